@@ -1,0 +1,57 @@
+.DEFAULT_GOAL := help
+.PHONY: help install retrain test quick lint prefect mlflow clean
+
+PYTHON ?= python3
+VENV := .venv
+# Prefect, Ray and MLflow run quietly, offline, with their state under .bidaflow.
+RUN := $(VENV)/bin/python -m infra.environment
+INSTALLED := $(VENV)/.installed
+
+DATASET ?=
+TRAIN ?=
+DEV ?=
+VARIANTS ?=
+EPOCHS ?=
+ARGS ?=
+comma := ,
+FLAGS := $(if $(DATASET),--data.dataset '$(DATASET)') \
+         $(if $(TRAIN),--data.train-files '$(TRAIN)') $(if $(DEV),--data.dev-files '$(DEV)') \
+         $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
+         $(ARGS)
+
+help:     ## list the targets
+	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@printf '\nretrain takes DATASET=, TRAIN=, DEV=, VARIANTS=, EPOCHS= and ARGS="--flag value"; all flags:\n  make retrain ARGS=--help\n'
+
+install: $(INSTALLED)  ## set up the environment (.venv)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+retrain: $(INSTALLED)  ## train the variants on a dataset, compare them, write a report
+	@$(RUN) $(VENV)/bin/python -m flows.retrain $(FLAGS)
+
+test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
+	$(RUN) $(VENV)/bin/python -m pytest
+
+quick: $(INSTALLED) lint  ## the same without the heavy tests
+	$(RUN) $(VENV)/bin/python -m pytest -m 'not heavy'
+
+lint: $(INSTALLED)  ## style, types, import rules
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
+
+prefect: $(INSTALLED)  ## open the Prefect server and its UI on http://127.0.0.1:4200
+	$(RUN) $(VENV)/bin/prefect server start
+
+mlflow: $(INSTALLED)  ## open the MLflow server and its UI on http://127.0.0.1:5000
+	$(RUN) $(VENV)/bin/mlflow server --backend-store-uri sqlite:///$(CURDIR)/.bidaflow/mlflow.db --workers 1
+
+clean:    ## remove all results and the environment
+	rm -rf .bidaflow $(VENV)

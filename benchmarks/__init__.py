@@ -1,0 +1,1 @@
+"""What is measured and how; the results lie in benchmarks/results."""

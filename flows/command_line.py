@@ -1,0 +1,33 @@
+"""A flow's parameters from the command line: the same fields, bounds and sentences as its form."""
+
+import sys
+from inspect import signature
+from typing import Any
+
+from prefect import Flow
+from pydantic import ValidationError, create_model
+from pydantic_settings import BaseSettings, CliApp, SettingsError
+
+
+def parameters_from(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any]:
+    """The flow's parameters, read from flags such as `--training.epochs 2`.
+
+    A mistake ends the process with one line for each field that is wrong; `--help` lists them all.
+    """
+    fields: dict[str, Any] = {
+        name: (parameter.annotation, parameter.default)
+        for name, parameter in signature(flow.fn).parameters.items()
+    }
+    command = create_model(flow.name, __base__=BaseSettings, __doc__=flow.description, **fields)
+    try:
+        parsed = CliApp.run(command, cli_args=arguments, cli_kebab_case=True)
+    except ValidationError as error:
+        sys.exit("\n".join(_sentence(detail) for detail in error.errors()))
+    except SettingsError as error:
+        sys.exit(str(error))
+    return {name: getattr(parsed, name) for name in fields}
+
+
+def _sentence(detail: Any) -> str:
+    flag = "--" + ".".join(str(part).replace("_", "-") for part in detail["loc"])
+    return f"{flag}: {detail['msg']} (it was {detail['input']!r}); --help lists what can be set."

@@ -1,0 +1,125 @@
+"""What a retraining came to: for Prefect's and MLflow's pages, and for the terminal."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.runtime import flow_run
+from rich.console import Console
+from rich.table import Table
+
+from flows.ingest import Splits
+from infra.settings import settings
+from tasks import tracking
+from tasks.stages import Output
+
+COLUMNS = {
+    "dev/em": ("EM", ".2f"),
+    "dev/f1": ("F1", ".2f"),
+    "dev/nll": ("NLL", ".3f"),
+    "dev/avna": ("AvNA", ".2f"),
+    "examples_per_second": ("examples/s", ".0f"),
+    "seconds": ("training s", ".0f"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outputs of a retraining that people want to see."""
+
+    splits: Splits
+    trained: list[Output]
+    report: Output
+
+    @property
+    def new(self) -> list[Output]:
+        """The variants that were trained by this run, and not found in the cache."""
+        return [output for output in self.trained if not output.cached]
+
+    def rows(self) -> list[dict[str, str]]:
+        """One row a variant: its scores on all dev questions."""
+        return [
+            {
+                "variant": output.facts["variant"],
+                **{
+                    title: format(output.facts["scores"][metric], form)
+                    for metric, (title, form) in COLUMNS.items()
+                },
+                "trained": "before" if output.cached else "now",
+            }
+            for output in self.trained
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values: what `announce` tells, and what the flow run returns."""
+        return {
+            "dataset": self.splits.name,
+            "questions": self.splits.dev.facts["questions"],
+            "rows": self.rows(),
+            "trained": len(self.new),
+            "report": str(report_file(self.splits.name)),
+            "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.trained},
+            "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
+        }
+
+
+def report_file(dataset: str) -> Path:
+    """Where the newest report on a dataset stands."""
+    return settings().root.resolve() / "reports" / f"{dataset}.html"
+
+
+def publish(outcome: Outcome) -> None:
+    """Put the report at its place, and the results on Prefect's and MLflow's pages."""
+    report = report_file(outcome.splits.name)
+    report.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(outcome.report.folder / "report.html", report)
+    create_table_artifact(
+        outcome.rows(),
+        key="results",
+        description=f"Scores on all {outcome.splits.dev.facts['questions']} dev questions of "
+        f"{outcome.splits.name}; the report: {report}",
+    )
+    for output in outcome.trained:
+        variant = output.facts["variant"]
+        create_link_artifact(
+            output.facts["run_url"], link_text=f"MLflow run of {variant}", key=f"mlflow-{variant}"
+        )
+    if outcome.new:
+        _close_parent_run(outcome, report)
+
+
+def _close_parent_run(outcome: Outcome, report: Path) -> None:
+    uri = settings().tracking_uri
+    run_id = tracking.parent_run(
+        uri,
+        f"bidaflow/{outcome.splits.name}",
+        flow_run_id=str(flow_run.id),
+        flow_run_url=flow_run.ui_url,
+        name=str(flow_run.name),
+        tags={"dataset": outcome.splits.name},
+    )
+    tracking.log_artifacts(uri, run_id, [report])
+    tracking.finish(uri, run_id, "FINISHED")
+
+
+def announce(summary: dict[str, Any]) -> None:
+    """Print the table, where the report is, and what to type next."""
+    console = Console()
+    if not summary["trained"]:
+        console.print("\nNothing to do: data, parameters and code are as they were. Last results:")
+    table = Table(title=f"{summary['dataset']}: {summary['questions']} dev questions")
+    for title in summary["rows"][0]:
+        table.add_column(title, justify="left" if title == "variant" else "right")
+    for row in summary["rows"]:
+        table.add_row(*row.values())
+    console.print()
+    console.print(table)
+    console.print(f"\nReport     {summary['report']}", soft_wrap=True, highlight=False)
+    console.print(
+        "\nNext       make mlflow       compare the runs (choose “Model training” in its menu)\n"
+        "           make prefect      look at the flow runs\n"
+        "           make retrain DATASET=my.json        your own questions, in SQuAD format",
+        highlight=False,
+    )

@@ -1,0 +1,88 @@
+"""What people may set when they start a flow: the Prefect form and the command line alike."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.config import OptimizerName, VariantConfig
+from models.presets import preset
+from tasks.vectors import PACKAGED, VectorSource
+
+VariantName = Literal["baseline", "char"]
+
+
+class Form(BaseModel):
+    """A group of fields; misspelt ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataParameters(Form):
+    """Which questions to train on, and which to score on."""
+
+    dataset: str = Field(
+        "tiny",
+        min_length=1,
+        description="A known dataset (tiny, squad-v1.1, squad-v2.0, squad-v1.1-recovered), or a "
+        "SQuAD-format file, or a folder of them.",
+    )
+    train_files: list[Path] = Field(
+        [], description="Your own training files, in SQuAD format; `dataset` is then only a name."
+    )
+    dev_files: list[Path] = Field(
+        [], description="Your own files to score on; without them articles are held out of train."
+    )
+    dev_share: float = Field(
+        0.1, gt=0, lt=1, description="Share of the articles held out where there is no dev file."
+    )
+    seed: int = Field(
+        7, ge=0, description="Draws the held-out articles, and generates the tiny dataset."
+    )
+
+
+class TrainingParameters(Form):
+    """Changes to every variant's preset; a field left empty stays as the preset has it."""
+
+    epochs: int | None = Field(None, ge=1, le=1000, description="Passes over the training data.")
+    batch_size: int | None = Field(None, ge=1, description="Questions per optimisation step.")
+    optimizer: OptimizerName | None = Field(None, description="Adadelta, or Adam.")
+    learning_rate: float | None = Field(
+        None, gt=0, description="Step size; about 0.5 suits Adadelta, 0.001 to 0.002 Adam."
+    )
+    rho: float | None = Field(None, ge=0, lt=1, description="Adadelta's decay of its averages.")
+    epsilon: float | None = Field(None, gt=0, description="Adadelta's floor of its averages.")
+    clip_norm: float | None = Field(None, gt=0, description="Largest norm of a step's gradient.")
+    ema_decay: float | None = Field(
+        None, ge=0, lt=1, description="Decay of the averaged weights, which are scored and served."
+    )
+    max_answer_tokens: int | None = Field(None, ge=1, description="Longest answer, in tokens.")
+    max_context_tokens: int | None = Field(
+        None, ge=1, description="Longer contexts are not trained on; they are scored all the same."
+    )
+    max_question_tokens: int | None = Field(
+        None, ge=1, description="Longer questions are not trained on."
+    )
+    seed: int | None = Field(
+        None, ge=0, description="Draws first weights, order of batches, dropout."
+    )
+    hidden_size: int | None = Field(None, ge=1, description="Width d of the model.")
+    dropout: float | None = Field(None, ge=0, lt=1, description="Share of inputs dropped.")
+
+    def changes(self) -> dict[str, Any]:
+        """The fields that were set."""
+        return self.model_dump(exclude_none=True)
+
+
+class VectorParameters(Form):
+    """The word vectors that the variants read; they are not trained further."""
+
+    source: VectorSource = Field(
+        PACKAGED, description="glove-6b-50d, or a GloVe .txt, .vec or .zip file."
+    )
+
+
+def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
+    """A preset with its fields changed, later changes over earlier ones."""
+    merged = {key: value for change in changes for key, value in change.items()}
+    return preset(name).with_changes(**merged)

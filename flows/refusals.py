@@ -1,0 +1,38 @@
+"""A user's mistake ends a flow run with one sentence: in its state, in its log, on the terminal."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.states import Failed
+
+from tasks.errors import UserError
+from tasks.stages import REFUSED, result_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
+    """Make a flow's body end in the state "Refused" where it raises a UserError."""
+
+    @wraps(body)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
+        try:
+            return body(*args, **kwargs)
+        except UserError as error:
+            get_run_logger().error(str(error))
+            return Failed(name=REFUSED, message=str(error))
+
+    return run
+
+
+def result_or_exit(state: State[Any]) -> Any:
+    """A flow run's result; a refused one ends the process with its sentence."""
+    try:
+        return result_of(state)
+    except UserError as error:
+        sys.exit(f"\n{error}")

@@ -1,0 +1,48 @@
+"""Flow `build-vocabulary`: words, characters and word types of a dataset, and their vectors."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect import flow
+
+from flows.ingest import Splits, ingest_dataset
+from flows.parameters import DataParameters, VectorParameters
+from flows.refusals import told_in_a_sentence
+from tasks.stages import Output
+from tasks.steps import building_vocabulary, encoding, selecting_vectors
+from tasks.vectors import PACKAGED
+from tasks.vocabulary import VocabularyParameters
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a model is trained over: the vocabulary, its vectors, and both splits as type ids."""
+
+    vectors: Output
+    vocabulary: Output
+    train: Output
+    dev: Output
+
+
+def encode_dataset(
+    splits: Splits, vectors: VectorParameters, vocabulary: VocabularyParameters
+) -> Encoded:
+    """Pick the vectors, build the vocabulary, encode both splits."""
+    train, dev = splits.train.folder, splits.dev.folder
+    source = vectors.source if vectors.source == PACKAGED else Path(vectors.source)
+    picked = selecting_vectors(
+        source, [train, dev], vocabulary.lower_case, vocabulary.pretrained_words
+    )
+    built = building_vocabulary(train, [dev], picked.folder, vocabulary)
+    return Encoded(picked, built, encoding(train, built.folder), encoding(dev, built.folder))
+
+
+@flow(name="build-vocabulary", description=__doc__)
+@told_in_a_sentence
+def build_vocabulary(
+    data: DataParameters = DataParameters(),
+    vectors: VectorParameters = VectorParameters(),
+    vocabulary: VocabularyParameters = VocabularyParameters(),
+) -> dict[str, object]:
+    """Build the vocabulary of a dataset; returns the facts about it."""
+    return encode_dataset(ingest_dataset(data), vectors, vocabulary).vocabulary.facts

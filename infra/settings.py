@@ -1,0 +1,34 @@
+"""The settings of a checkout, each one overridable by an environment variable BIDAFLOW_<NAME>."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+class Settings(BaseSettings):
+    """Where data, results and services are."""
+
+    model_config = SettingsConfigDict(env_prefix="BIDAFLOW_", frozen=True)
+
+    root: Path = Field(
+        CHECKOUT / ".bidaflow", description="Folder of everything that the pipeline writes."
+    )
+    mirror: str | None = Field(
+        None, description="Folder or URL that stands in for the datasets' official hosts."
+    )
+    mlflow_tracking_uri: str | None = Field(
+        None, description="MLflow server; without one, a SQLite file under the root is used."
+    )
+
+    @property
+    def tracking_uri(self) -> str:
+        """Where MLflow's runs are recorded."""
+        return self.mlflow_tracking_uri or f"sqlite:///{self.root.resolve()}/mlflow.db"
+
+
+def settings() -> Settings:
+    """The settings as the environment has them now."""
+    return Settings()

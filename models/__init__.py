@@ -1,0 +1,1 @@
+"""The BiDAF family: torch and numpy only, no files, no network, no orchestration."""

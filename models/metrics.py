@@ -1,0 +1,129 @@
+"""Exact match, F1 and AvNA of answer texts, by the official SQuAD rules."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+
+
+class QuestionScore(NamedTuple):
+    """One question's scores: `em` and `avna` are 0 or 1, `f1` lies in 0..1."""
+
+    em: int
+    f1: float
+    avna: int
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over `count` questions, as percentages (0..100)."""
+
+    em: float
+    f1: float
+    avna: float
+    count: int
+
+
+@lru_cache(maxsize=1 << 17)
+def normalize_answer(text: str) -> str:
+    """Lower-cases, drops ASCII punctuation, then articles, then surplus white space.
+
+    The official order and the official sets: dashes and quotes outside ASCII stay, and punctuation
+    goes before the articles, so "l'a" is "la". Source: Rajpurkar et al. 2016, section 6.1.
+    """
+    bare = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLE.sub(" ", bare).split())
+
+
+def exact_match(prediction: str, golds: Sequence[str], *, v2: bool = False) -> int:
+    """1 if the prediction equals one of the gold answers after normalisation, else 0.
+
+    `v2` chooses between the two official rules, which differ where something normalises to nothing:
+
+    - v1.1 (`False`) compares with every gold as it stands and needs at least one gold.
+    - v2.0 (`True`) ignores golds that normalise to nothing; where none is left (an unanswerable
+      question has none from the start) the one gold is the empty text.
+
+    Raises ValueError for a question without golds under the v1.1 rule.
+    """
+    normal = normalize_answer(prediction)
+    return int(normal in _normal_golds(golds, v2))
+
+
+def f1(prediction: str, golds: Sequence[str], *, v2: bool = False) -> float:
+    """Harmonic mean of precision and recall over words (with repeats), best of the golds, 0..1.
+
+    `v2` as in `exact_match`. Beside that, v1.1 gives 0 whenever no word is shared, hence also when
+    both sides are empty; v2.0 gives 1 when both sides are empty. Raises as `exact_match` does.
+    """
+    normal = normalize_answer(prediction)
+    return max(_overlap(normal, gold, v2) for gold in _normal_golds(golds, v2))
+
+
+def answer_versus_none(prediction: str, golds: Sequence[str]) -> int:
+    """1 if prediction and golds agree on whether there is an answer at all, else 0.
+
+    Judged on the raw texts, as CS224n's AvNA is: an answer such as "the" is an answer.
+    """
+    return int(bool(prediction) == any(golds))
+
+
+def score_questions(
+    predictions: Sequence[str], golds: Sequence[Sequence[str]], *, v2: bool = False
+) -> list[QuestionScore]:
+    """Scores each question by the rule that `v2` names (see `exact_match`), in the given order.
+
+    An empty prediction means "no answer". Raises ValueError if the numbers of predictions and
+    questions differ.
+    """
+    if len(predictions) != len(golds):
+        raise ValueError(f"{len(predictions)} predictions for {len(golds)} questions")
+    return [
+        QuestionScore(
+            exact_match(text, answers, v2=v2),
+            f1(text, answers, v2=v2),
+            answer_versus_none(text, answers),
+        )
+        for text, answers in zip(predictions, golds, strict=True)
+    ]
+
+
+def mean_scores(questions: Iterable[QuestionScore]) -> Scores:
+    """Averages question scores to percentages; raises ValueError where there are none."""
+    rows = list(questions)
+    if not rows:
+        raise ValueError("no questions to average over")
+    em, f1_, avna = (100 * sum(column) / len(rows) for column in zip(*rows, strict=True))
+    return Scores(em, f1_, avna, len(rows))
+
+
+def score(
+    predictions: Sequence[str], golds: Sequence[Sequence[str]], *, v2: bool = False
+) -> Scores:
+    """Mean EM, F1 and AvNA over all questions; arguments and errors as `score_questions`."""
+    return mean_scores(score_questions(predictions, golds, v2=v2))
+
+
+def _normal_golds(golds: Sequence[str], v2: bool) -> list[str]:
+    normal = [normalize_answer(gold) for gold in golds]
+    if v2:
+        return [gold for gold in normal if gold] or [""]
+    if not normal:
+        raise ValueError("a question without gold answers has no score under the v1.1 rule")
+    return normal
+
+
+def _overlap(prediction: str, gold: str, v2: bool) -> float:
+    if not prediction or not gold:
+        return float(v2 and prediction == gold)
+    if prediction == gold:
+        return 1.0
+    predicted, wanted = prediction.split(), gold.split()
+    shared = sum((Counter(predicted) & Counter(wanted)).values())
+    return 2 * shared / (len(predicted) + len(wanted))

@@ -1,0 +1,142 @@
+"""A trained model in a folder, and the answers that it gives to raw text."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.batching import Examples, Ragged, Types
+from models.bidaf import BiDAF
+from models.config import VariantConfig
+from models.training import predict
+from tasks.errors import UserError
+from tasks.lexicon import UNKNOWN, Lexicon
+from tasks.tokenizer import tokenize
+
+Offsets = list[tuple[int, int]]
+
+
+class AnswerRow(TypedDict):
+    """An answer: its text, where it stands in the context, and how sure the model is of it."""
+
+    answer: str  # "" for no answer
+    start: int  # characters; -1 for no answer
+    end: int  # exclusive
+    score: float  # log-probability of the answer given
+    no_answer_probability: float
+
+
+def save_model(
+    folder: Path,
+    variant: VariantConfig,
+    allow_no_answer: bool,
+    weights: dict[str, torch.Tensor],
+    word_vectors: torch.Tensor,
+    vocabulary: Path,
+) -> None:
+    """Write a folder from which `Answerer.load` answers, wherever it is copied to."""
+    folder.mkdir()
+    save_file(weights, folder / "weights.safetensors")
+    save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
+    config = {"variant": variant.to_dict(), "allow_no_answer": allow_no_answer}
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    for name in ("words.parquet", "characters.parquet"):
+        (folder / name).write_bytes((vocabulary / name).read_bytes())
+
+
+class _TypeTable:
+    """Gives each distinct form of some texts a row; rows 0 and 1 are padding and the null token."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
+        self.rows: dict[str, int] = {}
+
+    def ids(self, text: str, offsets: Offsets) -> list[int]:
+        """The row of every token."""
+        first = UNKNOWN + 1
+        return [self.rows.setdefault(text[s:e], first + len(self.rows)) for s, e in offsets]
+
+    def types(self) -> Types:
+        """All rows so far."""
+        words = [0, UNKNOWN, *map(self.lexicon.word, self.rows)]
+        characters = [[], [UNKNOWN], *map(self.lexicon.characters, self.rows)]
+        return Types(np.array(words, dtype=np.int32), Ragged.from_rows(characters))
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """Answers questions about contexts. A batch of many and batches of one answer alike."""
+
+    model: BiDAF
+    variant: VariantConfig
+    allow_no_answer: bool
+    lexicon: Lexicon
+
+    @classmethod
+    def load(cls, folder: Path) -> "Answerer":
+        """Read a folder that `save_model` wrote."""
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        variant = VariantConfig.from_dict(config["variant"])
+        lexicon = Lexicon.load(folder)
+        vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
+        model = BiDAF(variant.model, vectors, characters=len(lexicon.character_indices) + 2)
+        model.load_state_dict(load_file(folder / "weights.safetensors"))
+        return cls(model, variant, config["allow_no_answer"], lexicon)
+
+    def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
+        """Answers to (question, context) pairs, in order.
+
+        Raises:
+            UserError: a question or a context holds no token; the sentence says which.
+        """
+        offsets = [tokenize(context) for _, context in pairs]
+        questions = [tokenize(question) for question, _ in pairs]
+        _require_tokens("question", questions)
+        _require_tokens("context", offsets)
+        table = _TypeTable(self.lexicon)
+        context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, offsets, strict=True)]
+        question_ids = [table.ids(q, spans) for (q, _), spans in zip(pairs, questions, strict=True)]
+        nothing = np.full(len(pairs), -1, dtype=np.int32)
+        examples = Examples(
+            contexts=Ragged.from_rows(context_ids),
+            questions=Ragged.from_rows(question_ids),
+            context_of=np.arange(len(pairs)),
+            span_start=nothing,
+            span_end=nothing,
+            impossible=np.zeros(len(pairs), dtype=bool),
+        )
+        limit = self.variant.training.max_answer_tokens
+        found, _ = predict(self.model, examples, table.types(), limit, self.allow_no_answer)
+        return [
+            _row(context, spans, int(start), int(end), float(score), float(no_answer))
+            for (_, context), spans, start, end, score, no_answer in zip(
+                pairs,
+                offsets,
+                found.span_start,
+                found.span_end,
+                found.score,
+                found.no_answer_probability,
+                strict=True,
+            )
+        ]
+
+
+def _require_tokens(field: str, tokenized: Iterable[Offsets]) -> None:
+    for number, offsets in enumerate(tokenized):
+        if not offsets:
+            raise UserError(f"Input {number}: the {field} is empty; give it some text.")
+
+
+def _row(
+    context: str, offsets: Offsets, first: int, last: int, score: float, no_answer: float
+) -> AnswerRow:
+    start, end = (-1, -1) if first < 0 else (offsets[first][0], offsets[last][1])
+    text = context[start:end] if first >= 0 else ""
+    return AnswerRow(
+        answer=text, start=start, end=end, score=score, no_answer_probability=no_answer
+    )

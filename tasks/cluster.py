@@ -1,0 +1,94 @@
+"""The Ray cluster: started here or joined by RAY_ADDRESS, and what may be asked of it."""
+
+import logging
+import os
+import time
+
+import ray
+from pydantic import BaseModel, Field
+
+from infra.settings import CHECKOUT
+from tasks.errors import UserError
+
+
+class Resources(BaseModel, frozen=True):
+    """What one training run gets."""
+
+    workers: int = Field(1, ge=1, le=1024, description="Processes that share each batch.")
+    cpus_per_worker: int = Field(
+        0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
+    )
+    gpu: bool | None = Field(
+        None, description="Train on GPUs, one a worker; left open, where the cluster has them."
+    )
+
+
+class Allotment(BaseModel, frozen=True):
+    """Resources as they were found to be there: nothing left open."""
+
+    workers: int
+    cpus_per_worker: int
+    gpu: bool
+
+
+def is_remote() -> bool:
+    """Whether a cluster that runs elsewhere is used."""
+    return bool(os.environ.get("RAY_ADDRESS"))
+
+
+def connect() -> float:
+    """Join the cluster, or start one on this machine; seconds it took (0 if joined before)."""
+    if ray.is_initialized():
+        return 0.0
+    began = time.perf_counter()
+    ray.init(
+        address=os.environ.get("RAY_ADDRESS") or "local",
+        # Ray's own sizing would take a third of the memory; the stages pass files, not objects.
+        object_store_memory=None if is_remote() else 200 * 2**20,
+        include_dashboard=None if is_remote() else True,
+        runtime_env=None if is_remote() else {"env_vars": {"PYTHONPATH": str(CHECKOUT)}},
+        logging_level=logging.ERROR,
+    )
+    return time.perf_counter() - began
+
+
+def disconnect() -> None:
+    """Leave the cluster; one that was started here ends."""
+    if ray.is_initialized():
+        ray.shutdown()
+
+
+def local_gpus() -> int:
+    """GPUs that torch can use in this process."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def allot(resources: Resources) -> Allotment:
+    """Check a request against the connected cluster, since Ray would wait for ever for what
+    isn't there, and fill in what it leaves open.
+
+    Raises:
+        UserError: the cluster has fewer CPUs or GPUs, or torch sees no GPU on this machine.
+    """
+    there = ray.cluster_resources()
+    gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+    gpu = gpus >= resources.workers if resources.gpu is None else resources.gpu
+    if gpu and gpus < resources.workers:
+        raise UserError(
+            f"{resources.workers} worker(s) with a GPU each were asked for, but the cluster has "
+            f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
+        )
+    if gpu and not is_remote() and local_gpus() == 0:
+        raise UserError(
+            "A GPU was asked for, but torch sees none on this machine: install a CUDA build of "
+            "torch and a driver, or set gpu to false."
+        )
+    per_worker = resources.cpus_per_worker or max(1, cpus // resources.workers)
+    if per_worker * resources.workers > cpus:
+        raise UserError(
+            f"{resources.workers} worker(s) with {per_worker} CPU(s) each were asked for, but the "
+            f"cluster has {cpus} CPU(s): ask for fewer workers or fewer CPUs per worker."
+        )
+    return Allotment(workers=resources.workers, cpus_per_worker=per_worker, gpu=gpu)

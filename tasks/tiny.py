@@ -1,0 +1,323 @@
+"""The default dataset, `tiny`: a SQuAD-format reading test about an invented world, from a seed.
+
+A context tells of four things of one kind (people, towns, rivers, ballads or ships). It tells three
+relations, each of three of the four: a question has three candidate answers of its own relation,
+and none when it asks the fourth thing. Questions use other words than the sentences, and every name
+is invented, so that whoever cannot tell two unknown names apart must guess one value in three.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+# A name is a first, a middle and a last syllable: such words stand in no common set of vectors.
+FIRST = (
+    "Bal Bro Cly Cor Dru Dwi Ebr Elg Fen Flo Gam Gri Hes Hul Irv Ixa Jor Jut Kel Kra Lom Lys Mog "
+    "Myr Ner Nul Orv Osk Pel Pry Que Quo Rav Rud Ske Sul Tam Thu Ulm Urs Vam Vel Wex Wil Yar Yst "
+    "Zin Zor"
+)
+MIDDLE = "ba bri da do du fi ga gu ja ke ki la lo lu mi mo nu pa ra ri so su ta ti va vo we zu"
+LAST = {
+    "person": "bra dric fane kos len lith mund nix phor quil rek san tha vik wyn zel",
+    "town": "bost crag deep fold garth holt keld mere nook rost stow thwick wold yarn",
+    "river": "bren dell fyr gwen lune mash nesk oune phil rusk sill tarn vash whin",
+    "work": "bane dirl fey glow lorn mist noke pell rill shae thorn vane wist zand",
+}
+# Values of one word or two, none of which stands twice in a context.
+PHRASES = {
+    "craft": (
+        "baker barber carpenter clerk cook doctor farmer fisherman gardener hunter judge lawyer "
+        "mason merchant miller miner painter potter priest sailor shepherd smith tailor weaver",
+    ),
+    "goods": (
+        "black blue brown fine golden heavy plain red soft white",
+        "blankets bricks candles clocks combs gloves hats ribbons spoons tiles",
+    ),
+    "fish": (
+        "blind green giant grey lazy pale silver spotted striped tiny",
+        "bass carp crabs eels frogs perch pike salmon trout turtles",
+    ),
+    "heroes": (
+        "angry brave cruel exiled faithful hungry lonely lost proud wise",
+        "brothers giants kings knights monks queens sisters soldiers widows wolves",
+    ),
+    "cargo": (
+        "cheap cold dried fresh raw rich salted smoked strong sweet",
+        "apples beef butter cheese herring honey pepper spices tobacco wine",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What can be told of a thing: the type of its value, ways to tell it, and ways to ask it.
+
+    Tellings and questions of a relation share no words but function words.
+    """
+
+    value: str
+    tellings: tuple[str, ...]
+    questions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing: the type of its names, its mentions in text, its pronouns and relations."""
+
+    names: str
+    mentions: tuple[str, ...]
+    pronouns: tuple[str, ...]
+    relations: tuple[Relation, ...]
+
+
+PEOPLE = Kind("person", ("{}",), ("She", "He"), (
+    Relation("town", ("was born in {}", "came into the world in {}", "was a native of {}"),
+             ("Which town was the birthplace of {}?", "Where did the life of {} begin?",
+              "From what town did {} hail?")),
+    Relation("town", ("settled in {}", "moved to {}", "bought a house in {}"),
+             ("Where did {} live in later years?", "Which town became the new home of {}?",
+              "Where could old friends visit {}?")),
+    Relation("craft", ("worked as a {}", "made a living as a {}", "earned money as a {}"),
+             ("What was the profession of {}?", "What trade did {} follow?",
+              "Which job did {} do all day?")),
+    Relation("person", ("studied under {}", "was a pupil of {}", "learned to read from {}"),
+             ("Who was the teacher of {}?", "Who gave lessons to {}?",
+              "By whom was {} taught as a child?")),
+    Relation("year", ("died in {}", "passed away in {}", "was buried in {}"),
+             ("When did the life of {} end?", "Which year brought the death of {}?",
+              "In what year did people mourn for {}?")),
+))  # fmt: skip
+TOWNS = Kind("town", ("{}", "the town of {}"), ("It",), (
+    Relation("person", ("was founded by {}", "owes its first houses to {}", "was planned by {}"),
+             ("Who began the building of {}?", "Which settler brought {} into being?",
+              "Whose idea was it to create {}?")),
+    Relation("year", ("burned down in {}", "was lost to fire in {}", "went up in flames in {}"),
+             ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
+              "In what year was there only smoke over {}?")),
+    Relation("year", ("received its market in {}", "held its first fair in {}",
+                      "was opened to merchants in {}"),
+             ("When were traders allowed to sell in {}?", "Which year brought commerce to {}?",
+              "Since when could farmers offer goods in {}?")),
+    Relation("goods", ("makes {}", "is famous for {}", "prospers through its {}"),
+             ("What product is {} known for?", "Which wares come from {}?",
+              "What do the workshops of {} produce?")),
+    Relation("river", ("lies on the {}", "stands beside the {}", "draws its water from the {}"),
+             ("Which stream runs past {}?", "What river flows by {}?",
+              "Where do the people of {} go for a swim?")),
+))  # fmt: skip
+RIVERS = Kind("river", ("the {}", "the river {}"), ("It",), (
+    Relation("town", ("rises in the hills of {}", "springs from a rock at {}",
+                      "comes down from the forests of {}"),
+             ("Where does {} begin?", "In which region is the source of {}?",
+              "Where can one find the first drops of {}?")),
+    Relation("river", ("empties into the {}", "ends in lake {}", "joins the {}"),
+             ("What larger water does {} finally reach?", "Where does {} finish its course?",
+              "Which body of water takes in {}?")),
+    Relation("miles", ("is {} long", "runs for {}", "wanders through {} of meadows"),
+             ("What is the length of {}?", "How far does {} travel?",
+              "What distance does {} cover?")),
+    Relation("fish", ("is full of {}", "feeds many {}", "hides some {}"),
+             ("Which animals live in {}?", "What do people catch in {}?",
+              "Which creatures can be seen swimming in {}?")),
+    Relation("year", ("was bridged in {}", "got its oldest bridge in {}", "was spanned in {}"),
+             ("When did people stop swimming across {}?", "Which year made {} easy to cross?",
+              "Since when can carts pass over {}?")),
+))  # fmt: skip
+BALLADS = Kind("work", ("the ballad of {}", "the song of {}"), ("It",), (
+    Relation("person", ("was written by {}", "comes from the pen of {}", "is the work of {}"),
+             ("Who was the author of {}?", "Which poet composed {}?",
+              "Who found the words for {}?")),
+    Relation("person", ("was set to music by {}", "got its tune from {}", "owes its melody to {}"),
+             ("Who added the notes to {}?", "Which musician helped with {}?",
+              "To whom do singers owe the sound of {}?")),
+    Relation("town", ("is often sung in {}", "is a favourite in {}", "is best loved in {}"),
+             ("Where is {} most popular?", "Which town cannot get enough of {}?",
+              "Where would a traveller hear {}?")),
+    Relation("year", ("was printed in {}", "appeared in {}", "was given to the public in {}"),
+             ("When was {} published?", "Which year saw {} come out?",
+              "Since when could readers buy {}?")),
+    Relation("heroes", ("tells of {}", "is about {}", "praises some {}"),
+             ("What is the subject of {}?", "Who are the heroes of {}?",
+              "Which figures does {} describe?")),
+))  # fmt: skip
+SHIPS = Kind("work", ("the {}", "the ship {}"), ("It", "She"), (
+    Relation("town", ("was built in {}", "left the yards of {}", "took shape in {}"),
+             ("Where was {} made?", "Which town produced {}?",
+              "In what place did carpenters work on {}?")),
+    Relation("person", ("was commanded by {}", "obeyed {}", "sailed under {}"),
+             ("Who was the captain of {}?", "Which skipper led {}?",
+              "Who gave the orders on {}?")),
+    Relation("cargo", ("carried {}", "was loaded with {}", "brought home {}"),
+             ("What was the cargo of {}?", "Which goods lay in the hold of {}?",
+              "What did the crew stow on {}?")),
+    Relation("person", ("belonged to {}", "was the property of {}", "earned money for {}"),
+             ("Who was the owner of {}?", "Which merchant had bought {}?",
+              "Who grew rich with the help of {}?")),
+    Relation("year", ("sank in {}", "was wrecked in {}", "went down in {}"),
+             ("When was {} lost at sea?", "What year saw the end of {}?",
+              "When did {} meet its final storm?")),
+))  # fmt: skip
+KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
+
+OPENERS = ("as every child knows, ", "by all accounts, ", "of course, ", "it is said that ")
+FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is written down.",
+           "{} is proud of its past.", "Such is the way of things in {}.")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A cell of a context's table: thing number `thing` has `value` for `relation`."""
+
+    thing: int
+    relation: Relation
+    value: str
+
+
+class Inventor:
+    """Draws values that are new to their context, and names that are new to the whole corpus."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._names: set[str] = set()
+        self._in_context: set[str] = set()
+
+    def new_context(self) -> None:
+        """Forget what the last context used; the names stay taken."""
+        self._in_context.clear()
+
+    def value(self, kind: str) -> str:
+        """A value of the type: a name, a year, a distance, a craft or an adjective with a noun."""
+        if kind in LAST:
+            return self.name(kind)
+        if kind == "miles":
+            return f"{self._fresh(map(str, range(21, 400)))} miles"
+        if kind == "year":
+            return self._fresh(map(str, range(1201, 1900)))
+        return " ".join(self._fresh(words.split()) for words in PHRASES[kind])
+
+    def name(self, kind: str) -> str:
+        """A name whose first syllable no other name of the context has."""
+        first = self._fresh(FIRST.split())
+        while True:
+            rest = (self._rng.choice(part.split()) for part in (MIDDLE, LAST[kind]))
+            name = first + "".join(rest)
+            if name not in self._names:
+                self._names.add(name)
+                return name
+
+    def _fresh(self, choices: Iterable[str]) -> str:
+        choice = self._rng.choice([c for c in choices if c not in self._in_context])
+        self._in_context.add(choice)
+        return choice
+
+
+def generate(
+    seed: int = 7, train_articles: int = 90, dev_articles: int = 13, contexts: int = 10
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The train and dev sets as SQuAD 2.0 dictionaries, 5 questions on each of the contexts.
+
+    An article is an invented district of `contexts` contexts. Names are never used again in another
+    context, so no name of dev stands in train. One question in five has no answer.
+    """
+    rng = Random(seed)
+    inventor = Inventor(rng)
+    train, dev = (
+        {
+            "version": "v2.0",
+            "data": [_article(rng, inventor, f"{split}-{i:03}", contexts) for i in range(articles)],
+        }
+        for split, articles in (("train", train_articles), ("dev", dev_articles))
+    )
+    return train, dev
+
+
+def write_tiny(folder: Path, seed: int = 7) -> dict[str, int]:
+    """Write `train.json` and `dev.json` into the folder, and return how many questions each has."""
+    questions = {}
+    for split, dataset in zip(("train", "dev"), generate(seed), strict=True):
+        text = json.dumps(dataset, indent=1) + "\n"
+        (folder / f"{split}.json").write_bytes(text.encode())
+        questions[split] = sum(len(p["qas"]) for a in dataset["data"] for p in a["paragraphs"])
+    return questions
+
+
+def _article(rng: Random, inventor: Inventor, key: str, contexts: int) -> dict[str, Any]:
+    inventor.new_context()
+    district = inventor.name("town")
+    paragraphs = [_paragraph(rng, inventor, f"{key}-{i}", district) for i in range(contexts)]
+    return {"title": f"The district of {district}", "paragraphs": paragraphs}
+
+
+def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict[str, Any]:
+    inventor.new_context()
+    kind = rng.choice(KINDS)
+    *names, absent = (inventor.name(kind.names) for _ in range(5))
+    relations = rng.sample(kind.relations, 3)
+    without = list(zip(rng.sample(range(4), 3), relations, strict=True))
+    facts = [
+        Fact(thing, relation, inventor.value(relation.value))
+        for thing in range(4)
+        for relation in relations
+        if (thing, relation) not in without
+    ]
+    context = _context(rng, kind, names, facts, district)
+    asked = [(names[f.thing], f.relation, f.value) for f in rng.sample(facts, 4)]
+    thing, relation = rng.choice(without)
+    asked.append((rng.choice((names[thing], names[thing], absent)), relation, ""))
+    rng.shuffle(asked)
+    qas = [
+        {
+            "id": f"{key}-{i}",
+            "question": rng.choice(relation.questions).format(
+                rng.choice(kind.mentions).format(name)
+            ),
+            "answers": [{"text": value, "answer_start": context.index(value)}] if value else [],
+            "is_impossible": not value,
+        }
+        for i, (name, relation, value) in enumerate(asked)
+    ]
+    return {"context": context, "qas": qas}
+
+
+def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], district: str) -> str:
+    blocks = []
+    for thing, name in enumerate(names):
+        tellings = [
+            rng.choice(fact.relation.tellings).format(fact.value)
+            for fact in facts
+            if fact.thing == thing
+        ]
+        rng.shuffle(tellings)
+        other = rng.choice([n for n in names if n != name])
+        blocks.append(" ".join(_sentences(rng, kind, name, other, tellings)))
+    if rng.random() < 0.2:
+        blocks.append(rng.choice(FILLERS).format(district))
+    rng.shuffle(blocks)
+    return " ".join(blocks)
+
+
+def _sentences(
+    rng: Random, kind: Kind, name: str, other: str, tellings: list[str]
+) -> Iterator[str]:
+    """All tellings of a thing: in one sentence, or the last ones of a pronoun in a second one."""
+    subject, rival = (rng.choice(kind.mentions).format(n) for n in (name, other))
+    if rng.random() < 0.35:
+        opener, cut = "", rng.randrange(1, len(tellings))
+    else:
+        opener, cut = _opener(rng, rival), len(tellings)
+    sentence = f"{opener}{subject} {_listed(tellings[:cut])}."
+    yield sentence[0].upper() + sentence[1:]
+    if tellings[cut:]:
+        yield f"{rng.choice(kind.pronouns)} {_listed(tellings[cut:])}."
+
+
+def _opener(rng: Random, rival: str) -> str:
+    """Nothing, a clause that says nothing, or one that names another thing of the context."""
+    return rng.choices(("", rng.choice(OPENERS), f"unlike {rival}, "), weights=(7, 1, 2))[0]
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)

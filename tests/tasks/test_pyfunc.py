@@ -1,0 +1,242 @@
+"""The logged and registered model, loaded and served where there is no checkout."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grimp
+import mlflow.pyfunc
+import pytest
+import torch
+from mlflow.entities import LoggedModel
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from models.bidaf import BiDAF
+from models.config import CharacterConfig, ModelConfig, VariantConfig
+from tasks import tracking
+from tasks.answering import Answerer, AnswerRow, save_model
+from tasks.encoding import load_word_vectors
+from tasks.lexicon import Lexicon
+from tasks.vectors import select_vectors
+from tasks.vocabulary import VocabularyParameters, build_vocabulary
+from tests.tasks.ingested import ingest, write_lines
+from tests.tasks.test_tracking import free_port, wait_for
+
+CONTEXT = "The mill stands on the hill. The inn stands by the river."
+ASKED = [
+    {"question": "Where does the mill stand?", "context": CONTEXT},
+    {"question": "Where is the inn?", "context": CONTEXT},
+]
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small untrained model, saved like any other."""
+    root = tmp_path_factory.mktemp("model")
+    split = ingest(root / "split", (CONTEXT, [asked["question"] for asked in ASKED]))
+    (root / "vectors").mkdir()
+    (root / "vocabulary").mkdir()
+    rows = [f"{word} {i / 9:.3f} 0.5 -0.5" for i, word in enumerate(CONTEXT.lower().split())]
+    source = write_lines(root / "vectors.txt", *{row.split()[0]: row for row in rows}.values())
+    select_vectors(root / "vectors", source, CONTEXT.lower().split(), 0)
+    parameters = VocabularyParameters(min_count=1, min_character_count=1)
+    build_vocabulary(root / "vocabulary", split, [], root / "vectors", parameters)
+    vectors = torch.from_numpy(load_word_vectors(root / "vocabulary", root / "vectors"))
+    torch.manual_seed(0)
+    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, 4, 3, 6))
+    lexicon = Lexicon.load(root / "vocabulary")
+    model = BiDAF(config, vectors, characters=len(lexicon.character_indices) + 2)
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    variant = VariantConfig("made", config)
+    save_model(root / "saved", variant, False, weights, vectors, root / "vocabulary")
+    return root / "saved"
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def run_id(uri: str) -> str:
+    """A variant's run with the metrics of two epochs."""
+    parent = tracking.parent_run(uri, "bidaflow/made", "flow", None, "compare", {})
+    tags = {"variant": "made", "dataset.digest": "ab" * 32}
+    run_id = tracking.start_variant_run(uri, parent, "made", "key", {"seed": 1}, tags, [])
+    logger = tracking.EpochLogger(uri, run_id)
+    logger.epoch(9, {"dev/f1": 60.0})
+    logger.epoch(19, {"dev/f1": 50.0})
+    return run_id
+
+
+@pytest.fixture(scope="module")
+def model_uri(uri: str, run_id: str, model_folder: Path) -> str:
+    return tracking.log_answerer(uri, run_id, model_folder, "bidaf-made", step=9)
+
+
+@pytest.fixture(scope="module")
+def artifact(uri: str, model_uri: str) -> Path:
+    """The folder in which MLflow keeps the logged model."""
+    return Path(logged_model(uri, model_uri).artifact_location.removeprefix("file://"))
+
+
+def logged_model(uri: str, model_uri: str) -> LoggedModel:
+    client = MlflowClient(uri)
+    _, name, number = model_uri.split("/")
+    return client.get_logged_model(client.get_model_version(name, number).source.split("/")[-1])
+
+
+def expected(model_folder: Path) -> list[dict[str, Any]]:
+    pairs = [(asked["question"], asked["context"]) for asked in ASKED]
+    return [dict(row) for row in Answerer.load(model_folder).answer(pairs)]
+
+
+def outside(folder: Path) -> dict[str, str]:
+    """An environment in which nothing points at the checkout."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MLFLOW_TRACKING"))}
+    return kept | {"OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "HOME": str(folder)}
+
+
+def test_the_version_carries_run_tags_and_the_metrics_of_its_step(
+    uri: str, run_id: str, model_uri: str
+) -> None:
+    client = MlflowClient(uri)
+    assert model_uri == "models:/bidaf-made/1"
+    registered = client.get_model_version("bidaf-made", "1")
+    assert registered.run_id == run_id
+    assert registered.tags["variant"] == "made"
+    logged = logged_model(uri, model_uri)
+    assert json.loads(logged.tags["mlflow.modelVersions"]) == [
+        {"name": "bidaf-made", "version": registered.version}
+    ]
+    assert logged.experiment_id == client.get_run(run_id).info.experiment_id
+    assert logged.params == {"seed": "1"}
+    assert [(m.key, m.value, m.step) for m in logged.metrics] == [("dev/f1", 60.0, 9)]
+    assert client.get_registered_model("bidaf-made").aliases == {}
+
+
+def test_a_retry_registers_no_second_version(
+    uri: str, run_id: str, model_uri: str, model_folder: Path
+) -> None:
+    assert tracking.log_answerer(uri, run_id, model_folder, "bidaf-made", step=9) == model_uri
+
+
+def test_the_artifact_holds_no_pickle_and_its_requirements_are_on_pypi(artifact: Path) -> None:
+    suffixes = {file.suffix for file in artifact.rglob("*") if file.is_file()}
+    assert not suffixes & {".pkl", ".pickle", ".pt", ".bin", ".pyc"}
+    requirements = (artifact / "requirements.txt").read_text().split()
+    assert f"mlflow=={mlflow.__version__}" in requirements
+    assert not any("+" in requirement for requirement in requirements)
+
+
+def test_the_requirements_are_what_the_code_of_answering_imports() -> None:
+    graph = grimp.build_graph("tasks", "models", include_external_packages=True, cache_dir=None)
+    reached = graph.find_upstream_modules("tasks.pyfunc")
+    outside = {name for name in reached if not name.startswith(("tasks.", "models."))}
+    outside -= {"tasks", "models", *sys.stdlib_module_names}
+    assert outside == set(tracking.ANSWERING_PACKAGES)
+
+
+def test_a_loaded_model_answers_like_the_model_folder(
+    uri: str, model_uri: str, model_folder: Path
+) -> None:
+    mlflow.set_tracking_uri(uri)
+    model = mlflow.pyfunc.load_model(model_uri)
+    assert model.predict(ASKED) == expected(model_folder)
+    assert model.predict([]) == []
+
+
+def test_the_schema_names_every_field(uri: str, model_uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    signature = mlflow.models.get_model_info(model_uri).signature
+    (asked,), (answered,) = signature.inputs.input_types(), signature.outputs.input_types()
+    assert {field.name for field in asked.properties} == {"question", "context"}
+    assert {field.name for field in answered.properties} == set(AnswerRow.__annotations__)
+
+
+def test_a_question_without_a_context_is_refused_by_name(uri: str, model_uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    model = mlflow.pyfunc.load_model(model_uri)
+    with pytest.raises(MlflowException, match="context"):
+        model.predict([{"question": "Where?"}])
+
+
+LOAD_ELSEWHERE = """
+import json, sys
+import mlflow.pyfunc
+model = mlflow.pyfunc.load_model(sys.argv[1])
+answers = model.predict(json.loads(sys.argv[2]))
+own = ("models", "tasks", "infra", "flows")
+code = [m.__file__ for name, m in sys.modules.items() if name.partition(".")[0] in own]
+print(json.dumps({"answers": answers, "code": code}))
+"""
+
+
+@pytest.mark.heavy
+def test_it_loads_elsewhere_from_its_own_code(
+    artifact: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", LOAD_ELSEWHERE, str(artifact), json.dumps(ASKED)],
+        cwd=tmp_path,
+        env=outside(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = json.loads(told.stdout)
+    assert seen["answers"] == expected(model_folder)
+    assert str(artifact / "code/tasks/answering.py") in seen["code"]
+    assert all(file.startswith(str(artifact / "code")) for file in seen["code"])
+
+
+@pytest.fixture(scope="module")
+def served(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`mlflow models serve` of the logged model."""
+    folder, address = tmp_path_factory.mktemp("served"), f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--env-manager", "local"]
+    command += ["--model-uri", str(artifact), "--port", address.rpartition(":")[2]]
+    with (folder / "log").open("w") as log:
+        environment = outside(folder) | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(f"{address}/ping", process)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def post(address: str, inputs: list[dict[str, str]]) -> Any:
+    request = urllib.request.Request(
+        f"{address}/invocations",
+        json.dumps({"inputs": inputs}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
+
+
+@pytest.mark.heavy
+def test_a_served_model_answers_posts(served: str, model_folder: Path) -> None:
+    assert post(served, ASKED) == {"predictions": expected(model_folder)}
+
+
+@pytest.mark.heavy
+def test_a_served_model_refuses_what_it_cannot_answer(served: str) -> None:
+    told = {
+        "Field required": {"question": "Where?"},
+        "the question is empty": {"question": "", "context": CONTEXT},
+    }
+    for sentence, wrong in told.items():
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            post(served, [wrong])
+        assert refused.value.code == 400
+        assert sentence in refused.value.read().decode()

@@ -1,0 +1,279 @@
+"""Runs, metrics and artifacts in a real SQLite store, and through a real MLflow server."""
+
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow.data
+import pytest
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
+
+from infra.settings import CHECKOUT
+from tasks import tracking
+from tasks.errors import UserError
+from tasks.tracking import EpochLogger, InputDataset
+
+FLOW_URL = "http://127.0.0.1:4200/runs/flow-run/1"
+DATASETS = (
+    InputDataset("made-train", "ab" * 32, "/data/train.json", "train"),
+    InputDataset("made-dev", "cd" * 32, "https://example.org/dev.json", "dev"),
+)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tracking store in a file that does not exist yet."""
+    return f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db"
+
+
+def parent(uri: str, flow_run: str, experiment: str = "bidaflow/made") -> str:
+    return tracking.parent_run(uri, experiment, flow_run, FLOW_URL, "compare", {"dataset": "made"})
+
+
+def variant(uri: str, parent_id: str, stage: str = "stage-1") -> str:
+    config = {"name": "baseline", "model": {"hidden_size": 3, "characters": None}}
+    return tracking.start_variant_run(
+        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS
+    )
+
+
+def read(uri: str, run_id: str) -> Run:
+    return MlflowClient(uri).get_run(run_id)
+
+
+def history(uri: str, run_id: str, metric: str) -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run_id, metric)]
+
+
+def test_a_flow_run_has_one_parent_run_however_often_it_is_retried(uri: str) -> None:
+    first = parent(uri, "retried")
+    tracking.finish(uri, first, "FAILED")
+    assert parent(uri, "retried") == first
+    assert parent(uri, "another") != first
+    run = read(uri, first)
+    assert run.info.status == "RUNNING"
+    assert run.data.tags["prefect.flow_run_url"] == FLOW_URL
+    assert FLOW_URL in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["dataset"] == "made"
+
+
+def test_a_variant_run_hangs_below_its_parent_and_tells_config_and_inputs(uri: str) -> None:
+    parent_id = parent(uri, "children")
+    run = read(uri, variant(uri, parent_id))
+    assert run.data.tags["mlflow.parentRunId"] == parent_id
+    assert run.data.tags["prefect.flow_run_id"] == "children"
+    assert run.data.tags["bidaflow.role"] == "variant"
+    assert run.data.params == {
+        "name": "baseline",
+        "model.hidden_size": "3",
+        "model.characters": "None",
+    }
+    inputs = {i.dataset.name: i for i in run.inputs.dataset_inputs}
+    assert {name: i.tags[0].value for name, i in inputs.items()} == {
+        "made-train": "train",
+        "made-dev": "dev",
+    }
+    sources = {name: mlflow.data.get_source(i).to_dict() for name, i in inputs.items()}
+    assert sources["made-train"] == {"uri": "/data/train.json"}
+    assert sources["made-dev"] == {"url": "https://example.org/dev.json"}
+    assert ("ab" * 32).startswith(inputs["made-train"].dataset.digest)
+
+
+def test_a_retry_goes_on_with_its_variant_run(uri: str) -> None:
+    parent_id = parent(uri, "again")
+    first = variant(uri, parent_id, "stage-again")
+    tracking.finish(uri, first, "FINISHED")
+    assert variant(uri, parent_id, "stage-again") == first
+    assert variant(uri, parent_id, "another-stage") != first
+
+
+def test_another_flow_run_takes_over_a_killed_variant_but_no_finished_one(uri: str) -> None:
+    first = variant(uri, parent(uri, "killed"), "stage-shared")
+    tracking.finish(uri, first, "KILLED")
+    second_parent = parent(uri, "successor")
+    assert variant(uri, second_parent, "stage-shared") == first
+    assert read(uri, first).data.tags["mlflow.parentRunId"] == second_parent
+    assert read(uri, first).data.tags["prefect.flow_run_id"] == "successor"
+    tracking.finish(uri, first, "FINISHED")
+    assert variant(uri, parent(uri, "third"), "stage-shared") != first
+
+
+def test_finish_flow_run_ends_what_runs_and_leaves_the_rest(uri: str) -> None:
+    parent_id, other = parent(uri, "cancelled"), parent(uri, "unaffected")
+    done, running = variant(uri, parent_id, "done"), variant(uri, parent_id, "running")
+    tracking.finish(uri, done, "FINISHED")
+    tracking.finish_flow_run(uri, "cancelled", "KILLED")
+    statuses = [read(uri, run).info.status for run in (parent_id, running, done, other)]
+    assert statuses == ["KILLED", "KILLED", "FINISHED", "RUNNING"]
+
+
+def test_epoch_logger_averages_steps_and_keeps_what_is_not_a_number(uri: str) -> None:
+    run_id = parent(uri, "metrics")
+    logger = EpochLogger(uri, run_id)
+    for step in range(25):
+        logger.step(step, float(step))
+    assert history(uri, run_id, "train/batch_nll") == []
+    logger.epoch(24, {"train/nll": 12.0, "dev/nll": math.nan})
+    assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5)]
+    assert history(uri, run_id, "train/nll") == [(24, 12.0)]
+    ((step, value),) = history(uri, run_id, "dev/nll")
+    assert step == 24 and math.isnan(value)
+    logger.epoch(25, {"train/nll": 11.0})
+    assert len(history(uri, run_id, "train/batch_nll")) == 2
+
+
+def test_an_epoch_of_many_steps_is_sent_in_several_calls(uri: str) -> None:
+    run_id = parent(uri, "long")
+    logger = EpochLogger(uri, run_id)
+    for step in range(12_000):
+        logger.step(step, 1.0)
+    logger.epoch(11_999, {"train/nll": 1.0})
+    assert len(history(uri, run_id, "train/batch_nll")) == 1_200
+
+
+def test_artifacts_stand_beside_the_database(uri: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    run_id = parent(uri, "artifacts")
+    tracking.log_artifacts(uri, run_id, [tmp_path / "config.json"])
+    root = Path(uri.removeprefix("sqlite:///")).parent
+    kept = root / "mlartifacts/bidaflow/made" / run_id / "artifacts/config.json"
+    assert kept.read_text() == "{}"
+
+
+def test_system_metrics_are_logged_while_a_run_lasts(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
+    run_id = parent(uri, "system")
+    with tracking.system_metrics(uri, run_id):
+        time.sleep(1)
+    metrics = read(uri, run_id).data.metrics
+    assert metrics["system/system_memory_usage_megabytes"] > 0
+    assert metrics["system/cpu_utilization_percentage"] >= 0
+
+
+def test_run_url_of_a_file_is_where_a_local_server_would_show_it(uri: str) -> None:
+    run_id = parent(uri, "linked")
+    page = f"/#/experiments/{read(uri, run_id).info.experiment_id}/runs/{run_id}"
+    assert tracking.run_url(uri, run_id) == f"http://127.0.0.1:5000{page}"
+
+
+def test_a_password_never_stands_in_an_address() -> None:
+    assert tracking._server("https://me:secret@host:8443/mlflow/") == "https://host:8443/mlflow"
+
+
+def test_git_commit_is_that_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "CHECKOUT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert tracking._git_commit() == {}
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "a"],
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    clean = tracking._git_commit()["git.commit"]
+    assert len(clean) == 40
+    (tmp_path / "new.txt").write_text("new")
+    subprocess.run(["git", "add", "new.txt"], cwd=tmp_path, check=True)
+    assert tracking._git_commit()["git.commit"] == f"{clean}-dirty"
+
+
+def test_a_deleted_experiment_is_told(uri: str) -> None:
+    parent(uri, "first", "bidaflow/deleted")
+    client = MlflowClient(uri)
+    client.delete_experiment(client.get_experiment_by_name("bidaflow/deleted").experiment_id)
+    with pytest.raises(UserError, match="restore --experiment-id"):
+        parent(uri, "second", "bidaflow/deleted")
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    began = time.monotonic()
+    with pytest.raises(UserError, match=r"No MLflow server answers at http://127\.0\.0\.1:\d+:"):
+        parent(f"http://me:secret@127.0.0.1:{free_port()}", "nowhere")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.heavy
+def test_the_database_is_made_quietly_and_nothing_lands_in_the_working_directory(
+    tmp_path: Path,
+) -> None:
+    code = "import sys; from tasks import tracking as t; "
+    code += "t.parent_run(sys.argv[1], 'bidaflow/made', 'f', None, 'n', {})"
+    working = tmp_path / "working"
+    working.mkdir()
+    told = subprocess.run(
+        [sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"],
+        cwd=working,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (told.stdout, told.stderr) == ("", "")
+    assert list(working.iterdir()) == []
+
+
+@pytest.mark.heavy
+def test_a_whole_run_through_a_server(server: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("<html></html>")
+    parent_id = parent(server, "served")
+    run_id = variant(server, parent_id)
+    logger = EpochLogger(server, run_id)
+    for step in range(1_000):
+        logger.step(step, 2.0)
+    logger.epoch(999, {"dev/f1": 50.0, "dev/nll": math.nan})
+    tracking.log_artifacts(server, run_id, [tmp_path / "report.html"])
+    tracking.finish(server, run_id, "FINISHED")
+    assert variant(server, parent_id) == run_id
+    assert len(history(server, run_id, "train/batch_nll")) == 100
+    assert read(server, run_id).data.metrics["dev/f1"] == 50.0
+    (artifact,) = MlflowClient(server).list_artifacts(run_id)
+    assert artifact.path == "report.html"
+    assert tracking.run_url(server, run_id).startswith(f"{server}/#/experiments/")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real MLflow server on loopback."""
+    root, address = tmp_path_factory.mktemp("server"), f"http://127.0.0.1:{free_port()}"
+    command: list[Any] = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--port", address.rpartition(":")[2]]
+    command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
+    command += ["--artifacts-destination", root / "artifacts"]
+    with (root / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=root, stdout=log, stderr=log)
+    try:
+        wait_for(f"{address}/health", process)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
+    """Until the server answers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"{url} never answered")

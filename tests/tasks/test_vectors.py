@@ -1,0 +1,197 @@
+"""Selection of rows from vectors as they are found: the packaged set, text files and zips."""
+
+import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from tasks.errors import UserError
+from tasks.vectors import PACKAGED, VectorSource, read_vectors, select_vectors
+from tests.tasks.ingested import write_lines
+
+
+def select(
+    folder: Path, source: str, wanted: Iterable[str] = (), keep_first: int = 0
+) -> dict[str, list[float]]:
+    """What is kept of a source: each word with its vector, in order."""
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    select_vectors(out, source, wanted, keep_first)
+    words, matrix = read_vectors(out)
+    assert matrix.dtype == np.float32
+    return dict(zip(map(str, words.to_pylist()), matrix.tolist(), strict=True))
+
+
+def test_wanted_and_first_rows_are_kept_in_the_sources_order(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", "a 1 2", "b 3 4", "c 5 6", "d 7 8")
+    kept = select(tmp_path, source, wanted={"d", "c", "missing"}, keep_first=1)
+    assert list(kept.items()) == [("a", [1, 2]), ("c", [5, 6]), ("d", [7, 8])]
+
+
+def test_facts_are_returned_and_stored_without_this_machines_folders(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", "a 1 2", "b 3 4")
+    facts = {"source": "v.txt", "dimension": 2, "rows_in_source": 2}
+    assert select_vectors(tmp_path, source, {"b"}, 0) == {"rows": 1, **facts}
+    schema = pq.read_schema(tmp_path / "vectors.parquet")
+    stored = {key.decode(): value.decode() for key, value in schema.metadata.items()}
+    text = {key: str(value) for key, value in facts.items()}
+    assert stored == {"method": "pre-trained", **text}
+    assert str(schema.field("vector").type) == "fixed_size_list<element: float>[2]"
+
+
+def test_the_first_of_two_equal_words_wins(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", "a 1 2", "b 3 4", "a 5 6")
+    assert select(tmp_path, source, wanted={"a"}, keep_first=9) == {"a": [1, 2], "b": [3, 4]}
+
+
+def test_words_may_hold_spaces(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", ", 1.5 2", ". . . 3 4", "at name@domain.com 5 6")
+    wanted = {". . .", "at name@domain.com"}
+    assert select(tmp_path, source, wanted) == {". . .": [3, 4], "at name@domain.com": [5, 6]}
+
+
+def test_words_may_hold_other_white_space(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", "1\xa01/2 1 2", "a\x85b 3 4")
+    assert select(tmp_path, source, keep_first=2) == {"1\xa01/2": [1, 2], "a\x85b": [3, 4]}
+
+
+def test_a_header_line_fixes_the_dimension(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.vec", "2 3", "a b 1 2 3 ", "c 4 5 6 ")
+    assert select(tmp_path, source, keep_first=2) == {"a b": [1, 2, 3], "c": [4, 5, 6]}
+
+
+def test_a_header_that_promises_more_rows_tells_of_a_cut_file(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.vec", "3 2", "a 1 2", "b 3 4")
+    with pytest.raises(UserError, match=r"v\.vec promises 3 rows and holds 2"):
+        select(tmp_path, source)
+
+
+def test_line_ends_of_any_system(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_bytes(b"a 1 2\r\nb 3 4")
+    assert select(tmp_path, str(tmp_path / "v.txt"), keep_first=2) == {"a": [1, 2], "b": [3, 4]}
+
+
+def test_a_word_that_no_text_can_hold_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_bytes(b"\xff\xfe 1 2\nb 3 4\n")
+    assert select(tmp_path, str(tmp_path / "v.txt"), keep_first=2) == {"b": [3, 4]}
+
+
+def test_nothing_wanted_is_an_empty_set(tmp_path: Path) -> None:
+    assert select(tmp_path, write_lines(tmp_path / "v.txt", "a 1 2")) == {}
+    _, matrix = read_vectors(tmp_path / "out")
+    assert matrix.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["a 1 2", "b 3"], r"v\.txt, line 2, has 1 numbers where 2 are due"),
+        (["a 1 2", "b"], r"line 2, has 0 numbers"),
+        (["a 1 2", "", "c 3 4"], r"line 2, has 0 numbers"),
+        (["a 1.5 2.5", "b 1.5 2.5 3.5"], r"line 2, has 3 numbers where 2 are due"),
+        (["2 2", "a 1 2", "b 3"], r"line 3, has 1 numbers where 2 are due"),
+        (["a 1 2", "w nan 2"], r"line 2, holds something that is not a number"),
+        (["a 1 2", "w 1e99 2"], r"line 2, holds something that is not a number"),
+        (["a 1 2", "w one 2"], r"line 2, holds something that is not a number"),
+        (["a  1 2", "w  1 2"], r"line 2, holds something that is not a number"),
+        ([], r"v\.txt holds no vectors"),
+        (["alone"], r"v\.txt holds no vectors"),
+    ],
+)
+def test_broken_rows_are_named_by_their_line(tmp_path: Path, rows: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        select(tmp_path, write_lines(tmp_path / "v.txt", *rows), wanted={"w"})
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"gone\.txt can't be read: .*No such file"):
+        select(tmp_path, str(tmp_path / "gone.txt"))
+    with pytest.raises(UserError, match=r"gone\.zip can't be read: .*No such file"):
+        select(tmp_path, str(tmp_path / "gone.zip"))
+
+
+def zip_of(file: Path, **members: str) -> str:
+    with ZipFile(file, "w", 8) as archive:
+        for name, text in members.items():
+            archive.writestr(f"{name}.txt", text)
+    return str(file)
+
+
+def test_the_one_text_of_a_zip_is_read(tmp_path: Path) -> None:
+    source = zip_of(tmp_path / "v.zip", glove="a 1 2\nb 3 4\n")
+    assert select(tmp_path, source, {"b"}) == {"b": [3, 4]}
+
+
+def test_one_of_several_texts_is_named_by_its_path_in_the_zip(tmp_path: Path) -> None:
+    source = zip_of(tmp_path / "v.zip", **{"small": "a 1\n", "sets/large": "a 1 2\n"})
+    assert select(tmp_path, f"{source}/small.txt", {"a"}) == {"a": [1]}
+    assert select(tmp_path, f"{source}/sets/large.txt", {"a"}) == {"a": [1, 2]}
+    stored = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
+    assert stored[b"source"] == b"v.zip/sets/large.txt"
+    with pytest.raises(UserError, match=r"2 text files; name one .*small\.txt, sets/large\.txt"):
+        select(tmp_path, source)
+    with pytest.raises(UserError, match=r"no item named 'other[.]txt'"):
+        select(tmp_path, f"{source}/other.txt")
+
+
+def test_a_broken_zip_is_named(tmp_path: Path) -> None:
+    source = Path(zip_of(tmp_path / "v.zip", v="".join(f"w{i} {i} {i * 7}\n" for i in range(9999))))
+    data = bytearray(source.read_bytes())
+    data[len(data) // 2] ^= 255
+    source.write_bytes(data)
+    with pytest.raises(UserError, match=r"v\.zip"):
+        select(tmp_path, str(source))
+    source.write_bytes(data[:100])
+    with pytest.raises(UserError, match=r"v\.zip can't be read"):
+        select(tmp_path, str(source))
+
+
+def test_a_large_text_is_never_held_whole(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", *(f"w{i}" + " 0.123456" * 50 for i in range(10_000)))
+    tracemalloc.start()
+    kept = select(tmp_path, source, {"w5", "w9999"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert list(kept) == ["w5", "w9999"]
+    assert peak < Path(source).stat().st_size / 10
+
+
+def test_the_packaged_set_holds_the_published_numbers(tmp_path: Path) -> None:
+    kept = select(tmp_path, PACKAGED, {"owl", "the", "Owl"}, keep_first=2)
+    assert list(kept) == ["the", ",", "owl"]
+    assert kept["the"][:3] == pytest.approx([0.418, 0.24968, -0.41242])
+    facts = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
+    assert (facts[b"dimension"], facts[b"rows_in_source"]) == (b"50", b"400000")
+
+
+def test_the_packaged_set_and_its_text_select_the_same(tmp_path: Path) -> None:
+    packaged = select(tmp_path, PACKAGED, keep_first=50)
+    rows = [" ".join([word, *map(repr, vector)]) for word, vector in packaged.items()]
+    assert select(tmp_path, write_lines(tmp_path / "v.txt", *rows), keep_first=50) == packaged
+
+
+def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
+    wanted = [f"{letter}{i}" for letter in "ab" for i in range(50)]
+    source = write_lines(tmp_path / "v.txt", *(f"{word} 1 2" for word in wanted))
+    files = []
+    for order in (wanted, wanted[::-1]):
+        select_vectors(tmp_path, source, order, 0)
+        files.append((tmp_path / "vectors.parquet").read_bytes())
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize("spec", [PACKAGED, "glove.840B.300d.txt", "a/wiki.vec", "glove.zip"])
+def test_sources_by_name_or_file_type(spec: str) -> None:
+    assert TypeAdapter[Any](VectorSource).validate_python(spec) == spec
+
+
+@pytest.mark.parametrize("spec", ["glove-6b-100d", "vectors.bin", ""])
+def test_other_sources_are_refused_before_anything_runs(spec: str) -> None:
+    with pytest.raises(ValidationError, match="vectors come from 'glove-6b-50d' or a"):
+        TypeAdapter[Any](VectorSource).validate_python(spec)
