@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from models.config import OptimizerName, VariantConfig
 from models.presets import preset
+from tasks.errors import UserError
 from tasks.vectors import PACKAGED, VectorSource
 
 VariantName = Literal["baseline", "char"]
@@ -83,6 +84,13 @@ class VectorParameters(Form):
 
 
 def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
-    """A preset with its fields changed, later changes over earlier ones."""
+    """A preset with its fields changed, later changes over earlier ones.
+
+    Raises:
+        UserError: the changed preset would be impossible; the sentence names the field.
+    """
     merged = {key: value for change in changes for key, value in change.items()}
-    return preset(name).with_changes(**merged)
+    try:
+        return preset(name).with_changes(**merged)
+    except ValueError as error:
+        raise UserError(str(error)) from error

@@ -18,12 +18,10 @@ from flows.parameters import (
 from flows.refusals import result_or_exit, told_in_a_sentence
 from flows.vocabulary import Encoded, encode_dataset
 from models.config import VariantConfig
-from tasks import cluster
+from tasks import cluster, steps
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
 from tasks.stages import Output
-from tasks.steps import reporting
-from tasks.steps import training as train_variant
 from tasks.vocabulary import VocabularyParameters
 
 
@@ -33,7 +31,7 @@ def train_all(
     """Train the variants one after the other on one cluster."""
     try:
         return [
-            train_variant(
+            steps.training(
                 splits.name,
                 config,
                 splits.train.folder,
@@ -69,7 +67,7 @@ def retrain(
     splits = ingest_dataset(data)
     encoded = encode_dataset(splits, vectors, vocabulary)
     trained = train_all(configs, splits, encoded, resources)
-    report = reporting(
+    report = steps.reporting(
         splits.name,
         [output.folder for output in trained],
         splits.train.folder,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from models.batching import PADDING, Batch
 from models.config import ModelConfig
-from models.layers import AttentionFlow, CharacterCNN, Encoder, Highway, SpanOutput
+from models.layers import AttentionFlow, CharacterCNN, Dropout, Encoder, Highway, SpanOutput
 
 
 class WordRepresentation(nn.Module):
@@ -26,7 +26,7 @@ class WordRepresentation(nn.Module):
         if config.characters is not None:
             self.characters = CharacterCNN(characters, config.characters)
             size += config.characters.filters
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.projection = nn.Linear(size, config.hidden_size, bias=False)
         self.highway = Highway(config.hidden_size)
 

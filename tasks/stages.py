@@ -72,11 +72,20 @@ def source_digest(module: str) -> str:
     return _digest_of([[name, sha256_of(_source_file(name))] for name in modules])
 
 
+def _manifest(folder: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return manifest
+
+
+def facts_of(folder: Path) -> Facts:
+    """The facts that a stage told of the folder it wrote."""
+    facts: Facts = _manifest(folder)["facts"]
+    return facts
+
+
 def content_digest(path: Path) -> str:
     """Digest of a file's content, or of all that a stage wrote into its folder."""
-    if path.is_dir():
-        return str(json.loads((path / MANIFEST).read_text(encoding="utf-8"))["digest"])
-    return sha256_of(path)
+    return str(_manifest(path)["digest"]) if path.is_dir() else sha256_of(path)
 
 
 def _identity(value: Any) -> Any:

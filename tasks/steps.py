@@ -1,12 +1,14 @@
 """The steps of the pipeline as cached Prefect tasks."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks.encoding import encode_split
+from tasks.report import ReportData, VariantResult, write_report
 from tasks.sources import fetch, generate_tiny, ingest_files
-from tasks.stages import outside_stage, stage
+from tasks.stages import facts_of, outside_stage, stage
 from tasks.training import train_variant
 from tasks.vectors import select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words
@@ -19,6 +21,32 @@ def vectors_for_splits(
     return select_vectors(out, str(source), wanted_words(splits, lower_case), keep_first)
 
 
+def report_on(
+    out: Path, dataset: str, trained: Sequence[Path], train: Path, dev: Path, vocabulary: Path
+) -> dict[str, Any]:
+    """Write report.html about trained variants, from what their stages left."""
+    data = ReportData(
+        dataset=dataset,
+        evaluation=dev,
+        splits={"train": facts_of(train), "dev": facts_of(dev)},
+        vocabulary=facts_of(vocabulary),
+    )
+    write_report(out / "report.html", [_variant_result(folder) for folder in trained], data)
+    return {}
+
+
+def _variant_result(folder: Path) -> VariantResult:
+    facts = facts_of(folder)
+    return VariantResult(
+        name=facts["variant"],
+        config=json.loads((folder / "config.json").read_text(encoding="utf-8")),
+        history=json.loads((folder / "history.json").read_text(encoding="utf-8")),
+        predictions=folder / "predictions.parquet",
+        facts={"parameters": facts["parameters"]},
+        mlflow_run_url=facts["run_url"],
+    )
+
+
 generating = stage(generate_tiny, "generate-tiny")
 fetching = outside_stage(fetch, "fetch")
 ingesting = stage(ingest_files, "ingest")
@@ -26,3 +54,4 @@ selecting_vectors = stage(vectors_for_splits, "select-vectors")
 building_vocabulary = stage(build_vocabulary, "build-vocabulary")
 encoding = stage(encode_split, "encode")
 training = stage(train_variant, "train")
+reporting = stage(report_on, "report")

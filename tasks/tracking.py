@@ -5,6 +5,7 @@ MLflow takes a second to import, so the functions import it when they are called
 
 import json
 import logging
+import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -250,6 +251,7 @@ def _client(uri: str) -> "MlflowClient":
     from mlflow.tracking import MlflowClient
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     return MlflowClient(uri)
 
 
@@ -337,7 +339,9 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
-    created = client.create_model_version(name, f"models:/{model_id}", run.info.run_id, tags=tags)
+    created = client.create_model_version(
+        name, f"models:/{model_id}", run.info.run_id, tags=tags, model_id=model_id
+    )
     # By this tag MLflow's page of the model names its version.
     versions = json.dumps([{"name": name, "version": created.version}])
     client.set_logged_model_tags(model_id, {"mlflow.modelVersions": versions})

@@ -35,6 +35,7 @@ WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
         ("the-end", "theend"),
         ("vitamin A \u2013 B", "vitamin \u2013 b"),
         ("a\u2013b", "\u2013b"),
+        ("on\u2014the\u2014run", "on\u2014 \u2014run"),
         ("“the cat”", "“ cat”"),
         ("1\u00a0000 \u2009km", "1 000 km"),
         ("É", "é"),

@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -27,7 +29,6 @@ from tasks.lexicon import Lexicon
 from tasks.vectors import select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary
 from tests.tasks.ingested import ingest, write_lines
-from tests.tasks.test_tracking import free_port, wait_for
 
 CONTEXT = "The mill stands on the hill. The inn stands by the river."
 ASKED = [
@@ -36,10 +37,27 @@ ASKED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small untrained model, saved like any other."""
-    root = tmp_path_factory.mktemp("model")
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
+    """Until the server answers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"{url} never answered")
+
+
+def made_model(root: Path) -> Path:
+    """The folder of a small untrained model, saved below `root` like any other."""
     split = ingest(root / "split", (CONTEXT, [asked["question"] for asked in ASKED]))
     (root / "vectors").mkdir()
     (root / "vocabulary").mkdir()
@@ -57,6 +75,11 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     variant = VariantConfig("made", config)
     save_model(root / "saved", variant, False, weights, vectors, root / "vocabulary")
     return root / "saved"
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,15 @@
 
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import mlflow.data
+import mlflow.pyfunc
 import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
@@ -20,6 +19,7 @@ from infra.settings import CHECKOUT
 from tasks import tracking
 from tasks.errors import UserError
 from tasks.tracking import EpochLogger, InputDataset
+from tests.tasks.test_pyfunc import ASKED, free_port, made_model, wait_for
 
 FLOW_URL = "http://127.0.0.1:4200/runs/flow-run/1"
 DATASETS = (
@@ -224,7 +224,9 @@ def test_the_database_is_made_quietly_and_nothing_lands_in_the_working_directory
 
 
 @pytest.mark.heavy
-def test_a_whole_run_through_a_server(server: str, tmp_path: Path) -> None:
+def test_a_whole_run_through_a_server(
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "report.html").write_text("<html></html>")
     parent_id = parent(server, "served")
     run_id = variant(server, parent_id)
@@ -233,20 +235,16 @@ def test_a_whole_run_through_a_server(server: str, tmp_path: Path) -> None:
         logger.step(step, 2.0)
     logger.epoch(999, {"dev/f1": 50.0, "dev/nll": math.nan})
     tracking.log_artifacts(server, run_id, [tmp_path / "report.html"])
+    model_uri = tracking.log_answerer(server, run_id, made_model(tmp_path), "bidaf-made", 999)
     tracking.finish(server, run_id, "FINISHED")
+    assert capfd.readouterr() == ("", "")
+    assert len(mlflow.pyfunc.load_model(model_uri).predict(ASKED)) == len(ASKED)
     assert variant(server, parent_id) == run_id
     assert len(history(server, run_id, "train/batch_nll")) == 100
     assert read(server, run_id).data.metrics["dev/f1"] == 50.0
     (artifact,) = MlflowClient(server).list_artifacts(run_id)
     assert artifact.path == "report.html"
     assert tracking.run_url(server, run_id).startswith(f"{server}/#/experiments/")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")
@@ -265,15 +263,3 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
-    """Until the server answers."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError(f"{url} never answered")

@@ -1,0 +1,496 @@
+"""The report on a comparison of variants: one HTML page that needs nothing beside itself."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from models.metrics import answer_versus_none
+from tasks.errors import UserError
+from tasks.evaluation import EvaluationSplit, Gold, load_split
+
+View = dict[str, Any]
+Points = list[tuple[float, float]]
+Columns = dict[str, npt.NDArray[Any]]
+
+TEMPLATES = Path(__file__).parent / "templates"
+EXAMPLES = 5
+"""Predictions shown of each kind, best and worst, for each variant."""
+
+CONTEXT_EDGES = (100, 150, 200, 300, 400)
+ANSWER_EDGES = (1, 2, 3, 5, 10)
+QUESTION_WORD = re.compile(
+    r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
+)
+
+CHARTS = [
+    ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
+    ("F1", "F1, %", {"dev/f1": "evaluation"}),
+    ("Exact match", "EM, %", {"dev/em": "evaluation"}),
+]
+CHART_WIDTH, CHART_HEIGHT = 440, 260
+PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM = 56, 432, 12, 210
+MARKERS = [
+    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    "M-3.2 -3.2h6.4v6.4h-6.4z",
+    "M0 -4.2l4.2 7.4h-8.4z",
+    "M0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",
+    "M-1.3 -4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
+]
+"""Shapes that tell the variants' lines apart without colour; five, so that no variant among the
+first thirty has both the shape and the colour (one of six) of another."""
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """One trained variant: what it was, how its training went, what it predicted.
+
+    `history` bears the metrics' names as MLflow does: "epoch", "train/nll", "dev/nll", "dev/em",
+    "dev/f1", "examples_per_second", "seconds" (of training, from its start).
+    """
+
+    name: str
+    config: Mapping[str, Any]  # nested plain values
+    history: Sequence[Mapping[str, float]]  # a row an epoch
+    predictions: Path  # predictions.parquet, made by the last epoch's weights
+    facts: Mapping[str, Any] = field(default_factory=dict)  # "parameters": how many are trained
+    mlflow_run_url: str | None = None
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The data that all variants of a report share."""
+
+    dataset: str
+    evaluation: Path  # the ingested split that the predictions are for
+    splits: Mapping[str, Mapping[str, float]]  # facts of `ingest_articles`: "train", ...
+    vocabulary: Mapping[str, Any] = field(default_factory=dict)  # facts of `build_vocabulary`
+
+
+@dataclass(frozen=True)
+class _Scored:
+    variant: VariantResult
+    columns: Columns  # of predictions.parquet
+
+    def mean(self, column: str, rows: npt.NDArray[np.bool_]) -> float:
+        return 100 * float(self.columns[column][rows].mean())
+
+
+def write_report(
+    out_file: Path,
+    variants: Sequence[VariantResult],
+    data: ReportData,
+    made: datetime | None = None,
+) -> None:
+    """Writes the page to `out_file`: scores, learning curves, slices, examples, data, settings.
+
+    `made` is the time the page bears, by default now.
+
+    Raises ValueError where there is no variant, UserError where a variant's predictions are not
+    those of every question of the evaluation split.
+    """
+    if not variants:
+        raise ValueError("a report needs at least one variant")
+    split = load_split(data.evaluation)
+    scored = [_Scored(variant, _read_predictions(variant, split)) for variant in variants]
+    page = _environment().get_template("report.html.j2")
+    view = _view(scored, split, data, made or datetime.now().astimezone())
+    out_file.write_text(page.render(view), encoding="utf-8")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"digits": _digits, "whole": _whole, "plain": _plain}
+    return environment
+
+
+def _view(
+    scored: Sequence[_Scored], split: EvaluationSplit, data: ReportData, made: datetime
+) -> View:
+    table = [_summary(one, split) for one in scored]
+    return {
+        "dataset": data.dataset,
+        "made": made,
+        "questions": len(split),
+        "contexts": len(split.contexts),
+        "training": data.splits.get("train"),
+        "v2": split.v2,
+        "variants": table,
+        "leader": max(table, key=lambda row: row["f1"]),
+        "best": _best(table),
+        "markers": [MARKERS[i % len(MARKERS)] for i in range(len(scored))],
+        "charts": [chart for chart in (_chart(scored, *kind) for kind in CHARTS) if chart],
+        "slices": _slices(scored, split),
+        "examples": [_examples(one, split) for one in scored],
+        "ledger": _ledger(data.splits),
+        "splits": list(data.splits),
+        "vocabulary": _vocabulary(data.vocabulary),
+        "settings": _settings([one.variant for one in scored]),
+    }
+
+
+def _read_predictions(variant: VariantResult, split: EvaluationSplit) -> Columns:
+    table = pq.read_table(variant.predictions)
+    if table["id"].to_pylist() != split.ids:
+        raise UserError(
+            f"{variant.predictions} holds {table.num_rows} predictions that do not match the "
+            f"{len(split)} questions of the evaluation split; evaluate {variant.name!r} again."
+        )
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+# Scores of whole variants
+
+
+def _summary(one: _Scored, split: EvaluationSplit) -> View:
+    """The variant's row in the table; None for what is not known."""
+    variant, columns = one.variant, one.columns
+    everything = np.ones(len(split), bool)
+    agreed = map(answer_versus_none, columns["prediction"], split.gold_texts)
+    last = variant.history[-1] if variant.history else {}
+    return {
+        "name": variant.name,
+        "em": one.mean("em", everything),
+        "em_margin": _margin(columns["em"]),
+        "f1": one.mean("f1", everything),
+        "f1_margin": _margin(columns["f1"]),
+        "avna": 100 * sum(agreed) / len(split),
+        "nll": last.get("dev/nll"),
+        "parameters": variant.facts.get("parameters"),
+        "epochs": len(variant.history),
+        "minutes": last["seconds"] / 60 if "seconds" in last else None,
+        "speed": last.get("examples_per_second"),
+        "url": _web_address(variant.mlflow_run_url),
+    }
+
+
+def _margin(scores: npt.NDArray[np.floating]) -> float:
+    """Half the 95 % interval of the mean, in points, taking questions as independent."""
+    return 196 * float(scores.std()) / math.sqrt(len(scores))
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _web_address(url: str | None) -> str | None:
+    return url if url and url.startswith(("http://", "https://")) else None
+
+
+def _best(table: Sequence[View]) -> dict[str, float | None]:
+    """The best value of each column that is worth comparing, where there is anything to compare."""
+    if len(table) == 1:
+        return dict.fromkeys(["em", "f1", "avna", "nll"])
+    best: dict[str, float | None] = {
+        column: max(row[column] for row in table) for column in ("em", "f1", "avna")
+    }
+    best["nll"] = min((row["nll"] for row in table if _finite(row["nll"])), default=None)
+    return best
+
+
+# Learning curves
+
+
+def _chart(
+    scored: Sequence[_Scored], title: str, unit: str, metrics: Mapping[str, str]
+) -> View | None:
+    """Lines, ticks and markers of one chart in the coordinates of its drawing."""
+    lines: list[View] = [
+        {"variant": i, "name": one.variant.name, "metric": metric, "of": of, "points": points}
+        for i, one in enumerate(scored)
+        for metric, of in metrics.items()
+        if (points := _curve(one.variant.history, metric))
+    ]
+    if not lines:
+        return None
+    every = [point for line in lines for point in line["points"]]
+    epochs, values = [x for x, _ in every], _ticks([y for _, y in every], 5)
+    x_of = _scale(min(epochs), max(epochs), PLOT_LEFT + 6, PLOT_RIGHT - 6)
+    y_of = _scale(values[0], values[-1], PLOT_BOTTOM, PLOT_TOP)
+    for line in lines:
+        line["path"] = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in line["points"])
+        line["marks"] = [(x_of(x), y_of(y), x, y) for x, y in _thinned(line["points"])]
+    return {
+        "title": title,
+        "unit": unit,
+        "lines": lines,
+        "kinds": list(metrics.values()),
+        "x_ticks": [
+            (x_of(tick), f"{tick:g}")
+            for tick in _ticks(epochs, 6, smallest=1.0)
+            if min(epochs) <= tick <= max(epochs)
+        ],
+        "y_ticks": [(y_of(tick), f"{tick:g}") for tick in values],
+        "frame": (PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM),
+        "size": (CHART_WIDTH, CHART_HEIGHT),
+    }
+
+
+def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
+    return [(row["epoch"], row[metric]) for row in history if _finite(row.get(metric))]
+
+
+def _thinned(points: Points) -> Points:
+    return points[:: math.ceil(len(points) / 12)]
+
+
+def _ticks(values: Sequence[float], wanted: int, smallest: float = 0.0) -> list[float]:
+    """About `wanted` round numbers that enclose the values."""
+    low, high = min(values), max(values)
+    rough = max((high - low) / wanted, abs(high) / 1000, 1e-3)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = max(next(power * m for m in (1, 2, 5, 10) if power * m >= rough), smallest)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    if first == last:
+        first, last = first - 1, last + 1
+    return [round(i * step, 10) for i in range(first, last + 1)]
+
+
+def _scale(low: float, high: float, first: float, last: float) -> Callable[[float], float]:
+    """The map that takes low..high to first..last; to their middle where low equals high."""
+    if low == high:
+        return lambda value: (first + last) / 2
+    return lambda value: first + (last - first) * (value - low) / (high - low)
+
+
+# Slices of the questions
+
+
+def question_word(question: str) -> str:
+    """The first question word in a question, "how many" and "how much" as one, else "other"."""
+    found = QUESTION_WORD.search(question)
+    word = found[1].lower() if found else "other"
+    return {"whom": "who", "whose": "who", "how much": "how many"}.get(word, word)
+
+
+def length_bucket(length: int, edges: Sequence[int]) -> int:
+    """The number of the bucket whose upper edge, inclusive, is the first not below the length."""
+    return int(np.searchsorted(edges, length))
+
+
+def bucket_names(edges: Sequence[int]) -> list[str]:
+    """What each bucket holds, such as "up to 100", "101–150", "over 150"."""
+    pairs = pairwise([0, *edges])
+    middle = [str(high) if high == low + 1 else f"{low + 1}–{high}" for low, high in pairs]
+    first = middle[0] if edges[0] == 1 else f"up to {edges[0]}"
+    return [first, *middle[1:], f"over {edges[-1]}"]
+
+
+def _slices(scored: Sequence[_Scored], split: EvaluationSplit) -> list[View]:
+    words = [question_word(question) for question in split.questions]
+    contexts = split.context_lengths[split.context_of]
+    answers = split.span_end - split.span_start + 1
+    aligned = split.span_start >= 0
+    tables = [
+        ("Question word", words, sorted(set(words), key=lambda w: (w == "other", -words.count(w)))),
+        ("Context length, in words and signs", *_bucketed(contexts, CONTEXT_EDGES)),
+        ("Answer length, in words and signs", *_bucketed(answers, ANSWER_EDGES, aligned)),
+    ]
+    if split.v2 and any(split.golds):
+        kinds = ["answerable" if golds else "unanswerable" for golds in split.golds]
+        tables.insert(0, ("Answerable or not", kinds, ["answerable", "unanswerable"]))
+    return [_slice_table(scored, *table) for table in tables]
+
+
+def _bucketed(
+    lengths: npt.NDArray[np.integer],
+    edges: Sequence[int],
+    known: npt.NDArray[np.bool_] | None = None,
+) -> tuple[list[str], list[str]]:
+    """The bucket's name of each question ("" where the length is not known), and all names."""
+    names = bucket_names(edges)
+    labels = [names[length_bucket(length, edges)] for length in lengths.tolist()]
+    if known is not None:
+        labels = [name if there else "" for name, there in zip(labels, known, strict=True)]
+    return labels, names
+
+
+def _slice_table(
+    scored: Sequence[_Scored], title: str, labels: Sequence[str], names: Iterable[str]
+) -> View:
+    of = np.array(labels)
+    rows = [
+        {
+            "name": name,
+            "count": int(mask.sum()),
+            "scores": [(one.mean("em", mask), one.mean("f1", mask)) for one in scored],
+        }
+        for name in names
+        if (mask := of == name).any()
+    ]
+    return {"title": title, "rows": rows}
+
+
+# Examples
+
+
+def _examples(one: _Scored, split: EvaluationSplit) -> View:
+    """The most confident right and wrong predictions, each from a context of its own."""
+    confident_first = np.argsort(-one.columns["score"], kind="stable").tolist()
+    em, f1 = one.columns["em"], one.columns["f1"]
+    right = [row for row in confident_first if em[row] == 1]
+    wrong = [row for row in confident_first if em[row] == 0 and f1[row] == 0]
+    return {
+        "name": one.variant.name,
+        "right": [_example(one, split, row) for row in _distinct(right, split)],
+        "wrong": [_example(one, split, row) for row in _distinct(wrong, split)],
+    }
+
+
+def _distinct(rows: Sequence[int], split: EvaluationSplit) -> list[int]:
+    first: dict[int, int] = {}
+    for row in rows:
+        first.setdefault(int(split.context_of[row]), row)
+    return list(first.values())[:EXAMPLES]
+
+
+def _example(one: _Scored, split: EvaluationSplit, row: int) -> View:
+    value = {name: column[row] for name, column in one.columns.items()}
+    context = split.contexts[split.context_of[row]]
+    golds = split.golds[row]
+    predicted = (int(value["span_start_char"]), int(value["span_end_char"]))
+    return {
+        "question": split.questions[row],
+        "golds": list(dict.fromkeys(gold.text for gold in golds)),
+        "prediction": value["prediction"],
+        "segments": marked_segments(context, golds, predicted),
+        "confidence": 100 * math.exp(min(float(value["score"]), 0.0)),
+        "no_answer": 100 * float(value["no_answer_probability"]),
+        "em": int(value["em"]),
+        "f1": 100 * float(value["f1"]),
+    }
+
+
+def marked_segments(
+    context: str, golds: Sequence[Gold], predicted: tuple[int, int]
+) -> list[tuple[str, bool, bool]]:
+    """Cuts a context where an answer begins or ends: (text, is gold, is predicted) in order.
+
+    Answers that do not stand where they say are not marked. Long stretches without a mark are
+    shortened in their middle.
+    """
+    spans = [
+        (gold.start, gold.start + len(gold.text))
+        for gold in golds
+        if gold.start >= 0 and context.startswith(gold.text, gold.start)
+    ]
+    cuts = sorted({0, len(context), *(p for span in [*spans, predicted] for p in span if p >= 0)})
+    pieces = [
+        (
+            any(first <= start and end <= last for first, last in spans),
+            predicted[0] <= start and end <= predicted[1],
+            context[start:end],
+        )
+        for start, end in pairwise(cuts)
+    ]
+    segments = []
+    for (gold, guess), group in groupby(pieces, key=lambda piece: piece[:2]):
+        text = "".join(piece[2] for piece in group)
+        segments.append((text if gold or guess else _shortened(text), gold, guess))
+    return segments
+
+
+def _shortened(text: str, keep: int = 600) -> str:
+    return text if len(text) <= 3 * keep else f"{text[:keep]} […] {text[-keep:]}"
+
+
+# Data and settings
+
+LEDGER = [
+    ("Articles", "articles"),
+    ("Contexts", "contexts"),
+    ("Questions", "questions"),
+    ("– with an answer", "answerable"),
+    ("– without an answer", "impossible"),
+    ("Answers whose borders are token borders", "exact"),
+    ("Answers widened to token borders", "widened"),
+    ("Answers not found, left out of training", "dropped"),
+    ("Best possible EM", "oracle_em"),
+    ("Best possible F1", "oracle_f1"),
+    ("Tokens in contexts", "context_tokens"),
+    ("Tokens in questions", "question_tokens"),
+]
+COVERAGE = [
+    ("Tokens of the training data that have a vector", "coverage_train", "tokens_looked_up"),
+    ("Distinct forms of the training data that have a vector", "coverage_train", "forms_looked_up"),
+    ("Tokens of the other data that have a vector", "coverage_others", "tokens_looked_up"),
+    ("Distinct forms of the other data that have a vector", "coverage_others", "forms_looked_up"),
+]
+
+
+def _ledger(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[str]]]:
+    return [
+        (
+            label,
+            [
+                _digits(facts.get(key), 2 if key.startswith("oracle") else 0)
+                for facts in splits.values()
+            ],
+        )
+        for label, key in LEDGER
+        if any(key in facts for facts in splits.values())
+    ]
+
+
+def _vocabulary(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    sizes = [("Words", "words"), ("Characters", "characters"), ("Distinct forms", "types")]
+    rows = [(label, _whole(facts[key])) for label, key in sizes if key in facts]
+    return rows + [
+        (label, f"{100 * facts[part][share]:.1f} %")
+        for label, part, share in COVERAGE
+        if share in facts.get(part, {})
+    ]
+
+
+def _settings(variants: Sequence[VariantResult]) -> list[View]:
+    """One row a setting, with each variant's value; those that differ are marked."""
+    flat = [_flat({**variant.config, **variant.facts}) for variant in variants]
+    names = dict.fromkeys(name for one in flat for name in one if name != "name")
+    rows = [(name, [_plain(one.get(name)) for one in flat]) for name in names]
+    return [{"name": n, "values": v, "differs": len(set(v)) > 1} for n, v in rows]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+# Numbers as text
+
+
+def _digits(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def _whole(value: float | None) -> str:
+    return _digits(value, 0)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

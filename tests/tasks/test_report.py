@@ -1,0 +1,361 @@
+import re
+from datetime import UTC, datetime
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.decoding import Predictions
+from tasks.errors import UserError
+from tasks.evaluation import EvaluationSplit, Gold, evaluate, load_split, write_predictions
+from tasks.ingestion import ingest_articles
+from tasks.report import (
+    ReportData,
+    VariantResult,
+    bucket_names,
+    length_bucket,
+    marked_segments,
+    question_word,
+    write_report,
+)
+from tasks.squad import Answer, Article, Paragraph, Question, read_articles
+from tests.tasks.splits import write_split
+
+MADE = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and whether they are nested as they should."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def history(epochs: int) -> list[dict[str, float]]:
+    return [
+        {
+            "epoch": epoch,
+            "train/nll": 6.0 / epoch,
+            "dev/nll": 7.0 / epoch,
+            "dev/em": 40.0 + epoch,
+            "dev/f1": 50.0 + epoch,
+            "dev/avna": 60.0,
+            "examples_per_second": 210.0,
+            "seconds": 90.0 * epoch,
+        }
+        for epoch in range(1, epochs + 1)
+    ]
+
+
+def variant(
+    folder: Path, split: EvaluationSplit, name: str, spans: list[tuple[int, int]], **more: Any
+) -> VariantResult:
+    """A variant that answered the split's questions with these spans, the last one surest."""
+    start, end = np.array(spans).T
+    scores = np.linspace(-2, -0.1, len(spans))
+    file = folder / f"{name}.parquet"
+    answers = Predictions(start, end, scores, np.full(len(spans), 0.25))
+    write_predictions(file, split, evaluate(split, answers))
+    more = {"history": history(3), "config": {"model": {"hidden_size": 100}}, **more}
+    return VariantResult(name, predictions=file, **more)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_split(tmp_path)
+
+
+@pytest.fixture
+def split(folder: Path) -> EvaluationSplit:
+    return load_split(folder)
+
+
+GOLD = [(0, 1), (-1, -1), (1, 2), (1, 1)]
+WEAK = [(0, 1), (0, 0), (0, 0), (0, 0)]
+
+
+def written(folder: Path, variants: list[VariantResult], **data: Any) -> str:
+    given = {"dataset": "made", "evaluation": folder, "splits": {}, **data}
+    write_report(folder / "report.html", variants, ReportData(**given), MADE)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def shown(page: str) -> str:
+    """The text that a reader sees, white space evened out."""
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def test_page_holds_scores_and_stands_alone(folder: Path, split: EvaluationSplit) -> None:
+    facts = {"questions": 4, "widened": 1, "oracle_em": 98.765, "oracle_f1": 99.5}
+    page = written(
+        folder,
+        [
+            variant(folder, split, "weak", WEAK),
+            variant(folder, split, "strong", GOLD, facts={"parameters": 1_234_567}),
+        ],
+        splits={"train": {**facts, "questions": 1_200}, "dev": facts},
+        vocabulary={"words": 48_000, "coverage_train": {"tokens_looked_up": 0.9812}},
+    )
+    text = shown(page)
+    for expected in (
+        "21 November 2025",
+        "all 4 questions about 3 contexts",
+        "trained on 1,200 questions",
+        "Best variant by F1 strong",
+        "1,234,567",
+        "98.77",
+        "48,000",
+        "98.1 %",
+    ):
+        assert expected in text
+    for tag, attributes in Page(page).elements:
+        assert tag not in {"script", "link", "img", "iframe", "object"}
+        assert not {"src", "srcset", "href"} & attributes.keys()
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_best_of_each_column_is_marked_and_a_single_variant_is_not(
+    folder: Path, split: EvaluationSplit
+) -> None:
+    weak, strong = (
+        variant(folder, split, "weak", WEAK, history=history(2)),
+        variant(folder, split, "strong", GOLD, history=history(4)),
+    )
+    table = written(folder, [weak, strong]).split("<tbody>")[1]
+    rows = re.findall(r"<tr>(.*?)</tr>", table.split("</tbody>")[0], re.DOTALL)
+    assert "best" not in rows[0]
+    assert rows[1].count('class="number best"') == 4
+    assert re.findall(r'class="number best">([\d.]+)', rows[1]) == [
+        "100.00",
+        "100.00",
+        "100.00",
+        "1.75",
+    ]
+    alone = written(folder, [weak])
+    assert 'class="number best"' not in alone
+    assert "★ marks" not in alone
+
+
+def test_minutes_are_those_of_the_whole_training(folder: Path, split: EvaluationSplit) -> None:
+    page = written(folder, [variant(folder, split, "one", GOLD, history=history(4))])
+    assert "4 6.0 210" in shown(page)  # epochs, minutes, examples a second
+
+
+def test_hostile_text_is_only_text(tmp_path: Path) -> None:
+    attack = "<script>alert(1)</script>"
+    context = f'He wrote {attack} & "quotes" on </p> the wall.'
+    answer = Answer(text=attack, answer_start=context.index(attack))
+    question = Question(id="1", question=f"What did {attack} do?", answers=[answer])
+    article = Article(title=attack, paragraphs=[Paragraph(context=context, qas=[question])])
+    ingest_articles([article], tmp_path)
+    split = load_split(tmp_path)
+    span = (int(split.span_start[0]), int(split.span_end[0]))
+    result = variant(tmp_path, split, "plain", [span], mlflow_run_url="javascript:alert(1)")
+    hostile = VariantResult(attack, {attack: attack}, result.history, result.predictions)
+    page = written(tmp_path, [result, hostile], dataset=attack, splits={attack: {"questions": 1}})
+    assert "<script" not in page
+    assert "javascript:" not in page
+    assert f'<mark class="both">{attack.replace("<", "&lt;").replace(">", "&gt;")}</mark>' in page
+    assert 'He wrote <script>alert(1)</script> & "quotes" on </p> the wall.' in shown(
+        re.sub(r"</?mark[^>]*>", "", page)
+    )
+    Page(page)
+
+
+def test_run_is_linked(folder: Path, split: EvaluationSplit) -> None:
+    url = "http://127.0.0.1:5000/#/experiments/1/runs/a?b=1&c=2"
+    page = written(folder, [variant(folder, split, "one", GOLD, mlflow_run_url=url)])
+    assert [a["href"] for tag, a in Page(page).elements if tag == "a"] == [url]
+
+
+def test_curves_are_within_their_drawing(folder: Path, split: EvaluationSplit) -> None:
+    first, second = (
+        variant(folder, split, name, GOLD, history=history(n)) for name, n in [("a", 30), ("b", 1)]
+    )
+    page = written(folder, [first, second])
+    elements = Page(page).elements
+    charts = [a for tag, a in elements if tag == "svg" and "chart" in (a["class"] or "")]
+    assert len(charts) == 3
+    lines = [a["points"] or "" for tag, a in elements if tag == "polyline"]
+    assert [len(line.split()) for line in lines] == [30, 30, 1, 1, 30, 1, 30, 1]
+    for line in lines:
+        for point in line.split():
+            x, y = map(float, point.split(","))
+            assert 56 <= x <= 432
+            assert 12 <= y <= 210
+    assert "NLL, nats" in shown(page)
+
+
+def test_curves_skip_what_is_not_a_number(folder: Path, split: EvaluationSplit) -> None:
+    rows = [{**row, "dev/nll": float("nan")} for row in history(3)]
+    page = written(folder, [variant(folder, split, "one", GOLD, history=rows)])
+    assert "nan" not in shown(page).split()
+    assert 'points=""' not in page
+
+
+def test_training_without_history(folder: Path, split: EvaluationSplit) -> None:
+    page = written(folder, [variant(folder, split, "one", GOLD, history=[])])
+    assert "Learning curves" not in page
+
+
+def test_slices_count_every_question_once(folder: Path, split: EvaluationSplit) -> None:
+    page = written(folder, [variant(folder, split, "one", WEAK)])
+    part = page.split("Where the scores come from")[1].split("<h2>")[0]
+    tables = re.findall(r"<h3>(.*?)</h3>.*?<tbody>(.*?)</tbody>", part, re.DOTALL)
+    counts = {
+        title: {row: int(n) for row, n in re.findall(r'"row">(.*?)</th><td>(\d+)', body)}
+        for title, body in tables
+    }
+    assert counts == {
+        "Answerable or not": {"answerable": 3, "unanswerable": 1},
+        "Question word": {"who": 2, "when": 1, "how many": 1},
+        "Context length, in words and signs": {"up to 100": 4},
+        "Answer length, in words and signs": {"1": 1, "2": 2},
+    }
+    who = re.search(r'"row">who</th>.*?"first">([\d.]+).*?</span>([\d.]+)', part, re.DOTALL)
+    assert who is not None
+    assert who.groups() == ("50.0", "50.0")
+
+
+def test_examples_show_the_surest_and_mark_both_spans(folder: Path, split: EvaluationSplit) -> None:
+    page = written(folder, [variant(folder, split, "one", WEAK)])
+    wrong, right = page.split("Surest right predictions")[0], page.split("Surest right")[1]
+    asked = [unescape(q) for q in re.findall(r'<h5 dir="auto">(.*?)</h5>', wrong)]
+    assert asked == ["To whom?", "When were they written?"]  # "π" shares a word with "π ≈ 3"
+    assert '<mark class="predicted">a</mark> <mark class="gold">𝔘x</mark>' in wrong
+    assert '<mark class="predicted">Ada</mark> Lovelace' in wrong
+    assert '<mark class="both">Ada Lovelace</mark>' in right
+    assert f"Confidence {100 * np.exp(-0.1):.1f} %" in wrong
+
+
+def test_settings_that_differ_are_marked(folder: Path, split: EvaluationSplit) -> None:
+    small = variant(folder, split, "small", GOLD, config={"model": {"size": 50, "deep": None}})
+    large = variant(folder, split, "large", GOLD, config={"model": {"size": 100, "deep": None}})
+    page = written(folder, [small, large])
+    assert re.search(
+        r'class="differs"><th scope="row">model.size</th><td>50</td><td>100</td>', page
+    )
+    assert re.search(r'<tr><th scope="row">model.deep</th><td>–</td><td>–</td>', page)
+
+
+def test_predictions_of_other_questions_are_refused(folder: Path, split: EvaluationSplit) -> None:
+    result = variant(folder, split, "one", GOLD)
+    table: pa.Table = pq.read_table(result.predictions)
+    pq.write_table(table.slice(0, 3), result.predictions)
+    with pytest.raises(UserError, match=r"3 predictions .* 4 questions .*'one'"):
+        written(folder, [result])
+    with pytest.raises(ValueError, match="at least one variant"):
+        written(folder, [])
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("What year was it?", "what"),
+        ("In which year?", "which"),
+        ("To WHOM did he speak when he came?", "who"),
+        ("Whose?", "who"),
+        ("How much is it?", "how many"),
+        ("How does it work?", "how"),
+        ("Name the showhow.", "other"),
+        ("", "other"),
+    ],
+)
+def test_question_words(question: str, word: str) -> None:
+    assert question_word(question) == word
+
+
+def test_buckets() -> None:
+    assert bucket_names([1, 2, 5]) == ["1", "2", "3–5", "over 5"]
+    assert bucket_names([100, 150]) == ["up to 100", "101–150", "over 150"]
+    assert [length_bucket(n, [1, 2, 5]) for n in (0, 1, 2, 3, 5, 6)] == [0, 0, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("golds", "predicted", "segments"),
+    [
+        ([], (-1, -1), [("abcdef", False, False)]),
+        ([Gold("ab", 0)], (-1, -1), [("ab", True, False), ("cdef", False, False)]),
+        (
+            [Gold("bcd", 1)],
+            (2, 5),
+            [
+                ("a", False, False),
+                ("b", True, False),
+                ("cd", True, True),
+                ("e", False, True),
+                ("f", False, False),
+            ],
+        ),
+        (
+            [Gold("bcd", 1), Gold("c", 2)],
+            (-1, -1),
+            [("a", False, False), ("bcd", True, False), ("ef", False, False)],
+        ),
+        (
+            [Gold("elsewhere", 1), Gold("f", -1)],
+            (5, 6),
+            [("abcde", False, False), ("f", False, True)],
+        ),
+    ],
+)
+def test_segments_by_hand(
+    golds: list[Gold], predicted: tuple[int, int], segments: list[tuple[str, bool, bool]]
+) -> None:
+    assert marked_segments("abcdef", golds, predicted) == segments
+
+
+@given(st.text(max_size=30), st.data())
+def test_segments_are_the_context(context: str, data: st.DataObject) -> None:
+    def span() -> tuple[int, int]:
+        start = data.draw(st.integers(0, len(context)))
+        return start, data.draw(st.integers(start, len(context)))
+
+    golds = [Gold(context[start:end], start) for start, end in (span(), span())]
+    segments = marked_segments(context, golds, span())
+    assert "".join(text for text, _, _ in segments) == context
+
+
+def test_long_unmarked_text_is_shortened() -> None:
+    context = "x" * 50_000 + "answer" + "y" * 50_000
+    segments = marked_segments(context, [Gold("answer", 50_000)], (-1, -1))
+    assert [gold for _, gold, _ in segments] == [False, True, False]
+    assert segments[1][0] == "answer"
+    assert segments[0][0].endswith("xxx")
+    assert sum(len(text) for text, _, _ in segments) < 3_000
+
+
+def test_report_on_the_real_dev_set(shared_data: Path, tmp_path: Path) -> None:
+    facts = ingest_articles(read_articles(shared_data / "squad" / "dev-v2.0.json"), tmp_path)
+    split = load_split(tmp_path)
+    first = [(-1, -1) if row % 3 else (0, 0) for row in range(len(split))]
+    page = written(tmp_path, [variant(tmp_path, split, "first", first)], splits={"dev": facts})
+    assert "all 11,873 questions about 1,204 contexts" in shown(page)
+    assert page.count('<article class="example') == 10
+    assert len(page) < 200_000
+    Page(page)
