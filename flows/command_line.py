@@ -6,7 +6,16 @@ from typing import Any
 
 from prefect import Flow
 from pydantic import ValidationError, create_model
-from pydantic_settings import BaseSettings, CliApp, SettingsError
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict, SettingsError
+
+
+class _Command(BaseSettings):
+    model_config = SettingsConfigDict(cli_kebab_case=True, cli_implicit_flags=True)
+
+    @classmethod
+    def settings_customise_sources(cls, *args: Any, **sources: Any) -> tuple[Any, ...]:
+        """The command line alone: no variable of the environment sets a parameter by accident."""
+        return (sources["init_settings"],)
 
 
 def parameters_from(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any]:
@@ -18,9 +27,9 @@ def parameters_from(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any
         name: (parameter.annotation, parameter.default)
         for name, parameter in signature(flow.fn).parameters.items()
     }
-    command = create_model(flow.name, __base__=BaseSettings, __doc__=flow.description, **fields)
+    command = create_model(flow.name, __base__=_Command, __doc__=flow.description, **fields)
     try:
-        parsed = CliApp.run(command, cli_args=arguments, cli_kebab_case=True)
+        parsed = CliApp.run(command, cli_args=arguments)
     except ValidationError as error:
         sys.exit("\n".join(_sentence(detail) for detail in error.errors()))
     except SettingsError as error:
