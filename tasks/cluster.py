@@ -58,11 +58,11 @@ def disconnect() -> None:
         ray.shutdown()
 
 
-def local_gpus() -> int:
-    """GPUs that torch can use in this process."""
+@ray.remote(num_gpus=1, num_cpus=0)
+def _torch_sees_a_gpu() -> bool:
     import torch
 
-    return torch.cuda.device_count()
+    return torch.cuda.is_available()
 
 
 def allot(resources: Resources) -> Allotment:
@@ -80,11 +80,13 @@ def allot(resources: Resources) -> Allotment:
             f"{resources.workers} worker(s) with a GPU each were asked for, but the cluster has "
             f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
         )
-    if gpu and not is_remote() and local_gpus() == 0:
-        raise UserError(
-            "A GPU was asked for, but torch sees none on this machine: install a CUDA build of "
-            "torch and a driver, or set gpu to false."
-        )
+    if gpu and not ray.get(_torch_sees_a_gpu.remote()):
+        if resources.gpu:
+            raise UserError(
+                "A GPU was asked for, but torch sees none where Ray declares one: install a CUDA "
+                "build of torch and a driver there, or set gpu to false."
+            )
+        gpu = False
     per_worker = resources.cpus_per_worker or max(1, cpus // resources.workers)
     if per_worker * resources.workers > cpus:
         raise UserError(

@@ -15,7 +15,6 @@ from infra.settings import settings
 from models.config import VariantConfig
 from tasks import cluster, tracking
 from tasks.cluster import Allotment, Resources
-from tasks.errors import UserError
 
 if TYPE_CHECKING:
     from tasks.worker import Job
@@ -129,17 +128,8 @@ def fit(job: "Job", allotment: Allotment, name: str, storage: Path) -> tuple[Pat
     """Run the workers to the end: the folder of the last checkpoint, and the seconds it took.
 
     A training of the same name that was broken off goes on from its last checkpoint.
-
-    Raises:
-        UserError: a worker refused its job.
     """
-    from ray.train import (
-        CheckpointConfig,
-        FailureConfig,
-        RunConfig,
-        ScalingConfig,
-        WorkerGroupError,
-    )
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     from tasks.worker import train_worker
@@ -160,21 +150,8 @@ def fit(job: "Job", allotment: Allotment, name: str, storage: Path) -> tuple[Pat
             checkpoint_config=CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
         ),
     )
-    try:
-        result = trainer.fit()
-    except WorkerGroupError as error:
-        for failure in error.worker_failures.values():
-            _raise_refusal(failure)
-        raise
+    result = trainer.fit()
     return Path(result.checkpoint.path), time.perf_counter() - began
-
-
-def _raise_refusal(failure: BaseException | None) -> None:
-    """Raise the UserError among the causes of a worker's failure, if there is one."""
-    while failure is not None:
-        if isinstance(failure, UserError):
-            raise failure
-        failure = getattr(failure, "cause", None) or failure.__cause__
 
 
 def _finish(

@@ -22,7 +22,6 @@ from models.decoding import Predictions
 from models.training import Epoch, Step, Trainer
 from tasks.checkpoints import resume_from, save_checkpoint
 from tasks.encoding import load_encoded, load_types, load_word_vectors
-from tasks.errors import UserError
 from tasks.evaluation import evaluate, load_split
 from tasks.tracking import EpochLogger
 
@@ -56,7 +55,7 @@ def train_worker(config: dict[str, Any]) -> None:
     job = Job(**{**config["job"], "variant": VariantConfig.from_dict(config["job"]["variant"])})
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
-    _use_device(config["allotment"])
+    torch.set_num_threads(config["allotment"]["cpus_per_worker"])
     trainer = Trainer(
         build_model(job), job.variant.training, wrap=_prepare, rank=rank, world_size=size
     )
@@ -80,16 +79,6 @@ def train_worker(config: dict[str, Any]) -> None:
             save_checkpoint(Path(folder), trainer, history, predictions)
             checkpoint = ray.train.Checkpoint.from_directory(folder)
             ray.train.report({"dev/f1": scores["dev/f1"]}, checkpoint=checkpoint)
-
-
-def _use_device(allotment: dict[str, Any]) -> None:
-    """Use the cores that were allotted, and insist on the GPU if one was."""
-    torch.set_num_threads(allotment["cpus_per_worker"])
-    if allotment["gpu"] and not torch.cuda.is_available():
-        raise UserError(
-            "Ray gave this worker a GPU, but torch sees none there: install a CUDA build of torch "
-            "and a driver on the node, or set gpu to false."
-        )
 
 
 def _prepare(model: nn.Module) -> nn.Module:

@@ -1,8 +1,12 @@
 """Fixtures shared by all tests, and the rule that nothing is skipped in continuous integration."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+# Before anything reads it: the tests' state is their own, never the checkout's.
+os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(prefix="bidaflow-tests-")
 
 from infra import environment
 

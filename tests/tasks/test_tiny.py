@@ -171,10 +171,10 @@ CANDIDATE = re.compile(rf"\b(?:[A-Z][a-z]{{5,}}|\d+(?: miles)?|{'|'.join(KNOWN_P
 
 
 def best_sentence_candidates(context: str, question: str) -> list[str]:
-    """Every name, number and phrase of the sentence that shares most words with the question,
-    in the sentence's order, without those that stand in the question."""
-    sentences = context.split(". ")
-    best = max(sentences, key=lambda s: len(words(s) & words(question)))
+    """Every name, number and phrase of the sentence that shares most content words with the
+    question, in the sentence's order, without those that stand in the question."""
+    sought = words(question) - words(FUNCTION_WORDS)
+    best = max(context.split(". "), key=lambda sentence: len(words(sentence) & sought))
     return [c for c in CANDIDATE.findall(best) if c not in question and c != "Unlike"]
 
 

@@ -1,0 +1,34 @@
+"""The pipeline as its users run it: a command in a fresh process, with a root of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from infra.settings import CHECKOUT
+
+QUICK = (
+    *("--training.epochs", "1"),
+    *("--training.hidden-size", "8"),
+    *("--resources.cpus-per-worker", "1"),
+)
+"""Flags for runs that are about the road, not about the model."""
+
+
+def environment_for(root: Path, **variables: str) -> dict[str, str]:
+    """This process's environment with another storage root, and Prefect's state below it."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    return {**kept, "BIDAFLOW_ROOT": str(root), "PYTHONPATH": str(CHECKOUT), **variables}
+
+
+def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m flows.retrain` with these flags; output and errors as text."""
+    return subprocess.run(
+        [sys.executable, "-m", "flows.retrain", *flags],
+        env=environment_for(root, **variables),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )

@@ -1,0 +1,163 @@
+"""The whole road, run as its users run it: dataset to report, cache, MLflow, refusals."""
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
+
+from tasks.tiny import generate
+from tests.integration.running import QUICK, retrain
+
+pytestmark = pytest.mark.heavy
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """A finished run: where its state is, and what it printed."""
+
+    root: Path
+    output: str
+
+    @property
+    def client(self) -> MlflowClient:
+        return MlflowClient(f"sqlite:///{self.root}/mlflow.db")
+
+    def runs(self, role: str) -> list[Run]:
+        """The MLflow runs of a role, in the only experiment."""
+        experiment = self.client.get_experiment_by_name("bidaflow/tiny")
+        assert experiment is not None
+        return list(
+            self.client.search_runs([experiment.experiment_id], f"tags.`bidaflow.role` = '{role}'")
+        )
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
+    """Both variants on the default dataset, small and for one epoch."""
+    root = tmp_path_factory.mktemp("retrained")
+    done = retrain(root, *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Retrained(root, done.stdout)
+
+
+def test_the_run_ends_with_a_table_the_report_and_the_next_lines(first: Retrained) -> None:
+    for text in ("baseline", "char", "EM", "F1", "NLL", "examples/s", "make mlflow", "DATASET="):
+        assert text in first.output
+    report = first.root / "reports" / "tiny.html"
+    assert str(report) in first.output
+    assert "baseline" in report.read_text(encoding="utf-8")
+
+
+def test_every_dev_question_was_scored(first: Retrained) -> None:
+    asked = sum(
+        len(paragraph["qas"])
+        for article in generate(7)[1]["data"]
+        for paragraph in article["paragraphs"]
+    )
+    assert f"tiny: {asked} dev questions" in first.output
+
+
+def test_mlflow_has_a_run_per_variant_below_one_parent(first: Retrained) -> None:
+    (parent,) = first.runs("parent")
+    variants = first.runs("variant")
+    assert {run.data.tags["variant"] for run in variants} == {"baseline", "char"}
+    assert {run.data.tags["mlflow.parentRunId"] for run in variants} == {parent.info.run_id}
+    assert {run.info.status for run in (parent, *variants)} == {"FINISHED"}
+    for run in variants:
+        assert {"dev/em", "dev/f1", "dev/nll", "dev/avna", "train/nll"} <= set(run.data.metrics)
+        assert run.data.params["hidden_size"] == "8"
+        artifacts = {file.path for file in first.client.list_artifacts(run.info.run_id)}
+        assert {"config.json", "history.json", "predictions.parquet"} <= artifacts
+
+
+def test_the_logged_model_answers_raw_text(first: Retrained) -> None:
+    mlflow.set_tracking_uri(f"sqlite:///{first.root}/mlflow.db")
+    model = mlflow.pyfunc.load_model("models:/bidaf-tiny/2")
+    context = "Druwekos came into the world in Corgubost."
+    (row,) = model.predict([{"question": "Where was Druwekos born?", "context": context}])
+    assert row["answer"] == (context[row["start"] : row["end"]] if row["start"] >= 0 else "")
+    assert 0 <= row["no_answer_probability"] <= 1
+
+
+def test_nothing_is_left_of_the_checkpoints_and_nothing_is_pickled(first: Retrained) -> None:
+    assert list((first.root / "ray").iterdir()) == []
+    stages = first.root / "stages"
+    assert not list(stages.rglob(".building-*"))
+    suffixes = {file.suffix for file in stages.rglob("*") if file.is_file()}
+    assert suffixes <= {".json", ".parquet", ".arrow", ".safetensors", ".html"}
+
+
+def test_unchanged_it_trains_nothing_says_so_and_is_quick(first: Retrained) -> None:
+    began = time.monotonic()
+    again = retrain(first.root, *QUICK)
+    assert again.returncode == 0, again.stderr
+    assert "Nothing to do" in again.stdout
+    assert time.monotonic() - began < 30
+    assert len(first.runs("variant")) == 2
+
+
+def test_overheads_are_measured_apart(first: Retrained) -> None:
+    manifests = [
+        json.loads(f.read_text()) for f in (first.root / "stages/train").glob("*/manifest.json")
+    ]
+    for manifest in manifests:
+        seconds = manifest["facts"]["seconds"]
+        assert 0 < seconds["fit_overhead"] < seconds["fit"]
+    assert sum(manifest["facts"]["seconds"]["ray_start"] > 0 for manifest in manifests) == 1
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> Path:
+    """A folder of one's own: a few articles, told apart by file names."""
+    train, dev = generate(3)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name, data in (("train-mine.json", train), ("dev-mine.json", dev)):
+        few = {**data, "data": data["data"][:4]}
+        (folder / name).write_text(json.dumps(few), encoding="utf-8")
+    return folder
+
+
+def test_own_folder_then_a_changed_file(own_data: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    flags = (*QUICK, "--data.dataset", str(own_data), "--variants", "char")
+    done = retrain(root, *flags)
+    assert done.returncode == 0, done.stderr
+    assert "own: " in done.stdout and "now" in done.stdout
+
+    file = own_data / "train-mine.json"
+    data = json.loads(file.read_text(encoding="utf-8"))
+    data["data"].pop()
+    file.write_text(json.dumps(data), encoding="utf-8")
+    changed = retrain(root, *flags)
+    assert "Nothing to do" not in changed.stdout and "now" in changed.stdout
+    # The dev file is as it was: it alone is taken from the cache.
+    assert len(re.findall(r"'ingest-\w+' - Finished in state Cached", changed.stderr)) == 1
+    assert len(re.findall(r"'ingest-\w+' - Finished in state Completed", changed.stderr)) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--data.dataset", "no/such/place"), "no/such/place is neither a known dataset"),
+        (
+            ("--resources.workers", "64", "--resources.cpus-per-worker", "1"),
+            "64 worker(s) with 1 CPU",
+        ),
+        (("--resources.gpu",), "0 GPU(s)"),
+        (("--vectors.source", "gone.txt"), "gone.txt"),
+    ],
+)
+def test_a_users_mistake_ends_in_a_sentence(
+    flags: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    done = retrain(tmp_path / "root", *QUICK, *flags)
+    assert done.returncode == 1
+    assert sentence in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr + done.stdout

@@ -1,0 +1,56 @@
+"""What may be asked of a Ray cluster, on a real one whose node declares a GPU that isn't there."""
+
+from collections.abc import Iterator
+
+import pytest
+import ray
+from ray.train import ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from tasks.cluster import Resources, allot
+from tasks.errors import UserError
+
+pytestmark = pytest.mark.heavy
+
+GLOO = TorchConfig(backend="gloo")  # a CPU build of torch has no NCCL
+
+
+@pytest.fixture(scope="module")
+def node_with_a_gpu() -> Iterator[None]:
+    """A local cluster of 4 declared CPUs and 1 declared GPU."""
+    ray.init(address="local", num_cpus=4, num_gpus=1, object_store_memory=80 * 2**20)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (Resources(workers=5, cpus_per_worker=1, gpu=False), "5 worker(s) with 1 CPU"),
+        (Resources(workers=1, cpus_per_worker=5, gpu=False), "the cluster has 4 CPU"),
+        (Resources(workers=2, gpu=True), "the cluster has 1 GPU"),
+        (Resources(workers=1, gpu=True), "torch sees none"),
+    ],
+)
+def test_more_than_there_is_is_refused(
+    node_with_a_gpu: None, asked: Resources, sentence: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        allot(asked)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(("workers", "each"), [(1, 4), (2, 2), (3, 1)])
+def test_what_is_left_open_is_divided(node_with_a_gpu: None, workers: int, each: int) -> None:
+    allotted = allot(Resources(workers=workers))  # torch sees no GPU there: none is taken
+    assert (allotted.workers, allotted.cpus_per_worker, allotted.gpu) == (workers, each, False)
+
+
+def gpus_of_this_worker() -> None:
+    """Report how many GPUs Ray gave to the worker."""
+    assert len(ray.get_gpu_ids()) == 1
+
+
+def test_ray_schedules_the_request_for_a_gpu(node_with_a_gpu: None) -> None:
+    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 1})
+    TorchTrainer(gpus_of_this_worker, scaling_config=scaling, torch_config=GLOO).fit()
