@@ -5,18 +5,16 @@ python -m benchmarks.ingestion --train train.json --dev dev.json
 
 import argparse
 import json
-import os
-import platform
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import machine, today
 from tasks.encoding import encode_split
 from tasks.ingestion import ingest_articles
 from tasks.squad import read_articles
@@ -97,12 +95,8 @@ def measure(files: dict[str, Path]) -> Facts:
         facts[name][f"{kind}_tokens"] for name in files for kind in ("context", "question")
     )
     return {
-        "date": date.today().isoformat(),
-        "machine": {
-            "platform": platform.platform(),
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-        },
+        "date": today(),
+        "machine": machine(),
         "data": {name: file.name for name, file in files.items()},
         "facts": facts,
         "steps": clock.steps,

@@ -58,7 +58,7 @@ def disconnect() -> None:
         ray.shutdown()
 
 
-@ray.remote(num_gpus=1, num_cpus=0)
+@ray.remote(num_gpus=1, num_cpus=0)  # type: ignore[untyped-decorator]
 def _torch_sees_a_gpu() -> bool:
     import torch
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import lru_cache
@@ -115,18 +116,10 @@ def _content(folder: Path) -> dict[str, dict[str, int | str]]:
     }
 
 
-def _write_manifest(folder: Path, stage: str, inputs: Any, code: str, facts: Facts) -> None:
+def _write_manifest(folder: Path, told: dict[str, Any]) -> None:
     files = _content(folder)
     digest = _digest_of({name: entry["sha256"] for name, entry in files.items()})
-    manifest = {
-        "stage": stage,
-        "key": folder.name,
-        "digest": digest,
-        "inputs": inputs,
-        "code": code,
-        "facts": facts,
-        "files": files,
-    }
+    manifest = {"key": folder.name, "digest": digest, **told, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
@@ -187,12 +180,19 @@ class Stage(Generic[P]):
         with tempfile.TemporaryDirectory(prefix=".building-", dir=parent) as building:
             folder = Path(building) / key
             folder.mkdir()
+            began = time.perf_counter()
             try:
                 facts = self.build(folder, **inputs)  # type: ignore[call-arg]
             except UserError as error:
                 return Failed(name=REFUSED, message=str(error))
-            code = source_digest(self.build.__module__)
-            _write_manifest(folder, self.name, _identity(inputs), code, facts)
+            told = {
+                "stage": self.name,
+                "inputs": _identity(inputs),
+                "code": source_digest(self.build.__module__),
+                "seconds": time.perf_counter() - began,
+                "facts": facts,
+            }
+            _write_manifest(folder, told)
             _publish(folder, parent / key)
         return {"folder": f"stages/{self.name}/{key}", "facts": facts}
 

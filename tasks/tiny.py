@@ -199,8 +199,9 @@ class Inventor:
         return " ".join(self._fresh(words.split()) for words in PHRASES[kind])
 
     def name(self, kind: str) -> str:
-        """A name whose first syllable no other name of the context has."""
-        first = self._fresh(FIRST.split())
+        """A name that begins with another letter than every other name of the context."""
+        initial = self._fresh(sorted({first[0] for first in FIRST.split()}))
+        first = self._rng.choice([first for first in FIRST.split() if first[0] == initial])
         while True:
             rest = (self._rng.choice(part.split()) for part in (MIDDLE, LAST[kind]))
             name = first + "".join(rest)

@@ -128,7 +128,24 @@ def test_character_cnn_sees_no_window_that_only_holds_padding() -> None:
 
 
 def test_character_cnn_gradients() -> None:
-    check_gradients(make_cnn(kernel=3), padded_words([[1, 2, 3, 4, 5], [6], [7, 8]]))
+    """By every weight but the padding's vector, which is a constant 0."""
+    cnn = make_cnn(kernel=3)
+    words = padded_words([[1, 2, 3, 4, 5], [6], [7, 8]])
+    kernel, bias = cnn.convolution.weight, cnn.convolution.bias
+    vectors = cnn.embedding.weight.detach()[1:].clone().requires_grad_()
+
+    def run(vectors: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
+        weights = {
+            "embedding.weight": torch.cat([torch.zeros_like(vectors[:1]), vectors]),
+            "convolution.weight": kernel,
+            "convolution.bias": bias,
+        }
+        out: Tensor = torch.func.functional_call(cnn, weights, (words,))
+        return out
+
+    assert torch.autograd.gradcheck(run, (vectors, kernel, bias))
+    cnn(words).sum().backward()
+    assert cnn.embedding.weight.grad[0].tolist() == [0.0, 0.0, 0.0]
 
 
 # Highway
@@ -362,7 +379,9 @@ def test_span_output(lengths: list[int], extra: int, size: int, hidden: int, see
 
 def test_span_output_gradients() -> None:
     mask = make_mask([3, 1], extra=1)
-    check_gradients(SpanOutput(2, 2, dropout=0.0).double(), drawn(0, 2, 4, 2), drawn(1, 2, 4, 4), mask)
+    check_gradients(
+        SpanOutput(2, 2, dropout=0.0).double(), drawn(0, 2, 4, 2), drawn(1, 2, 4, 4), mask
+    )
 
 
 # Dropout

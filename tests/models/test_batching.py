@@ -1,0 +1,210 @@
+"""Ragged rows, batches, and the order that batches come in."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.batching import (
+    NULL,
+    PADDING,
+    Examples,
+    IntArray,
+    Ragged,
+    Types,
+    make_batch,
+    shuffled_batches,
+    sorted_batches,
+)
+from tests.models.making import make_examples, make_types
+
+ROWS = st.lists(st.lists(st.integers(1, 99), max_size=6), min_size=1, max_size=6)
+
+
+@given(rows=ROWS, data=st.data(), limit=st.none() | st.integers(1, 7))
+def test_padded_rows(rows: list[list[int]], data: st.DataObject, limit: int | None) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8))
+    found = Ragged.from_rows(rows).padded(np.array(chosen), limit)
+    cut = [rows[i][:limit] for i in chosen]
+    width = max(map(len, cut))
+    assert found.shape == (len(chosen), width)
+    assert found.tolist() == [row + [0] * (width - len(row)) for row in cut]
+
+
+@given(rows=ROWS)
+def test_ragged_rows(rows: list[list[int]]) -> None:
+    ragged = Ragged.from_rows(rows)
+    assert len(ragged) == len(rows)
+    assert ragged.lengths.tolist() == [len(row) for row in rows]
+    assert [ragged[i].tolist() for i in range(len(rows))] == rows
+
+
+TYPES = Types(
+    np.array([0, 1, 10, 11, 12, 1], dtype=np.int32),
+    Ragged.from_rows([[], [1], [5, 6, 7], [8], [5] * 300, [9, 9]]),
+)
+EXAMPLES = Examples(
+    contexts=Ragged.from_rows([[2, 3, 2], [4], [3, 5, 5, 2]]),
+    questions=Ragged.from_rows([[3], [2, 4], [5], []]),
+    context_of=np.array([2, 0, 1, 0]),
+    span_start=np.array([1, 0, -1, -1]),
+    span_end=np.array([3, 0, -1, -1]),
+    impossible=np.array([False, False, True, False]),
+)
+
+
+def type_ids(types: Types, words: torch.Tensor, characters: torch.Tensor) -> list[int]:
+    """The rows of `types` that a batch's distinct types stand for."""
+    spelled = [[c for c in row if c] for row in characters.tolist()]
+    known = [(int(w), types.characters[i].tolist()) for i, w in enumerate(types.words)]
+    return [known.index(pair) for pair in zip(words.tolist(), spelled, strict=True)]
+
+
+def test_batch_by_hand() -> None:
+    batch = make_batch(EXAMPLES, TYPES, np.array([1, 2, 0]), max_characters=300)
+    distinct = np.array(type_ids(TYPES, batch.type_words, batch.type_characters))
+    assert sorted(distinct.tolist()) == [0, 1, 2, 3, 4, 5]
+    assert distinct[PADDING] == PADDING
+    assert distinct[batch.context].tolist() == [
+        [NULL, 2, 3, 2, 0],
+        [NULL, 4, 0, 0, 0],
+        [NULL, 3, 5, 5, 2],
+    ]
+    assert distinct[batch.question].tolist() == [[NULL, 2, 4], [NULL, 5, 0], [NULL, 3, 0]]
+    assert batch.start.tolist() == [1, 0, 2]
+    assert batch.end.tolist() == [1, 0, 4]
+    assert {getattr(batch, f.name).dtype for f in fields(batch)} == {torch.int64}
+
+
+def test_batch_of_one_without_target_and_question() -> None:
+    batch = make_batch(EXAMPLES, TYPES, np.array([3]), max_characters=16)
+    assert batch.question.shape == (1, 1)
+    assert batch.type_words[batch.question].tolist() == [[1]]
+    assert (batch.start.tolist(), batch.end.tolist()) == ([-1], [-1])
+    assert batch.type_characters.shape[1] == 3, "only as wide as the batch's own words"
+
+
+def test_words_are_cut_at_max_characters() -> None:
+    batch = make_batch(EXAMPLES, TYPES, np.array([2]), max_characters=16)
+    assert batch.type_characters.shape[1] == 16
+    assert batch.type_characters.max(1).values.tolist() == [0, 1, 5, 9]
+    assert [5] * 16 in batch.type_characters.tolist()
+
+
+def test_target_of_the_first_token_is_not_the_null_token() -> None:
+    possible = replace(EXAMPLES, span_start=np.zeros(4, int), span_end=np.zeros(4, int))
+    batch = make_batch(possible, TYPES, np.arange(4), max_characters=16)
+    assert batch.start.tolist() == batch.end.tolist() == [1, 1, 0, 1]
+
+
+@given(lengths=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=6))
+def test_batch_spells_its_examples(lengths: list[tuple[int, int]]) -> None:
+    types = make_types()
+    examples = make_examples([t for t, _ in lengths], [j for _, j in lengths])
+    rows = np.arange(len(examples))
+    batch = make_batch(examples, types, rows, max_characters=16)
+    words = batch.type_words
+    for i in rows:
+        expected = [NULL, *types.words[examples.contexts[i]]]
+        assert words[batch.context[i]].tolist()[: len(expected)] == expected
+        assert (batch.context[i][len(expected) :] == PADDING).all()
+        expected = [NULL, *types.words[examples.questions[i]]]
+        assert words[batch.question[i]].tolist()[: len(expected)] == expected
+        assert (batch.question[i][len(expected) :] == PADDING).all()
+    assert len(words) == len(
+        {NULL, PADDING}
+        | set(examples.contexts.values.tolist())
+        | set(examples.questions.values.tolist())
+    )
+
+
+def test_batch_moves_whole() -> None:
+    batch = make_batch(EXAMPLES, TYPES, np.array([0]), 16).to(torch.device("meta"))
+    assert {getattr(batch, f.name).device.type for f in fields(batch)} == {"meta"}
+
+
+def test_trainable_rows() -> None:
+    # Contexts of 4, 3, 1, 3 tokens, questions of 1, 2, 1, 0; the last one has no target.
+    assert EXAMPLES.context_lengths.tolist() == [4, 3, 1, 3]
+    assert EXAMPLES.trainable(4, 2).tolist() == [0, 1, 2]
+    assert EXAMPLES.trainable(3, 2).tolist() == [1, 2]
+    assert EXAMPLES.trainable(4, 1).tolist() == [0, 2]
+    assert EXAMPLES.trainable(2, 1).tolist() == [2]
+
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=60).map(np.array)
+
+
+@given(lengths=LENGTHS, size=st.integers(1, 7), seed=st.integers(0, 9), epoch=st.integers(0, 9))
+def test_shuffled_batches_hold_every_position_once(
+    lengths: IntArray, size: int, seed: int, epoch: int
+) -> None:
+    batches = shuffled_batches(lengths, size, seed, epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    assert len(batches) == -(-len(lengths) // size)
+    assert sum(len(batch) != size for batch in batches) <= 1
+
+
+def as_lists(batches: list[IntArray]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+def test_shuffled_batches_follow_seed_and_epoch_alone() -> None:
+    lengths = np.random.default_rng(0).integers(1, 50, 200)
+    first = as_lists(shuffled_batches(lengths, 8, seed=1, epoch=2))
+    np.random.seed(5)
+    torch.manual_seed(5)
+    assert as_lists(shuffled_batches(lengths, 8, seed=1, epoch=2)) == first
+    for seed, epoch in ((1, 3), (2, 2), (2, 1)):
+        other = as_lists(shuffled_batches(lengths, 8, seed, epoch))
+        assert other != first
+        assert sorted(map(sorted, other)) != sorted(map(sorted, first)), "the same batches, moved"
+
+
+def padding_ratio(lengths: IntArray, batches: list[IntArray]) -> float:
+    padded = sum(int(lengths[batch].max()) * len(batch) for batch in batches)
+    return 1 - float(lengths.sum()) / padded
+
+
+def test_shuffled_batches_are_alike_in_length() -> None:
+    random = np.random.default_rng(0)
+    lengths = random.integers(20, 400, 6000)
+    order = random.permutation(len(lengths))
+    at_random = [order[i : i + 64] for i in range(0, len(order), 64)]
+    assert padding_ratio(lengths, at_random) > 0.4
+    batches = shuffled_batches(lengths, 64, seed=0, epoch=0)
+    assert padding_ratio(lengths, batches) < 0.05
+    firsts = [int(lengths[batch].max()) for batch in batches]
+    assert firsts != sorted(firsts), "batches come in the order of their lengths"
+
+
+@given(lengths=LENGTHS, budget=st.integers(1, 200))
+def test_sorted_batches(lengths: IntArray, budget: int) -> None:
+    batches = list(sorted_batches(lengths, budget))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * (int(lengths[batch].max()) + 1) <= budget
+    # No batch could have taken in the first of the next.
+    for batch, following in zip(batches, batches[1:], strict=False):
+        assert (len(batch) + 1) * (int(lengths[following[0]]) + 1) > budget
+
+
+def test_a_row_above_the_budget_is_a_batch_of_its_own() -> None:
+    batches = as_lists(list(sorted_batches(np.array([3, 50, 3, 60]), 10)))
+    assert batches == [[0, 2], [1], [3]]
+
+
+def test_no_rows_make_no_batches() -> None:
+    nothing = np.array([], dtype=np.int64)
+    assert list(sorted_batches(nothing, 10)) == []
+    assert shuffled_batches(nothing, 4, 0, 0) == []
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_padding_no_rows(limit: int | None) -> None:
+    assert Ragged.from_rows([[1, 2]]).padded(np.array([], dtype=int), limit).shape == (0, 0)

@@ -1,0 +1,126 @@
+"""The best span against a search over all spans."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from models.decoding import best_spans
+from models.layers import MASKED
+
+# Few distinct values, so that ties are common.
+LOGITS = st.lists(
+    st.tuples(st.sampled_from([-2.0, 0.0, 1.0, 1.5]), st.sampled_from([-2.0, 0.0, 1.0, 1.5])),
+    min_size=2,
+    max_size=9,
+)
+
+
+class Span(NamedTuple):
+    first: int
+    last: int
+    score: float
+
+
+def log_probabilities(logits: list[float]) -> list[float]:
+    return torch.log_softmax(torch.tensor(logits, dtype=torch.float64), 0).tolist()
+
+
+def all_spans(row: list[tuple[float, float]], max_tokens: int) -> list[Span]:
+    """Every span of real tokens that is short enough, position 0 left out."""
+    start = log_probabilities([s for s, _ in row])
+    end = log_probabilities([e for _, e in row])
+    return [
+        Span(i, j, start[i] + end[j])
+        for i in range(1, len(row))
+        for j in range(i, len(row))
+        if j - i < max_tokens
+    ]
+
+
+def null_score(row: list[tuple[float, float]]) -> float:
+    starts, ends = zip(*row, strict=True)
+    return log_probabilities(list(starts))[0] + log_probabilities(list(ends))[0]
+
+
+def padded(rows: list[list[tuple[float, float]]]) -> tuple[Tensor, Tensor]:
+    width = max(map(len, rows))
+    full = [row + [(MASKED, MASKED)] * (width - len(row)) for row in rows]
+    logits = torch.tensor(full, dtype=torch.float64)
+    return logits[:, :, 0], logits[:, :, 1]
+
+
+@settings(max_examples=200)
+@given(
+    rows=st.lists(LOGITS, min_size=1, max_size=4),
+    max_tokens=st.integers(1, 12),
+    allow_no_answer=st.booleans(),
+)
+def test_best_spans(
+    rows: list[list[tuple[float, float]]], max_tokens: int, allow_no_answer: bool
+) -> None:
+    found = best_spans(*padded(rows), max_tokens, allow_no_answer)
+    for row, first, last, score, no_answer in zip(rows, *map(Tensor.tolist, found), strict=True):
+        spans = all_spans(row, max_tokens)
+        best = max(span.score for span in spans)
+        null = null_score(row)
+        assert no_answer == pytest.approx(null, abs=1e-9)
+        if allow_no_answer:
+            spans.append(Span(0, 0, null))
+            best = max(best, null)
+        assert score == pytest.approx(best, abs=1e-9)
+        # The span itself is one of those allowed, and it has the score that was given.
+        (own,) = [span.score for span in spans if (span.first, span.last) == (first, last)]
+        assert own == pytest.approx(best, abs=1e-9)
+
+
+def test_one_of_two_equal_spans_is_chosen_whole() -> None:
+    """Maxima over rows and over columns, taken apart, could give 1..4 or 3..2."""
+    logits = [(-9.0, -9.0), (5.0, -9.0), (-9.0, 5.0), (5.0, -9.0), (-9.0, 5.0)]
+    first, last, *_ = best_spans(*padded([logits]), 2, False)
+    assert (first.item(), last.item()) in {(1, 2), (3, 4)}
+
+
+def test_start_and_end_may_not_cross() -> None:
+    """The likeliest start (3) lies behind the likeliest end (1)."""
+    logits = [(0.0, 0.0), (1.0, 9.0), (0.0, 0.0), (9.0, 4.0)]
+    first, last, *_ = best_spans(*padded([logits]), 4, False)
+    assert (first.item(), last.item()) == (3, 3)
+
+
+def test_no_answer_only_when_it_is_allowed() -> None:
+    logits = [(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)]
+    first, last, score, no_answer = best_spans(*padded([logits]), 3, True)
+    assert (first.item(), last.item()) == (0, 0)
+    assert score.item() == no_answer.item()
+    first, last, score, same = best_spans(*padded([logits]), 3, False)
+    assert (first.item(), last.item()) == (2, 2)
+    assert score.item() < same.item() == no_answer.item()
+
+
+def test_no_answer_wins_a_tie() -> None:
+    logits = [(1.0, 1.0), (1.0, 1.0)]
+    first, last, *_ = best_spans(*padded([logits]), 3, True)
+    assert (first.item(), last.item()) == (0, 0)
+
+
+def test_half_of_no_answer_is_no_answer_nowhere() -> None:
+    """A null start with a real end is no span, however likely."""
+    logits = [(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]
+    first, last, *_ = best_spans(*padded([logits]), 3, True)
+    assert (first.item(), last.item()) == (1, 2)
+
+
+def test_logits_of_32_bits_are_not_rounded() -> None:
+    """Differences of 1e-6 between scores near -20 vanish in single precision."""
+    start = torch.zeros(1, 500)
+    end = torch.zeros(1, 500)
+    start[0, 0] = end[0, 0] = 20.0
+    start[0, 7] = 1e-6
+    first, last, *_ = best_spans(start, end, 1, False)
+    assert (first.item(), last.item()) == (7, 7)
