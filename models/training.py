@@ -187,6 +187,8 @@ class Trainer:
         out |= {f"averaged.{n}": p for n, p in self.averages.averaged.items()}
         for i, state in self.optimizer.state_dict()["state"].items():
             out |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
+        if self.device.type == "cuda":
+            out["random.cuda"] = torch.cuda.get_rng_state(self.device)
         return out | {"random.cpu": torch.get_rng_state()}
 
     def counters(self) -> dict[str, int]:
@@ -207,6 +209,8 @@ class Trainer:
                 state.setdefault(int(index), {})[field] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         torch.set_rng_state(tensors["random.cpu"])
+        if "random.cuda" in tensors and self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         self.step, self.epoch = counters["step"], counters["epoch"]
 
 

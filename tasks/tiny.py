@@ -193,7 +193,7 @@ class Inventor:
         if kind in LAST:
             return self.name(kind)
         if kind == "miles":
-            return f"{self._fresh(map(str, range(21, 400)))} miles"
+            return f"{self._fresh(map(str, range(100, 400)))} miles"
         if kind == "year":
             return self._fresh(map(str, range(1201, 1900)))
         return " ".join(self._fresh(words.split()) for words in PHRASES[kind])

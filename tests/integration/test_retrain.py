@@ -142,6 +142,18 @@ def test_own_folder_then_a_changed_file(own_data: Path, tmp_path: Path) -> None:
     assert len(re.findall(r"'ingest-\w+' - Finished in state Completed", changed.stderr)) == 1
 
 
+def test_two_workers_train_what_one_trains(own_data: Path, tmp_path: Path) -> None:
+    losses = []
+    for workers in ("1", "2"):
+        root = tmp_path / workers
+        flags = ("--data.dataset", str(own_data), "--variants", "char", "--training.dropout", "0")
+        done = retrain(root, *QUICK, *flags, "--resources.workers", workers)
+        assert done.returncode == 0, done.stderr
+        (history,) = (root / "stages" / "train").glob("*/history.json")
+        losses.append(json.loads(history.read_text(encoding="utf-8"))[-1]["dev/nll"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [

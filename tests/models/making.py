@@ -56,8 +56,8 @@ def small(name: str, **changes: object) -> VariantConfig:
 
 
 def make_model(variant: VariantConfig, seed: int = 0) -> BiDAF:
-    """A model of the variant with random weights and word vectors, drawn from the seed."""
-    torch.manual_seed(seed)
-    vectors = torch.randn(WORDS, VECTOR_SIZE)
+    """A model of the variant: always the same word vectors, weights drawn from the seed."""
+    vectors = torch.randn(WORDS, VECTOR_SIZE, generator=torch.Generator().manual_seed(0))
     vectors[:2] = 0
+    torch.manual_seed(seed)
     return BiDAF(variant.model, vectors, CHARACTERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -190,7 +191,7 @@ def test_sorted_batches(lengths: IntArray, budget: int) -> None:
     for batch in batches:
         assert len(batch) == 1 or len(batch) * (int(lengths[batch].max()) + 1) <= budget
     # No batch could have taken in the first of the next.
-    for batch, following in zip(batches, batches[1:], strict=False):
+    for batch, following in pairwise(batches):
         assert (len(batch) + 1) * (int(lengths[following[0]]) + 1) > budget
 
 

@@ -104,7 +104,7 @@ def test_identifiers_are_unique() -> None:
 
 @pytest.mark.parametrize("seed", [0, 7, 2017])
 def test_answers_stand_once_and_at_token_borders(seed: int) -> None:
-    for dataset in generate(seed, train_articles=10, dev_articles=3):
+    for dataset in generate(seed):
         for context, question in asked(dataset):
             for answer in question["answers"]:
                 start, text = answer["answer_start"], answer["text"]

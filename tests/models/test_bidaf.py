@@ -1,0 +1,153 @@
+"""The whole model: its size, what padding does to it, and its smallest inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.batching import Examples, Ragged, Types, make_batch
+from models.bidaf import BiDAF
+from models.config import VariantConfig
+from models.decoding import best_spans
+from models.layers import MASKED
+from models.presets import BASELINE, CHAR, PRESETS
+from tests.models.making import WORDS, make_examples, make_model, make_types, small
+
+TYPES = make_types()
+names = pytest.mark.parametrize("name", PRESETS)
+
+
+def logits(model: BiDAF, examples: Examples, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    model.eval()
+    with torch.no_grad():
+        start, end = model(make_batch(examples, TYPES, np.array(rows), model.max_characters))
+    return start, end
+
+
+# Both: highway 2·2·(100² + 100) = 40,400; contextual BiLSTM 2·(400·200 + 800) = 161,600;
+# attention 3·200 + 1 = 601; modeling 2·(400·900 + 800) + 2·(400·300 + 800) = 963,200;
+# output 2·(801 + 201) + 2·(400·300 + 800) = 243,604; together 1,409,405.
+# Baseline: projection 50·100 = 5,000 more.
+# Characters: embedding 100·64 = 6,400, convolution 5·64·100 + 100 = 32,100, projection 15,000.
+@pytest.mark.parametrize(("variant", "count"), [(BASELINE, 1_414_405), (CHAR, 1_462_905)])
+def test_number_of_parameters(variant: VariantConfig, count: int) -> None:
+    model = BiDAF(variant.model, torch.zeros(70_000, 50), characters=100)
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@names
+def test_word_vectors_are_frozen_and_not_among_the_weights(name: str) -> None:
+    model = make_model(small(name))
+    assert not model.words.word_vectors.requires_grad
+    assert not any("word_vectors" in key for key in model.state_dict())
+    assert set(model.state_dict()) == {key for key, _ in model.named_parameters()}
+
+
+@settings(max_examples=15)
+@given(
+    name=st.sampled_from(list(PRESETS)),
+    lengths=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=2, max_size=6),
+    seed=st.integers(0, 99),
+)
+def test_padding_changes_nothing(name: str, lengths: list[tuple[int, int]], seed: int) -> None:
+    model = make_model(small(name), seed)
+    examples = make_examples([t for t, _ in lengths], [j for _, j in lengths], seed)
+    together = torch.stack(logits(model, examples, list(range(len(lengths)))))
+    for i, (tokens, _) in enumerate(lengths):
+        alone = torch.stack(logits(model, examples, [i]))
+        assert alone.shape == (2, 1, tokens + 1)
+        torch.testing.assert_close(together[:, i : i + 1, : tokens + 1], alone, rtol=0, atol=1e-5)
+        assert (together[:, i, tokens + 1 :] == MASKED).all()
+
+
+@names
+def test_answers_alone_and_in_a_batch_are_the_same(name: str) -> None:
+    model = make_model(small(name, hidden_size=20), seed=1)
+    examples = make_examples([30, 1, 7, 18, 2, 25], [5, 1, 9, 0, 2, 12])
+    first, last, score, _ = best_spans(*logits(model, examples, list(range(6))), 5, False)
+    for i in range(6):
+        own_first, own_last, own_score, _ = best_spans(*logits(model, examples, [i]), 5, False)
+        assert (own_first.item(), own_last.item()) == (first[i].item(), last[i].item())
+        assert own_score.item() == pytest.approx(score[i].item(), abs=1e-5)
+    assert len({tuple(span) for span in torch.stack([first, last], 1).tolist()}) > 2
+
+
+@names
+@pytest.mark.parametrize(("tokens", "question"), [(1, 1), (1, 0), (1, 6), (9, 1), (9, 0)])
+def test_smallest_inputs(name: str, tokens: int, question: int) -> None:
+    model = make_model(small(name))
+    start, end = logits(model, make_examples([tokens], [question]), [0])
+    for out in (start, end):
+        assert out.shape == (1, tokens + 1)
+        assert out.isfinite().all() and (out > MASKED).all()
+    first, last, score, _ = best_spans(start, end, 15, False)
+    assert 1 <= first.item() <= last.item() <= tokens
+    assert score.item() < 0
+
+
+@names
+def test_question_is_read(name: str) -> None:
+    examples = make_examples([9, 9], [3, 3])
+    same_context = Examples(
+        examples.contexts,
+        examples.questions,
+        np.array([0, 0]),
+        examples.span_start,
+        examples.span_end,
+        examples.impossible,
+    )
+    start, _ = logits(make_model(small(name)), same_context, [0, 1])
+    assert not torch.allclose(start[0], start[1], atol=1e-4)
+
+
+def spelled(word: int, characters: list[list[int]]) -> Types:
+    """Every type has the same word; types 2, 3… are spelled as given."""
+    return Types(
+        np.array([0, 1] + [word] * len(characters), dtype=np.int32),
+        Ragged.from_rows([[], [1], *characters]),
+    )
+
+
+def start_of(model: BiDAF, types: Types) -> torch.Tensor:
+    examples = Examples(
+        contexts=Ragged.from_rows([[2, 3]]),
+        questions=Ragged.from_rows([[2]]),
+        context_of=np.array([0]),
+        span_start=np.array([0]),
+        span_end=np.array([0]),
+        impossible=np.array([False]),
+    )
+    model.eval()
+    with torch.no_grad():
+        out: torch.Tensor = model(make_batch(examples, types, np.array([0]), model.max_characters))[
+            0
+        ]
+    return out
+
+
+def test_characters_tell_unknown_words_apart() -> None:
+    """Both words are unknown: only their characters differ."""
+    types, other = spelled(1, [[5, 6], [7]]), spelled(1, [[5, 6], [8, 9, 10]])
+    char, baseline = make_model(small("char")), make_model(small("baseline"))
+    assert not torch.allclose(start_of(char, types), start_of(char, other), atol=1e-6)
+    assert torch.equal(start_of(baseline, types), start_of(baseline, other))
+
+
+def test_only_the_first_characters_of_a_long_word_are_read() -> None:
+    model = make_model(small("char"))
+    word = [2 + i % 18 for i in range(300)]
+    cut, longer = spelled(5, [[4], word[:8]]), spelled(5, [[4], word])
+    assert torch.equal(start_of(model, longer), start_of(model, cut))
+    assert not torch.equal(start_of(model, longer), start_of(model, spelled(5, [[4], word[:7]])))
+
+
+def test_the_word_vectors_given_are_the_ones_used() -> None:
+    vectors = torch.zeros(WORDS, 4)
+    vectors[7] = 1.0
+    model = BiDAF(small("baseline").model, vectors, 20)
+    batch = make_batch(make_examples([3]), TYPES, np.array([0]), model.max_characters)
+    found = model.words.of_types(batch)
+    assert torch.equal(found, vectors[batch.type_words])

@@ -1,0 +1,476 @@
+"""The loop: it learns, it averages, it resumes bit for bit, and workers change nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import models.training
+from models.batching import Examples, Ragged, make_batch
+from models.config import VariantConfig
+from models.presets import PRESETS
+from models.training import AveragedWeights, Step, Trainer, predict, span_nll
+from tests.models.making import WORDS, make_examples, make_model, make_types, small
+
+TYPES = make_types()
+names = pytest.mark.parametrize("name", PRESETS)
+
+
+def make_trainer(variant: VariantConfig, **options: int) -> Trainer:
+    """A trainer over a model whose first weights and dropout follow from the variant's seed."""
+    return Trainer(make_model(variant, variant.training.seed), variant.training, **options)
+
+
+def cloned(trainer: Trainer) -> dict[str, Tensor]:
+    """What a checkpoint would hold."""
+    return {name: tensor.clone() for name, tensor in trainer.tensors().items()}
+
+
+def steps_of(trainer: Trainer, examples: Examples) -> list[Step]:
+    steps: list[Step] = []
+    trainer.train_epoch(examples, TYPES, steps.append)
+    return steps
+
+
+# Learning
+
+
+def answerable(n: int) -> Examples:
+    """The question is one word, which the context holds once: the answer is it and its neighbour.
+    Every fourth question asks for a word that the context lacks."""
+    random = np.random.default_rng(0)
+    contexts, questions, starts = [], [], []
+    for i in range(n):
+        words = random.permutation(np.arange(2, WORDS))
+        tokens = int(random.integers(5, 12))
+        start = -1 if i % 4 == 3 else int(random.integers(0, tokens - 1))
+        contexts.append(words[:tokens].tolist())
+        questions.append([int(words[start])])
+        starts.append(start)
+    start = np.array(starts)
+    return Examples(
+        contexts=Ragged.from_rows(contexts),
+        questions=Ragged.from_rows(questions),
+        context_of=np.arange(n),
+        span_start=start,
+        span_end=np.where(start < 0, -1, start + 1),
+        impossible=start < 0,
+    )
+
+
+@names
+def test_learns_24_examples_by_heart(name: str) -> None:
+    variant = small(
+        name,
+        hidden_size=16,
+        batch_size=8,
+        optimizer="adam",
+        learning_rate=0.01,
+        dropout=0.0,
+        ema_decay=0.8,
+    )
+    trainer, examples = make_trainer(variant), answerable(24)
+    before = trainer.train_epoch(examples, TYPES)
+    for _ in range(29):
+        after = trainer.train_epoch(examples, TYPES)
+    found, nll = trainer.predict(examples, TYPES, allow_no_answer=True)
+    assert found.span_start.tolist() == examples.span_start.tolist()
+    assert found.span_end.tolist() == examples.span_end.tolist()
+    assert after.nll < 0.2 < 2 < before.nll
+    assert nll < 0.2
+    assert ((found.no_answer_probability > 0.5) == examples.impossible).all()
+
+
+@names
+def test_word_vectors_and_the_padding_character_never_change(name: str) -> None:
+    trainer = make_trainer(small(name, optimizer="adam"))
+    vectors = trainer.model.words.word_vectors.clone()
+    before = cloned(trainer)
+    trainer.train_epoch(make_examples([5, 6, 7, 8]), TYPES)
+    assert torch.equal(trainer.model.words.word_vectors, vectors)
+    weights = {n for n in before if n.startswith("weights.")}
+    unchanged = {n for n in weights if torch.equal(before[n], trainer.tensors()[n])}
+    # A constant added to every similarity cancels out in each softmax.
+    assert unchanged <= {"weights.attention.bias"}
+    if trainer.model.words.characters is not None:
+        assert not trainer.model.words.characters.embedding.weight[0].any()
+
+
+def test_the_loss_is_the_likelihood_of_both_ends() -> None:
+    examples = make_examples([3, 3])
+    batch = make_batch(examples, TYPES, np.array([0, 1]), 8)
+    batch = replace(batch, start=torch.tensor([1, -1]), end=torch.tensor([3, -1]))
+    start = torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 2).log()
+    end = torch.tensor([[0.4, 0.3, 0.2, 0.1]] * 2).log()
+    found = span_nll(start, end, batch)
+    assert found.tolist() == pytest.approx([-np.log(0.2) - np.log(0.1), 0.0])
+
+
+def test_gradients_are_clipped_to_the_norm() -> None:
+    trainer = make_trainer(small("char", clip_norm=0.01))
+    trainer.train_epoch(make_examples([5, 6, 7]), TYPES)
+    norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
+    assert norm.item() == pytest.approx(0.01, rel=1e-3)
+
+
+# Optimisers
+
+
+def test_adadelta_gets_its_settings() -> None:
+    (published,) = make_trainer(small("baseline")).optimizer.param_groups
+    assert (published["lr"], published["rho"], published["eps"]) == (0.5, 0.9, 1e-6)
+    trainer = make_trainer(small("baseline", learning_rate=1.0, rho=0.95, epsilon=1e-8))
+    (changed,) = trainer.optimizer.param_groups
+    assert isinstance(trainer.optimizer, torch.optim.Adadelta)
+    assert (changed["lr"], changed["rho"], changed["eps"]) == (1.0, 0.95, 1e-8)
+
+
+def test_the_first_step_of_adadelta() -> None:
+    """Zeiler (2012), algorithm 1, with empty accumulators, times the learning rate."""
+    rate, rho, epsilon = 0.5, 0.95, 1e-4
+    variant = small("baseline", learning_rate=rate, rho=rho, epsilon=epsilon, clip_norm=1e9)
+    trainer = make_trainer(variant)
+    before = cloned(trainer)
+    trainer.train_epoch(make_examples([5, 6]), TYPES)
+    for name, weight in trainer.averages.live.items():
+        g = weight.grad
+        change = rate * epsilon**0.5 / ((1 - rho) * g**2 + epsilon).sqrt() * g
+        torch.testing.assert_close(weight.detach(), before[f"weights.{name}"] - change)
+
+
+def test_adam_gets_its_settings() -> None:
+    trainer = make_trainer(small("baseline", optimizer="adam", learning_rate=0.002))
+    assert isinstance(trainer.optimizer, torch.optim.Adam)
+    assert trainer.optimizer.param_groups[0]["lr"] == 0.002
+
+
+# Averaged weights
+
+
+def moving_average(values: list[float], first: float, decay: float) -> float:
+    average = first
+    for n, value in enumerate(values):
+        d = min(decay, (1 + n) / (10 + n))
+        average = d * average + (1 - d) * value
+    return average
+
+
+@given(
+    values=st.lists(st.floats(-5, 5, width=32), max_size=30),
+    first=st.floats(-5, 5, width=32),
+    decay=st.sampled_from([0.0, 0.15, 0.5, 0.999]),
+)
+def test_averages_with_their_warm_up(values: list[float], first: float, decay: float) -> None:
+    model = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(model.weight, first)
+    averages = AveragedWeights(model, decay)
+    for n, value in enumerate(values):
+        nn.init.constant_(model.weight, value)
+        averages.update(n)
+    expected = moving_average(values, first, decay)
+    assert averages.averaged["weight"].item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_training_averages_after_every_step() -> None:
+    trainer = make_trainer(small("baseline", ema_decay=0.25))
+    name, weight = next(iter(trainer.averages.live.items()))
+    first, values = weight.flatten()[0].item(), []
+
+    def record(step: Step) -> None:
+        values.append(weight.flatten()[0].item())
+
+    for _ in range(2):
+        trainer.train_epoch(make_examples([5] * 9), TYPES, record)
+    assert len(values) == 6
+    average = trainer.averages.averaged[name].flatten()[0].item()
+    assert average == pytest.approx(moving_average(values, first, 0.25), abs=1e-6)
+    assert average != pytest.approx(values[-1], abs=1e-6)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_averages_stand_in_and_step_back(failing: bool) -> None:
+    trainer = make_trainer(small("char"))
+    trainer.train_epoch(make_examples([5, 6, 7, 8, 9]), TYPES)
+    before = cloned(trainer)
+    name = "output.start_modeling.weight"
+    try:
+        with trainer.averages.in_use():
+            live = trainer.model.output.start_modeling.weight
+            assert torch.equal(live, before[f"averaged.{name}"])
+            assert not torch.equal(live, before[f"weights.{name}"])
+            if failing:
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert failing
+    after = trainer.tensors()
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+
+
+def test_prediction_is_by_the_averaged_weights() -> None:
+    trainer = make_trainer(small("baseline", optimizer="adam", learning_rate=0.05))
+    examples = make_examples([5, 6, 7, 8, 9])
+    trainer.train_epoch(examples, TYPES)
+    _, nll = trainer.predict(examples, TYPES, True)
+    _, raw = predict(trainer.model, examples, TYPES, 15, True)
+    with trainer.averages.in_use():
+        _, averaged = predict(trainer.model, examples, TYPES, 15, True)
+    assert nll == averaged != raw
+
+
+# Resuming
+
+
+@names
+@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
+def test_a_resumed_training_is_the_same_to_the_bit(name: str, optimizer: str) -> None:
+    variant = small(name, optimizer=optimizer, dropout=0.3)
+    examples = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])
+    whole = make_trainer(variant)
+    whole.train_epoch(examples, TYPES)
+    tensors, counters = cloned(whole), whole.counters()
+    kept = {key: value.clone() for key, value in tensors.items()}
+    expected = whole.train_epoch(examples, TYPES)
+
+    resumed = Trainer(make_model(variant, seed=999), variant.training)
+    resumed.resume(tensors, counters)
+    steps: list[Step] = []
+    found = resumed.train_epoch(examples, TYPES, steps.append)
+
+    assert found.nll == expected.nll
+    assert [step.number for step in steps] == [3, 4, 5]
+    assert resumed.counters() == whole.counters() == {"step": 6, "epoch": 2}
+    assert resumed.tensors().keys() == whole.tensors().keys()
+    for key, tensor in whole.tensors().items():
+        assert torch.equal(resumed.tensors()[key], tensor), key
+    assert all(torch.equal(tensors[key], value) for key, value in kept.items()), "aliased"
+
+
+def test_a_second_epoch_is_not_a_repetition_of_the_first() -> None:
+    """So that the test above can see whether the epoch's number was resumed."""
+    variant = small("baseline", batch_size=2)
+    examples = make_examples([5, 6, 7, 8, 9, 4])
+    trainer, other = make_trainer(variant), make_trainer(variant)
+    start, counters = cloned(trainer), trainer.counters()
+    trainer.train_epoch(examples, TYPES)
+    other.resume(start, {**counters, "epoch": 1})
+    other.train_epoch(examples, TYPES)
+    name = "weights.output.start_modeling.weight"
+    assert not torch.equal(trainer.tensors()[name], other.tensors()[name])
+
+
+# Workers
+
+
+VARIANT = small("baseline")
+
+
+@settings(max_examples=30)
+@given(rows=st.lists(st.integers(0, 99), min_size=1, max_size=12, unique=True), n=st.integers(1, 5))
+def test_shares_make_up_the_global_batch(rows: list[int], n: int) -> None:
+    seen, weight = [], 0.0
+    for rank in range(n):
+        mine, each = make_trainer(VARIANT, rank=rank, world_size=n)._share(np.array(rows))
+        assert len(mine) > 0
+        if each:
+            seen += mine.tolist()
+            weight += each * len(mine) / n
+    assert sorted(seen) == sorted(rows)
+    assert weight == pytest.approx(1)
+
+
+def gradients(trainer: Trainer, examples: Examples) -> list[Tensor]:
+    """The gradients of the last step of an epoch."""
+    trainer.train_epoch(examples, TYPES)
+    return [p.grad.clone() for p in trainer.model.parameters()]
+
+
+@names
+@pytest.mark.parametrize(("rows", "workers"), [(8, 2), (7, 2), (7, 3), (2, 3), (1, 2)])
+def test_averaged_gradients_of_workers_are_those_of_one(name: str, rows: int, workers: int) -> None:
+    variant = small(name, batch_size=8, dropout=0.0, clip_norm=1e9)
+    examples = make_examples([4 + i for i in range(rows)])
+    alone = gradients(make_trainer(variant), examples)
+    shares = [
+        gradients(make_trainer(variant, rank=rank, world_size=workers), examples)
+        for rank in range(workers)
+    ]
+    for one, parts in zip(alone, zip(*shares, strict=True), strict=True):
+        torch.testing.assert_close(sum(parts) / workers, one, rtol=1e-4, atol=1e-6)
+    # Several rows give gradients of their own: the average is none of its parts.
+    if rows > 1:
+        assert not torch.allclose(shares[0][0], alone[0], rtol=1e-4, atol=1e-6)
+
+
+class Together:
+    """Averages the gradients of workers that run as threads, as DistributedDataParallel does."""
+
+    def __init__(self, workers: int) -> None:
+        self.barrier = threading.Barrier(workers, timeout=20)
+        self.gradients: list[Tensor | None] = [None] * workers
+
+    def wrap(self, rank: int) -> Callable[[nn.Module], nn.Module]:
+        def hook(parameter: Tensor) -> None:
+            self.gradients[rank] = parameter.grad
+            self.barrier.wait()
+            mean = sum(self.gradients) / len(self.gradients)
+            self.barrier.wait()
+            parameter.grad = mean
+
+        def wrapped(model: nn.Module) -> nn.Module:
+            for parameter in model.parameters():
+                parameter.register_post_accumulate_grad_hook(hook)
+            return model
+
+        return wrapped
+
+
+def test_two_workers_train_the_model_that_one_does() -> None:
+    variant = small("char", batch_size=4, dropout=0.0, clip_norm=0.5)
+    examples = make_examples([4 + i % 5 for i in range(13)])  # batches of 4, 4, 4 and 1
+    alone = make_trainer(variant)
+    together = Together(workers=2)
+    trainers = [
+        Trainer(
+            make_model(variant), variant.training, wrap=together.wrap(rank), rank=rank, world_size=2
+        )
+        for rank in range(2)
+    ]
+
+    def run(trainer: Trainer) -> None:
+        for _ in range(2):
+            trainer.train_epoch(examples, TYPES)
+
+    threads = [threading.Thread(target=run, args=(trainer,)) for trainer in trainers]
+    for thread in threads:
+        thread.start()
+    run(alone)
+    for thread in threads:
+        thread.join()
+    for name, weight in alone.model.named_parameters():
+        first, second = (dict(t.model.named_parameters())[name] for t in trainers)
+        assert torch.equal(first, second)
+        torch.testing.assert_close(first, weight, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_steps_do_not_depend_on_the_number_of_workers(world_size: int) -> None:
+    examples = make_examples([5] * 9)
+    for rank in range(world_size):
+        trainer = make_trainer(small("baseline"), rank=rank, world_size=world_size)
+        steps = steps_of(trainer, examples)
+        assert [(s.number, s.of_epoch, s.steps_in_epoch) for s in steps] == [
+            (0, 1, 3),
+            (1, 2, 3),
+            (2, 3, 3),
+        ]
+
+
+# What is trained on, and what is predicted
+
+
+def test_long_contexts_are_left_out_of_training_and_still_answered() -> None:
+    examples = make_examples([3, 30, 4, 31, 5, 32])
+    variant = small("baseline", batch_size=1, max_context_tokens=20)
+    trainer = make_trainer(variant)
+    assert len(steps_of(trainer, examples)) == 3
+    found, _ = trainer.predict(examples, TYPES, allow_no_answer=False)
+    assert len(found.span_start) == 6
+    assert (found.span_start >= 0).all()
+    assert (found.span_end < examples.context_lengths).all()
+
+
+def test_long_questions_and_rows_without_target_are_not_trained_on() -> None:
+    examples = make_examples([5, 5, 5, 5, 5], [3, 9, 3, 3, 3])
+    examples.span_start[2] = examples.span_end[2] = -1
+    trainer = make_trainer(small("baseline", batch_size=1, max_question_tokens=8))
+    assert len(steps_of(trainer, examples)) == 3
+
+
+def test_an_epoch_says_what_it_cost() -> None:
+    examples = make_examples([2, 4, 6, 8])
+    trainer = make_trainer(small("baseline", batch_size=2))
+    steps: list[Step] = []
+    epoch = trainer.train_epoch(examples, TYPES, steps.append)
+    # Batches (2, 4) and (6, 8): 20 tokens in 2·4 + 2·8 = 24 places.
+    assert epoch.padding_ratio == pytest.approx(1 - 20 / 24)
+    assert epoch.nll == pytest.approx(sum(step.nll for step in steps) / 2)
+    assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds)
+
+
+@names
+@pytest.mark.parametrize("allow_no_answer", [False, True])
+def test_prediction_keeps_the_order_and_equals_one_by_one(
+    name: str, allow_no_answer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.training, "EVALUATION_TOKENS", 30)
+    examples = make_examples([9, 2, 14, 1, 40, 6, 9, 3, 11], [4, 1, 0, 7, 3, 3, 2, 5, 1])
+    model = make_model(small(name, hidden_size=12), seed=4)
+    with torch.no_grad():
+        for weight in model.output.parameters():
+            weight *= 4  # so that the answers are not all alike
+    found, nll = predict(model, examples, TYPES, 4, allow_no_answer)
+    each = []
+    for i in range(len(examples)):
+        one = replace(
+            examples,
+            questions=Ragged.from_rows([examples.questions[i].tolist()]),
+            context_of=examples.context_of[i : i + 1],
+            span_start=examples.span_start[i : i + 1],
+            span_end=examples.span_end[i : i + 1],
+            impossible=examples.impossible[i : i + 1],
+        )
+        own, own_nll = predict(model, one, TYPES, 4, allow_no_answer)
+        each.append(own_nll)
+        assert (found.span_start[i], found.span_end[i]) == (own.span_start[0], own.span_end[0])
+        assert found.score[i] == pytest.approx(own.score[0], abs=1e-5)
+        assert found.no_answer_probability[i] == pytest.approx(
+            own.no_answer_probability[0], abs=1e-5
+        )
+    assert nll == pytest.approx(np.mean(each), abs=1e-5)
+    assert (found.span_end - found.span_start < 4).all()
+    assert (found.span_end < examples.context_lengths).all()
+    if not allow_no_answer:
+        assert (found.span_start >= 0).all()
+    assert len(set(found.span_start.tolist())) > 2
+
+
+def test_the_nll_is_over_rows_with_a_target() -> None:
+    examples = make_examples([5, 6, 7, 8])
+    model = make_model(small("baseline"))
+    without = replace(examples, span_start=examples.span_start.copy())
+    without.span_start[1:3] = -1
+    without = replace(without, span_end=np.where(without.span_start < 0, -1, without.span_end))
+    _, nll = predict(model, without, TYPES, 15, True)
+    model.eval()
+    with torch.no_grad():
+        batch = make_batch(examples, TYPES, np.array([0, 3]), model.max_characters)
+        expected = span_nll(*model(batch), batch).mean().item()
+    assert nll == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_nll_of_no_targets_at_all_is_not_a_number() -> None:
+    nothing = replace(
+        make_examples([5, 6]), span_start=np.array([-1, -1]), span_end=np.array([-1, -1])
+    )
+    found, nll = predict(make_model(small("baseline")), nothing, TYPES, 15, True)
+    assert np.isnan(nll)
+    assert np.isfinite(found.score).all()
+
+
+def test_prediction_draws_no_dropout_and_training_does_again() -> None:
+    trainer, examples = make_trainer(small("char", dropout=0.5)), make_examples([6, 7, 8])
+    before = torch.get_rng_state()
+    first, _ = trainer.predict(examples, TYPES, True)
+    second, _ = trainer.predict(examples, TYPES, True)
+    assert np.array_equal(first.score, second.score)
+    assert torch.equal(torch.get_rng_state(), before)
+    trainer.train_epoch(examples, TYPES)
+    assert not torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,149 @@
+"""Answers of a small untrained model to raw text, common and strange."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.answering import Answerer, AnswerRow
+from tasks.errors import UserError
+from tasks.tokenizer import tokenize
+from tests.tasks.test_pyfunc import CONTEXT, made_model
+
+STRANGE = {
+    "unseen words": ("Quo vadis?", "Zyx wvu tsr, qpo nml."),
+    "unseen characters": ("Ŵhëŕê?", "Ťĥę мельница ștānđş."),
+    "emoji": ("Where is 🏠?", "The 👨‍👩‍👧 lives in the 🏠 by the 🌊."),
+    "Chinese": ("磨坊在哪里？", "磨坊在山上。客栈在河边。"),
+    "right to left": ("איפה הטחנה?", "הטחנה עומדת על הגבעה. المطحنة على التل."),
+    "combining marks": ("où?", "L'auberge est pre\u0300s de la rivie\u0300re."),
+    "beyond the basic plane": ("𝔚𝔥𝔢𝔯𝔢?", "𝔗𝔥𝔢 mill 𝔰𝔱𝔞𝔫𝔡𝔰 on the hill."),
+    "one token": ("Where?", "hill"),
+    "one character": ("?", "."),
+    "a word of 300 characters": ("Where?", f"See {'https://' + 'a' * 292} for it."),
+    "white space": ("\n Where \t is it?", "\u00a0The\r\n\tmill  \u2003stands."),
+    "the vocabulary's own names": ("<padding>", "<unknown> <padding> <unknown>"),
+    "a null byte": ("Where\0?", "The\0mill."),
+}
+COMMON = [("Where does the mill stand?", CONTEXT), ("Where is the inn?", CONTEXT)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def answerer(folder: Path) -> Answerer:
+    """Answers whatever it is asked."""
+    return Answerer.load(folder)
+
+
+@pytest.fixture(scope="module")
+def abstainer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    """The same model, which may also say that there is no answer."""
+    copy = tmp_path_factory.mktemp("copied") / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "allow_no_answer": True}))
+    return Answerer.load(copy)
+
+
+def alike(one: AnswerRow, other: AnswerRow) -> bool:
+    places = [(row["answer"], row["start"], row["end"]) for row in (one, other)]
+    return places[0] == places[1] and all(
+        math.isclose(one[name], other[name], abs_tol=1e-5)
+        for name in ("score", "no_answer_probability")
+    )
+
+
+def stands_in(row: AnswerRow, context: str, limit: int) -> bool:
+    """Whether the row is a run of at most `limit` whole tokens of the context."""
+    inside = [s for s in tokenize(context) if row["start"] <= s[0] and s[1] <= row["end"]]
+    return (
+        0 < len(inside) <= limit
+        and (inside[0][0], inside[-1][1]) == (row["start"], row["end"])
+        and row["answer"] == context[row["start"] : row["end"]]
+    )
+
+
+@pytest.mark.parametrize("pair", STRANGE.values(), ids=STRANGE)
+def test_strange_text_is_answered_from_the_context(
+    pair: tuple[str, str], answerer: Answerer
+) -> None:
+    (row,) = answerer.answer([pair])
+    assert stands_in(row, pair[1], answerer.variant.training.max_answer_tokens)
+    assert row["score"] <= 0
+    assert 0 <= row["no_answer_probability"] <= 1
+
+
+def test_many_at_once_are_answered_like_each_alone(answerer: Answerer, abstainer: Answerer) -> None:
+    pairs = [*COMMON, *STRANGE.values(), ("Where?", f"{CONTEXT} " * 40), *COMMON]
+    for model in (answerer, abstainer):
+        together = model.answer(pairs)
+        assert len(together) == len(pairs)
+        alone = [row for pair in pairs for row in model.answer([pair])]
+        assert [
+            pair for pair, *rows in zip(pairs, together, alone, strict=True) if not alike(*rows)
+        ] == []
+        reversed_ = model.answer(pairs[::-1])[::-1]
+        assert all(map(alike, together, reversed_))
+
+
+words = st.lists(
+    st.sampled_from([*CONTEXT.split(), "Zyx", "磨坊", "🏠", "don't", "3.5", "—", "a" * 40]),
+    min_size=1,
+    max_size=30,
+).map(" ".join)
+
+
+@settings(max_examples=25)
+@given(pairs=st.lists(st.tuples(words, words), min_size=1, max_size=5))
+def test_any_batch_of_words_is_answered_in_order(
+    pairs: list[tuple[str, str]], answerer: Answerer
+) -> None:
+    for (question, context), row in zip(pairs, answerer.answer(pairs), strict=True):
+        assert stands_in(row, context, answerer.variant.training.max_answer_tokens)
+        assert alike(row, answerer.answer([(question, context)])[0])
+
+
+def test_no_answer_is_given_where_it_is_likelier_than_any(
+    answerer: Answerer, abstainer: Answerer
+) -> None:
+    pairs = [*COMMON, *STRANGE.values()]
+    rows = list(zip(answerer.answer(pairs), abstainer.answer(pairs), strict=True))
+    for forced, free in rows:
+        none = math.log(free["no_answer_probability"])
+        if none >= forced["score"]:
+            assert (free["answer"], free["start"], free["end"]) == ("", -1, -1)
+            assert math.isclose(free["score"], none, abs_tol=1e-5)
+        else:
+            assert alike(free, forced)
+    assert {free["answer"] == "" for _, free in rows} == {True, False}
+
+
+def test_nothing_asked_nothing_answered(answerer: Answerer) -> None:
+    assert answerer.answer([]) == []
+
+
+@pytest.mark.parametrize("empty", ["", " \n\t\u00a0"])
+def test_empty_text_is_refused_by_number_and_name(empty: str, answerer: Answerer) -> None:
+    with pytest.raises(UserError, match=r"^Input 1: the question is empty"):
+        answerer.answer([COMMON[0], (empty, CONTEXT)])
+    with pytest.raises(UserError, match=r"^Input 2: the context is empty"):
+        answerer.answer([*COMMON, ("Where?", empty)])
+
+
+def test_a_moved_folder_answers_the_same(folder: Path, answerer: Answerer, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    assert Answerer.load(tmp_path / "elsewhere").answer(COMMON) == answerer.answer(COMMON)
+
+
+def test_the_case_of_a_word_counts_by_its_characters_alone(answerer: Answerer) -> None:
+    indices = {answerer.lexicon.word(form) for form in ("mill", "Mill", "MILL")}
+    assert len(indices) == 1
+    assert answerer.lexicon.characters("mill") != answerer.lexicon.characters("MILL")

@@ -1,0 +1,122 @@
+"""A training that is saved and resumed goes on as if it had never stopped."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from models.batching import Examples, Ragged, Types
+from models.bidaf import BiDAF
+from models.config import CharacterConfig, ModelConfig, OptimizerName, TrainingConfig
+from models.decoding import Predictions
+from models.training import Trainer
+from tasks.checkpoints import (
+    averaged_weights,
+    load_history,
+    load_predictions,
+    resume_from,
+    save_checkpoint,
+)
+
+HISTORY: list[dict[str, Any]] = [
+    {"epoch": 1, "train/nll": 0.1 + 0.2, "dev/f1": 61.25},
+    {"epoch": 2, "train/nll": 1e-17, "dev/f1": 63.0},
+]
+PREDICTIONS = Predictions(
+    span_start=np.array([0, -1, 7]),
+    span_end=np.array([2, -1, 7]),
+    score=np.array([-0.1, -1e-300, -np.inf]),
+    no_answer_probability=np.array([0.0, 1.0, 1 / 3]),
+)
+
+
+def data() -> tuple[Examples, Types]:
+    """Twelve questions of one to four tokens on contexts of three to eight."""
+    random = np.random.default_rng(1)
+    contexts = [random.integers(2, 9, size).tolist() for size in (3, 8, 5)]
+    questions = [random.integers(2, 9, 1 + i % 4).tolist() for i in range(12)]
+    of = np.arange(12) % 3
+    examples = Examples(
+        contexts=Ragged.from_rows(contexts),
+        questions=Ragged.from_rows(questions),
+        context_of=of,
+        span_start=np.zeros(12, dtype=np.int32),
+        span_end=np.full(12, 2, dtype=np.int32),
+        impossible=np.zeros(12, dtype=bool),
+    )
+    characters = [[], [1], *([2 + i % 3] * (1 + i) for i in range(7))]
+    return examples, Types(np.arange(9, dtype=np.int32), Ragged.from_rows(characters))
+
+
+def trainer(optimizer: OptimizerName, seed: int) -> Trainer:
+    torch.manual_seed(seed)
+    vectors = torch.linspace(-1, 1, 27).view(9, 3)
+    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, 4, 3, 6))
+    training = TrainingConfig(optimizer=optimizer, learning_rate=0.01, batch_size=4)
+    return Trainer(BiDAF(config, vectors, characters=5), training)
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether all tensors are the same to the last bit."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def state(of: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in of.tensors().items()}
+
+
+@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
+def test_a_resumed_training_goes_on_bit_by_bit(optimizer: OptimizerName, tmp_path: Path) -> None:
+    whole, resumed = trainer(optimizer, seed=1), trainer(optimizer, seed=2)
+    whole.train_epoch(*data())
+    save_checkpoint(tmp_path, whole, HISTORY, PREDICTIONS)
+    at_checkpoint = state(whole)
+    whole.train_epoch(*data())
+    torch.manual_seed(3)
+
+    assert resume_from(tmp_path, resumed) == HISTORY
+    assert equal(state(resumed), at_checkpoint)
+    assert resumed.counters() == {"step": 3, "epoch": 1}
+    resumed.train_epoch(*data())
+    assert equal(state(resumed), state(whole))
+    assert not equal(state(resumed), at_checkpoint)
+
+
+def test_the_optimizers_state_is_in_the_checkpoint(tmp_path: Path) -> None:
+    """Otherwise the test above could not tell it from a fresh one's."""
+    made = trainer("adam", seed=1)
+    made.train_epoch(*data())
+    kinds = {name.split(".")[-1] for name in made.tensors() if name.startswith("optimizer.")}
+    assert kinds == {"step", "exp_avg", "exp_avg_sq"}
+
+
+def test_history_and_predictions_come_back_unchanged(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, trainer("adam", seed=1), HISTORY, PREDICTIONS)
+    assert load_history(tmp_path) == HISTORY
+    for name, array in vars(load_predictions(tmp_path)).items():
+        expected = getattr(PREDICTIONS, name)
+        assert array.dtype == expected.dtype
+        assert np.array_equal(array, expected)
+
+
+def test_the_averaged_weights_are_the_averages_and_fit_the_model(tmp_path: Path) -> None:
+    made = trainer("adam", seed=1)
+    made.train_epoch(*data())
+    save_checkpoint(tmp_path, made, HISTORY, PREDICTIONS)
+    weights = averaged_weights(tmp_path)
+    assert equal(weights, made.averages.averaged)
+    assert not equal(weights, {n: p.detach() for n, p in made.model.named_parameters()})
+    trainer("adam", seed=2).model.load_state_dict(weights)
+
+
+def test_nothing_in_it_is_a_pickle(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, trainer("adam", seed=1), HISTORY, PREDICTIONS)
+    for file in tmp_path.iterdir():
+        content = file.read_bytes()
+        if file.suffix == ".safetensors":  # a header of JSON behind its length
+            length = int.from_bytes(content[:8], "little")
+            content = content[8 : 8 + length]
+        assert isinstance(json.loads(content), dict), file.name

@@ -1,0 +1,391 @@
+"""Stages in real flow runs: what is run again, what is not, and what a broken one leaves."""
+
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from prefect import flow
+from prefect.logging.configuration import setup_logging
+from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
+
+from infra.settings import CHECKOUT
+from tasks.errors import UserError
+from tasks.stages import (
+    MANIFEST,
+    PACKAGES,
+    REFUSED,
+    Output,
+    content_digest,
+    facts_of,
+    outside_stage,
+    sha256_of,
+    stage,
+)
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+
+T = TypeVar("T")
+Built = TypeVar("Built", bound=Callable[..., Any])
+
+RUNS: list[str] = []
+"""Names of the functions below that were run."""
+
+
+def of_project(build: Built) -> Built:
+    """The function as if it stood in a module of the project, whose source then counts."""
+    build.__module__ = "tasks.errors"
+    return build
+
+
+@of_project
+def shout(out: Path, text: str, marks: int = 1) -> dict[str, Any]:
+    RUNS.append("shout")
+    (out / "text.txt").write_text(text.upper() + "!" * marks, encoding="utf-8")
+    return {"characters": len(text) + marks}
+
+
+@of_project
+def measure(out: Path, texts: list[Path]) -> dict[str, Any]:
+    RUNS.append("measure")
+    files = [text / "text.txt" if text.is_dir() else text for text in texts]
+    (out / "lengths.json").write_text(json.dumps([len(file.read_text()) for file in files]))
+    return {}
+
+
+@of_project
+def break_off(out: Path, error: str) -> dict[str, Any]:
+    RUNS.append("break_off")
+    (out / "half.txt").write_text("half of it")
+    raise UserError(error) if error.endswith(".") else RuntimeError(error)
+
+
+shouting, measuring, breaking = (
+    stage(build, build.__name__) for build in (shout, measure, break_off)
+)
+
+
+@pytest.fixture(autouse=True)
+def no_runs_yet() -> None:
+    RUNS.clear()
+
+
+def in_flow(work: Callable[[], T]) -> T:
+    """What the work comes to inside a flow run."""
+    return flow(work, name="stages")()
+
+
+def left_in(root: Path, name: str) -> list[str]:
+    return sorted(path.name for path in (root / "stages" / name).iterdir())
+
+
+def test_equal_inputs_are_built_once(root: Path) -> None:
+    first = in_flow(lambda: shouting("hello"))
+    again = in_flow(lambda: shouting(text="hello", marks=1))
+    assert RUNS == ["shout"]
+    assert (first.cached, again.cached) == (False, True)
+    assert again == Output(first.folder, {"characters": 6}, cached=True)
+    assert first.folder.parent == root / "stages" / "shout"
+    assert (first.folder / "text.txt").read_text() == "HELLO!"
+
+
+def test_a_changed_parameter_builds_anew() -> None:
+    outputs = in_flow(lambda: [shouting("hello"), shouting("hello", 2), shouting("hallo")])
+    assert RUNS == ["shout"] * 3
+    assert len({output.folder for output in outputs}) == 3
+
+
+def test_two_stages_of_one_function_are_told_apart() -> None:
+    twin = stage(shout, "shout-twin")
+    folders = in_flow(lambda: [shouting("hello").folder, twin("hello").folder])
+    assert folders[0].name != folders[1].name
+    assert RUNS == ["shout"] * 2
+
+
+def test_a_file_counts_by_content_and_not_by_place(tmp_path: Path) -> None:
+    here, there = tmp_path / "here.txt", tmp_path / "far" / "there.txt"
+    here.write_text("same")
+    first = in_flow(lambda: measuring([here]))
+    there.parent.mkdir()
+    here.rename(there)
+    moved = in_flow(lambda: measuring([there]))
+    assert (moved.cached, moved.folder) == (True, first.folder)
+    there.write_text("other")
+    changed = in_flow(lambda: measuring([there]))
+    assert not changed.cached
+    assert RUNS == ["measure"] * 2
+
+
+def test_an_earlier_stage_counts_by_what_it_wrote() -> None:
+    first = in_flow(lambda: measuring([shouting("hello").folder]))
+    equal = in_flow(lambda: measuring([shouting("HELLO").folder]))
+    assert (equal.cached, equal.folder) == (True, first.folder)
+    changed = in_flow(lambda: measuring([shouting("HELL").folder]))
+    assert not changed.cached
+    assert RUNS == ["shout", "measure", "shout", "shout", "measure"]
+
+
+def test_reformatting_the_data_stops_at_the_ingestion(tmp_path: Path) -> None:
+    from tasks.steps import ingesting
+
+    follow = stage(of_project(lambda out, split: {}), "follow")
+    asked = {"id": "1", "question": "Where?", "answers": [], "is_impossible": True}
+    paragraphs = [{"context": "The mill stands on the hill.", "qas": [asked]}]
+    squad = {"version": "v2.0", "data": [{"title": "Mills", "paragraphs": paragraphs}]}
+    file = tmp_path / "squad.json"
+    outputs = []
+    for indent in (None, 2):
+        file.write_text(json.dumps(squad, indent=indent))
+        outputs.append(in_flow(lambda: ingesting([file], "all", 0.1, 1)))
+        outputs.append(in_flow(lambda: follow(outputs[-1].folder)))
+    assert [output.cached for output in outputs] == [False, False, False, True]
+    assert outputs[0].folder != outputs[2].folder
+
+
+def test_a_folder_that_went_missing_is_made_again() -> None:
+    first = in_flow(lambda: shouting("gone"))
+    shutil.rmtree(first.folder)
+    again = in_flow(lambda: shouting("gone"))
+    assert (again.folder, again.cached) == (first.folder, False)
+    assert (again.folder / "text.txt").read_text() == "GONE!"
+    assert in_flow(lambda: shouting("gone")).cached
+
+
+def test_another_root_is_filled_although_the_results_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = in_flow(lambda: shouting("elsewhere"))
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "another"))
+    second = in_flow(lambda: shouting("elsewhere"))
+    assert second.folder == tmp_path / "another" / "stages" / "shout" / first.folder.name
+    assert (second.folder / "text.txt").is_file()
+
+
+FACTS = {
+    "count": 3,
+    "share": 0.1 + 0.2,
+    "name": "Übung 𝔘",
+    "nothing": None,
+    "yes": True,
+    "nested": {"list": [1, 2.5, []]},
+}
+
+
+@of_project
+def tell(out: Path) -> dict[str, Any]:
+    return FACTS
+
+
+def test_facts_are_the_same_from_the_stage_the_cache_and_the_manifest() -> None:
+    telling = stage(tell, "tell")
+    first, again = in_flow(lambda: telling()), in_flow(lambda: telling())
+    assert again.cached
+    assert first.facts == again.facts == facts_of(first.folder) == FACTS
+
+
+def test_results_are_json_that_says_where_the_folder_is() -> None:
+    output = in_flow(lambda: shouting("stored"))
+    content = (PREFECT_LOCAL_STORAGE_PATH.value() / output.folder.name).read_bytes()
+    record = json.loads(content)
+    assert record["metadata"]["serializer"]["type"] == "json"
+    assert json.loads(record["result"]) == {
+        "folder": f"stages/shout/{output.folder.name}",
+        "facts": {"characters": 7},
+    }
+
+
+def test_the_manifest_tells_key_inputs_and_files(tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("input")
+    folder = in_flow(lambda: measuring([tmp_path / "input.txt"])).folder
+    manifest = json.loads((folder / MANIFEST).read_text())
+    written = folder / "lengths.json"
+    assert manifest["files"] == {
+        "lengths.json": {"bytes": written.stat().st_size, "sha256": sha256_of(written)}
+    }
+    assert manifest["stage"] == "measure"
+    assert manifest["key"] == folder.name
+    assert manifest["inputs"] == {"texts": [sha256_of(tmp_path / "input.txt")]}
+    assert manifest["digest"] == content_digest(folder)
+    assert str(tmp_path) not in json.dumps(manifest)
+
+
+@contextmanager
+def listening() -> Iterator[list[logging.LogRecord]]:
+    """What is logged in the block by flow runs and task runs."""
+    setup_logging()
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield records
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def refused(key: str, inputs: dict[str, Any]) -> tuple[str | None, str | None, bool]:
+    """Name and message of the state in which the breaking stage's task ends, and if it failed."""
+    state = breaking.task(key, inputs, return_state=True)
+    return state.name, state.message, state.is_failed()
+
+
+def test_a_refusal_is_a_sentence_without_a_traceback_and_leaves_nothing(root: Path) -> None:
+    sentence = "The input is empty: give it some text."
+    with listening() as records:
+        name, message, failed = in_flow(lambda: refused("a-key", {"error": sentence}))
+    assert (name, message, failed) == (REFUSED, sentence, True)
+    assert any(sentence in record.getMessage() for record in records)
+    told = "".join(logging.Formatter().format(record) for record in records)
+    assert "Traceback" not in told
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        in_flow(lambda: breaking(sentence))
+    assert left_in(root, "break_off") == []
+
+
+def test_a_crash_leaves_nothing_and_is_no_result(root: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="out of paper"):
+            in_flow(lambda: breaking("out of paper"))
+    assert RUNS == ["break_off"] * 2
+    assert left_in(root, "break_off") == []
+
+
+def test_only_what_may_pass_is_tried_again() -> None:
+    outside = outside_stage(break_off, "outside")
+    outside.task = outside.task.with_options(retry_delay_seconds=0)
+    with pytest.raises(RuntimeError):
+        in_flow(lambda: outside("no network"))
+    assert RUNS == ["break_off"] * 3
+    RUNS.clear()
+    with pytest.raises(UserError):
+        in_flow(lambda: outside("No such thing."))
+    assert RUNS == ["break_off"]
+
+
+IN_A_PROCESS = """
+import os, signal, sys, time
+from pathlib import Path
+from prefect import flow
+from tasks.stages import stage
+
+meeting = Path(sys.argv[2])
+
+def build(out, text):
+    (out / "half.txt").write_text(text)
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "meet":
+        (meeting / str(os.getpid())).touch()
+        while len(list(meeting.iterdir())) < 2:
+            time.sleep(0.01)
+    (out / "other half.txt").write_text(text)
+    return {"halves": 2}
+
+build.__module__ = "tasks.errors"
+
+@flow(name="in-a-process")
+def run():
+    output = stage(build, "halves")("text")
+    print(output.facts, output.cached, output.folder.name)
+
+run()
+"""
+
+
+def start(fate: str, meeting: Path) -> subprocess.Popen[str]:
+    """Another process that builds a stage, with this one's server, results and root."""
+    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""}
+    return subprocess.Popen(
+        [sys.executable, "-c", IN_A_PROCESS, fate, str(meeting)],
+        cwd=CHECKOUT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What the process printed."""
+    printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return printed
+
+
+@pytest.mark.heavy
+def test_a_killed_stage_leaves_nothing_that_looks_finished(root: Path, tmp_path: Path) -> None:
+    killed = start("die", tmp_path)
+    killed.communicate(timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    (half,) = (root / "stages" / "halves").rglob("half.txt")
+    assert half.relative_to(root / "stages" / "halves").parts[0].startswith(".building-")
+
+    assert ended(start("live", tmp_path)).startswith("{'halves': 2} False")
+    (made,) = (root / "stages" / "halves").glob("[!.]*")
+    assert {path.name for path in made.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+
+
+@pytest.mark.heavy
+def test_two_processes_that_build_the_same_share_one_folder(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "meeting").mkdir()
+    both = [start("meet", tmp_path / "meeting") for _ in range(2)]
+    printed = {ended(process) for process in both}
+    (made,) = left_in(root, "halves")
+    assert printed == {f"{{'halves': 2}} False {made}\n"}
+    folder = root / "stages" / "halves" / made
+    assert {path.name for path in folder.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+
+
+DIGESTS = """
+import json
+from infra.settings import CHECKOUT
+from tasks.stages import source_digest
+
+modules = ("tasks.training", "tasks.sources", "tasks.encoding", "tasks.steps")
+
+def digests():
+    source_digest.cache_clear()
+    return {module: source_digest(module) for module in modules}
+
+told = [digests()]
+for edited in ("models/layers.py", "tasks/tokenizer.py", "tests.py"):
+    with (CHECKOUT / edited).open("a") as file:
+        file.write("EDITED = True\\n")
+    told.append(digests())
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.heavy
+def test_the_source_of_every_module_that_is_reached_counts(tmp_path: Path) -> None:
+    for package in PACKAGES:
+        shutil.copytree(CHECKOUT / package, tmp_path / package)
+    process = subprocess.run(
+        [sys.executable, "-c", DIGESTS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(process.stdout)
+    changed = [
+        {module for module, digest in after.items() if digest != before[module]}
+        for before, after in pairwise(told)
+    ]
+    assert changed == [
+        {"tasks.training", "tasks.steps"},
+        {"tasks.training", "tasks.steps", "tasks.sources"},
+        set(),
+    ]
