@@ -39,8 +39,9 @@ def _ingest(files: list[Path], part: Part, data: DataParameters) -> Output:
 def find_files(data: DataParameters) -> tuple[str, list[Path], list[Path]]:
     """The dataset's name and its files; no dev files where they are to be held out of train."""
     if data.train_files:
-        train = [file for path in data.train_files for file in squad_files(path)]
-        return data.dataset, train, [f for path in data.dev_files for f in squad_files(path)]
+        return data.dataset, _own(data.train_files), _own(data.dev_files)
+    if data.dev_files:
+        raise UserError("Files to score on were given, but none to train on: give both.")
     if data.dataset == "tiny":
         folder = generating(data.seed).folder
         return "tiny", [folder / "train.json"], [folder / "dev.json"]
@@ -50,6 +51,10 @@ def find_files(data: DataParameters) -> tuple[str, list[Path], list[Path]]:
     path = Path(data.dataset).expanduser()
     train, dev = by_split(squad_files(path))
     return path.resolve().stem, train, dev
+
+
+def _own(paths: list[Path]) -> list[Path]:
+    return [file for path in paths for file in squad_files(path)]
 
 
 def _fetch(source: Source) -> Path:

@@ -1,7 +1,7 @@
 """What people may set when they start a flow: the Prefect form and the command line alike."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,9 @@ from tasks.errors import UserError
 from tasks.vectors import PACKAGED, VectorSource
 
 VariantName = Literal["baseline", "char"]
+Variants = Annotated[
+    list[VariantName], Field(min_length=1, description="The models to train, in this order.")
+]
 
 
 class Form(BaseModel):

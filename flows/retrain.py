@@ -11,7 +11,7 @@ from flows.outcome import Outcome, announce, publish
 from flows.parameters import (
     DataParameters,
     TrainingParameters,
-    VariantName,
+    Variants,
     VectorParameters,
     configure,
 )
@@ -52,7 +52,7 @@ def train_all(
 @told_in_a_sentence
 def retrain(
     data: DataParameters = DataParameters(),
-    variants: list[VariantName] = ["baseline", "char"],
+    variants: Variants = ["baseline", "char"],
     vectors: VectorParameters = VectorParameters(),
     vocabulary: VocabularyParameters = VocabularyParameters(),
     training: TrainingParameters = TrainingParameters(),

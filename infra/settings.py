@@ -11,13 +11,13 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 class Settings(BaseSettings):
     """Where data, results and services are."""
 
-    model_config = SettingsConfigDict(env_prefix="BIDAFLOW_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="BIDAFLOW_", env_ignore_empty=True, frozen=True)
 
     root: Path = Field(
         CHECKOUT / ".bidaflow", description="Folder of everything that the pipeline writes."
     )
-    mirror: str | None = Field(
-        None, description="Folder or URL that stands in for the datasets' official hosts."
+    mirror: Path | None = Field(
+        None, description="Folder that stands in for the datasets' official addresses."
     )
     mlflow_tracking_uri: str | None = Field(
         None, description="MLflow server; without one, a SQLite file under the root is used."

@@ -11,7 +11,7 @@ from infra.settings import CHECKOUT
 from tasks.errors import UserError
 
 
-class Resources(BaseModel, frozen=True):
+class Resources(BaseModel, frozen=True, extra="forbid"):
     """What one training run gets."""
 
     workers: int = Field(1, ge=1, le=1024, description="Processes that share each batch.")

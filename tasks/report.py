@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 
 from models.metrics import answer_versus_none
 from tasks.errors import UserError
@@ -22,7 +22,7 @@ View = dict[str, Any]
 Points = list[tuple[float, float]]
 Columns = dict[str, npt.NDArray[Any]]
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
 EXAMPLES = 5
 """Predictions shown of each kind, best and worst, for each variant."""
 
@@ -90,6 +90,7 @@ def write_report(
     variants: Sequence[VariantResult],
     data: ReportData,
     made: datetime | None = None,
+    template: Path = TEMPLATE,
 ) -> None:
     """Writes the page to `out_file`: scores, learning curves, slices, examples, data, settings.
 
@@ -102,14 +103,13 @@ def write_report(
         raise ValueError("a report needs at least one variant")
     split = load_split(data.evaluation)
     scored = [_Scored(variant, _read_predictions(variant, split)) for variant in variants]
-    page = _environment().get_template("report.html.j2")
+    page = _environment().from_string(template.read_text(encoding="utf-8"))
     view = _view(scored, split, data, made or datetime.now().astimezone())
     out_file.write_text(page.render(view), encoding="utf-8")
 
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

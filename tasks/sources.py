@@ -57,7 +57,9 @@ def _mirrored(source: Source) -> Path | None:
     mirror = settings().mirror
     if mirror is None:
         return None
-    return next(iter(sorted(Path(mirror).rglob(source.name))), None)
+    if not mirror.is_dir():
+        raise UserError(f"BIDAFLOW_MIRROR is {mirror}, which is no folder: mend or unset it.")
+    return next(iter(sorted(mirror.rglob(source.name))), None)
 
 
 def _download(url: str, target: Path) -> None:
@@ -120,5 +122,6 @@ def choose_part(
             "files for both, or more articles."
         )
     order = random.Random(seed).sample(range(len(articles)), len(articles))
-    held_out = set(order[: max(1, round(dev_share * len(articles)))])
+    number = min(max(1, round(dev_share * len(articles))), len(articles) - 1)
+    held_out = set(order[:number])
     return [a for i, a in enumerate(articles) if (i in held_out) == (part == "dev")]

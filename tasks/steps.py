@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.encoding import encode_split
-from tasks.report import ReportData, VariantResult, write_report
+from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.sources import fetch, generate_tiny, ingest_files
 from tasks.stages import facts_of, outside_stage, stage
 from tasks.training import train_variant
@@ -22,16 +22,26 @@ def vectors_for_splits(
 
 
 def report_on(
-    out: Path, dataset: str, trained: Sequence[Path], train: Path, dev: Path, vocabulary: Path
+    out: Path,
+    dataset: str,
+    trained: Sequence[Path],
+    train: Path,
+    dev: Path,
+    vocabulary: Path,
+    template: Path = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about trained variants, from what their stages left."""
+    """Write report.html about trained variants, from what their stages left.
+
+    The template is an input, so that an edit of it makes the report anew.
+    """
     data = ReportData(
         dataset=dataset,
         evaluation=dev,
         splits={"train": facts_of(train), "dev": facts_of(dev)},
         vocabulary=facts_of(vocabulary),
     )
-    write_report(out / "report.html", [_variant_result(folder) for folder in trained], data)
+    results = [_variant_result(folder) for folder in trained]
+    write_report(out / "report.html", results, data, template=template)
     return {}
 
 

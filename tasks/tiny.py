@@ -1,13 +1,13 @@
 """The default dataset, `tiny`: a SQuAD-format reading test about an invented world, from a seed.
 
-A context tells of four things of one kind (people, towns, rivers, ballads or ships). It tells three
+A context tells of four things of one kind (people, towns, rivers, ballads or ships). It tells two
 relations, each of three of the four: a question has three candidate answers of its own relation,
 and none when it asks the fourth thing. Questions use other words than the sentences, and every name
 is invented, so that whoever cannot tell two unknown names apart must guess one value in three.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -55,7 +55,9 @@ PHRASES = {
 class Relation:
     """What can be told of a thing: the type of its value, ways to tell it, and ways to ask it.
 
-    Tellings and questions of a relation share no words but function words.
+    A telling follows the thing's name at once, so that small models, whose memory for what stood
+    some words ago is short at first, can learn from few examples. Tellings and questions of a
+    relation share no words but function words.
     """
 
     value: str
@@ -65,104 +67,92 @@ class Relation:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing: the type of its names, its mentions in text, its pronouns and relations."""
+    """A kind of thing: the type of its names, its mentions in text, and its relations."""
 
     names: str
     mentions: tuple[str, ...]
-    pronouns: tuple[str, ...]
     relations: tuple[Relation, ...]
 
 
-PEOPLE = Kind("person", ("{}",), ("She", "He"), (
-    Relation("town", ("was born in {}", "came into the world in {}", "was a native of {}"),
+PEOPLE = Kind("person", ("{}",), (
+    Relation("town", (" of {}", " from {}", " out of {}"),
              ("Which town was the birthplace of {}?", "Where did the life of {} begin?",
-              "From what town did {} hail?")),
-    Relation("town", ("settled in {}", "moved to {}", "bought a house in {}"),
-             ("Where did {} live in later years?", "Which town became the new home of {}?",
-              "Where could old friends visit {}?")),
-    Relation("craft", ("worked as a {}", "made a living as a {}", "earned money as a {}"),
+              "What was the home town of {}?")),
+    Relation("craft", (" the {}", ", a {}", ", once a {}"),
              ("What was the profession of {}?", "What trade did {} follow?",
               "Which job did {} do all day?")),
-    Relation("person", ("studied under {}", "was a pupil of {}", "learned to read from {}"),
+    Relation("person", (", schooled by {}", ", trained by {}", ", raised by {}"),
              ("Who was the teacher of {}?", "Who gave lessons to {}?",
               "By whom was {} taught as a child?")),
-    Relation("year", ("died in {}", "passed away in {}", "was buried in {}"),
-             ("When did the life of {} end?", "Which year brought the death of {}?",
+    Relation("year", (", dead since {}", ", buried in {}", ", gone since {}"),
+             ("When did the life of {} end?", "Which year brought the last day of {}?",
               "In what year did people mourn for {}?")),
 ))  # fmt: skip
-TOWNS = Kind("town", ("{}", "the town of {}"), ("It",), (
-    Relation("person", ("was founded by {}", "owes its first houses to {}", "was planned by {}"),
-             ("Who began the building of {}?", "Which settler brought {} into being?",
-              "Whose idea was it to create {}?")),
-    Relation("year", ("burned down in {}", "was lost to fire in {}", "went up in flames in {}"),
-             ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
-              "In what year was there only smoke over {}?")),
-    Relation("year", ("received its market in {}", "held its first fair in {}",
-                      "was opened to merchants in {}"),
-             ("When were traders allowed to sell in {}?", "Which year brought commerce to {}?",
-              "Since when could farmers offer goods in {}?")),
-    Relation("goods", ("makes {}", "is famous for {}", "prospers through its {}"),
+TOWNS = Kind("town", ("{}", "the town of {}"), (
+    Relation("river", (" on the {}", " beside the {}", " by the {}"),
+             ("Which stream runs past {}?", "What river flows through {}?",
+              "Where do the people of {} go for a swim?")),
+    Relation("goods", (" with its {}", ", rich in {}", ", proud of its {}"),
              ("What product is {} known for?", "Which wares come from {}?",
               "What do the workshops of {} produce?")),
-    Relation("river", ("lies on the {}", "stands beside the {}", "draws its water from the {}"),
-             ("Which stream runs past {}?", "What river flows by {}?",
-              "Where do the people of {} go for a swim?")),
+    Relation("person", (", founded by {}", ", planned by {}", ", built by {}"),
+             ("Who began the building of {}?", "Which settler brought {} into being?",
+              "Whose idea was it to create {}?")),
+    Relation("year", (", burned in {}", ", in flames in {}", ", razed in {}"),
+             ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
+              "In what year was there only smoke over {}?")),
 ))  # fmt: skip
-RIVERS = Kind("river", ("the {}", "the river {}"), ("It",), (
-    Relation("town", ("rises in the hills of {}", "springs from a rock at {}",
-                      "comes down from the forests of {}"),
-             ("Where does {} begin?", "In which region is the source of {}?",
+RIVERS = Kind("river", ("the {}", "the river {}"), (
+    Relation("town", (", rising at {}", ", born near {}", ", springing from {}"),
+             ("Where does {} begin?", "Which town is at the source of {}?",
               "Where can one find the first drops of {}?")),
-    Relation("river", ("empties into the {}", "ends in lake {}", "joins the {}"),
+    Relation("river", (", joining the {}", ", lost in the {}", ", ending in the {}"),
              ("What larger water does {} finally reach?", "Where does {} finish its course?",
               "Which body of water takes in {}?")),
-    Relation("miles", ("is {} long", "runs for {}", "wanders through {} of meadows"),
+    Relation("miles", (", {} long", ", only {} long", ", some {} long"),
              ("What is the length of {}?", "How far does {} travel?",
               "What distance does {} cover?")),
-    Relation("fish", ("is full of {}", "feeds many {}", "hides some {}"),
+    Relation("fish", (" with its {}", ", full of {}", ", home of many {}"),
              ("Which animals live in {}?", "What do people catch in {}?",
               "Which creatures can be seen swimming in {}?")),
-    Relation("year", ("was bridged in {}", "got its oldest bridge in {}", "was spanned in {}"),
-             ("When did people stop swimming across {}?", "Which year made {} easy to cross?",
-              "Since when can carts pass over {}?")),
 ))  # fmt: skip
-BALLADS = Kind("work", ("the ballad of {}", "the song of {}"), ("It",), (
-    Relation("person", ("was written by {}", "comes from the pen of {}", "is the work of {}"),
+BALLADS = Kind("work", ("the ballad {}", "the song {}"), (
+    Relation("person", (" by {}", ", a work of {}", " from the pen of {}"),
              ("Who was the author of {}?", "Which poet composed {}?",
               "Who found the words for {}?")),
-    Relation("person", ("was set to music by {}", "got its tune from {}", "owes its melody to {}"),
-             ("Who added the notes to {}?", "Which musician helped with {}?",
-              "To whom do singers owe the sound of {}?")),
-    Relation("town", ("is often sung in {}", "is a favourite in {}", "is best loved in {}"),
-             ("Where is {} most popular?", "Which town cannot get enough of {}?",
-              "Where would a traveller hear {}?")),
-    Relation("year", ("was printed in {}", "appeared in {}", "was given to the public in {}"),
-             ("When was {} published?", "Which year saw {} come out?",
-              "Since when could readers buy {}?")),
-    Relation("heroes", ("tells of {}", "is about {}", "praises some {}"),
+    Relation("heroes", (" about {}", " on {}", ", in praise of {}"),
              ("What is the subject of {}?", "Who are the heroes of {}?",
               "Which figures does {} describe?")),
+    Relation("year", (", dated {}", ", printed in {}", ", finished in {}"),
+             ("When was {} published?", "Which year saw {} come out?",
+              "Since when could readers buy {}?")),
+    Relation("town", (", loved in {}", ", a favourite in {}", ", sung in {}"),
+             ("Where is {} most popular?", "Which town cannot get enough of {}?",
+              "Where would a traveller hear {}?")),
 ))  # fmt: skip
-SHIPS = Kind("work", ("the {}", "the ship {}"), ("It", "She"), (
-    Relation("town", ("was built in {}", "left the yards of {}", "took shape in {}"),
+SHIPS = Kind("work", ("the {}", "the ship {}"), (
+    Relation("town", (", built in {}", " from {}", " out of {}"),
              ("Where was {} made?", "Which town produced {}?",
               "In what place did carpenters work on {}?")),
-    Relation("person", ("was commanded by {}", "obeyed {}", "sailed under {}"),
+    Relation("person", (" under {}", ", steered by {}", ", commanded by {}"),
              ("Who was the captain of {}?", "Which skipper led {}?",
               "Who gave the orders on {}?")),
-    Relation("cargo", ("carried {}", "was loaded with {}", "brought home {}"),
+    Relation("cargo", (" with {}", ", full of {}", ", laden with {}"),
              ("What was the cargo of {}?", "Which goods lay in the hold of {}?",
               "What did the crew stow on {}?")),
-    Relation("person", ("belonged to {}", "was the property of {}", "earned money for {}"),
-             ("Who was the owner of {}?", "Which merchant had bought {}?",
-              "Who grew rich with the help of {}?")),
-    Relation("year", ("sank in {}", "was wrecked in {}", "went down in {}"),
+    Relation("year", (", sunk in {}", ", wrecked in {}", ", down since {}"),
              ("When was {} lost at sea?", "What year saw the end of {}?",
               "When did {} meet its final storm?")),
 ))  # fmt: skip
 KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
 
-OPENERS = ("as every child knows, ", "by all accounts, ", "of course, ", "it is said that ")
+# Each tells of two things; the things of a context are told in two such sentences.
+OPENINGS = ("The chronicle names {} and {}.", "Old letters tell of {} and {}.",
+            "Travellers speak well of {} and {}.", "Every child knows {} and {}.",
+            "The elders still remember {} and {}.")  # fmt: skip
+CLOSINGS = ("Not forgotten are {} and {}.", "There are stories about {} and {}, too.",
+            "Less is said about {} and {}.", "Others prefer {} and {}.",
+            "After these come {} and {}.")  # fmt: skip
 FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is written down.",
            "{} is proud of its past.", "Such is the way of things in {}.")  # fmt: skip
 
@@ -256,8 +246,8 @@ def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict
     inventor.new_context()
     kind = rng.choice(KINDS)
     *names, absent = (inventor.name(kind.names) for _ in range(5))
-    relations = rng.sample(kind.relations, 3)
-    without = list(zip(rng.sample(range(4), 3), relations, strict=True))
+    relations = rng.sample(kind.relations, 2)
+    without = list(zip(rng.sample(range(4), 2), relations, strict=True))
     facts = [
         Fact(thing, relation, inventor.value(relation.value))
         for thing in range(4)
@@ -284,7 +274,7 @@ def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict
 
 
 def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], district: str) -> str:
-    blocks = []
+    told = []
     for thing, name in enumerate(names):
         tellings = [
             rng.choice(fact.relation.tellings).format(fact.value)
@@ -292,33 +282,17 @@ def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], distr
             if fact.thing == thing
         ]
         rng.shuffle(tellings)
-        other = rng.choice([n for n in names if n != name])
-        blocks.append(" ".join(_sentences(rng, kind, name, other, tellings)))
+        told.append(rng.choice(kind.mentions).format(name) + "".join(tellings))
+    rng.shuffle(told)
+    sentences = [
+        rng.choice(OPENINGS).format(_closed(told[0]), told[1]),
+        rng.choice(CLOSINGS).format(_closed(told[2]), told[3]),
+    ]
     if rng.random() < 0.2:
-        blocks.append(rng.choice(FILLERS).format(district))
-    rng.shuffle(blocks)
-    return " ".join(blocks)
+        sentences.insert(rng.randrange(3), rng.choice(FILLERS).format(district))
+    return " ".join(sentences)
 
 
-def _sentences(
-    rng: Random, kind: Kind, name: str, other: str, tellings: list[str]
-) -> Iterator[str]:
-    """All tellings of a thing: in one sentence, or the last ones of a pronoun in a second one."""
-    subject, rival = (rng.choice(kind.mentions).format(n) for n in (name, other))
-    if rng.random() < 0.35:
-        opener, cut = "", rng.randrange(1, len(tellings))
-    else:
-        opener, cut = _opener(rng, rival), len(tellings)
-    sentence = f"{opener}{subject} {_listed(tellings[:cut])}."
-    yield sentence[0].upper() + sentence[1:]
-    if tellings[cut:]:
-        yield f"{rng.choice(kind.pronouns)} {_listed(tellings[cut:])}."
-
-
-def _opener(rng: Random, rival: str) -> str:
-    """Nothing, a clause that says nothing, or one that names another thing of the context."""
-    return rng.choices(("", rng.choice(OPENERS), f"unlike {rival}, "), weights=(7, 1, 2))[0]
-
-
-def _listed(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+def _closed(told: str) -> str:
+    """With a comma behind an insertion that a comma began."""
+    return f"{told}," if "," in told else told

@@ -55,9 +55,14 @@ def small(name: str, **changes: object) -> VariantConfig:
     return variant.with_changes(characters=SMALL_CNN)
 
 
-def make_model(variant: VariantConfig, seed: int = 0) -> BiDAF:
-    """A model of the variant: always the same word vectors, weights drawn from the seed."""
+def make_model(variant: VariantConfig, seed: int = 0, scale: float = 1.0) -> BiDAF:
+    """A model of the variant: always the same word vectors, weights drawn from the seed. A scale
+    above 1 enlarges the weights, so that answers differ from example to example."""
     vectors = torch.randn(WORDS, VECTOR_SIZE, generator=torch.Generator().manual_seed(0))
     vectors[:2] = 0
     torch.manual_seed(seed)
-    return BiDAF(variant.model, vectors, CHARACTERS)
+    model = BiDAF(variant.model, vectors, CHARACTERS)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= scale
+    return model

@@ -3,11 +3,13 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from tasks.answering import Answerer, AnswerRow
 from tasks.errors import UserError
@@ -34,7 +36,11 @@ COMMON = [("Where does the mill stand?", CONTEXT), ("Where is the inn?", CONTEXT
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_model(tmp_path_factory.mktemp("model"))
+    """A model whose weights are large enough for its answers to depend on all that it reads."""
+    made = made_model(tmp_path_factory.mktemp("model"))
+    weights = load_file(made / "weights.safetensors")
+    save_file({n: 4 * w for n, w in weights.items()}, made / "weights.safetensors")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +87,17 @@ def test_strange_text_is_answered_from_the_context(
     assert 0 <= row["no_answer_probability"] <= 1
 
 
+LONG = ("Where?", " ".join(f"The mill{i} stands on hill {i * i}." for i in range(80)))
+
+
 def test_many_at_once_are_answered_like_each_alone(answerer: Answerer, abstainer: Answerer) -> None:
-    pairs = [*COMMON, *STRANGE.values(), ("Where?", f"{CONTEXT} " * 40), *COMMON]
+    pairs = [*COMMON, *STRANGE.values(), LONG, *COMMON]
     for model in (answerer, abstainer):
         together = model.answer(pairs)
-        assert len(together) == len(pairs)
-        alone = [row for pair in pairs for row in model.answer([pair])]
-        assert [
-            pair for pair, *rows in zip(pairs, together, alone, strict=True) if not alike(*rows)
-        ] == []
-        reversed_ = model.answer(pairs[::-1])[::-1]
-        assert all(map(alike, together, reversed_))
+        assert len({row["score"] for row in together}) > len(STRANGE) / 2
+        for pair, row in zip(pairs, together, strict=True):
+            assert alike(row, model.answer([pair])[0]), pair
+        assert all(map(alike, together, reversed(model.answer(pairs[::-1]))))
 
 
 words = st.lists(
@@ -108,22 +114,23 @@ def test_any_batch_of_words_is_answered_in_order(
 ) -> None:
     for (question, context), row in zip(pairs, answerer.answer(pairs), strict=True):
         assert stands_in(row, context, answerer.variant.training.max_answer_tokens)
-        assert alike(row, answerer.answer([(question, context)])[0])
+        # Not the place: of repeated words several can be equally likely.
+        (alone,) = answerer.answer([(question, context)])
+        assert math.isclose(row["score"], alone["score"], abs_tol=1e-5)
 
 
-def test_no_answer_is_given_where_it_is_likelier_than_any(
-    answerer: Answerer, abstainer: Answerer
-) -> None:
+def test_no_answer_is_given_only_where_it_is_likeliest(abstainer: Answerer) -> None:
     pairs = [*COMMON, *STRANGE.values()]
-    rows = list(zip(answerer.answer(pairs), abstainer.answer(pairs), strict=True))
-    for forced, free in rows:
-        none = math.log(free["no_answer_probability"])
-        if none >= forced["score"]:
-            assert (free["answer"], free["start"], free["end"]) == ("", -1, -1)
-            assert math.isclose(free["score"], none, abs_tol=1e-5)
+    forced = replace(abstainer, allow_no_answer=False).answer(pairs)
+    free = abstainer.answer(pairs)
+    for any_answer, row in zip(forced, free, strict=True):
+        none = math.log(row["no_answer_probability"])
+        if none >= any_answer["score"]:
+            assert (row["answer"], row["start"], row["end"]) == ("", -1, -1)
+            assert math.isclose(row["score"], none, abs_tol=1e-5)
         else:
-            assert alike(free, forced)
-    assert {free["answer"] == "" for _, free in rows} == {True, False}
+            assert row == any_answer
+    assert {row["answer"] == "" for row in free} == {True, False}
 
 
 def test_nothing_asked_nothing_answered(answerer: Answerer) -> None:

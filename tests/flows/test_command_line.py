@@ -1,0 +1,145 @@
+"""Flags of the command line, and what is said of wrong ones."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows.command_line import parameters_from
+from flows.parameters import DataParameters, TrainingParameters, VectorParameters
+from flows.retrain import retrain
+from tasks.cluster import Resources
+from tasks.vocabulary import VocabularyParameters
+
+GROUPS: dict[str, type[BaseModel]] = {
+    "data": DataParameters,
+    "vectors": VectorParameters,
+    "vocabulary": VocabularyParameters,
+    "training": TrainingParameters,
+    "resources": Resources,
+}
+DEFAULTS = {name: group() for name, group in GROUPS.items()} | {"variants": ["baseline", "char"]}
+
+
+def read(*flags: str) -> dict[str, Any]:
+    return parameters_from(list(flags), retrain)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    """What the process ends with."""
+    with pytest.raises(SystemExit) as ended:
+        read(*flags)
+    assert ended.value.code not in (0, None)
+    told = f"{ended.value.code}\n{capsys.readouterr().err}"
+    assert "Traceback" not in told
+    return told
+
+
+def test_no_flags_are_the_flows_defaults() -> None:
+    assert read() == DEFAULTS
+
+
+def test_every_kind_of_flag_sets_its_field() -> None:
+    flags = {
+        "--data.dataset": "my questions.json",
+        "--data.train-files": "a.json,b c.json",
+        "--data.dev-share": "0.25",
+        "--variants": "char",
+        "--vocabulary.min-count": "3",
+        "--training.batch-size": "16",
+        "--training.optimizer": "adam",
+        "--training.learning-rate": "1e-3",
+        "--resources.gpu": "false",
+    }
+    given = read(*(part for flag in flags.items() for part in flag), "--no-vocabulary.lower-case")
+    assert given == {
+        "data": DataParameters(
+            dataset="my questions.json",
+            train_files=[Path("a.json"), Path("b c.json")],
+            dev_share=0.25,
+        ),
+        "variants": ["char"],
+        "vectors": VectorParameters(),
+        "vocabulary": VocabularyParameters(min_count=3, lower_case=False),
+        "training": TrainingParameters(batch_size=16, optimizer="adam", learning_rate=1e-3),
+        "resources": Resources(gpu=False),
+    }
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--variants", "char,baseline"],
+        ["--variants=char,baseline"],
+        ["--variants", "char", "--variants", "baseline"],
+        ["--variants", '["char", "baseline"]'],
+    ],
+)
+def test_lists_are_given_by_comma_or_flag_by_flag(flags: list[str]) -> None:
+    assert read(*flags)["variants"] == ["char", "baseline"]
+
+
+def test_one_line_tells_of_each_wrong_field(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--training.epochs", "many", "--data.dev-share", "1.5", "--variants", "char,cahr"]
+    lines = refused(capsys, *flags).strip().splitlines()
+    told = {line.partition(": ")[0]: line for line in lines}
+    assert set(told) == {"--training.epochs", "--data.dev-share", "--variants.1"}
+    assert len(lines) == len(told)
+    assert "integer" in told["--training.epochs"] and "'many'" in told["--training.epochs"]
+    assert "less than 1" in told["--data.dev-share"] and "1.5" in told["--data.dev-share"]
+    assert "'baseline' or 'char'" in told["--variants.1"] and "'cahr'" in told["--variants.1"]
+    assert all("--help" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--training.epoch", "3"],
+        ["--epochs", "3"],
+        ["--data.train_files", "a.json"],
+        ["stray"],
+    ],
+)
+def test_unknown_flags_are_named(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"unrecognized arguments: {' '.join(flags)}" in refused(capsys, *flags)
+
+
+def test_a_flag_without_its_value_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--training.epochs: expected one argument" in refused(capsys, "--training.epochs")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_misspelt_fields_of_a_json_group_are_refused(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"--{group}.sede" in refused(capsys, f"--{group}", '{"sede": 1}')
+
+
+def test_help_lists_every_field_with_its_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit) as ended:
+        read("--help")
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert str(retrain.description) in told
+    for group, form in GROUPS.items():
+        for name, field in form.model_fields.items():
+            flag = f"--{group}.{name.replace('_', '-')}"
+            assert field.description
+            entry = rf"^  {flag}\b.*(\n +| ){re.escape(field.description)}"
+            assert re.search(entry, told, re.M), flag
+    assert re.search(r"^  --variants\b", told, re.M)
+
+
+def test_the_environment_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATA__SEED", "DATA.SEED", "TRAINING__EPOCHS", "EPOCHS", "SEED", "DATASET"):
+        monkeypatch.setenv(name, "3")
+    for group in GROUPS:
+        monkeypatch.setenv(group.upper(), '{"seed": 3}')
+        monkeypatch.setenv(group, "nonsense")
+    monkeypatch.setenv("VARIANTS", '["char"]')
+    assert read() == DEFAULTS

@@ -1,0 +1,160 @@
+"""Forms of the flows' parameters, and the variants that come of them."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from prefect.utilities.callables import parameter_schema
+from pydantic import BaseModel, ValidationError
+
+from flows.ingest import ingest
+from flows.parameters import (
+    DataParameters,
+    TrainingParameters,
+    VariantName,
+    VectorParameters,
+    configure,
+)
+from flows.retrain import retrain
+from flows.vocabulary import build_vocabulary
+from models.config import ModelConfig, TrainingConfig
+from models.presets import PRESETS, preset
+from tasks.catalogue import DATASETS
+from tasks.cluster import Resources
+from tasks.errors import UserError
+from tasks.vocabulary import VocabularyParameters
+
+FORMS = [DataParameters, TrainingParameters, VectorParameters, VocabularyParameters, Resources]
+form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+
+
+@form
+def test_every_field_has_a_sentence(form: type[BaseModel]) -> None:
+    for name, field in form.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+@form
+def test_misspelt_fields_are_refused(form: type[BaseModel]) -> None:
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        form.model_validate({"sede": 1})
+
+
+@form
+def test_nothing_has_to_be_filled_in(form: type[BaseModel]) -> None:
+    assert form.model_validate({}) == form()
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        (DataParameters, {"dataset": ""}),
+        (DataParameters, {"dev_share": 0}),
+        (DataParameters, {"dev_share": 1}),
+        (DataParameters, {"seed": -1}),
+        (TrainingParameters, {"epochs": 0}),
+        (TrainingParameters, {"batch_size": 2.5}),
+        (TrainingParameters, {"optimizer": "sgd"}),
+        (TrainingParameters, {"learning_rate": float("nan")}),
+        (TrainingParameters, {"dropout": 1}),
+        (TrainingParameters, {"ema_decay": 1}),
+        (Resources, {"workers": 0}),
+        (Resources, {"cpus_per_worker": -1}),
+    ],
+)
+def test_values_out_of_bounds_are_refused(form: type[BaseModel], values: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        form.model_validate(values)
+    assert [error["loc"] for error in refused.value.errors()] == [tuple(values)]
+
+
+@pytest.mark.parametrize("of", [ingest, build_vocabulary, retrain], ids=lambda flow: flow.name)
+def test_prefects_form_knows_choices_and_bounds(of: Any) -> None:
+    schema = parameter_schema(of.fn)
+    dev_share = schema.definitions["DataParameters"]["properties"]["dev_share"]
+    assert (dev_share["exclusiveMinimum"], dev_share["exclusiveMaximum"]) == (0, 1)
+    assert dev_share["description"] == DataParameters.model_fields["dev_share"].description
+    if of is retrain:
+        assert schema.properties["variants"]["items"]["enum"] == list(PRESETS)
+
+
+def test_every_known_dataset_is_told_of() -> None:
+    told = str(DataParameters.model_fields["dataset"].description)
+    assert [name for name in DATASETS if name not in told] == []
+
+
+def test_every_preset_can_be_chosen() -> None:
+    assert set(get_args(VariantName)) == set(PRESETS)
+
+
+def test_only_fields_of_a_variant_can_be_changed() -> None:
+    known = {field.name for config in (ModelConfig, TrainingConfig) for field in fields(config)}
+    assert set(TrainingParameters.model_fields) <= known
+
+
+def test_an_empty_form_changes_nothing() -> None:
+    assert TrainingParameters().changes() == {}
+    assert configure("char", {}, TrainingParameters().changes()) == preset("char")
+
+
+def test_a_persons_changes_win_over_what_suits_the_data() -> None:
+    suited = DATASETS["tiny"].training
+    mine = TrainingParameters(epochs=2, hidden_size=12, dropout=0.0)
+    changed = configure("char", suited, mine.changes())
+    assert changed.training.epochs == 2
+    assert changed.training.learning_rate == suited["learning_rate"] == 2e-3
+    assert (changed.model.hidden_size, changed.model.dropout) == (12, 0.0)
+    assert changed.model.characters == preset("char").model.characters
+    assert changed.name == "char"
+    assert suited["epochs"] == 8, "the catalogue itself is left as it was"
+
+
+LEAST: dict[str, Any] = {
+    "epochs": 1,
+    "batch_size": 1,
+    "optimizer": "adadelta",
+    "learning_rate": 1e-9,
+    "rho": 0,
+    "epsilon": 1e-300,
+    "clip_norm": 1e-9,
+    "ema_decay": 0,
+    "max_answer_tokens": 1,
+    "max_context_tokens": 1,
+    "max_question_tokens": 1,
+    "seed": 0,
+    "hidden_size": 1,
+    "dropout": 0,
+}
+
+
+def test_the_least_that_the_form_allows_is_possible() -> None:
+    assert set(LEAST) == set(TrainingParameters.model_fields)
+    for name in PRESETS:
+        changed = configure(name, TrainingParameters(**LEAST).changes())  # type: ignore[arg-type]
+        values = {**vars(changed.model), **vars(changed.training)}
+        assert {key: values[key] for key in LEAST} == LEAST
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epochs": 0}, r"^epochs must be at least 1\.$"),
+        ({"dropout": 1.0}, r"^dropout must lie in \[0, 1\)\.$"),
+        ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
+    ],
+)
+def test_impossible_changes_are_told_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        configure("baseline", changes)
+
+
+def test_an_unknown_variant_is_told_with_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"'cahr'; there are: baseline, char\.$"):
+        configure("cahr", {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", ["nowhere.txt", "~/nowhere.zip"])
+def test_vectors_are_named_and_looked_for_later(source: str) -> None:
+    assert Path(VectorParameters(source=source).source).name == Path(source).name

@@ -1,0 +1,141 @@
+"""A user's mistake in a real flow run: one sentence in its state, in its log, on the terminal."""
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.logging.configuration import setup_logging
+
+from flows.ingest import find_files, ingest
+from flows.parameters import DataParameters
+from flows.refusals import result_or_exit, told_in_a_sentence
+from tasks import catalogue
+from tasks.catalogue import Dataset, Source
+from tasks.errors import UserError
+from tasks.stages import REFUSED
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+
+SENTENCE = "The mill has no door: give it one."
+
+
+@flow(name="refusing")
+@told_in_a_sentence
+def refusing(mistake: bool = True) -> str:
+    if mistake:
+        raise UserError(SENTENCE)
+    return "done"
+
+
+@flow(name="breaking")
+@told_in_a_sentence
+def breaking() -> None:
+    raise RuntimeError("out of paper")
+
+
+@pytest.fixture
+def log() -> Iterator[list[str]]:
+    """What flow runs and task runs log, as it is printed."""
+    setup_logging()
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(handler.format(record))  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield lines
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def exit_of(state: State[Any]) -> Any:
+    with pytest.raises(SystemExit) as ended:
+        result_or_exit(state)
+    return ended.value.code
+
+
+def test_a_mistake_is_told_in_state_log_and_terminal(log: list[str]) -> None:
+    state = refusing(return_state=True)
+    assert (state.name, state.message, state.is_failed()) == (REFUSED, SENTENCE, True)
+    assert SENTENCE in log
+    assert not any("Traceback" in line for line in log)
+    assert exit_of(state) == f"\n{SENTENCE}"
+
+
+def test_a_run_without_a_mistake_gives_its_result() -> None:
+    assert result_or_exit(refusing(mistake=False, return_state=True)) == "done"
+
+
+def test_another_error_keeps_its_traceback(log: list[str]) -> None:
+    state = breaking(return_state=True)
+    assert state.name == "Failed"
+    assert any("Traceback" in line and "out of paper" in line for line in log)
+    with pytest.raises(RuntimeError, match="out of paper"):
+        result_or_exit(state)
+
+
+def test_a_form_keeps_its_fields_in_the_flow() -> None:
+    assert set(refusing.parameters.properties) == {"mistake"}
+    assert refusing.fn.__name__ == "refusing"
+
+
+def ingesting(path: Path) -> State[Any]:
+    return ingest(DataParameters(dataset=str(path)), return_state=True)
+
+
+def test_data_that_are_nowhere_are_refused(tmp_path: Path, log: list[str]) -> None:
+    state = ingesting(tmp_path / "nowhere")
+    assert state.name == REFUSED
+    assert str(tmp_path / "nowhere") in exit_of(state)
+    assert not any("Traceback" in line for line in log)
+
+
+def test_a_stages_refusal_is_the_flows(tmp_path: Path, root: Path, log: list[str]) -> None:
+    answer = {"text": "mill", "answer_start": "here"}
+    asked = {"id": "q1", "question": "What?", "answers": [answer]}
+    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [asked]}]}
+    broken = tmp_path / "broken.json"
+    broken.write_text(json.dumps({"data": [article, article]}))
+    state = ingesting(broken)
+    assert state.name == REFUSED
+    assert all(part in exit_of(state) for part in (str(broken), "Mills", "q1", "answer_start"))
+    assert not any("Traceback" in line for line in log)
+    assert not list((root / "stages" / "ingest").iterdir())
+
+
+def test_one_article_is_not_enough_to_hold_some_out(tmp_path: Path) -> None:
+    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": []}]}
+    (tmp_path / "one.json").write_text(json.dumps({"data": [article]}))
+    assert "one article" in exit_of(ingesting(tmp_path / "one.json"))
+
+
+@pytest.mark.heavy
+def test_a_host_that_is_not_there_is_refused_after_three_tries(
+    monkeypatch: pytest.MonkeyPatch, log: list[str]
+) -> None:
+    monkeypatch.delenv("BIDAFLOW_MIRROR", raising=False)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/made.json"
+        source = Source(name="made.json", sha256="0" * 64, url=url)
+        made = Dataset(name="made", about="", licence="", train=source, dev=source)
+        monkeypatch.setitem(catalogue.DATASETS, "made", made)
+        state = ingest(DataParameters(dataset="made"), return_state=True)
+    told = exit_of(state)
+    assert url in told and "made.json by hand" in told and "BIDAFLOW_MIRROR" in told
+    assert len([line for line in log if "will start" in line]) == 2
+
+
+def test_own_files_go_before_the_catalogue(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).touch()
+    data = DataParameters(dataset="squad-v1.1", train_files=[tmp_path / "a.json"])
+    assert find_files(data) == ("squad-v1.1", [tmp_path / "a.json"], [])
+    data = DataParameters(train_files=[tmp_path / "a.json"], dev_files=[tmp_path / "b.json"])
+    assert find_files(data)[1:] == ([tmp_path / "a.json"], [tmp_path / "b.json"])

@@ -1,0 +1,65 @@
+"""Settings as the environment has them."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infra.settings import CHECKOUT, Settings, settings
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"BIDAFLOW_{name.upper()}", raising=False)
+
+
+def test_the_checkout_is_where_this_file_stands() -> None:
+    assert Path(__file__).relative_to(CHECKOUT) == Path("tests/infra/test_settings.py")
+
+
+def test_without_variables_all_stays_in_the_checkout() -> None:
+    assert settings().root == CHECKOUT / ".bidaflow"
+    assert settings().mirror is None
+    assert settings().tracking_uri == f"sqlite:///{CHECKOUT}/.bidaflow/mlflow.db"
+
+
+def test_each_field_is_set_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path / "mirror"))
+    assert settings().root == tmp_path / "root"
+    assert str(settings().mirror) == str(tmp_path / "mirror")
+    assert settings().tracking_uri == f"sqlite:///{tmp_path}/root/mlflow.db"
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert settings().tracking_uri == "http://127.0.0.1:5000"
+
+
+def test_a_root_below_the_working_folder_makes_an_absolute_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BIDAFLOW_ROOT", "here")
+    assert settings().tracking_uri == f"sqlite:///{tmp_path}/here/mlflow.db"
+
+
+def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    default = settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"BIDAFLOW_{name.upper()}", "")
+    assert settings() == default
+
+
+def test_variables_of_other_programs_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    default = settings()
+    for name in ("ROOT", "MIRROR", "MLFLOW_TRACKING_URI", "root"):
+        monkeypatch.setenv(name, "elsewhere")
+    assert settings() == default
+
+
+def test_settings_are_not_changed_by_code() -> None:
+    with pytest.raises(ValidationError):
+        settings().mirror = None  # type: ignore[misc]
+
+
+def test_every_field_says_what_it_is() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
