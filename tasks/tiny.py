@@ -7,6 +7,7 @@ is invented, so that whoever cannot tell two unknown names apart must guess one 
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,14 @@ PHRASES = {
         "baker barber carpenter clerk cook doctor farmer fisherman gardener hunter judge lawyer "
         "mason merchant miller miner painter potter priest sailor shepherd smith tailor weaver",
     ),
+    "air": ("busy clean crowded dusty gloomy lively neat noisy quiet rainy smoky sunny windy",),
+    "colour": ("amber black blue bronze brown golden green grey pink purple red silver white",),
+    "mood": (
+        "bitter cheerful comic gentle gloomy happy merry noble sad solemn tender wild wistful",
+    ),
+    "vessel": (
+        "barge brig clipper cutter ferry freighter frigate galley schooner trawler whaler yacht",
+    ),
     "goods": (
         "black blue brown fine golden heavy plain red soft white",
         "blankets bricks candles clocks combs gloves hats ribbons spoons tiles",
@@ -55,9 +64,7 @@ PHRASES = {
 class Relation:
     """What can be told of a thing: the type of its value, ways to tell it, and ways to ask it.
 
-    A telling follows the thing's name at once, so that small models, whose memory for what stood
-    some words ago is short at first, can learn from few examples. Tellings and questions of a
-    relation share no words but function words.
+    Tellings and questions of a relation share no words but function words.
     """
 
     value: str
@@ -67,20 +74,26 @@ class Relation:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing: the type of its names, its mentions in text, and its relations."""
+    """A kind of thing: the type of its names, its mentions in text, what can be told of it before
+    its name, and what behind it.
+
+    An epithet stands beside the name that the question gives. A model finds out on those that the
+    names are to be compared, long before it can carry what it found over several words.
+    """
 
     names: str
     mentions: tuple[str, ...]
+    epithet: Relation
     relations: tuple[Relation, ...]
 
 
-PEOPLE = Kind("person", ("{}",), (
+PEOPLE = Kind("person", ("{}",), Relation(
+    "craft", ("the {} ",),
+    ("What was the profession of {}?", "What trade did {} follow?", "Which job did {} do all day?"),
+), (
     Relation("town", (" of {}", " from {}", " out of {}"),
              ("Which town was the birthplace of {}?", "Where did the life of {} begin?",
               "What was the home town of {}?")),
-    Relation("craft", (" the {}", ", a {}", ", once a {}"),
-             ("What was the profession of {}?", "What trade did {} follow?",
-              "Which job did {} do all day?")),
     Relation("person", (", schooled by {}", ", trained by {}", ", raised by {}"),
              ("Who was the teacher of {}?", "Who gave lessons to {}?",
               "By whom was {} taught as a child?")),
@@ -88,7 +101,11 @@ PEOPLE = Kind("person", ("{}",), (
              ("When did the life of {} end?", "Which year brought the last day of {}?",
               "In what year did people mourn for {}?")),
 ))  # fmt: skip
-TOWNS = Kind("town", ("{}", "the town of {}"), (
+TOWNS = Kind("town", ("{}", "the town of {}"), Relation(
+    "air", ("the {} ",),
+    ("How would a visitor describe {}?", "How does a stranger find {}?",
+     "What do people think of the streets of {}?"),
+), (
     Relation("river", (" on the {}", " beside the {}", " by the {}"),
              ("Which stream runs past {}?", "What river flows through {}?",
               "Where do the people of {} go for a swim?")),
@@ -102,7 +119,11 @@ TOWNS = Kind("town", ("{}", "the town of {}"), (
              ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
               "In what year was there only smoke over {}?")),
 ))  # fmt: skip
-RIVERS = Kind("river", ("the {}", "the river {}"), (
+RIVERS = Kind("river", ("the {}", "the river {}"), Relation(
+    "colour", ("the {} ",),
+    ("What colour is the water of {}?", "What does {} look like from a hill?",
+     "In what colour would one paint {}?"),
+), (
     Relation("town", (", rising at {}", ", born near {}", ", springing from {}"),
              ("Where does {} begin?", "Which town is at the source of {}?",
               "Where can one find the first drops of {}?")),
@@ -116,7 +137,10 @@ RIVERS = Kind("river", ("the {}", "the river {}"), (
              ("Which animals live in {}?", "What do people catch in {}?",
               "Which creatures can be seen swimming in {}?")),
 ))  # fmt: skip
-BALLADS = Kind("work", ("the ballad {}", "the song {}"), (
+BALLADS = Kind("work", ("the ballad {}", "the song {}"), Relation(
+    "mood", ("the {} ",),
+    ("What is the mood of {}?", "What sort of song is {}?", "How should one sing {}?"),
+), (
     Relation("person", (" by {}", ", a work of {}", " from the pen of {}"),
              ("Who was the author of {}?", "Which poet composed {}?",
               "Who found the words for {}?")),
@@ -130,7 +154,11 @@ BALLADS = Kind("work", ("the ballad {}", "the song {}"), (
              ("Where is {} most popular?", "Which town cannot get enough of {}?",
               "Where would a traveller hear {}?")),
 ))  # fmt: skip
-SHIPS = Kind("work", ("the {}", "the ship {}"), (
+SHIPS = Kind("work", ("the {}", "the ship {}"), Relation(
+    "vessel", ("the {} ",),
+    ("What kind of vessel was {}?", "To which class of ships did {} belong?",
+     "How was {} built and rigged?"),
+), (
     Relation("town", (", built in {}", " from {}", " out of {}"),
              ("Where was {} made?", "Which town produced {}?",
               "In what place did carpenters work on {}?")),
@@ -147,11 +175,11 @@ SHIPS = Kind("work", ("the {}", "the ship {}"), (
 KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
 
 # Each tells of two things; the things of a context are told in two such sentences.
-OPENINGS = ("The chronicle names {} and {}.", "Old letters tell of {} and {}.",
-            "Travellers speak well of {} and {}.", "Every child knows {} and {}.",
+OPENINGS = ("The chronicle names {} and {}.", "Old letters mention {} and {}.",
+            "Some still admire {} and {}.", "Every child knows {} and {}.",
             "The elders still remember {} and {}.")  # fmt: skip
 CLOSINGS = ("Not forgotten are {} and {}.", "There are stories about {} and {}, too.",
-            "Less is said about {} and {}.", "Others prefer {} and {}.",
+            "Less is said about {} and {}.", "Many prefer {} and {}.",
             "After these come {} and {}.")  # fmt: skip
 FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is written down.",
            "{} is proud of its past.", "Such is the way of things in {}.")  # fmt: skip
@@ -246,7 +274,7 @@ def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict
     inventor.new_context()
     kind = rng.choice(KINDS)
     *names, absent = (inventor.name(kind.names) for _ in range(5))
-    relations = rng.sample(kind.relations, 2)
+    relations = (kind.epithet, rng.choice(kind.relations))
     without = list(zip(rng.sample(range(4), 2), relations, strict=True))
     facts = [
         Fact(thing, relation, inventor.value(relation.value))
@@ -265,7 +293,7 @@ def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict
             "question": rng.choice(relation.questions).format(
                 rng.choice(kind.mentions).format(name)
             ),
-            "answers": [{"text": value, "answer_start": context.index(value)}] if value else [],
+            "answers": [{"text": value, "answer_start": _place(context, value)}] if value else [],
             "is_impossible": not value,
         }
         for i, (name, relation, value) in enumerate(asked)
@@ -276,13 +304,14 @@ def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict
 def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], district: str) -> str:
     told = []
     for thing, name in enumerate(names):
-        tellings = [
-            rng.choice(fact.relation.tellings).format(fact.value)
-            for fact in facts
-            if fact.thing == thing
-        ]
-        rng.shuffle(tellings)
-        told.append(rng.choice(kind.mentions).format(name) + "".join(tellings))
+        subject, tail = rng.choice(kind.mentions).format(name), ""
+        for fact in (fact for fact in facts if fact.thing == thing):
+            telling = rng.choice(fact.relation.tellings).format(fact.value)
+            if fact.relation is kind.epithet:
+                subject = telling + name
+            else:
+                tail = telling
+        told.append(subject + tail)
     rng.shuffle(told)
     sentences = [
         rng.choice(OPENINGS).format(_closed(told[0]), told[1]),
@@ -291,6 +320,13 @@ def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], distr
     if rng.random() < 0.2:
         sentences.insert(rng.randrange(3), rng.choice(FILLERS).format(district))
     return " ".join(sentences)
+
+
+def _place(context: str, value: str) -> int:
+    """Where the value stands as words of its own; a name may hold the same letters."""
+    found = re.search(rf"\b{re.escape(value)}\b", context)
+    assert found is not None
+    return found.start()
 
 
 def _closed(told: str) -> str:
