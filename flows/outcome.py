@@ -114,12 +114,12 @@ def announce(summary: dict[str, Any]) -> None:
         table.add_column(title, justify="left" if title == "variant" else "right")
     for row in summary["rows"]:
         table.add_row(*row.values())
-    console.print()
-    console.print(table)
-    console.print(f"\nReport     {summary['report']}", soft_wrap=True, highlight=False)
-    console.print(
-        "\nNext       make mlflow       compare the runs (choose “Model training” in its menu)\n"
-        "           make prefect      look at the flow runs\n"
-        "           make retrain DATASET=my.json        your own questions, in SQuAD format",
-        highlight=False,
-    )
+    console.print("", table, "")
+    for line in (
+        f"Report     {summary['report']}",
+        "",
+        "Next       make mlflow                      compare the runs: choose “Model training”",
+        "           make prefect                     look at the flow runs",
+        "           make retrain DATASET=my.json     your own questions, in SQuAD format",
+    ):
+        console.print(line, soft_wrap=True, highlight=False)

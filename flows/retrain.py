@@ -1,9 +1,11 @@
 """Flow `retrain`: from a dataset to trained, scored and registered variants, and a report."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from prefect import flow
+from prefect.client.schemas.objects import FlowRun, State
 
 from flows.command_line import parameters_from
 from flows.ingest import Splits, ingest_dataset
@@ -17,8 +19,9 @@ from flows.parameters import (
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
 from flows.vocabulary import Encoded, encode_dataset
+from infra.settings import settings
 from models.config import VariantConfig
-from tasks import cluster, steps
+from tasks import cluster, steps, tracking
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
 from tasks.stages import Output
@@ -48,7 +51,22 @@ def train_all(
         cluster.disconnect()
 
 
-@flow(name="retrain", description=__doc__)
+def end_runs_as(status: tracking.Status) -> Callable[..., None]:
+    """A hook that ends the MLflow runs which a flow run has left open."""
+
+    def hook(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+        tracking.finish_flow_run(settings().tracking_uri, str(flow_run.id), status)
+
+    return hook
+
+
+@flow(
+    name="retrain",
+    description=__doc__,
+    on_failure=[end_runs_as("FAILED")],
+    on_crashed=[end_runs_as("KILLED")],
+    on_cancellation=[end_runs_as("KILLED")],
+)
 @told_in_a_sentence
 def retrain(
     data: DataParameters = DataParameters(),

@@ -46,7 +46,7 @@ DATASETS = {
                 "optimizer": "adam",
                 "learning_rate": 1e-3,
                 "batch_size": 32,
-                "epochs": 14,
+                "epochs": 15,
                 "dropout": 0.1,
             },
         ),

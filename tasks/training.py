@@ -15,6 +15,7 @@ from infra.settings import settings
 from models.config import VariantConfig
 from tasks import cluster, tracking
 from tasks.cluster import Allotment, Resources
+from tasks.stages import content_digest
 
 if TYPE_CHECKING:
     from tasks.worker import Job
@@ -88,9 +89,10 @@ def _start_run(
         tags={"dataset": dataset},
     )
     digests = {
-        "dataset.digest": train.name,
-        "vocabulary.digest": vocabulary.name,
-        "vectors.digest": vectors.name,
+        "train.digest": content_digest(train),
+        "dev.digest": content_digest(dev),
+        "vocabulary.digest": content_digest(vocabulary),
+        "vectors.digest": content_digest(vectors),
     }
     config = variant.to_dict()
     return tracking.start_variant_run(
@@ -106,8 +108,8 @@ def _start_run(
         },
         tags={"variant": variant.name, "dataset": dataset, **digests},
         datasets=[
-            tracking.InputDataset(dataset, train.name, str(train), "train"),
-            tracking.InputDataset(dataset, dev.name, str(dev), "dev"),
+            tracking.InputDataset(dataset, digests["train.digest"], str(train), "train"),
+            tracking.InputDataset(dataset, digests["dev.digest"], str(dev), "dev"),
         ],
     )
 

@@ -1,0 +1,113 @@
+"""The default dataset needs reading, and `char` reads it: three trainings at full size."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from models.batching import Examples, Ragged, Types
+from models.bidaf import BiDAF
+from models.presets import preset
+from models.training import Trainer
+from tasks.catalogue import DATASETS
+from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
+from tasks.evaluation import evaluate, load_split
+from tasks.ingestion import ingest_articles
+from tasks.squad import read_articles
+from tasks.tiny import write_tiny
+from tasks.vectors import PACKAGED, select_vectors
+from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tests.tasks.test_tiny import best_sentence_candidates, datasets, mean_f1
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
+
+MARGIN = 30  # F1 between a model that reads and anything that doesn't
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """The default dataset, encoded."""
+
+    folder: Path
+
+    def examples(self, split: str) -> Examples:
+        return load_encoded(self.folder / f"encoded-{split}")
+
+    @property
+    def types(self) -> Types:
+        return load_types(self.folder / "vocabulary")
+
+    def new_model(self, variant: str) -> Trainer:
+        config = preset(variant).with_changes(**DATASETS["tiny"].training)
+        vectors = load_word_vectors(self.folder / "vocabulary", self.folder / "vectors")
+        characters = pq.read_metadata(self.folder / "vocabulary" / "characters.parquet").num_rows
+        torch.manual_seed(config.training.seed)
+        model = BiDAF(config.model, torch.from_numpy(vectors), characters)
+        return Trainer(model, config.training)
+
+    def f1(self, variant: str, shuffled: bool = False) -> float:
+        """Dev F1 of a variant after its epochs, each question exchanged for another if so asked."""
+        train, dev = self.examples("train"), self.examples("dev")
+        if shuffled:
+            train, dev = with_shuffled_questions(train), with_shuffled_questions(dev)
+        trainer = self.new_model(variant)
+        while trainer.epoch < trainer.config.epochs:
+            trainer.train_epoch(train, self.types)
+        predictions, _ = trainer.predict(dev, self.types, allow_no_answer=True)
+        return evaluate(load_split(self.folder / "dev"), predictions).scores.f1
+
+
+def with_shuffled_questions(examples: Examples) -> Examples:
+    """The same contexts and answers, each with some other example's question."""
+    order = np.random.default_rng(0).permutation(len(examples))
+    rows = [examples.questions[int(row)].tolist() for row in order]
+    return replace(examples, questions=Ragged.from_rows(rows))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    folder = tmp_path_factory.mktemp("tiny")
+    names = ("train", "dev", "vectors", "vocabulary", "encoded-train", "encoded-dev")
+    train, dev, vectors, vocabulary, *encoded = (folder / name for name in names)
+    for part in (train, dev, vectors, vocabulary, *encoded):
+        part.mkdir()
+    write_tiny(folder)
+    for split in (train, dev):
+        ingest_articles(read_articles(folder / f"{split.name}.json"), split)
+    parameters = VocabularyParameters(pretrained_words=0)
+    select_vectors(vectors, PACKAGED, wanted_words([train, dev], parameters.lower_case), 0)
+    build_vocabulary(vocabulary, train, [dev], vectors, parameters)
+    for split, out in zip((train, dev), encoded, strict=True):
+        encode_split(out, split, vocabulary)
+    return Tiny(folder)
+
+
+@pytest.fixture(scope="module")
+def char_f1(tiny: Tiny) -> float:
+    return tiny.f1("char")
+
+
+def test_word_overlap_stays_far_below(char_f1: float) -> None:
+    random = Random(0)
+    _, dev = datasets()
+
+    def guess(context: str, question: dict[str, str]) -> str:
+        candidates = best_sentence_candidates(context, question["question"])
+        return random.choice(candidates) if candidates else ""
+
+    assert mean_f1(guess, dev) < char_f1 - MARGIN
+
+
+def test_without_its_own_question_the_same_model_stays_far_below(
+    tiny: Tiny, char_f1: float
+) -> None:
+    assert tiny.f1("char", shuffled=True) < char_f1 - MARGIN
+
+
+def test_characters_tell_unseen_names_apart(tiny: Tiny, char_f1: float) -> None:
+    """No name of dev stands in train or among the vectors: to `baseline` they are all alike."""
+    assert tiny.f1("baseline") < char_f1 - MARGIN
