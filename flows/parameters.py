@@ -71,7 +71,7 @@ class TrainingParameters(Form):
         None, ge=0, description="Draws first weights, order of batches, dropout."
     )
     hidden_size: int | None = Field(None, ge=1, description="Width d of the model.")
-    dropout: float | None = Field(None, ge=0, lt=1, description="Share of inputs dropped.")
+    dropout: float | None = Field(None, ge=0, le=0.99, description="Share of inputs dropped.")
 
     def changes(self) -> dict[str, Any]:
         """The fields that were set."""

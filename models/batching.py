@@ -86,10 +86,21 @@ class Examples:
         return self.contexts.lengths[self.context_of]
 
     def trainable(self, max_context: int, max_question: int) -> IntArray:
-        """Rows that can be trained on: a target, and neither side longer than its limit."""
+        """Rows that can be trained on: a target, and neither side longer than its limit.
+
+        Raises:
+            ValueError: there are none.
+        """
         has_target = (self.span_start >= 0) | self.impossible
         fits = (self.context_lengths <= max_context) & (self.questions.lengths <= max_question)
-        return np.flatnonzero(has_target & fits)
+        rows = np.flatnonzero(has_target & fits)
+        if len(rows) == 0:
+            raise ValueError(
+                "No question can be trained on: none has an answer that was found, in a context of "
+                f"at most {max_context} tokens (max_context_tokens), and is itself of at most "
+                f"{max_question} (max_question_tokens)."
+            )
+        return rows
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ def draw_weights(module: nn.Module) -> None:
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
     if isinstance(module, nn.LSTM):
         for name, parameter in module.named_parameters():
             _draw_gates(name, parameter.data.chunk(4))

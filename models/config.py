@@ -48,7 +48,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _require(self.hidden_size >= 1, "hidden_size must be at least 1.")
-        _require(0.0 <= self.dropout < 1.0, "dropout must lie in [0, 1).")
+        _require(0.0 <= self.dropout <= 0.99, "dropout must lie in [0, 0.99].")
         _require(
             self.query_to_context in ("starter", "max"),
             f"query_to_context must be 'starter' or 'max', not {self.query_to_context!r}.",
@@ -83,6 +83,7 @@ class TrainingConfig:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
         for name in ("learning_rate", "epsilon", "clip_norm"):
             _require(getattr(self, name) > 0, f"{name} must be above 0.")
+        _require(self.seed >= 0, "seed must be at least 0.")
         for name in ("rho", "ema_decay"):
             _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
         _require(

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.layers import MASKED
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -38,12 +40,14 @@ def best_spans(
     log_start, log_end = torch.log_softmax(start.double(), 1), torch.log_softmax(end.double(), 1)
     no_answer = log_start[:, 0] + log_end[:, 0]
     ends = F.pad(log_end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
-    scores = (log_start.unsqueeze(2) + ends)[:, 1:].flatten(1)  # (B, (T - 1)·max_tokens)
-    best, where = scores.max(1)
-    first = 1 + where // max_tokens
+    scores = log_start.unsqueeze(2) + ends  # (B, T, max_tokens)
+    scores[:, 0] = -torch.inf
+    best, where = scores.flatten(1).max(1)
+    first = where // max_tokens
     last = first + where % max_tokens
+    absent = best < MASKED / 2  # a context without tokens
     if allow_no_answer:
-        absent = no_answer >= best
-        first, last = first.masked_fill(absent, 0), last.masked_fill(absent, 0)
-        best = torch.maximum(best, no_answer)
+        absent |= no_answer >= best
+    first, last = first.masked_fill(absent, 0), last.masked_fill(absent, 0)
+    best = torch.where(absent, no_answer, best)
     return first, last, best, no_answer

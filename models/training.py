@@ -128,7 +128,11 @@ class Trainer:
     def train_epoch(
         self, examples: Examples, types: Types, on_step: Callable[[Step], None] = lambda step: None
     ) -> Epoch:
-        """One pass over every trainable example; afterwards `epoch` is one higher."""
+        """One pass over every trainable example; afterwards `epoch` is one higher.
+
+        Raises:
+            ValueError: no example can be trained on.
+        """
         config = self.config
         rows = examples.trainable(config.max_context_tokens, config.max_question_tokens)
         lengths = examples.context_lengths[rows]
@@ -182,7 +186,8 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed training needs that is a tensor: weights raw and averaged, the
-        optimiser's state, the state of the random generator."""
+        optimiser's state, the state of the random generator. They are the live ones: save them
+        before the next step."""
         out = {f"weights.{n}": p.detach() for n, p in self.averages.live.items()}
         out |= {f"averaged.{n}": p for n, p in self.averages.averaged.items()}
         for i, state in self.optimizer.state_dict()["state"].items():

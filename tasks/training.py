@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from prefect.runtime import flow_run
 
 from infra.settings import settings
-from models.config import VariantConfig
+from models.config import TrainingConfig, VariantConfig
 from tasks import cluster, tracking
 from tasks.cluster import Allotment, Resources
+from tasks.errors import UserError
 from tasks.stages import content_digest
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ def train_variant(
     A training that was broken off goes on from its last epoch.
 
     Raises:
-        UserError: the cluster has less than was asked for.
+        UserError: the cluster has less than was asked for, or nothing can be trained on.
     """
     from tasks.worker import Job
 
+    _require_examples(encoded_train, variant.training)
     seconds = {"ray_start": cluster.connect()}
     allotment = cluster.allot(resources)
     uri = settings().tracking_uri
@@ -67,6 +69,17 @@ def train_variant(
         facts = _finish(out, job, checkpoint, dataset, seconds)
     shutil.rmtree(storage / out.name)
     return facts
+
+
+def _require_examples(encoded_train: Path, training: TrainingConfig) -> None:
+    from tasks.encoding import load_encoded
+
+    try:
+        load_encoded(encoded_train).trainable(
+            training.max_context_tokens, training.max_question_tokens
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _start_run(

@@ -164,6 +164,7 @@ def test_two_workers_train_what_one_trains(own_data: Path, tmp_path: Path) -> No
         ),
         (("--resources.gpu",), "0 GPU(s)"),
         (("--vectors.source", "gone.txt"), "gone.txt"),
+        (("--training.max-context-tokens", "3"), "max_context_tokens"),
     ],
 )
 def test_a_users_mistake_ends_in_a_sentence(

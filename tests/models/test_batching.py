@@ -174,14 +174,14 @@ def padding_ratio(lengths: IntArray, batches: list[IntArray]) -> float:
 
 def test_shuffled_batches_are_alike_in_length() -> None:
     random = np.random.default_rng(0)
-    lengths = random.integers(20, 400, 6000)
+    lengths = random.integers(20, 400, 4000)
     order = random.permutation(len(lengths))
     at_random = [order[i : i + 64] for i in range(0, len(order), 64)]
     assert padding_ratio(lengths, at_random) > 0.4
     batches = shuffled_batches(lengths, 64, seed=0, epoch=0)
     assert padding_ratio(lengths, batches) < 0.05
     firsts = [int(lengths[batch].max()) for batch in batches]
-    assert firsts != sorted(firsts), "batches come in the order of their lengths"
+    assert sum(a > b for a, b in pairwise(firsts)) > 20, "batches come in the order of length"
 
 
 @given(lengths=LENGTHS, budget=st.integers(1, 200))

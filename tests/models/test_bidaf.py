@@ -151,3 +151,15 @@ def test_the_word_vectors_given_are_the_ones_used() -> None:
     batch = make_batch(make_examples([3]), TYPES, np.array([0]), model.max_characters)
     found = model.words.of_types(batch)
     assert torch.equal(found, vectors[batch.type_words])
+
+
+def test_first_weights_of_the_lstms() -> None:
+    """Forget biases 1, all others 0; recurrent matrices orthogonal, gate by gate."""
+    model = make_model(small("baseline"))
+    lstms = [module for module in model.modules() if isinstance(module, torch.nn.LSTM)]
+    assert len(lstms) == 8
+    for lstm in lstms:
+        biases = (lstm.bias_ih_l0 + lstm.bias_hh_l0).view(4, -1)  # gates i, f, g, o
+        assert biases.tolist() == [[float(gate == 1)] * lstm.hidden_size for gate in range(4)]
+        for gate in lstm.weight_hh_l0.chunk(4):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(lstm.hidden_size))

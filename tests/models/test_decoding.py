@@ -124,3 +124,14 @@ def test_logits_of_32_bits_are_not_rounded() -> None:
     start[0, 7] = 1e-6
     first, last, *_ = best_spans(start, end, 1, False)
     assert (first.item(), last.item()) == (7, 7)
+
+
+@pytest.mark.parametrize("allow_no_answer", [True, False])
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_context_without_tokens_gets_no_answer(width: int, allow_no_answer: bool) -> None:
+    """Only the null token stands there, alone in its batch or beside longer contexts."""
+    logits = torch.full((1, width), MASKED)
+    logits[0, 0] = 0.3
+    first, last, best, no_answer = best_spans(logits, logits, 15, allow_no_answer)
+    assert (int(first), int(last)) == (0, 0)
+    assert float(best) == float(no_answer) == pytest.approx(0.0)

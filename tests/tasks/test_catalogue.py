@@ -53,5 +53,6 @@ def test_official_addresses_end_in_the_files_names() -> None:
 @pytest.mark.parametrize("known", DATASETS.values(), ids=lambda known: known.name)
 def test_suited_settings_are_possible_for_every_preset(known: Dataset) -> None:
     for preset in PRESETS.values():
-        changed = preset.with_changes(**known.training).training
-        assert {name: getattr(changed, name) for name in known.training} == known.training
+        changed = preset.with_changes(**known.training)
+        fields = {**vars(changed.model), **vars(changed.training)}
+        assert {name: fields[name] for name in known.training} == known.training
