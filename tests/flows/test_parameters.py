@@ -101,6 +101,7 @@ def test_an_empty_form_changes_nothing() -> None:
 
 def test_a_persons_changes_win_over_what_suits_the_data() -> None:
     suited = DATASETS["tiny"].training
+    before = dict(suited)
     mine = TrainingParameters(epochs=2, hidden_size=12, dropout=0.0)
     changed = configure("char", suited, mine.changes())
     assert changed.training.epochs == 2
@@ -108,7 +109,7 @@ def test_a_persons_changes_win_over_what_suits_the_data() -> None:
     assert (changed.model.hidden_size, changed.model.dropout) == (12, 0.0)
     assert changed.model.characters == preset("char").model.characters
     assert changed.name == "char"
-    assert suited["epochs"] == 8, "the catalogue itself is left as it was"
+    assert suited == before, "the catalogue itself is left as it was"
 
 
 LEAST: dict[str, Any] = {
@@ -141,7 +142,7 @@ def test_the_least_that_the_form_allows_is_possible() -> None:
     ("changes", "sentence"),
     [
         ({"epochs": 0}, r"^epochs must be at least 1\.$"),
-        ({"dropout": 1.0}, r"^dropout must lie in \[0, 1\)\.$"),
+        ({"dropout": 1.0}, r"^dropout must lie in \[0, 0\.99\]\.$"),
         ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
     ],
 )
