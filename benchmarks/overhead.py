@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.machine import machine, today
 from infra.settings import CHECKOUT
 
-FLAGS = ["--training.epochs", "1", "--training.hidden-size", "8"]
+FLAGS = ["--training.epochs", "1", "--training.hidden-size", "8", "--resources.workers", "1"]
 RESULT = Path(__file__).parent / "results" / "overhead.json"
 
 

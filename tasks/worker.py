@@ -59,6 +59,7 @@ def train_worker(config: dict[str, Any]) -> None:
     trainer = Trainer(
         build_model(job), job.variant.training, wrap=_prepare, rank=rank, world_size=size
     )
+    torch.manual_seed(job.variant.training.seed + rank)  # each worker drops other elements
     history = _resume(trainer)
     began = time.perf_counter()
     train, dev = load_encoded(Path(job.encoded_train)), load_encoded(Path(job.encoded_dev))

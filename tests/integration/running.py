@@ -7,11 +7,9 @@ from pathlib import Path
 
 from infra.settings import CHECKOUT
 
-QUICK = (
-    *("--training.epochs", "1"),
-    *("--training.hidden-size", "8"),
-    *("--resources.cpus-per-worker", "1"),
-)
+SMALL = ("--training.epochs", "1", "--training.hidden-size", "8")
+ONE_WORKER = ("--resources.workers", "1", "--resources.cpus-per-worker", "1")
+QUICK = (*SMALL, *ONE_WORKER)
 """Flags for runs that are about the road, not about the model."""
 
 

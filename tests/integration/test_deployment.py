@@ -21,7 +21,7 @@ SECONDS = 240
 PARAMETERS = (
     *("--param", 'variants=["char"]'),
     *("--param", 'training={"epochs": 1, "hidden_size": 8}'),
-    *("--param", 'resources={"cpus_per_worker": 1}'),
+    *("--param", 'resources={"workers": 1, "cpus_per_worker": 1}'),
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from infra.settings import CHECKOUT
-from tests.integration.running import environment_for, retrain
+from tests.integration.running import ONE_WORKER, environment_for, retrain
 
 pytestmark = pytest.mark.heavy
 
@@ -20,7 +20,7 @@ FLAGS = (
     *("--variants", "char"),
     *("--training.epochs", "4"),
     *("--training.hidden-size", "8"),
-    *("--resources.cpus-per-worker", "1"),
+    *ONE_WORKER,
 )
 
 

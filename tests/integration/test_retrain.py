@@ -12,7 +12,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tasks.tiny import generate
-from tests.integration.running import QUICK, retrain
+from tests.integration.running import ONE_WORKER, QUICK, SMALL, retrain
 
 pytestmark = pytest.mark.heavy
 
@@ -147,7 +147,7 @@ def test_two_workers_train_what_one_trains(own_data: Path, tmp_path: Path) -> No
     for workers in ("1", "2"):
         root = tmp_path / workers
         flags = ("--data.dataset", str(own_data), "--variants", "char", "--training.dropout", "0")
-        done = retrain(root, *QUICK, *flags, "--resources.workers", workers)
+        done = retrain(root, *SMALL, *flags, "--resources.workers", workers)
         assert done.returncode == 0, done.stderr
         (history,) = (root / "stages" / "train").glob("*/history.json")
         losses.append(json.loads(history.read_text(encoding="utf-8"))[-1]["dev/nll"])
@@ -164,13 +164,13 @@ def test_two_workers_train_what_one_trains(own_data: Path, tmp_path: Path) -> No
         ),
         (("--resources.gpu", "true"), "0 GPU(s)"),
         (("--vectors.source", "gone.txt"), "gone.txt"),
-        (("--training.max-context-tokens", "3"), "max_context_tokens"),
+        ((*ONE_WORKER, "--training.max-context-tokens", "3"), "max_context_tokens"),
     ],
 )
 def test_a_users_mistake_ends_in_a_sentence(
     flags: tuple[str, ...], sentence: str, tmp_path: Path
 ) -> None:
-    done = retrain(tmp_path / "root", *QUICK, *flags)
+    done = retrain(tmp_path / "root", *SMALL, *flags)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-2:]  # Prefect says after it that its server stops
     assert any(sentence in line and "|" not in line for line in last), done.stderr
