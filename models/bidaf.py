@@ -45,16 +45,14 @@ class WordRepresentation(nn.Module):
 
 
 def draw_weights(module: nn.Module) -> None:
-    """First weights of linear layers and LSTMs as in the original code's TensorFlow: Glorot
-    uniform, biases 0, forget biases 1; recurrent matrices orthogonal.
+    """First weights of linear layers and LSTMs: Glorot uniform as in the original code's
+    TensorFlow, an LSTM's recurrent matrices orthogonal, its biases 0 and its forget biases 1.
 
     PyTorch's own draw is so narrow that what tells two unknown words apart leaves highway and LSTM
     fifty times smaller than it came, and training finds it much later.
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
     if isinstance(module, nn.LSTM):
         for name, parameter in module.named_parameters():
             _draw_gates(name, parameter.data.chunk(4))

@@ -45,7 +45,7 @@ class CharacterCNN(nn.Module):
 
 class Highway(nn.Module):
     """y = t∘g(W_H x) + (1 − t)∘x with t = σ(W_T x), g = ReLU (Srivastava et al., 2015, eq. 3).
-    In a BiDAF the gate's bias starts at 0, as in the original code and the starter."""
+    The gate's bias starts as PyTorch draws it, around 0, as in the starter."""
 
     def __init__(self, size: int, layers: int = 2) -> None:
         super().__init__()
