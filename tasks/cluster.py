@@ -14,23 +14,13 @@ from tasks.errors import UserError
 class Resources(BaseModel, frozen=True, extra="forbid"):
     """What one training run gets."""
 
-    workers: int = Field(
-        0,
-        ge=0,
-        le=1024,
-        description="Processes that share each batch; 0 is one a GPU, or else one a core, up to 4.",
-    )
+    workers: int = Field(1, ge=1, le=1024, description="Processes that share each batch.")
     cpus_per_worker: int = Field(
         0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
     )
     gpu: bool | None = Field(
         None, description="Train on GPUs, one a worker; left open, where the cluster has them."
     )
-
-
-MOST_CPU_WORKERS = 4
-"""LSTMs of this size gain little from a second thread, and nearly double with a second process;
-beyond a few, the shares of a batch get too small."""
 
 
 class Allotment(BaseModel, frozen=True):
@@ -84,11 +74,11 @@ def allot(resources: Resources) -> Allotment:
     """
     there = ray.cluster_resources()
     gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
-    gpu = gpus >= max(1, resources.workers) if resources.gpu is None else resources.gpu
-    if gpu and gpus < max(1, resources.workers):
+    gpu = gpus >= resources.workers if resources.gpu is None else resources.gpu
+    if gpu and gpus < resources.workers:
         raise UserError(
-            f"{max(1, resources.workers)} worker(s) with a GPU each were asked for, but the "
-            f"cluster has {gpus} GPU(s): ask for fewer workers, or set gpu to false."
+            f"{resources.workers} worker(s) with a GPU each were asked for, but the cluster has "
+            f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
         )
     if gpu and not ray.get(_torch_sees_a_gpu.remote()):
         if resources.gpu:
@@ -97,15 +87,10 @@ def allot(resources: Resources) -> Allotment:
                 "build of torch and a driver there, or set gpu to false."
             )
         gpu = False
-    workers = resources.workers or (gpus if gpu else _cpu_workers(cpus, resources))
-    per_worker = resources.cpus_per_worker or max(1, cpus // workers)
-    if per_worker * workers > cpus:
+    per_worker = resources.cpus_per_worker or max(1, cpus // resources.workers)
+    if per_worker * resources.workers > cpus:
         raise UserError(
-            f"{workers} worker(s) with {per_worker} CPU(s) each were asked for, but the cluster "
-            f"has {cpus} CPU(s): ask for fewer workers or fewer CPUs per worker."
+            f"{resources.workers} worker(s) with {per_worker} CPU(s) each were asked for, but the "
+            f"cluster has {cpus} CPU(s): ask for fewer workers or fewer CPUs per worker."
         )
-    return Allotment(workers=workers, cpus_per_worker=per_worker, gpu=gpu)
-
-
-def _cpu_workers(cpus: int, resources: Resources) -> int:
-    return max(1, min(MOST_CPU_WORKERS, cpus // max(1, resources.cpus_per_worker)))
+    return Allotment(workers=resources.workers, cpus_per_worker=per_worker, gpu=gpu)

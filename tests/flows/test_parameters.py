@@ -60,7 +60,7 @@ def test_nothing_has_to_be_filled_in(form: type[BaseModel]) -> None:
         (TrainingParameters, {"learning_rate": float("nan")}),
         (TrainingParameters, {"dropout": 1}),
         (TrainingParameters, {"ema_decay": 1}),
-        (Resources, {"workers": -1}),
+        (Resources, {"workers": 0}),
         (Resources, {"cpus_per_worker": -1}),
     ],
 )
