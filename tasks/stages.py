@@ -85,8 +85,19 @@ def facts_of(folder: Path) -> Facts:
 
 
 def content_digest(path: Path) -> str:
-    """Digest of a file's content, or of all that a stage wrote into its folder."""
-    return str(_manifest(path)["digest"]) if path.is_dir() else sha256_of(path)
+    """Digest of a file's content, of a zip's for a member of it, or of all that a stage wrote
+    into its folder.
+
+    Raises:
+        UserError: there is nothing at that place.
+    """
+    if path.is_dir():
+        return str(_manifest(path)["digest"])
+    if path.parent.is_file():
+        return _digest_of([path.name, sha256_of(path.parent)])
+    if not path.exists():
+        raise UserError(f"{path} is not there; check the path.")
+    return sha256_of(path)
 
 
 def _identity(value: Any) -> Any:
