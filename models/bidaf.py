@@ -5,9 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from models.attention import AttentionFlow
 from models.batching import PADDING, Batch
+from models.characters import CharacterCNN
 from models.config import ModelConfig
-from models.layers import AttentionFlow, CharacterCNN, Dropout, Encoder, Highway, SpanOutput
+from models.layers import Dropout, Highway
+from models.output import SpanOutput
+from models.recurrent import Encoder
 
 
 class WordRepresentation(nn.Module):

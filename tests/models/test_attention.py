@@ -1,0 +1,100 @@
+"""Attention against the formula, written as loops or taken from PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from models.attention import AttentionFlow
+from models.config import QueryToContext
+from tests.models.checking import (
+    SEEDS,
+    SIZES,
+    assert_close,
+    check_gradients,
+    drawn,
+    few,
+    make_mask,
+)
+
+FORMS: list[QueryToContext] = ["starter", "max"]
+
+
+def make_attention(size: int, form: QueryToContext, seed: int) -> AttentionFlow:
+    torch.manual_seed(seed)
+    attention = AttentionFlow(size, form, dropout=0.5).double().eval()
+    nn.init.normal_(attention.bias)
+    return attention
+
+
+def softmax(logits: list[Tensor]) -> list[Tensor]:
+    exponentials = [math.e**x for x in logits]
+    return [e / sum(exponentials) for e in exponentials]
+
+
+def attended(attention: AttentionFlow, context: Tensor, question: Tensor) -> Tensor:
+    """G of one example without padding, by w·[h; u; h∘u] and plain loops."""
+    w = torch.cat(
+        [
+            attention.context_weight.flatten(),
+            attention.question_weight.flatten(),
+            attention.product_weight.flatten(),
+        ]
+    )
+    s = [[w @ torch.cat([h, u, h * u]) + attention.bias[0] for u in question] for h in context]
+    rows = [softmax(row) for row in s]
+    to_question = [sum(a * u for a, u in zip(row, question, strict=True)) for row in rows]
+    if attention.query_to_context == "max":
+        b = softmax([max(row) for row in s])
+        h_tilde = sum(b_t * h for b_t, h in zip(b, context, strict=True))
+        to_context = [h_tilde for _ in context]
+    else:
+        columns = [softmax(list(column)) for column in zip(*s, strict=True)]
+        of_word = [sum(c * h for c, h in zip(column, context, strict=True)) for column in columns]
+        to_context = [sum(a * v for a, v in zip(row, of_word, strict=True)) for row in rows]
+    g = zip(context, to_question, to_context, strict=True)
+    return torch.stack([torch.cat([h, u, h * u, h * c]) for h, u, c in g])
+
+
+@few
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), min_size=1, max_size=3),
+    extra=st.integers(0, 2),
+    size=SIZES,
+    form=st.sampled_from(FORMS),
+    seed=SEEDS,
+)
+def test_attention_flow(
+    lengths: list[tuple[int, int]], extra: int, size: int, form: QueryToContext, seed: int
+) -> None:
+    attention = make_attention(size, form, seed)
+    context_mask = make_mask([t for t, _ in lengths], extra)
+    question_mask = make_mask([j for _, j in lengths], extra)
+    # Padding that would win every maximum and every softmax if it were seen.
+    context = drawn(seed, *context_mask.shape, size).masked_fill(~context_mask[..., None], 50.0)
+    question = drawn(seed + 1, *question_mask.shape, size)
+    question = question.masked_fill(~question_mask[..., None], -50.0)
+    found = attention(context, question, context_mask, question_mask)
+    for b, (t, j) in enumerate(lengths):
+        assert_close(found[b, :t], attended(attention, context[b, :t], question[b, :j]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_attention_gradients(form: QueryToContext) -> None:
+    masks = make_mask([3, 2]), make_mask([1, 2])
+    check_gradients(make_attention(2, form, 0), drawn(0, 2, 3, 2), drawn(1, 2, 2, 2), *masks)
+
+
+def test_dropout_in_attention_reaches_the_similarity_alone() -> None:
+    attention = make_attention(64, "max", 0)
+    context, question = drawn(0, 2, 30, 64), drawn(1, 2, 9, 64)
+    masks = torch.ones(2, 30, dtype=torch.bool), torch.ones(2, 9, dtype=torch.bool)
+    still = attention.similarity(context, question)
+    attention.train()
+    assert not torch.allclose(attention.similarity(context, question), still)
+    assert_close(attention(context, question, *masks)[..., :64], context)
