@@ -1,0 +1,152 @@
+"""Opens what people hand in: plain and compressed files and members of zips, as streams of bytes.
+
+A member of an archive has a path that leads through it: `questions.zip/2026/may.json`. Nothing is
+ever unpacked to disk.
+"""
+
+import gzip
+import io
+import lzma
+import stat
+import zlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, cast
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import pyarrow as pa
+
+from tasks.errors import UserError
+
+# A zip bomb unpacks to a thousand times its size and more, text to five or ten times. Whatever is
+# larger than UNPACKED_FREE may be UNPACKED_RATIO times as large as it is on disk, and no larger.
+UNPACKED_RATIO = 100
+UNPACKED_FREE = 64 << 20
+
+Opener = Callable[[IO[bytes]], BinaryIO]
+
+
+def _zstandard(file: Any) -> pa.NativeFile:
+    return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
+
+
+_OPENERS: dict[str, Opener] = {
+    ".gz": lambda file: cast(BinaryIO, gzip.GzipFile(fileobj=file)),
+    ".xz": lambda file: cast(BinaryIO, lzma.LZMAFile(file)),  # noqa: SIM115
+    ".zst": lambda file: cast(BinaryIO, _zstandard(file)),
+}
+COMPRESSED = tuple(_OPENERS)
+
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
+
+
+def inner_suffix(path: Path) -> str:
+    """The ending that tells the format, in small letters: ".json" of "a.json" and "a.JSON.gz"."""
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return name.suffix.lower()
+
+
+def archive_of(path: Path) -> Path | None:
+    """The zip that a path leads into, if it does."""
+    return next((p for p in path.parents if p.suffix.lower() == ".zip" and p.is_file()), None)
+
+
+def members(archive: Path) -> list[Path]:
+    """The paths of a zip's files, sorted.
+
+    Raises:
+        UserError: it is no zip, or it holds a name that leads outside, or a link.
+    """
+    try:
+        with ZipFile(archive) as opened:
+            infos = [info for info in opened.infolist() if not info.is_dir()]
+    except _BROKEN as error:
+        raise _unreadable(archive, error) from error
+    for info in infos:
+        _refuse_unsafe(archive, info)
+    return sorted(archive / info.filename for info in infos)
+
+
+def open_input(path: Path) -> BinaryIO:
+    """A stream of the file's bytes, unpacked if its name ends in .gz, .xz or .zst.
+
+    Raises:
+        UserError: now or while it is read, in one sentence with the file's name: it is missing,
+            broken off or damaged, needs a password, or unpacks to more than UNPACKED_RATIO times
+            its size.
+    """
+    closing = ExitStack()
+    try:
+        stored, size = _open_member(path, closing) or _open_file(path, closing)
+        opener = _OPENERS.get(path.suffix.lower())
+        stream = closing.enter_context(opener(stored)) if opener else stored
+    except _BROKEN as error:
+        closing.close()
+        raise _unreadable(path, error) from error
+    packed = opener is not None or archive_of(path) is not None
+    limit = max(UNPACKED_FREE, UNPACKED_RATIO * size) if packed else None
+    return io.BufferedReader(_Guarded(path, stream, limit, closing), 1 << 20)
+
+
+def _open_file(path: Path, closing: ExitStack) -> tuple[BinaryIO, int]:
+    return closing.enter_context(path.open("rb")), path.stat().st_size
+
+
+def _open_member(path: Path, closing: ExitStack) -> tuple[BinaryIO, int] | None:
+    archive = archive_of(path)
+    if archive is None:
+        return None
+    opened = closing.enter_context(ZipFile(archive))
+    name = path.relative_to(archive).as_posix()
+    try:
+        info = opened.getinfo(name)
+    except KeyError:
+        closing.close()
+        there = ", ".join(info.filename for info in opened.infolist()[:5]) or "nothing"
+        raise UserError(f"{archive} holds no {name} (it holds: {there}); mend the path.") from None
+    _refuse_unsafe(archive, info)
+    return cast(BinaryIO, closing.enter_context(opened.open(info))), info.compress_size
+
+
+def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
+    name = PurePosixPath(info.filename.replace("\\", "/"))
+    linked = stat.S_ISLNK(info.external_attr >> 16)
+    if linked or name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+        what = "is a link" if linked else "leads outside of the archive"
+        raise UserError(f"{archive}: its member {info.filename!r} {what}; pack the files anew.")
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UserError(f"{path} can't be read ({reason}); check the path, or get the file anew.")
+
+
+class _Guarded(io.RawIOBase):
+    """Reads on from a stream, and tells in a sentence what is wrong with it."""
+
+    def __init__(self, path: Path, stream: BinaryIO, limit: int | None, closing: ExitStack) -> None:
+        self._path, self._stream, self._limit, self._closing = path, stream, limit, closing
+        self._given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            block = self._stream.read(len(buffer))
+        except _BROKEN as error:
+            raise _unreadable(self._path, error) from error
+        buffer[: len(block)] = block
+        self._given += len(block)
+        if self._limit is not None and self._given > self._limit:
+            raise UserError(
+                f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size, like a zip "
+                "bomb; if it is meant so, unpack it and give the unpacked file."
+            )
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._closing.close()
+        super().close()
