@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
-from prefect.runtime import flow_run
 from rich.console import Console
 from rich.table import Table
 
@@ -14,6 +13,7 @@ from flows.ingest import Splits
 from infra.settings import settings
 from tasks import tracking
 from tasks.stages import Output
+from tasks.training import parent_run_of
 
 COLUMNS = {
     "dev/em": ("EM", ".2f"),
@@ -91,15 +91,7 @@ def publish(outcome: Outcome) -> None:
 
 
 def _close_parent_run(outcome: Outcome, report: Path) -> None:
-    uri = settings().tracking_uri
-    run_id = tracking.parent_run(
-        uri,
-        f"bidaflow/{outcome.splits.name}",
-        flow_run_id=str(flow_run.id),
-        flow_run_url=flow_run.ui_url,
-        name=str(flow_run.name),
-        tags={"dataset": outcome.splits.name},
-    )
+    uri, run_id = settings().tracking_uri, parent_run_of(outcome.splits.name)
     tracking.log_artifacts(uri, run_id, [report])
     tracking.finish(uri, run_id, "FINISHED")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.command_line import parameters_from
 from flows.ingest import Splits, ingest_dataset
@@ -24,31 +25,38 @@ from models.config import VariantConfig
 from tasks import cluster, steps, tracking
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
-from tasks.stages import Output
+from tasks.stages import Output, outputs_of
+from tasks.training import parent_run_of
 from tasks.vocabulary import VocabularyParameters
 
 
 def train_all(
     configs: list[VariantConfig], splits: Splits, encoded: Encoded, resources: Resources
 ) -> list[Output]:
-    """Train the variants one after the other on one cluster."""
-    try:
-        return [
-            steps.training(
-                splits.name,
-                config,
-                splits.train.folder,
-                splits.dev.folder,
-                encoded.train.folder,
-                encoded.dev.folder,
-                encoded.vocabulary.folder,
-                encoded.vectors.folder,
-                resources,
-            )
-            for config in configs
-        ]
-    finally:
-        cluster.disconnect()
+    """Train the variants on one cluster, side by side as far as it allows."""
+    inputs = (
+        splits.train.folder,
+        splits.dev.folder,
+        encoded.train.folder,
+        encoded.dev.folder,
+        encoded.vocabulary.folder,
+        encoded.vectors.folder,
+    )
+    made = [steps.training.is_made(splits.name, c, *inputs, resources) for c in configs]
+    if not all(made):
+        cluster.connect()
+        resources = cluster.share(resources, made.count(False))
+        parent_run_of(splits.name)  # one for all of them, so it is opened before they start
+    runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
+    with runner:
+        try:
+            pending = [
+                steps.training.submit(runner, splits.name, config, *inputs, resources)
+                for config in configs
+            ]
+            return outputs_of(pending)
+        finally:
+            cluster.disconnect()  # ends what still trains where the flow is interrupted
 
 
 def end_runs_as(status: tracking.Status) -> Callable[..., None]:

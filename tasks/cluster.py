@@ -2,7 +2,9 @@
 
 import logging
 import os
+import threading
 import time
+from functools import cache
 
 import ray
 from pydantic import BaseModel, Field
@@ -18,6 +20,14 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
     cpus_per_worker: int = Field(
         0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
     )
+    # Excluded: which trainings ran beside it is nothing that a training's result depends on.
+    trainings: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        exclude=True,
+        description="Trainings at a time, which share what there is; 0: as many as it allows.",
+    )
     gpu: bool | None = Field(
         None, description="Train on GPUs, one a worker; left open, where the cluster has them."
     )
@@ -31,15 +41,27 @@ class Allotment(BaseModel, frozen=True):
     gpu: bool
 
 
+_CONNECTING = threading.Lock()
+
+
 def is_remote() -> bool:
     """Whether a cluster that runs elsewhere is used."""
     return bool(os.environ.get("RAY_ADDRESS"))
 
 
 def connect() -> float:
-    """Join the cluster, or start one on this machine; seconds it took (0 if joined before)."""
-    if ray.is_initialized():
-        return 0.0
+    """Join the cluster, or start one on this machine; seconds that it took, however long ago.
+
+    Trainings that run side by side may all call it.
+    """
+    with _CONNECTING:
+        if not ray.is_initialized():
+            _start.cache_clear()
+        return _start()
+
+
+@cache
+def _start() -> float:
     began = time.perf_counter()
     ray.init(
         address=os.environ.get("RAY_ADDRESS") or "local",
@@ -65,6 +87,18 @@ def _torch_sees_a_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def share(resources: Resources, trainings: int) -> Resources:
+    """The request of each of several trainings: as many at a time as the cluster has CPUs for, and
+    GPUs where they are used, unless it says how many."""
+    there = ray.cluster_resources()
+    fitting = int(there.get("CPU", 0)) // (resources.workers * max(1, resources.cpus_per_worker))
+    gpus = int(there.get("GPU", 0)) // resources.workers
+    if gpus and resources.gpu is not False:
+        fitting = min(fitting, gpus)
+    side_by_side = resources.trainings or max(1, min(trainings, fitting))
+    return resources.model_copy(update={"trainings": side_by_side})
+
+
 def allot(resources: Resources) -> Allotment:
     """Check a request against the connected cluster, since Ray would wait for ever for what
     isn't there, and fill in what it leaves open.
@@ -87,7 +121,8 @@ def allot(resources: Resources) -> Allotment:
                 "build of torch and a driver there, or set gpu to false."
             )
         gpu = False
-    per_worker = resources.cpus_per_worker or max(1, cpus // resources.workers)
+    workers_at_a_time = resources.workers * max(1, resources.trainings)
+    per_worker = resources.cpus_per_worker or max(1, cpus // workers_at_a_time)
     if per_worker * resources.workers > cpus:
         raise UserError(
             f"{resources.workers} worker(s) with {per_worker} CPU(s) each were asked for, but the "

@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import lru_cache
 from inspect import signature
@@ -20,7 +20,9 @@ from typing import Any, Concatenate, Generic, ParamSpec
 import grimp
 from prefect import Task
 from prefect.client.schemas.objects import State
+from prefect.futures import PrefectFuture, wait
 from prefect.states import Failed
+from prefect.task_runners import TaskRunner
 from pydantic import BaseModel
 
 from infra.settings import CHECKOUT, settings
@@ -43,6 +45,37 @@ class Output:
     folder: Path
     facts: Facts
     cached: bool  # nothing was run: an earlier result was found
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A stage that runs beside others."""
+
+    folder: Path
+    future: PrefectFuture[Any]
+
+    def output(self) -> Output:
+        """The stage's output, waited for.
+
+        Raises:
+            UserError: the inputs can't be used; the sentence says why.
+        """
+        self.future.wait()
+        return _output(self.folder, self.future.state)
+
+
+def outputs_of(pending: Sequence[Pending]) -> list[Output]:
+    """The outputs of stages that run side by side, after the last one's end.
+
+    Raises:
+        UserError: the first sentence of those that were refused.
+    """
+    wait([each.future for each in pending])
+    return [each.output() for each in pending]
+
+
+def _output(folder: Path, state: State[Any]) -> Output:
+    return Output(folder, result_of(state)["facts"], state.name == "Cached")
 
 
 def sha256_of(path: Path) -> str:
@@ -171,13 +204,28 @@ class Stage(Generic[P]):
             UserError: the inputs can't be used; the sentence says why.
         """
         inputs = self._inputs(*args, **kwargs)
+        folder = self._folder(inputs)
+        state = self._task_for(folder)(folder.name, inputs, return_state=True)
+        return _output(folder, state)
+
+    def submit(self, runner: TaskRunner[Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
+        """Start the stage on a task runner, beside others; `output()` waits for it."""
+        inputs = self._inputs(*args, **kwargs)
+        folder = self._folder(inputs)
+        parameters = {"key": folder.name, "inputs": inputs}
+        return Pending(folder, runner.submit(self._task_for(folder), parameters))
+
+    def is_made(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether the stage's output for these inputs is there."""
+        return self._folder(self._inputs(*args, **kwargs)).exists()
+
+    def _folder(self, inputs: dict[str, Any]) -> Path:
         code = source_digest(self.build.__module__)
         key = _digest_of([self.name, _identity(inputs), code])[:32]
-        final = settings().root.resolve() / "stages" / self.name / key
-        run = self.task.with_options(refresh_cache=not final.exists())
-        state = run(key, inputs, return_state=True)
-        result = result_of(state)
-        return Output(final, result["facts"], state.name == "Cached")
+        return settings().root.resolve() / "stages" / self.name / key
+
+    def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
+        return self.task.with_options(refresh_cache=not folder.exists())
 
     def _inputs(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         parameters = list(signature(self.build).parameters.values())[1:]

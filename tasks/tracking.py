@@ -99,8 +99,19 @@ def start_variant_run(
     own |= {"mlflow.parentRunId": parent_run_id, **tags}
     run_id = _open_run(client, parent.info.experiment_id, found[:1], name, own)
     client.log_batch(run_id, params=[Param(k, v) for k, v in flatten(config).items()])
-    client.log_inputs(run_id, [_dataset_input(dataset) for dataset in datasets])
+    _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in datasets])
     return run_id
+
+
+def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[Any]) -> None:
+    """MLflow looks for a dataset and then creates it: of two runs that start at once, one may find
+    neither and fail to create it. Its second try finds it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.log_inputs(run_id, inputs)
+    except MlflowException:
+        client.log_inputs(run_id, inputs)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -82,6 +82,18 @@ def _require_examples(encoded_train: Path, training: TrainingConfig) -> None:
         raise UserError(str(error)) from error
 
 
+def parent_run_of(dataset: str) -> str:
+    """Id of the MLflow run that stands for this flow run's work on a dataset."""
+    return tracking.parent_run(
+        settings().tracking_uri,
+        f"bidaflow/{dataset}",
+        flow_run_id=str(flow_run.id),
+        flow_run_url=flow_run.ui_url,
+        name=str(flow_run.name),
+        tags={"dataset": dataset},
+    )
+
+
 def _start_run(
     uri: str,
     dataset: str,
@@ -93,14 +105,7 @@ def _start_run(
     vectors: Path,
 ) -> str:
     """Id of this variant's MLflow run, below the flow run's."""
-    parent = tracking.parent_run(
-        uri,
-        f"bidaflow/{dataset}",
-        flow_run_id=str(flow_run.id),
-        flow_run_url=flow_run.ui_url,
-        name=str(flow_run.name),
-        tags={"dataset": dataset},
-    )
+    parent = parent_run_of(dataset)
     digests = {
         "train.digest": content_digest(train),
         "dev.digest": content_digest(dev),

@@ -108,8 +108,8 @@ def test_overheads_are_measured_apart(first: Retrained) -> None:
     ]
     for manifest in manifests:
         seconds = manifest["facts"]["seconds"]
+        assert 0 < seconds["ray_start"] < 60
         assert 0 < seconds["fit_overhead"] < seconds["fit"]
-    assert sum(manifest["facts"]["seconds"]["ray_start"] > 0 for manifest in manifests) == 1
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import ray
 from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from tasks.cluster import Resources, allot
+from tasks.cluster import Resources, allot, share
 from tasks.errors import UserError
 
 pytestmark = pytest.mark.heavy
@@ -44,6 +44,23 @@ def test_more_than_there_is_is_refused(
 def test_what_is_left_open_is_divided(node_with_a_gpu: None, workers: int, each: int) -> None:
     allotted = allot(Resources(workers=workers))  # torch sees no GPU there: none is taken
     assert (allotted.workers, allotted.cpus_per_worker, allotted.gpu) == (workers, each, False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "trainings", "at_a_time", "each"),
+    [
+        (Resources(), 2, 1, 4),  # each would take the one GPU
+        (Resources(gpu=False), 2, 2, 2),
+        (Resources(gpu=False), 9, 4, 1),
+        (Resources(workers=2, gpu=False), 9, 2, 1),
+        (Resources(trainings=3, gpu=False), 1, 3, 1),
+    ],
+)
+def test_trainings_side_by_side_share_the_cpus(
+    node_with_a_gpu: None, asked: Resources, trainings: int, at_a_time: int, each: int
+) -> None:
+    shared = share(asked, trainings)
+    assert (shared.trainings, allot(shared).cpus_per_worker) == (at_a_time, each)
 
 
 def gpus_of_this_worker() -> None:
