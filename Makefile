@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain test quick lint prefect mlflow clean
+.PHONY: help install retrain test quick lint up down clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -47,11 +47,11 @@ lint: $(INSTALLED)  ## style, types, import rules
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache
 
-prefect: $(INSTALLED)  ## open the Prefect server and its UI on http://127.0.0.1:4200
-	$(RUN) $(VENV)/bin/prefect server start
+up: $(INSTALLED)  ## open the Prefect and MLflow servers, their UIs and a worker; stop with Ctrl-C
+	@$(RUN) $(VENV)/bin/python -m infra.services up
 
-mlflow: $(INSTALLED)  ## open the MLflow server and its UI on http://127.0.0.1:5000
-	$(RUN) $(VENV)/bin/mlflow server --backend-store-uri sqlite:///$(CURDIR)/.bidaflow/mlflow.db --workers 1
+down: $(INSTALLED)  ## stop what `up` started
+	@$(RUN) $(VENV)/bin/python -m infra.services down
 
 clean:    ## remove all results and the environment
 	rm -rf .bidaflow $(VENV)

@@ -110,8 +110,7 @@ def announce(summary: dict[str, Any]) -> None:
     for line in (
         f"Report     {summary['report']}",
         "",
-        "Next       make mlflow                      compare the runs: choose “Model training”",
-        "           make prefect                     look at the flow runs",
+        "Next       make up                          compare runs, start flows, see the schedule",
         "           make retrain DATASET=my.json     your own questions, in SQuAD format",
     ):
         console.print(line, soft_wrap=True, highlight=False)

@@ -7,12 +7,16 @@ import os
 import sys
 from pathlib import Path
 
+from infra import running
 from infra.settings import settings
 
 
 def variables() -> dict[str, str]:
     """What Prefect, Ray and MLflow are told, unless the caller's environment says otherwise."""
+    up = running.recorded()
     return {
+        # A flow started by hand shows in the UI of `make up`; without one it has its own server.
+        **({"PREFECT_API_URL": f"{up.prefect_url}/api"} if up and up.supervisor.alive else {}),
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(settings().root.resolve() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

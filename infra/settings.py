@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+LOOPBACK = "127.0.0.1"
 
 
 class Settings(BaseSettings):
@@ -22,6 +23,19 @@ class Settings(BaseSettings):
     mlflow_tracking_uri: str | None = Field(
         None, description="MLflow server; without one, a SQLite file under the root is used."
     )
+
+    prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
+    mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
+
+    @property
+    def prefect_url(self) -> str:
+        """Where `make up` has the Prefect server and its UI."""
+        return f"http://{LOOPBACK}:{self.prefect_port}"
+
+    @property
+    def mlflow_url(self) -> str:
+        """Where `make up` has the MLflow server and its UI."""
+        return f"http://{LOOPBACK}:{self.mlflow_port}"
 
     @property
     def tracking_uri(self) -> str:

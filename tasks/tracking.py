@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, settings
 from tasks.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ STEPS_PER_POINT = 10
 METRICS_PER_CALL = 1000  # MLflow's own limit
 
 ANSWERING_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
-
-LOCAL_UI = "http://127.0.0.1:5000"
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
@@ -227,9 +225,9 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
 
 
 def run_url(uri: str, run_id: str) -> str:
-    """Address of the run's page; for a SQLite file, the one it has on `mlflow server`'s own."""
+    """Address of the run's page; for a SQLite file, the one that `make up` gives it."""
     experiment_id = _client(uri).get_run(run_id).info.experiment_id
-    return f"{_server(uri) or LOCAL_UI}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{_server(uri) or settings().mlflow_url}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
 def _server(uri: str) -> str | None:

@@ -47,7 +47,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
 
 
 def test_the_run_ends_with_a_table_the_report_and_the_next_lines(first: Retrained) -> None:
-    for text in ("baseline", "char", "EM", "F1", "NLL", "examples/s", "make mlflow", "DATASET="):
+    for text in ("baseline", "char", "EM", "F1", "NLL", "examples/s", "make up", "DATASET="):
         assert text in first.output
     report = first.root / "reports" / "tiny.html"
     assert str(report) in first.output

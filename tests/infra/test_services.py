@@ -1,0 +1,179 @@
+"""`up` and `down` with the real servers, on ports and a root of their own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from infra.running import Up
+from infra.settings import CHECKOUT
+from tests.integration.running import environment_for
+
+pytestmark = pytest.mark.heavy
+
+SECONDS = 240
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Services:
+    """`python -m infra.services` with one root and two ports."""
+
+    def __init__(self, root: Path) -> None:
+        ports = {
+            "BIDAFLOW_PREFECT_PORT": str(free_port()),
+            "BIDAFLOW_MLFLOW_PORT": str(free_port()),
+        }
+        self.root, self.environment = root, environment_for(root, **ports)
+        self.process: subprocess.Popen[str] | None = None
+
+    def command(self, word: str) -> list[str]:
+        return [sys.executable, "-m", "infra.services", word]
+
+    def run(self, word: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**self.environment, **variables}
+        return subprocess.run(
+            self.command(word),
+            env=environment,
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def up(self) -> list[str]:
+        """Start, and wait for the last line; what was printed until then."""
+        self.process = subprocess.Popen(
+            self.command("up"),
+            env=self.environment,
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if line.startswith("Stop "):
+                return lines
+        raise AssertionError("".join(lines))
+
+    @property
+    def recorded(self) -> Up:
+        return Up.model_validate_json((self.root / "services.json").read_text(encoding="utf-8"))
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of the services."""
+        services = [psutil.Process(one.pid) for one in self.recorded.services.values()]
+        return [p for one in services for p in (one, *one.children(recursive=True))]
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        address = f"{self.recorded.prefect_url}/api/deployments/filter"
+        found: list[dict[str, Any]] = httpx.post(address, json={}).json()
+        return next(one for one in found if one["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    made = Services(tmp_path_factory.mktemp("up"))
+    made.printed = made.up()  # type: ignore[attr-defined]
+    try:
+        yield made
+    finally:
+        made.run("down")
+
+
+def wait(condition: Any) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_both_servers_answer_at_the_addresses_it_prints(services: Services) -> None:
+    printed = "".join(services.printed)  # type: ignore[attr-defined]
+    up = services.recorded
+    assert up.prefect_url in printed and up.mlflow_url in printed
+    assert httpx.get(up.prefect_url, follow_redirects=True).is_success
+    assert "MLflow" in httpx.get(up.mlflow_url).text
+
+
+def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Services) -> None:
+    for name in ("ingest", "build-vocabulary", "retrain"):
+        deployment = services.deployment(name)
+        assert deployment["description"] and "bidaflow" in deployment["tags"]
+        assert deployment["parameter_openapi_schema"]["properties"]
+    retrain = services.deployment("retrain")
+    (weekly,) = retrain["schedules"]
+    assert (weekly["schedule"]["cron"], weekly["active"]) == ("0 3 * * 1", True)
+    assert weekly["schedule"]["timezone"] == "Europe/London"
+    assert retrain["global_concurrency_limit"]["limit"] == 1
+
+
+def test_a_second_up_says_so_and_a_taken_port_is_named(services: Services, tmp_path: Path) -> None:
+    again = services.run("up")
+    assert again.returncode == 1 and "up already" in again.stderr
+    elsewhere = services.run("up", BIDAFLOW_ROOT=str(tmp_path))
+    port = services.environment["BIDAFLOW_PREFECT_PORT"]
+    assert elsewhere.returncode == 1
+    assert f"Port {port} is in use" in elsewhere.stderr
+    assert "BIDAFLOW_PREFECT_PORT" in elsewhere.stderr
+
+
+def test_a_flow_started_by_hand_finds_the_server(services: Services) -> None:
+    code = "import flows, os; print(os.environ['PREFECT_API_URL'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=services.environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == f"{services.recorded.prefect_url}/api"
+
+
+def test_what_was_paused_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
+    services: Services,
+) -> None:
+    retrain = services.deployment("retrain")
+    schedule = f"{retrain['id']}/schedules/{retrain['schedules'][0]['id']}"
+    address = f"{services.recorded.prefect_url}/api/deployments/{schedule}"
+    httpx.patch(address, json={"active": False}).raise_for_status()
+    processes = services.processes()
+    assert services.process is not None
+    services.process.send_signal(signal.SIGINT)
+    assert services.process.wait(timeout=60) == 0
+    assert not [process for process in processes if process.is_running()]
+    assert not (services.root / "services.json").exists()
+
+    services.up()
+    (weekly,) = services.deployment("retrain")["schedules"]
+    assert weekly["active"] is False
+
+
+def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Services) -> None:
+    time.sleep(30)  # younger services are given up
+    mlflow = services.recorded.services["mlflow"]
+    for process in (*psutil.Process(mlflow.pid).children(recursive=True),):
+        process.kill()
+    os.kill(mlflow.pid, signal.SIGKILL)
+    wait(lambda: services.recorded.services["mlflow"].pid != mlflow.pid)
+
+    processes = services.processes()
+    assert services.process is not None
+    services.process.kill()
+    services.process.wait()
+    assert services.run("down").stdout.strip() == "Stopped."
+    assert not [process for process in processes if process.is_running()]
+    assert services.run("down").stdout.strip() == "Nothing is up."
