@@ -1,13 +1,14 @@
 """What people may set when they start a flow: the Prefect form and the command line alike."""
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from models.config import OptimizerName, VariantConfig
 from models.presets import preset
 from tasks.errors import UserError
+from tasks.splitting import Overlap
 from tasks.vectors import PACKAGED, VectorSource
 
 VariantName = Literal["baseline", "char"]
@@ -22,27 +23,68 @@ class Form(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class MixedIn(Form):
+    """Questions that are trained on beside the dataset's own."""
+
+    files: list[str] = Field(
+        min_length=1, description="Files, folders, globs, zips, addresses or known datasets."
+    )
+    weight: float = Field(
+        1.0,
+        gt=0,
+        le=100,
+        description="How often an epoch sees each of their questions; the dataset's own are seen "
+        "once. At 0.5 every second one is left out, drawn by the seed.",
+    )
+
+
 class DataParameters(Form):
     """Which questions to train on, and which to score on."""
 
     dataset: str = Field(
         "tiny",
         min_length=1,
-        description="A known dataset (tiny, squad-v1.1, squad-v2.0, squad-v1.1-recovered), or a "
-        "SQuAD-format file, or a folder of them.",
+        description="A known dataset (tiny, squad-v1.1, squad-v2.0, squad-v1.1-recovered; `make "
+        "datasets` lists all), or a SQuAD-format file, folder, glob or zip.",
     )
-    train_files: list[Path] = Field(
-        [], description="Your own training files, in SQuAD format; `dataset` is then only a name."
+    train_files: list[str] = Field(
+        [],
+        description="Files to train on, folders, globs, zips, addresses (s3://…) or known "
+        "datasets; `dataset` is then only a name.",
     )
-    dev_files: list[Path] = Field(
-        [], description="Your own files to score on; without them articles are held out of train."
+    dev_files: list[str] = Field(
+        [], description="The same to score on; without them articles are held out of train."
     )
+    mix: list[MixedIn] = Field([], description="Further sources to train on, each with a weight.")
     dev_share: float = Field(
         0.1, gt=0, lt=1, description="Share of the articles held out where there is no dev file."
+    )
+    validation_share: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="Share of the training articles held out for choices such as when to stop: a "
+        "tenth if left empty, and none of tiny.",
+    )
+    overlap: Overlap | None = Field(
+        None,
+        description="What is done with training contexts that also stand in the set to score on: "
+        "refuse the data, as it is if left empty, or leave these contexts out of training, as it "
+        "is for known datasets.",
     )
     seed: int = Field(
         7, ge=0, description="Draws the held-out articles, and generates the tiny dataset."
     )
+
+    @model_validator(mode="after")
+    def _name_is_a_name(self) -> Self:
+        # It becomes part of paths, and of the names of experiments and models.
+        if self.train_files and not re.fullmatch(r"\w[\w. -]*", self.dataset):
+            raise ValueError(
+                f"with files to train on, dataset is only a name, made of letters, digits, points,"
+                f" hyphens and spaces; {self.dataset!r} is none"
+            )
+        return self
 
 
 class TrainingParameters(Form):

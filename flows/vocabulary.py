@@ -16,25 +16,28 @@ from tasks.vocabulary import VocabularyParameters
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a model is trained over: the vocabulary, its vectors, and both splits as type ids."""
+    """What a model is trained over: the vocabulary, its vectors, and the splits as type ids."""
 
     vectors: Output
     vocabulary: Output
     train: Output
+    validation: Output | None
     dev: Output
 
 
 def encode_dataset(
     splits: Splits, vectors: VectorParameters, vocabulary: VocabularyParameters
 ) -> Encoded:
-    """Pick the vectors, build the vocabulary, encode both splits."""
-    train, dev = splits.train.folder, splits.dev.folder
+    """Pick the vectors, build the vocabulary, encode the splits."""
+    train = splits.train.folder
+    others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
     source = vectors.source if vectors.source == PACKAGED else Path(vectors.source)
     picked = selecting_vectors(
-        source, [train, dev], vocabulary.lower_case, vocabulary.pretrained_words
+        source, [train, *others], vocabulary.lower_case, vocabulary.pretrained_words
     )
-    built = building_vocabulary(train, [dev], picked.folder, vocabulary)
-    return Encoded(picked, built, encoding(train, built.folder), encoding(dev, built.folder))
+    built = building_vocabulary(train, others, picked.folder, vocabulary)
+    *validation, dev = (encoding(split, built.folder) for split in others)
+    return Encoded(picked, built, encoding(train, built.folder), next(iter(validation), None), dev)
 
 
 @flow(name="build-vocabulary", description=__doc__)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from models.metrics import QuestionScore, mean_scores, score_questions
 from tasks.alignment import Alignment, align
 from tasks.errors import UserError
-from tasks.squad import Answer, Article, Question, refuse_repeated_ids
+from tasks.squad import Answer, Article, Question, read_articles, refuse_repeated_ids
 from tasks.tokenizer import tokenize
 
 Offsets = list[tuple[int, int]]
@@ -63,6 +63,19 @@ class _Row(NamedTuple):
     @property
     def answers(self) -> list[Answer]:
         return [] if self.question.is_impossible else self.question.answers
+
+
+def ingest_file(out: Path, file: Path) -> dict[str, int | float]:
+    """Reads a file of articles and writes its three tables into the folder `out`.
+
+    Raises UserError if the file is broken, or as `ingest_articles` does, naming the file.
+    """
+    try:
+        return ingest_articles(read_articles(file), out)
+    except UserError as error:
+        if str(file) in str(error):
+            raise
+        raise UserError(f"{file}: {error}") from error
 
 
 def ingest_articles(articles: Iterable[Article], out: Path) -> dict[str, int | float]:

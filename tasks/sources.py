@@ -1,22 +1,22 @@
 """From what a user names - a dataset, a file, a folder - to files of SQuAD-format data."""
 
-import random
+import glob
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
 from infra.settings import settings
 from tasks.catalogue import Source
 from tasks.errors import UserError
-from tasks.ingestion import ingest_articles
-from tasks.squad import Article, read_articles
+from tasks.inputs import archive_of, inner_suffix, members
 from tasks.stages import sha256_of
 from tasks.tiny import write_tiny
 
-Part = Literal["all", "train", "dev"]
+ENDINGS = (".json", ".jsonl", ".parquet")
+ENDINGS_IN_WORDS = ".json, .jsonl or .parquet"
 
 BLOCK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 30.0
@@ -72,20 +72,35 @@ def _download(url: str, target: Path) -> None:
             file.write(block)
 
 
-def squad_files(path: Path) -> list[Path]:
-    """The file, or the .json files below the folder.
+def data_files(named: str) -> list[Path]:
+    """The files of a path: a file, those below a folder, those of a glob, the members of a zip.
 
     Raises:
         UserError: there is nothing of the kind.
     """
-    if path.is_file():
-        return [path]
-    files = sorted(path.rglob("*.json"))
+    path = Path(named).expanduser()
+    if path.is_dir():
+        files = [file for below in sorted(path.rglob("*")) for file in _data_below(below)]
+    elif path.suffix.lower() == ".zip" and path.is_file():
+        files = _data_below(path)
+    elif path.is_file() or archive_of(path):
+        files = [path]
+    else:
+        found = sorted(glob.glob(str(path), recursive=True))
+        files = [file for match in found for file in data_files(match)]
     if not files:
         raise UserError(
-            f"{path} is neither a known dataset, nor a file, nor a folder with .json files."
+            f"{named} is neither a known dataset, nor a file, nor a folder, zip or glob with "
+            f"{ENDINGS_IN_WORDS} files."
         )
     return files
+
+
+def _data_below(path: Path) -> list[Path]:
+    if not path.is_file() or path.name.startswith("."):
+        return []
+    files = members(path) if path.suffix.lower() == ".zip" else [path]
+    return [file for file in files if inner_suffix(file) in ENDINGS]
 
 
 def by_split(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -96,32 +111,3 @@ def by_split(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     dev = [file for file in files if file.name.startswith("dev")]
     train = [file for file in files if file.name.startswith("train")]
     return (train, dev) if train and dev else (list(files), [])
-
-
-def ingest_files(
-    out: Path, files: Sequence[Path], part: Part, dev_share: float, seed: int
-) -> dict[str, Any]:
-    """Read SQuAD-format files, keep one part of their articles, and write its three tables.
-
-    Raises:
-        UserError: a file is broken, or too few articles are there to be divided.
-    """
-    articles = [article for file in files for article in read_articles(file)]
-    return ingest_articles(choose_part(articles, part, dev_share, seed), out)
-
-
-def choose_part(
-    articles: Sequence[Article], part: Part, dev_share: float, seed: int
-) -> list[Article]:
-    """The articles of a part; train and dev are drawn by whole articles, at random by the seed."""
-    if part == "all":
-        return list(articles)
-    if len(articles) < 2:
-        raise UserError(
-            "The data hold one article only, which can't be divided into train and dev: give "
-            "files for both, or more articles."
-        )
-    order = random.Random(seed).sample(range(len(articles)), len(articles))
-    number = min(max(1, round(dev_share * len(articles))), len(articles) - 1)
-    held_out = set(order[:number])
-    return [a for i, a in enumerate(articles) if (i in held_out) == (part == "dev")]

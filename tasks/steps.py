@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tasks.encoding import encode_split
+from tasks.ingestion import ingest_file
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
-from tasks.sources import fetch, generate_tiny, ingest_files
+from tasks.sources import fetch, generate_tiny
+from tasks.splitting import write_split
 from tasks.stages import facts_of, outside_stage, stage
 from tasks.training import train_variant
 from tasks.vectors import select_vectors
@@ -59,7 +61,8 @@ def _variant_result(folder: Path) -> VariantResult:
 
 generating = stage(generate_tiny, "generate-tiny")
 fetching = outside_stage(fetch, "fetch")
-ingesting = stage(ingest_files, "ingest")
+ingesting = stage(ingest_file, "ingest")
+splitting = stage(write_split, "split")
 selecting_vectors = stage(vectors_for_splits, "select-vectors")
 building_vocabulary = stage(build_vocabulary, "build-vocabulary")
 encoding = stage(encode_split, "encode")

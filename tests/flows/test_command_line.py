@@ -1,14 +1,13 @@
 """Flags of the command line, and what is said of wrong ones."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from flows.command_line import parameters_from
-from flows.parameters import DataParameters, TrainingParameters, VectorParameters
+from flows.parameters import DataParameters, MixedIn, TrainingParameters, VectorParameters
 from flows.retrain import retrain
 from tasks.cluster import Resources
 from tasks.vocabulary import VocabularyParameters
@@ -43,7 +42,8 @@ def test_no_flags_are_the_flows_defaults() -> None:
 
 def test_every_kind_of_flag_sets_its_field() -> None:
     flags = {
-        "--data.dataset": "my questions.json",
+        "--data.dataset": "my questions",
+        "--data.mix": '[{"files": ["squad-v1.1"], "weight": 0.5}]',
         "--data.train-files": "a.json,b c.json",
         "--data.dev-share": "0.25",
         "--variants": "char",
@@ -56,8 +56,9 @@ def test_every_kind_of_flag_sets_its_field() -> None:
     given = read(*(part for flag in flags.items() for part in flag), "--no-vocabulary.lower-case")
     assert given == {
         "data": DataParameters(
-            dataset="my questions.json",
-            train_files=[Path("a.json"), Path("b c.json")],
+            dataset="my questions",
+            mix=[MixedIn(files=["squad-v1.1"], weight=0.5)],
+            train_files=["a.json", "b c.json"],
             dev_share=0.25,
         ),
         "variants": ["char"],

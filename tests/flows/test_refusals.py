@@ -12,7 +12,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.logging.configuration import setup_logging
 
-from flows.ingest import find_files, ingest
+from flows.ingest import ingest
 from flows.parameters import DataParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
 from tasks import catalogue
@@ -110,7 +110,8 @@ def test_a_stages_refusal_is_the_flows(tmp_path: Path, root: Path, log: list[str
 
 
 def test_one_article_is_not_enough_to_hold_some_out(tmp_path: Path) -> None:
-    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": []}]}
+    asked = {"id": "q1", "question": "What?", "answers": [], "is_impossible": True}
+    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [asked]}]}
     (tmp_path / "one.json").write_text(json.dumps({"data": [article]}))
     assert "one article" in exit_of(ingesting(tmp_path / "one.json"))
 
@@ -130,12 +131,3 @@ def test_a_host_that_is_not_there_is_refused_after_three_tries(
     told = exit_of(state)
     assert url in told and "made.json by hand" in told and "BIDAFLOW_MIRROR" in told
     assert len([line for line in log if "will start" in line]) == 2
-
-
-def test_own_files_go_before_the_catalogue(tmp_path: Path) -> None:
-    for name in ("a.json", "b.json"):
-        (tmp_path / name).touch()
-    data = DataParameters(dataset="squad-v1.1", train_files=[tmp_path / "a.json"])
-    assert find_files(data) == ("squad-v1.1", [tmp_path / "a.json"], [])
-    data = DataParameters(train_files=[tmp_path / "a.json"], dev_files=[tmp_path / "b.json"])
-    assert find_files(data)[1:] == ([tmp_path / "a.json"], [tmp_path / "b.json"])

@@ -1,24 +1,21 @@
 """Files of data: copied, downloaded from a real server, found, and divided by articles."""
 
 import hashlib
+import re
 import shutil
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prefect import flow
 
 from tasks.catalogue import Source
 from tasks.errors import UserError
-from tasks.sources import by_split, choose_part, fetch, ingest_files, squad_files
-from tasks.squad import Article, read_articles
-from tasks.tiny import write_tiny
+from tasks.sources import by_split, data_files, fetch
 
 CONTENT = b'{"version": "1.1", "data": []}\n' * 100
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -134,69 +131,46 @@ def test_another_content_is_refused_and_nothing_is_kept(mirror: Path, root: Path
     assert (mended.folder / "made.json").read_bytes() == CONTENT
 
 
-def articles(number: int) -> list[Article]:
-    return [Article(title=str(i), paragraphs=[]) for i in range(number)]
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files of data and others, a hidden one, and a zip."""
+    for name in ("b/c.json", "a.jsonl.gz", "d.PARQUET", "notes.txt", ".hidden.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
+        for name in ("train.json", "deep/dev.json.xz", "readme.md"):
+            archive.writestr(name, name)
+    return tmp_path
 
 
-@given(number=st.integers(2, 60), share=st.floats(0.01, 0.99), seed=st.integers(min_value=0))
-def test_train_and_dev_share_all_articles_and_neither_is_empty(
-    number: int, share: float, seed: int
-) -> None:
-    given = articles(number)
-    train, dev = (choose_part(given, part, share, seed) for part in ("train", "dev"))
-    assert sorted(train + dev, key=given.index) == given
-    assert train and dev
-    assert abs(len(dev) - share * number) <= 1
-    assert dev == choose_part(given, "dev", share, seed)
-    assert choose_part(given, "all", share, seed) == given
+@pytest.mark.parametrize(
+    ("named", "files"),
+    [
+        ("", "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json"),
+        ("b", "b/c.json"),
+        ("notes.txt", "notes.txt"),
+        ("e.zip", "e.zip/deep/dev.json.xz e.zip/train.json"),
+        ("e.zip/train.json", "e.zip/train.json"),
+        ("**/*.json", "b/c.json"),
+        ("[ab]*", "a.jsonl.gz b/c.json"),
+    ],
+)
+def test_files_are_found(named: str, files: str, folder: Path) -> None:
+    assert data_files(str(folder / named)) == [folder / file for file in files.split()]
 
 
-def test_the_seed_draws_the_articles() -> None:
-    drawn = {tuple(a.title for a in choose_part(articles(20), "dev", 0.1, s)) for s in range(20)}
-    assert len(drawn) > 10
+def test_a_name_that_looks_like_a_glob_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a[1].json").touch()
+    assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
 
 
-def test_one_article_is_not_divided() -> None:
-    assert choose_part(articles(1), "all", 0.1, 1) == articles(1)
-    with pytest.raises(UserError, match="one article"):
-        choose_part(articles(1), "train", 0.1, 1)
-
-
-def test_articles_of_equal_titles_are_divided_like_others() -> None:
-    untitled = [Article(title="unknown_title", paragraphs=[]) for _ in range(10)]
-    assert len(choose_part(untitled, "dev", 0.2, 3)) == 2
-    assert len(choose_part(untitled, "train", 0.2, 3)) == 8
-
-
-def test_parts_of_several_files_are_ingested(tmp_path: Path) -> None:
-    write_tiny(tmp_path, 3)
-    files = squad_files(tmp_path)
-    given = [article for file in files for article in read_articles(file)]
-    titles = {}
-    for part in ("train", "dev"):
-        (tmp_path / part).mkdir()
-        facts = ingest_files(tmp_path / part, files, part, 0.25, 5)
-        assert facts["articles"] == len(choose_part(given, part, 0.25, 5))
-        table = pq.read_table(tmp_path / part / "contexts.parquet", columns=["text"])
-        titles[part] = set(table["text"].to_pylist())
-    contexts = {paragraph.context for article in given for paragraph in article.paragraphs}
-    assert titles["train"] | titles["dev"] == contexts
-
-
-def test_files_are_found_in_folders(tmp_path: Path) -> None:
-    deep = tmp_path / "a" / "b.json"
-    deep.parent.mkdir()
-    for file in (deep, tmp_path / "c.json", tmp_path / "notes.txt"):
-        file.touch()
-    assert squad_files(tmp_path) == [deep, tmp_path / "c.json"]
-    assert squad_files(tmp_path / "notes.txt") == [tmp_path / "notes.txt"]
-
-
-@pytest.mark.parametrize("name", ["empty", "nowhere", "squad-v3"])
+@pytest.mark.parametrize("name", ["empty", "nowhere", "squad-v3", "*.json", "e.zip"])
 def test_nothing_there_is_refused_by_name(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=f"{name} is neither"):
-        squad_files(tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "e.zip", "w"):
+        pass
+    with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
+        data_files(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""From what a user names - datasets, files, folders, globs, addresses - to files that are here."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from flows.parameters import DataParameters
+from tasks.catalogue import DATASETS, Dataset, Source
+from tasks.errors import UserError
+from tasks.held_out import Part
+from tasks.sources import by_split, data_files
+from tasks.splitting import Overlap
+from tasks.steps import fetching, generating
+
+VALIDATION_SHARE = 0.1
+"""Share of the training articles on which choices are made, unless a dataset suggests another."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """A dataset's name, its files, and how they are to be divided."""
+
+    name: str
+    train: list[Path]
+    dev: list[Path]  # none where articles are to be held out of the training files
+    mixed: list[tuple[list[Path], float]]
+    validation_share: float
+    overlap: Overlap
+
+
+def find_files(data: DataParameters) -> Files:
+    """The files that the parameters name, fetched where they are elsewhere."""
+    known = None if data.train_files else DATASETS.get(data.dataset)
+    train, dev = _train_and_dev(data, known)
+    given = _all(data.dev_files, "dev", data.seed)
+    return Files(
+        name=data.dataset if data.train_files else name_of(data.dataset),
+        train=train,
+        dev=given or dev,
+        mixed=[(_all(part.files, "train", data.seed), part.weight) for part in data.mix],
+        validation_share=_validation_share(data, known),
+        overlap=data.overlap or ("leave out" if known and not given else "refuse"),
+    )
+
+
+def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:
+    if data.train_files:
+        return _all(data.train_files, "train", data.seed), []
+    if data.dev_files and data.dataset == "tiny":
+        raise UserError("Files to score on were given, but none to train on: give both.")
+    if known is None:
+        return by_split(data_files(data.dataset))
+    train = _of_known(known, "train", data.seed)
+    dev = _of_known(known, "dev", data.seed)
+    return [train], [] if dev == train else [dev]
+
+
+def _validation_share(data: DataParameters, known: Dataset | None) -> float:
+    if data.validation_share is not None:
+        return data.validation_share
+    return known.validation_share if known else VALIDATION_SHARE
+
+
+def name_of(dataset: str) -> str:
+    """A dataset's name: of one that is given by its place, made fit for paths and for MLflow."""
+    if dataset in DATASETS:
+        return dataset
+    last = Path(dataset).expanduser().resolve().name
+    plain = re.sub(r"(\.(jsonl?|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
+    return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
+
+
+def _all(named: Sequence[str], part: Part, seed: int) -> list[Path]:
+    return [file for name in named for file in _files_of(name, part, seed)]
+
+
+def _files_of(named: str, part: Part, seed: int) -> list[Path]:
+    known = DATASETS.get(named)
+    return [_of_known(known, part, seed)] if known else data_files(named)
+
+
+def _of_known(known: Dataset, part: Part, seed: int) -> Path:
+    """A known dataset's file of that part; its only file if it has one."""
+    source = known.source(part)
+    if source is None:
+        return generating(seed).folder / f"{part}.json"
+    return _fetch(source)
+
+
+def _fetch(source: Source) -> Path:
+    try:
+        return fetching(source).folder / source.name
+    except httpx.HTTPError as error:
+        raise UserError(
+            f"{source.url} could not be downloaded ({error}): download {source.name} by hand, and "
+            "set BIDAFLOW_MIRROR to the folder that holds it."
+        ) from error

@@ -1,0 +1,71 @@
+"""From what the parameters name to files, names and shares."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from flows.files import find_files, name_of
+from flows.parameters import DataParameters, MixedIn
+from tasks.errors import UserError
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).touch()
+    return [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+
+
+def test_own_files_go_before_the_catalogue(two: list[str]) -> None:
+    files = find_files(DataParameters(dataset="squad-v1.1", train_files=two[:1]))
+    assert (files.name, files.train, files.dev) == ("squad-v1.1", [Path(two[0])], [])
+    assert (files.validation_share, files.overlap) == (0.1, "refuse")
+    files = find_files(DataParameters(train_files=two[:1], dev_files=two[1:]))
+    assert (files.train, files.dev) == ([Path(two[0])], [Path(two[1])])
+
+
+def test_names_of_known_datasets_stand_for_their_files(
+    two: list[str],
+    shared_data: Path,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_server: None,
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
+    data = DataParameters(
+        dataset="mine",
+        train_files=two[:1],
+        dev_files=["squad-v1.1"],
+        mix=[MixedIn(files=["squad-v1.1-recovered", two[1]], weight=0.5)],
+    )
+    files = find_files(data)
+    assert [file.name for file in files.dev] == ["dev-v1.1.json"]
+    ((mixed, weight),) = files.mixed
+    assert ([file.name for file in mixed], weight) == (["train-v1.1-recovered.json", "b.json"], 0.5)
+
+
+def test_files_to_score_on_alone_are_refused(two: list[str]) -> None:
+    with pytest.raises(UserError, match="none to train on"):
+        find_files(DataParameters(dev_files=two))
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "/etc/x", "..", "a:b", "a\n", " a", "-a"])
+def test_a_name_that_could_lead_elsewhere_is_refused(name: str, two: list[str]) -> None:
+    with pytest.raises(ValidationError, match="dataset is only a name"):
+        DataParameters(dataset=name, train_files=two)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("squad-v1.1", "squad-v1.1"),
+        ("folder/my-squad-v1.1/", "my-squad-v1.1"),
+        ("~/a b (1).JSON.gz", "a-b-1"),
+        ("x/2026*.json", "2026"),
+        ("x/*.json", "data"),
+        ("/", "data"),
+    ],
+)
+def test_a_place_gives_a_name(place: str, name: str) -> None:
+    assert name_of(place) == name

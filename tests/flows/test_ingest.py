@@ -1,0 +1,113 @@
+"""The ingest flow: what is divided how, and what a file added later costs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from prefect import flow
+
+from flows.ingest import Splits, ingest_dataset
+from flows.parameters import DataParameters, MixedIn, VectorParameters
+from flows.vocabulary import encode_dataset
+from tasks.errors import UserError
+from tasks.stages import content_digest
+from tasks.tiny import generate
+from tasks.vocabulary import VocabularyParameters
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+
+ARTICLES: list[dict[str, Any]] = generate(3)[0]["data"]
+
+
+def write(file: Path, articles: list[dict[str, Any]]) -> str:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"data": articles}), encoding="utf-8")
+    return str(file)
+
+
+def ingested(data: DataParameters) -> Splits:
+    return flow(lambda: ingest_dataset(data), name="ingesting")()
+
+
+def parsed(root: Path) -> int:
+    return len(list((root / "stages" / "ingest").iterdir()))
+
+
+def texts(split: Path) -> set[str]:
+    column: Any = pq.read_table(split / "contexts.parquet", columns=["text"])["text"]
+    return set(column.to_pylist())
+
+
+def test_next_months_file_alone_is_parsed_and_the_digest_changes(
+    tmp_path: Path, root: Path
+) -> None:
+    months = tmp_path / "months"
+    write(months / "train-may.json", ARTICLES[:6])
+    write(months / "train-june.json", ARTICLES[6:12])
+    write(months / "dev.json", ARTICLES[20:])
+    data = DataParameters(dataset=str(months))
+    before = ingested(data)
+    assert parsed(root) == 3
+    assert ingested(data).train.cached
+
+    write(months / "train-july.json", ARTICLES[12:18])
+    after = ingested(data)
+    assert parsed(root) == 4
+    assert after.dev.cached and not after.train.cached
+    assert content_digest(after.train.folder) != content_digest(before.train.folder)
+    assert after.train.facts["questions"] > before.train.facts["questions"]
+    assert [file["name"] for file in after.train.facts["files"]] == [
+        "train-july.json",
+        "train-june.json",
+        "train-may.json",
+    ]
+
+
+def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.json", ARTICLES)
+    splits = ingested(DataParameters(dataset=file, validation_share=0.2))
+    assert splits.name == "all"
+    assert splits.validation is not None
+    made = (splits.train, splits.validation, splits.dev)
+    asked = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
+    assert sum(split.facts["questions"] for split in made) == asked
+    train, validation, dev = (texts(split.folder) for split in made)
+    assert not train & validation and not train & dev and not validation & dev
+
+    encoded = flow(
+        lambda: encode_dataset(splits, VectorParameters(), VocabularyParameters()), name="encoding"
+    )()
+    assert encoded.validation is not None
+    folders = {encoded.train.folder, encoded.validation.folder, encoded.dev.folder}
+    assert len(folders) == 3
+
+
+def test_tiny_and_few_articles_have_no_validation(tmp_path: Path) -> None:
+    assert ingested(DataParameters()).validation is None
+    file = write(tmp_path / "few.json", ARTICLES[:4])
+    assert ingested(DataParameters(dataset=file)).validation is None
+
+
+def test_what_is_mixed_in_is_trained_on_and_never_chosen_on(tmp_path: Path) -> None:
+    own = write(tmp_path / "own.json", ARTICLES[:10])
+    other = write(tmp_path / "other.json", ARTICLES[10:])
+    splits = ingested(
+        DataParameters(dataset=own, mix=[MixedIn(files=[other], weight=2)], validation_share=0.2)
+    )
+    assert splits.validation is not None
+    contexts = {p["context"] for article in ARTICLES[10:] for p in article["paragraphs"]}
+    assert contexts <= texts(splits.train.folder)
+    assert not contexts & (texts(splits.validation.folder) | texts(splits.dev.folder))
+    assert splits.train.facts["files"][1] == {"name": "other.json", "weight": 2.0}
+
+
+def test_an_overlap_is_refused_in_a_sentence_unless_it_is_left_out(tmp_path: Path) -> None:
+    train = write(tmp_path / "a.json", ARTICLES[:10])
+    dev = write(tmp_path / "b.json", ARTICLES[9:12])
+    given = DataParameters(dataset="mine", train_files=[train], dev_files=[dev])
+    with pytest.raises(UserError, match=r"also stand in the set to score on"):
+        ingested(given)
+    splits = ingested(given.model_copy(update={"overlap": "leave out"}))
+    assert splits.train.facts["contexts_left_out"] == len(ARTICLES[9]["paragraphs"])
