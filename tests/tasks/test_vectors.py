@@ -110,9 +110,9 @@ def test_broken_rows_are_named_by_their_line(tmp_path: Path, rows: list[str], me
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"gone\.txt can't be read: .*No such file"):
+    with pytest.raises(UserError, match=r"gone\.txt can't be read \(No such file"):
         select(tmp_path, str(tmp_path / "gone.txt"))
-    with pytest.raises(UserError, match=r"gone\.zip can't be read: .*No such file"):
+    with pytest.raises(UserError, match=r"gone\.zip can't be read \(No such file"):
         select(tmp_path, str(tmp_path / "gone.zip"))
 
 
@@ -134,9 +134,9 @@ def test_one_of_several_texts_is_named_by_its_path_in_the_zip(tmp_path: Path) ->
     assert select(tmp_path, f"{source}/sets/large.txt", {"a"}) == {"a": [1, 2]}
     stored = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
     assert stored[b"source"] == b"v.zip/sets/large.txt"
-    with pytest.raises(UserError, match=r"2 text files; name one .*small\.txt, sets/large\.txt"):
+    with pytest.raises(UserError, match=r"2 text files; name one .*sets/large\.txt, small\.txt"):
         select(tmp_path, source)
-    with pytest.raises(UserError, match=r"no item named 'other[.]txt'"):
+    with pytest.raises(UserError, match=r"v\.zip holds no other\.txt"):
         select(tmp_path, f"{source}/other.txt")
 
 
@@ -159,7 +159,7 @@ def test_a_large_text_is_never_held_whole(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert list(kept) == ["w5", "w9999"]
-    assert peak < Path(source).stat().st_size / 10
+    assert peak < Path(source).stat().st_size / 2
 
 
 def test_the_packaged_set_holds_the_published_numbers(tmp_path: Path) -> None:
@@ -186,12 +186,15 @@ def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
-@pytest.mark.parametrize("spec", [PACKAGED, "glove.840B.300d.txt", "a/wiki.vec", "glove.zip"])
+@pytest.mark.parametrize(
+    "spec",
+    [PACKAGED, "glove.840B.300d.txt", "a/wiki.vec.gz", "glove.zip", "b.bin", "vectors.parquet"],
+)
 def test_sources_by_name_or_file_type(spec: str) -> None:
     assert TypeAdapter[Any](VectorSource).validate_python(spec) == spec
 
 
-@pytest.mark.parametrize("spec", ["glove-6b-100d", "vectors.bin", ""])
+@pytest.mark.parametrize("spec", ["glove-6b-100d", "vectors.npy", ""])
 def test_other_sources_are_refused_before_anything_runs(spec: str) -> None:
     with pytest.raises(ValidationError, match="vectors come from 'glove-6b-50d' or a"):
         TypeAdapter[Any](VectorSource).validate_python(spec)

@@ -1,0 +1,1 @@
+"""Word embeddings for a domain of one's own: corpora, training, and judgement."""

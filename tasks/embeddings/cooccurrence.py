@@ -1,0 +1,149 @@
+"""Counts which words stand near each other, in bounded memory, for GloVe.
+
+A pair of words d apart counts 1/d (Pennington et al., 2014, section 4.2), whichever comes first;
+words without a vector are passed over as if they were not there, as in the authors' code.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from tasks.embeddings.progress import Progress
+
+Keys = npt.NDArray[np.int64]
+Sums = npt.NDArray[np.float64]
+Run = tuple[Keys, Sums]  # distinct keys in order, and the sum of each
+Ids = npt.NDArray[np.int32]
+
+BLOCK_BYTES = 8 << 20
+END_OF_LINE = -1
+BYTES_PER_PAIR = 48  # while pairs are sorted: key, weight, order, and sorted copies
+DENSE_SHARE = 4
+"""The most frequent words' pairs take 1/4 of the memory as a square, and are never sorted."""
+
+
+def count_pairs(
+    corpus: Path, words: int, vocabulary: Mapping[str, int], window: int, memory: int, scratch: Path
+) -> Iterator[Run]:
+    """The co-occurrence counts of a prepared corpus, as runs of disjoint pairs.
+
+    A key is i·V + j for rows i <= j of the vocabulary, V its size; as the counts are symmetric,
+    each pair stands once. A word beside itself counts for both directions. `words` is the length
+    of the corpus, `memory` is in bytes; what is more is kept in `scratch`.
+    """
+    size = len(vocabulary)
+    side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
+    square = np.zeros((side, side))
+    room = max(memory // BYTES_PER_PAIR, 1 << 12)
+    runs: list[Run] = []
+    progress = Progress("counting", words, "words")
+    done = 0
+    for ids in _blocks(corpus / "corpus.txt", vocabulary):
+        for run in _sorted_runs(ids, window, square, size, room):
+            runs.append(_spill(run, scratch, len(runs)))
+        done += int(np.count_nonzero(ids != END_OF_LINE))
+        progress.at(done)
+    yield from _merged(runs, room)
+    yield _run_of_square(square, size)
+
+
+def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
+    """Rows of the words of whole lines, -1 between lines; words without a row are left out."""
+    find = {word.encode(): row for word, row in vocabulary.items()}
+    find[b"\n"] = END_OF_LINE
+    with file.open("rb") as corpus:
+        while block := corpus.read(BLOCK_BYTES):
+            tokens = (block + corpus.readline()).replace(b"\n", b" \n ").split(b" ")
+            yield np.fromiter(
+                (find[token] for token in tokens if token in find), np.int32, count=-1
+            )
+
+
+def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, room: int) -> Iterator[Run]:
+    """Add frequent words' pairs to `square`, and give the others in runs of at most `room`."""
+    keys = np.empty(room, np.int64)
+    weights = np.empty(room, np.float32)
+    start = 0
+    while start < len(ids):
+        start, found = pairs_of(ids, start, window, square, size, keys, weights)
+        if found:
+            yield _summed(keys[:found], weights[:found])
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def pairs_of(
+    ids: Ids,
+    start: int,
+    window: int,
+    square: Sums,
+    size: int,
+    keys: Keys,
+    weights: npt.NDArray[np.float32],
+) -> tuple[int, int]:
+    """Write pairs from word `start` on, until there is no room: where to go on, and how many."""
+    found = 0
+    for position in range(start, len(ids)):
+        if len(keys) - found < window:
+            return position, found
+        word = ids[position]
+        if word < 0:
+            continue
+        for distance in range(1, min(window, position) + 1):
+            other = ids[position - distance]
+            if other < 0:
+                break
+            low, high = min(word, other), max(word, other)
+            weight = 2.0 / distance if low == high else 1.0 / distance
+            if high < len(square):
+                square[low, high] += weight
+            else:
+                keys[found] = np.int64(low) * size + high
+                weights[found] = weight
+                found += 1
+    return len(ids), found
+
+
+def _summed(keys: Keys, weights: Any) -> Run:
+    """Distinct keys in order, with the sum of their weights."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    return ordered[first], np.add.reduceat(weights[order].astype(np.float64), first)
+
+
+def _spill(run: Run, scratch: Path, number: int) -> Run:
+    """The same run on disk, mapped."""
+    mapped = []
+    for name, values in zip(("keys", "sums"), run, strict=True):
+        file = scratch / f"{name}-{number}.npy"
+        np.save(file, values)
+        mapped.append(np.load(file, mmap_mode="r"))
+    return mapped[0], mapped[1]
+
+
+def _merged(runs: list[Run], room: int) -> Iterator[Run]:
+    """All runs as disjoint ones in order, each made from some `room` entries at a time."""
+    if not runs:
+        return
+    total = sum(len(keys) for keys, _ in runs)
+    parts = -(-total // room)
+    step = max(total // (64 * parts), 1)
+    sample = np.sort(np.concatenate([keys[::step] for keys, _ in runs]))
+    borders = sample[[len(sample) * part // parts for part in range(1, parts)]]
+    cuts = [np.searchsorted(keys, np.unique(borders)) for keys, _ in runs]
+    ends = [[0, *cut.tolist(), len(keys)] for cut, (keys, _) in zip(cuts, runs, strict=True)]
+    for part in range(len(ends[0]) - 1):
+        slices = [slice(end[part], end[part + 1]) for end in ends]
+        keys = np.concatenate([keys[s] for (keys, _), s in zip(runs, slices, strict=True)])
+        sums = np.concatenate([sums[s] for (_, sums), s in zip(runs, slices, strict=True)])
+        if len(keys):
+            yield _summed(keys, sums)
+
+
+def _run_of_square(square: Sums, size: int) -> Run:
+    rows, columns = np.nonzero(square)
+    return rows.astype(np.int64) * size + columns, square[rows, columns]

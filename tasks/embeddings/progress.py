@@ -1,0 +1,46 @@
+"""Lines that tell how far a long piece of work is."""
+
+import time
+from collections.abc import Callable
+
+SECONDS_BETWEEN = 5.0
+
+
+class Progress:
+    """Prints share, rate and time left of `total` units, at most every few seconds."""
+
+    def __init__(
+        self, name: str, total: float, unit: str, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self.name, self.total, self.unit = name, total, unit
+        self.tell = tell or _print
+        self.began = time.perf_counter()
+        self.told = self.began
+
+    @property
+    def seconds(self) -> float:
+        """Since the work began."""
+        return time.perf_counter() - self.began
+
+    def at(self, done: float, more: str = "", always: bool = False) -> None:
+        """Say that `done` units are done, if the last line is old enough or `always`."""
+        now = time.perf_counter()
+        if not done or not (always or now - self.told >= SECONDS_BETWEEN):
+            return
+        self.told = now
+        rate = done / max(self.seconds, 1e-9)
+        left = max(self.total - done, 0.0) / rate
+        share = f"{min(done / self.total, 1.0):.0%}, " if self.total else ""
+        left_text = f", {_clock(left)} left" if self.total and left >= 1 else ""
+        self.tell(f"{self.name}: {share}{rate:,.0f} {self.unit} a second{more}{left_text}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    )

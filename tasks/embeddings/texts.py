@@ -1,0 +1,116 @@
+"""The texts of a corpus, streamed: text files, compressed ones, zips, folders, Parquet columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.settings import settings
+from tasks.errors import UserError
+from tasks.inputs import COMPRESSED, archive_of, inner_suffix, members, open_input
+
+BLOCK_ROWS = 1024
+LONGEST_LINE = 64 << 20
+"""Bytes; a longer line is taken apart."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file, a zip or a member of one; of a Parquet file, the column that holds the text."""
+
+    path: Path
+    column: str = "text"
+
+
+def find_texts(spec: str) -> list[TextFile]:
+    """The files that a user means by a file, a zip, a folder, or a name of the mirror's.
+
+    A Parquet file's column follows a #: `pages.parquet#body`; without it, it is `text`.
+
+    Raises:
+        UserError: there is nothing of that name, or a folder holds no texts.
+    """
+    name, mark, column = spec.partition(".parquet#")
+    path = _find(name + ".parquet" if mark else spec)
+    files = _texts_below(path) if path.is_dir() else [path]
+    if not files:
+        raise UserError(f"{path} holds no texts: .txt or .parquet files, packed or not.")
+    return [TextFile(file, column or "text") for file in files]
+
+
+def _find(spec: str) -> Path:
+    path = Path(spec).expanduser()
+    if path.exists() or archive_of(path):
+        return path
+    mirror = settings().mirror
+    found = sorted(mirror.rglob(path.name)) if mirror and path.name == spec else []
+    if not found:
+        raise UserError(f"The corpus {spec} is not there: give a file, a folder or a zip of texts.")
+    return found[0]
+
+
+def _texts_below(folder: Path) -> list[Path]:
+    endings = (".txt", ".parquet", ".zip", *COMPRESSED)
+    return sorted(
+        file for file in folder.rglob("*") if file.is_file() and file.suffix.lower() in endings
+    )
+
+
+def read_texts(file: TextFile) -> Iterator[str]:
+    """The paragraphs of a file: its lines, or the rows of its column.
+
+    Raises:
+        UserError: it can't be read or is no UTF-8 text; with file and line.
+    """
+    if file.path.suffix.lower() == ".parquet":
+        yield from _read_column(file.path, file.column)
+        return
+    for path in _unzipped(file.path):
+        with open_input(path) as stream:
+            yield from _read_lines(path, stream)
+
+
+def _unzipped(path: Path) -> list[Path]:
+    if path.suffix.lower() != ".zip":
+        return [path]
+    texts = [member for member in members(path) if inner_suffix(member) == ".txt"]
+    if not texts:
+        raise UserError(f"{path} holds no .txt file.")
+    return texts
+
+
+def _read_column(file: Path, column: str) -> Iterator[str]:
+    try:
+        with pq.ParquetFile(file) as table:
+            _require_strings(file, column, table.schema_arrow)
+            for batch in table.iter_batches(BLOCK_ROWS, columns=[column]):
+                yield from filter(None, batch.column(0).to_pylist())
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{file} can't be read as Parquet: {error}.") from error
+
+
+def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
+    texts = [
+        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+    ]
+    if column not in texts:
+        raise UserError(
+            f"{file} has no column {column!r} of text; name one as {file.name}#COLUMN, of: "
+            f"{', '.join(texts) or 'none'}."
+        )
+
+
+def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
+    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
+        if b"\0" in line:
+            raise UserError(f"{file}, line {number}, holds bytes of no text: is it a binary file?")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{file}, line {number}, is not UTF-8 ({error.reason} at byte {error.start}): "
+                "convert the file to UTF-8."
+            ) from error

@@ -1,0 +1,85 @@
+"""Trains a set of word vectors on a prepared corpus."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.embeddings.parameters import EmbeddingParameters
+from tasks.embeddings.word2vec import train_by_gensim
+from tasks.embeddings.wordset import WordSet
+from tasks.errors import UserError
+from tasks.stages import content_digest, facts_of
+from tasks.vectors import load_vectors, write_vectors
+
+
+def train_vectors(
+    out: Path, corpus: Path, parameters: EmbeddingParameters, start: str | Path | None = None
+) -> dict[str, Any]:
+    """Write vectors.parquet, the most frequent words first, and for fastText subwords.safetensors.
+
+    `corpus` is a folder of `prepare_corpus`. From `start`, a set of vectors, training goes on: its
+    words that the corpus has begin with their vectors; the others follow behind as they were.
+
+    Raises:
+        UserError: too few words occur often enough, or `start` can't be read or gone on from.
+    """
+    told = facts_of(corpus)
+    begin = load_vectors(str(start)) if start is not None else None
+    if begin is not None:
+        _require_same_size(begin, parameters)
+    trained, facts = _train(corpus, told, parameters, begin)
+    if begin is not None:
+        facts |= _carried_over(trained, begin)
+        trained = _with_the_rest(trained, begin)
+    if trained.subwords is not None:
+        trained.subwords.save(out)
+    metadata = {
+        "method": parameters.method,
+        "dimension": parameters.dimension,
+        "corpus": content_digest(corpus),
+        "parameters": parameters.model_dump(),
+    }
+    write_vectors(out, trained, metadata)
+    return {
+        "method": parameters.method,
+        "dimension": parameters.dimension,
+        "words": len(trained.words),
+        "corpus": {name: told[name] for name in ("words", "distinct", "paragraphs")},
+        **facts,
+    }
+
+
+def _train(
+    corpus: Path, told: dict[str, Any], parameters: EmbeddingParameters, begin: WordSet | None
+) -> tuple[WordSet, dict[str, Any]]:
+    if parameters.method == "glove":
+        from tasks.embeddings.glove import train_glove
+
+        return train_glove(corpus, told, parameters, begin)
+    return train_by_gensim(corpus, told, parameters, begin)
+
+
+def _require_same_size(begin: WordSet, parameters: EmbeddingParameters) -> None:
+    if begin.vectors.shape[1] != parameters.dimension:
+        raise UserError(
+            f"The vectors to go on from have {begin.vectors.shape[1]} numbers a word, and "
+            f"{parameters.dimension} are asked for: set dimension to {begin.vectors.shape[1]}."
+        )
+
+
+def _carried_over(trained: WordSet, begin: WordSet) -> dict[str, Any]:
+    """How many words went on from a given vector, are new, or stay as they were given."""
+    shared = sum(word in begin.rows for word in trained.words)
+    return {
+        "carried_over": shared,
+        "new": len(trained.words) - shared,
+        "unchanged": len(begin.words) - shared,
+    }
+
+
+def _with_the_rest(trained: WordSet, begin: WordSet) -> WordSet:
+    rest = [row for word, row in begin.rows.items() if word not in trained.rows]
+    words = [*trained.words, *(begin.words[row] for row in rest)]
+    vectors = np.concatenate([trained.vectors, begin.vectors[rest]])
+    return WordSet(words, vectors, trained.subwords)

@@ -1,0 +1,167 @@
+"""CBOW, skip-gram and fastText by gensim, which reads the corpus file on all cores without the GIL.
+
+Mikolov et al. (2013), "Efficient estimation of word representations in vector space";
+Bojanowski et al. (2017), "Enriching word vectors with subword information".
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from tasks.embeddings.corpus import read_vocabulary
+from tasks.embeddings.parameters import EmbeddingParameters
+from tasks.embeddings.progress import Progress
+from tasks.embeddings.wordset import Subwords, WordSet
+
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def train_by_gensim(
+    corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters, start: WordSet | None
+) -> tuple[WordSet, dict[str, Any]]:
+    """Vectors of a prepared corpus' words, the most frequent first, and facts of the training.
+
+    `facts` are those of `prepare_corpus`. From `start` the vectors of words that the corpus has
+    are taken as first values. The loss is the mean over pairs that one worker saw: gensim keeps no
+    other, and none for fastText.
+
+    Raises:
+        UserError: fewer than two words occur often enough.
+    """
+    counts = read_vocabulary(corpus, parameters.min_count)
+    model = make_model(parameters)
+    model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
+    if start is not None:
+        _begin_with(model, start)
+    file = corpus / "corpus.txt"
+    progress = Progress(parameters.method, facts["words"] * parameters.passes, "words")
+    watch = _Watch(file, facts["words"], parameters, progress)
+    with watch.looking():
+        model.train(
+            corpus_file=str(file),
+            total_words=facts["words"],
+            epochs=parameters.passes,
+            compute_loss=parameters.method != "fasttext",
+            callbacks=[watch],
+        )
+    told = {"words_per_second": round(facts["words"] * parameters.passes / progress.seconds)}
+    return _word_set(model, parameters), told | ({"losses": watch.losses} if watch.losses else {})
+
+
+def make_model(parameters: EmbeddingParameters) -> Any:
+    """An empty gensim model."""
+    from gensim.models import FastText, Word2Vec
+
+    common = {
+        "vector_size": parameters.dimension,
+        "window": parameters.context,
+        "min_count": parameters.min_count,
+        "negative": parameters.negatives,
+        "sg": int(parameters.method != "cbow"),
+        "seed": parameters.seed,
+        "workers": parameters.threads,
+        "epochs": parameters.passes,
+    }
+    if parameters.method != "fasttext":
+        return Word2Vec(**common)
+    return FastText(
+        min_n=parameters.min_ngram,
+        max_n=parameters.max_ngram,
+        bucket=parameters.buckets,
+        **common,
+    )
+
+
+def _begin_with(model: Any, start: WordSet) -> None:
+    """Set first values: by word, and of the n-grams where they are of the same kind."""
+    vectors, rows = model.wv.vectors, start.rows
+    shared = [(i, rows[w]) for i, w in enumerate(model.wv.index_to_key) if w in rows]
+    if not shared:
+        return
+    here, there = np.array(shared).T
+    if not hasattr(model.wv, "vectors_ngrams"):
+        vectors[here] = start.vectors[there]
+        return
+    wanted = model.wv.vectors_ngrams.shape[0], model.wv.min_n, model.wv.max_n
+    if start.subwords is not None and start.subwords.kind == wanted:
+        model.wv.vectors_ngrams[:] = start.subwords.ngrams
+    # A word's vector is the mean of its own row and its n-grams'; its own row is solved for.
+    for i, row in shared:
+        buckets = model.wv.buckets_word[i]
+        total = model.wv.vectors_ngrams[buckets].sum(axis=0)
+        model.wv.vectors_vocab[i] = start.vectors[row] * (len(buckets) + 1) - total
+
+
+def _word_set(model: Any, parameters: EmbeddingParameters) -> WordSet:
+    subwords = None
+    if parameters.method == "fasttext":
+        subwords = Subwords(model.wv.vectors_ngrams, parameters.min_ngram, parameters.max_ngram)
+    return WordSet(list(model.wv.index_to_key), model.wv.vectors, subwords)
+
+
+class _Watch:
+    """Tells of gensim's training: its callbacks by epoch, between them by how far it has read.
+
+    gensim counts words only when a worker has read its whole share, so the positions of the open
+    corpus file stand in for them (where the system tells: Linux and Windows).
+    """
+
+    def __init__(
+        self, file: Path, words: int, parameters: EmbeddingParameters, progress: Progress
+    ) -> None:
+        self.file, self.words, self.parameters, self.progress = file, words, parameters, progress
+        self.epoch = 0
+        self.losses: list[float] = []
+        self.seen: dict[int, tuple[int, int]] = {}
+        self.done = threading.Event()
+
+    def on_train_begin(self, model: Any) -> None:
+        """gensim calls it; nothing is to do."""
+
+    on_train_end = on_train_begin
+
+    def on_epoch_begin(self, model: Any) -> None:
+        """Forget the positions and the loss of the epoch before."""
+        self.seen.clear()
+        model.running_training_loss = 0.0
+
+    def on_epoch_end(self, model: Any) -> None:
+        """Tell of the epoch."""
+        self.epoch += 1
+        more = f", epoch {self.epoch} of {self.parameters.passes}"
+        if self.parameters.method != "fasttext":
+            share = self.words / self.parameters.threads
+            self.losses.append(float(model.running_training_loss) / share)
+            more += f", loss {self.losses[-1]:.3f} a word"
+        self.progress.at(self.epoch * self.words, more, always=True)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look at the positions every second during the block."""
+        looker = threading.Thread(target=self._look, daemon=True)
+        looker.start()
+        try:
+            yield
+        finally:
+            self.done.set()
+            looker.join()
+
+    def _look(self) -> None:
+        while not self.done.wait(SECONDS_BETWEEN_LOOKS):
+            share = self._share_read()
+            if share:
+                self.progress.at((self.epoch + share) * self.words)
+
+    def _share_read(self) -> float:
+        for opened in psutil.Process().open_files():
+            if opened.path == str(self.file.resolve()):
+                position = getattr(opened, "position", 0)
+                first, _ = self.seen.get(opened.fd, (position, position))
+                self.seen[opened.fd] = first, max(position, first)
+        read = sum(last - first for first, last in list(self.seen.values()))
+        return float(min(read / self.file.stat().st_size, 1.0))

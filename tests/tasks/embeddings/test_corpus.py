@@ -1,0 +1,140 @@
+"""Corpora from every kind of file: read as a stream, tokenised as the pipeline does."""
+
+import gzip
+import lzma
+import tracemalloc
+from pathlib import Path
+from zipfile import ZipFile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.embeddings import corpus
+from tasks.embeddings.corpus import (
+    MAX_LINE_TOKENS,
+    prepare_corpus,
+    read_vocabulary,
+    tokenise_block,
+)
+from tasks.embeddings.texts import find_texts
+from tasks.errors import UserError
+from tasks.lexicon import case_key
+from tasks.tokenizer import tokenize
+
+
+def prepare(folder: Path, *specs: str | Path, lower_case: bool = True) -> list[str]:
+    """The lines of a prepared corpus."""
+    out = folder / "prepared"
+    out.mkdir(exist_ok=True)
+    prepare_corpus(out, [f for spec in specs for f in find_texts(str(spec))], lower_case)
+    return (out / "corpus.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_every_kind_of_file_gives_its_paragraphs_in_order(tmp_path: Path) -> None:
+    text = "First, U.S. law.\nSecond: don't!\n"
+    folder = tmp_path / "texts"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_text(text, encoding="utf-8")
+    (folder / "b.txt.gz").write_bytes(gzip.compress(text.encode()))
+    (folder / "deep" / "c.txt.xz").write_bytes(lzma.compress(text.encode()))
+    (folder / "deep" / "d.txt.zst").write_bytes(pa.compress(text.encode(), "zstd").to_pybytes())
+    (folder / "notes.pdf").write_bytes(b"%PDF\0")
+    with ZipFile(folder / "e.zip", "w") as archive:
+        archive.writestr("in/e.txt", text)
+        archive.writestr("readme.md", "no text of the corpus")
+    table = pa.table({"id": [1, 2], "body": ["First, U.S. law.", "Second: don't!"]})
+    pq.write_table(table, tmp_path / "f.parquet")
+    lines = prepare(tmp_path, folder, f"{tmp_path / 'f.parquet'}#body")
+    assert lines == ["first , u.s. law .", "second : do n't !"] * 6
+
+
+def test_an_ingested_datasets_contexts_are_a_corpus(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["A b.", None, "", "C"]}), tmp_path / "contexts.parquet")
+    assert prepare(tmp_path, tmp_path / "contexts.parquet", lower_case=False) == ["A b .", "C"]
+
+
+def test_names_are_found_in_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mirror" / "corpora").mkdir(parents=True)
+    (tmp_path / "mirror" / "corpora" / "wiki.txt").write_text("a b", encoding="utf-8")
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path / "mirror"))
+    assert prepare(tmp_path, "wiki.txt") == ["a b"]
+    with pytest.raises(UserError, match=r"corpus other\.txt is not there"):
+        find_texts("other.txt")
+
+
+@given(st.lists(st.text(), max_size=5), st.booleans())
+def test_tokens_are_those_of_the_pipeline(texts: list[str], lower_case: bool) -> None:
+    lines, counts, total = tokenise_block(texts, lower_case)
+    expected = [[case_key(t[s:e], lower_case) for s, e in tokenize(t)] for t in texts]
+    split = [line.split(" ") for line in lines.decode().split("\n")[:-1]]
+    assert split == [tokens for tokens in expected if tokens]
+    assert counts.total() == total == sum(map(len, expected))
+
+
+def test_a_line_is_never_longer_than_training_reads() -> None:
+    lines = tokenise_block(["a " * (2 * MAX_LINE_TOKENS + 1)], True)[0].split(b"\n")
+    assert [len(line.split()) for line in lines] == [MAX_LINE_TOKENS, MAX_LINE_TOKENS, 1, 0]
+
+
+def test_processes_give_what_one_gives_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "BLOCK_CHARACTERS", 1 << 16)
+    paragraphs = [f"Paragraph {i} of many, " + "and so on " * 200 for i in range(5000)]
+    source = tmp_path / "long.txt"
+    source.write_text("\n".join(paragraphs), encoding="utf-8")
+    tracemalloc.start()
+    (tmp_path / "prepared").mkdir()
+    facts = prepare_corpus(tmp_path / "prepared", find_texts(str(source)), True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    lines, counts, total = tokenise_block(paragraphs, True)
+    assert (tmp_path / "prepared" / "corpus.txt").read_bytes() == lines
+    assert (facts["words"], facts["distinct"]) == (total, len(counts))
+    assert read_vocabulary(tmp_path / "prepared", 1) == dict(
+        sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
+    assert peak < source.stat().st_size / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"", r"corpus is empty: a\.txt hold no word"),
+        ("a.txt", b" \n \n", r"corpus is empty"),
+        ("a.txt", b"words\n\0\1\2", r"a\.txt, line 2, holds bytes of no text: is it a binary"),
+        ("a.txt", "one\nzwölf".encode("latin-1"), r"a\.txt, line 2, is not UTF-8"),
+        ("a.txt.gz", b"no gzip at all", r"a\.txt\.gz can't be read"),
+        ("a.parquet", b"no parquet", r"a\.parquet can't be read as Parquet"),
+    ],
+)
+def test_what_is_no_text_is_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        prepare(tmp_path, tmp_path / name)
+
+
+def test_a_column_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1], "body": ["a"]}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"no column 'text' of text; name one .*of: body"):
+        prepare(tmp_path, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"no column 'n' of text"):
+        prepare(tmp_path, f"{tmp_path / 'a.parquet'}#n")
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(UserError, match="holds no texts"):
+        find_texts(str(tmp_path / "nothing"))
+
+
+def test_too_few_words_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("owl owl owl bee", encoding="utf-8")
+    prepare(tmp_path, tmp_path / "a.txt")
+    with pytest.raises(UserError, match=r"Only 0 .* 9 times .*'owl', 3 times\): lower min_count"):
+        read_vocabulary(tmp_path / "prepared", 9)
+    with pytest.raises(UserError, match="Only 1 of the corpus's 2 words"):
+        read_vocabulary(tmp_path / "prepared", 2)

@@ -1,0 +1,145 @@
+"""Counts and training of GloVe, against loops that follow the paper word by word."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.embeddings import glove
+from tasks.embeddings.cooccurrence import count_pairs
+from tasks.embeddings.corpus import read_vocabulary
+from tasks.embeddings.glove import State, descend, train_glove
+from tasks.embeddings.parameters import EmbeddingParameters
+from tests.tasks.embeddings.made import corpus_of, worlds
+
+Counts = dict[tuple[int, int], float]
+
+
+def counted_by_loop(lines: list[list[str]], rows: dict[str, int], window: int) -> Counts:
+    """The full symmetric matrix: both orders of each pair of near words."""
+    counts: Counts = defaultdict(float)
+    for line in lines:
+        ids = [rows[word] for word in line if word in rows]
+        for i, word in enumerate(ids):
+            for j in range(max(0, i - window), i):
+                counts[word, ids[j]] += 1 / (i - j)
+                counts[ids[j], word] += 1 / (i - j)
+    return counts
+
+
+def counted(folder: Path, rows: dict[str, int], window: int, memory: int) -> Counts:
+    """What `count_pairs` gives, mirrored."""
+    counts: Counts = {}
+    (folder / "scratch").mkdir(exist_ok=True)
+    for keys, sums in count_pairs(folder, 0, rows, window, memory, folder / "scratch"):
+        for key, value in zip(keys.tolist(), sums.tolist(), strict=True):
+            i, j = divmod(key, len(rows))
+            assert i <= j and (i, j) not in counts, "each pair stands once"
+            counts[i, j] = value
+    return counts | {(j, i): value for (i, j), value in counts.items()}
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=30), min_size=1, max_size=20),
+    st.integers(1, 7),
+)
+def test_pairs_are_counted_as_a_loop_counts_them(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], window: int
+) -> None:
+    folder = corpus_of(tmp_path_factory.mktemp("corpus"), lines)
+    rows = {word: row for row, word in enumerate("hgfdcba")}  # "e" has none
+    found = counted(folder, rows, window, memory=1)
+    expected = counted_by_loop(lines, rows, window)
+    assert found.keys() == expected.keys()
+    assert all(found[key] == pytest.approx(expected[key]) for key in expected)
+
+
+def test_counts_that_spill_to_disk_are_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(300)]
+    lines = [rng.choice(words, 200).tolist() for _ in range(60)]
+    folder = corpus_of(tmp_path, lines)
+    rows = {word: row for row, word in enumerate(words)}
+    spilled = counted(folder, rows, 5, memory=1 << 10)
+    assert len(list((folder / "scratch").glob("keys-*"))) > 5
+    expected = counted_by_loop(lines, rows, 5)
+    assert spilled.keys() == expected.keys()
+    assert all(spilled[key] == pytest.approx(expected[key], rel=1e-5) for key in expected)
+
+
+def descend_by_loop(
+    pairs: list[tuple[int, int, float]], state: State, x_max: float, alpha: float, rate: float
+) -> float:
+    """Eq. 8 with Adagrad, a pair and a number at a time."""
+    loss = 0.0
+    w, c = state.words.astype(float), state.contexts.astype(float)
+    ws, cs = state.word_squares.astype(float), state.context_squares.astype(float)
+    for i, j, x in pairs:
+        weight = (x / x_max) ** alpha if x < x_max else 1.0
+        for a, b in [(i, j)] if i == j else [(i, j), (j, i)]:
+            difference = w[a, :-1] @ c[b, :-1] + w[a, -1] + c[b, -1] - np.log(x)
+            loss += weight * difference**2
+            for k in range(w.shape[1]):
+                bias = k == w.shape[1] - 1
+                for_w = weight * difference * (1.0 if bias else c[b, k])
+                for_c = weight * difference * (1.0 if bias else w[a, k])
+                w[a, k] -= rate * for_w / ws[a, k] ** 0.5
+                c[b, k] -= rate * for_c / cs[b, k] ** 0.5
+                ws[a, k] += for_w**2
+                cs[b, k] += for_c**2
+    state.words[:], state.contexts[:] = w, c
+    state.word_squares[:], state.context_squares[:] = ws, cs
+    return loss
+
+
+def test_loss_and_steps_equal_a_loop_on_a_small_matrix() -> None:
+    rng = np.random.default_rng(1)
+    pairs = [(i, j, float(rng.uniform(0.1, 250))) for i in range(9) for j in range(i, 9)]
+    ours = State.draw(9, 6, np.random.default_rng(2))
+    theirs = State.draw(9, 6, np.random.default_rng(2))
+    rows, columns, counts = (np.array(column) for column in zip(*pairs, strict=True))
+    counts = counts.astype(np.float32)
+    weights = np.minimum(1, (counts / 100) ** 0.75).astype(np.float32)
+    for _ in range(5):
+        loss = descend(
+            rows.astype(np.int32),
+            columns.astype(np.int32),
+            np.log(counts),
+            weights,
+            ours.words,
+            ours.contexts,
+            ours.word_squares,
+            ours.context_squares,
+            np.float32(0.05),
+        )
+        assert loss == pytest.approx(descend_by_loop(pairs, theirs, 100, 0.75, 0.05), rel=1e-4)
+    np.testing.assert_allclose(ours.vectors(), theirs.vectors(), atol=1e-4)
+
+
+def parameters(**changes: int) -> EmbeddingParameters:
+    return EmbeddingParameters(
+        method="glove", **{"dimension": 8, "min_count": 1, "workers": 1, **changes}
+    )
+
+
+def test_loss_falls_and_one_worker_repeats_itself(tmp_path: Path) -> None:
+    folder = corpus_of(tmp_path, worlds())
+    facts = {"words": 8000}
+    first, told = train_glove(folder, facts, parameters(memory_mb=16), None)
+    second, _ = train_glove(folder, facts, parameters(memory_mb=16), None)
+    assert told["losses"][-1] < 0.5 * told["losses"][0]
+    np.testing.assert_array_equal(first.vectors, second.vectors)
+    other, _ = train_glove(folder, facts, parameters(memory_mb=16, seed=1), None)
+    assert not np.allclose(first.vectors, other.vectors)
+    assert not list(tmp_path.glob(".counts-*")), "the counts are cleared away"
+
+
+def test_vectors_are_in_the_vocabularys_order(tmp_path: Path) -> None:
+    folder = corpus_of(tmp_path, worlds())
+    trained, _ = train_glove(folder, {"words": 8000}, parameters(epochs=1), None)
+    assert trained.words == list(read_vocabulary(folder, 1))
+    assert glove.PAIR.itemsize == 12

@@ -1,0 +1,145 @@
+"""Training by each method: what is close is close, what is asked for is written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.embeddings.parameters import METHODS, EmbeddingParameters
+from tasks.embeddings.train import train_vectors
+from tasks.embeddings.wordset import Subwords, hashes
+from tasks.errors import UserError
+from tasks.stages import Output, stage
+from tasks.vectors import load_vectors, read_vectors, select_vectors
+from tests.tasks.embeddings.made import ANIMALS, TOOLS, corpus_of, worlds
+
+SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "buckets": 500, "epochs": 10}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared corpus with a manifest, as its stage leaves it."""
+    folder = corpus_of(tmp_path_factory.mktemp("corpus"), worlds())
+    facts = {"words": 8000, "distinct": 12, "paragraphs": 400}
+    manifest = {"digest": "d1ge5t", "facts": facts}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def train(out: Path, corpus: Path, start: Path | None = None, **changes: Any) -> dict[str, Any]:
+    out.mkdir()
+    return train_vectors(out, corpus, EmbeddingParameters(**{**SMALL, **changes}), start)
+
+
+def mean_cosine(vectors: dict[str, Any], left: list[str], right: list[str]) -> float:
+    pairs = [(vectors[a], vectors[b]) for a in left for b in right if a != b]
+    return float(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_words_of_one_kind_are_closer_than_words_of_two(
+    tmp_path: Path, corpus: Path, method: str
+) -> None:
+    facts = train(tmp_path / "out", corpus, method=method, epochs=30)
+    words, matrix = read_vectors(tmp_path / "out")
+    vectors = dict(zip(words.to_pylist(), matrix, strict=True))
+    assert set(vectors) == {*ANIMALS, *TOOLS, "the", "of"}
+    within = (mean_cosine(vectors, ANIMALS, ANIMALS) + mean_cosine(vectors, TOOLS, TOOLS)) / 2
+    # GloVe sees only words that do stand together, so here it brings near, and pushes nothing away.
+    margin = 0.005 if method == "glove" else 0.2
+    assert within > mean_cosine(vectors, ANIMALS, TOOLS) + margin
+    assert facts["words"] == 12 and facts["corpus"]["words"] == 8000
+    metadata = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
+    assert metadata[b"method"].decode() == method
+    assert (metadata[b"dimension"], metadata[b"corpus"]) == (b"16", b"d1ge5t")
+    assert json.loads(metadata[b"parameters"])["epochs"] == 30
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_worker_and_one_seed_give_equal_bytes(
+    tmp_path: Path, corpus: Path, method: str
+) -> None:
+    for out in ("a", "b"):
+        train(tmp_path / out, corpus, method=method, epochs=2)
+    a, b = ((tmp_path / out / "vectors.parquet").read_bytes() for out in ("a", "b"))
+    assert a == b
+
+
+def test_the_loss_is_told_by_epoch(tmp_path: Path, corpus: Path) -> None:
+    losses = train(tmp_path / "out", corpus, method="skipgram", epochs=6)["losses"]
+    assert len(losses) == 6 and losses[-1] < losses[0]
+
+
+def test_a_word_never_seen_is_spelt_by_its_ngrams(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "trained", corpus, method="fasttext")
+    out = tmp_path / "picked"
+    out.mkdir()
+    source = str(tmp_path / "trained" / "vectors.parquet")
+    facts = select_vectors(out, source, {"badgers", "otter", "q"}, 0)
+    words, matrix = read_vectors(out)
+    assert words.to_pylist() == ["otter", "badgers", "q"] and facts["spelt"] == 2
+    subwords = Subwords.load(out)
+    assert subwords is not None
+    np.testing.assert_array_equal(matrix[1], subwords.vector("badgers"))
+    assert np.abs(matrix[1:]).sum(axis=1).all()
+    assert pq.read_table(out / "vectors.parquet")["spelt"].to_pylist() == [False, True, True]
+    known = load_vectors(source)
+    near = matrix[1] @ known.vectors[known.rows["badger"]]
+    assert near > matrix[1] @ known.vectors[known.rows["chisel"]]
+
+
+@pytest.mark.parametrize("word", ["owl", "a", "straße", "日本語", "naïve-ish", "é", "10,000"])
+def test_ngrams_and_their_hashes_are_gensims(word: str) -> None:
+    from gensim.models.fasttext import ft_ngram_hashes
+
+    for shortest, longest in ((3, 6), (1, 2), (2, 2)):
+        expected = ft_ngram_hashes(word, shortest, longest, 1000)
+        assert [h % 1000 for h in hashes(word, shortest, longest)] == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_goes_on_from_given_vectors(tmp_path: Path, corpus: Path, method: str) -> None:
+    train(tmp_path / "first", corpus, method=method, epochs=30)
+    given = tmp_path / "first" / "vectors.parquet"
+    (tmp_path / "domain").mkdir()
+    lines = [["badger", "otter", "newt", "the"]] * 300
+    domain = corpus_of(tmp_path / "domain", lines)
+    facts = {"words": 1200, "distinct": 4, "paragraphs": 300}
+    manifest = {"digest": "other", "facts": facts}
+    (domain / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    told = train(tmp_path / "second", domain, start=given, method=method, epochs=2)
+    assert (told["carried_over"], told["new"], told["unchanged"]) == (3, 1, 9)
+    before, after = (
+        load_vectors(str(given)),
+        load_vectors(str(tmp_path / "second" / "vectors.parquet")),
+    )
+    assert set(after.words) == {*before.words, "newt"}
+    changed = {
+        word: float(np.linalg.norm(after.vectors[after.rows[word]] - vector))
+        for word, vector in zip(before.words, before.vectors, strict=True)
+    }
+    assert changed["hammer"] == 0 < changed["badger"]
+    assert changed["badger"] < np.linalg.norm(before.vectors[before.rows["badger"]])
+
+
+def test_vectors_of_another_size_cant_be_gone_on_from(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "first", corpus, epochs=1)
+    with pytest.raises(UserError, match="have 16 numbers a word, and 8 are asked for"):
+        train(
+            tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet", dimension=8
+        )
+
+
+def test_a_training_that_fails_leaves_nothing(
+    root: Path, prefect_server: None, corpus: Path
+) -> None:
+    training = stage(train_vectors, "train-embeddings")
+    with pytest.raises(UserError, match="lower min_count"):
+        training(corpus, EmbeddingParameters(min_count=10_000))
+    assert not list((root / "stages" / "train-embeddings").iterdir())
+    made: Output = training(corpus, EmbeddingParameters(**SMALL))
+    again: Output = training(corpus, EmbeddingParameters(**SMALL))
+    assert again.cached and not made.cached and again.folder == made.folder
