@@ -5,22 +5,43 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.config import OptimizerName, VariantConfig
+from models.config import (
+    DropoutForm,
+    EndPointer,
+    Highway,
+    OptimizerName,
+    OutputReads,
+    QueryToContext,
+    Recurrent,
+    SelfAttention,
+    VariantConfig,
+)
 from models.presets import preset
 from tasks.errors import UserError
 from tasks.splitting import Overlap
 from tasks.vectors import PACKAGED, VectorSource
 
-VariantName = Literal["baseline", "char"]
+VariantName = Literal[
+    "baseline",
+    "char",
+    "char-selfattn",
+    "char-selfattn-dot",
+    "char-selfattn-v1",
+    "seo2016",
+    "char-only",
+    "kim-char",
+    "docqa",
+]
+Positive = Annotated[int, Field(ge=1)]
 Variants = Annotated[
     list[VariantName], Field(min_length=1, description="The models to train, in this order.")
 ]
 
 
 class Form(BaseModel):
-    """A group of fields; misspelt ones are refused."""
+    """A group of fields; misspelt ones are refused, and so are numbers that are none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MixedIn(Form):
@@ -87,6 +108,23 @@ class DataParameters(Form):
         return self
 
 
+class CharacterParameters(Form):
+    """Changes to the character CNN of every variant; each of them has to have one."""
+
+    embedding_size: int | None = Field(
+        None, ge=1, description="Numbers that stand for a character."
+    )
+    kernel_widths: list[Positive] | None = Field(
+        None, min_length=1, description="Characters that the filters look at together."
+    )
+    filters: list[Positive] | None = Field(
+        None, min_length=1, description="Number of filters of each width."
+    )
+    max_characters: int | None = Field(
+        None, ge=1, description="So many of a word's characters are read."
+    )
+
+
 class TrainingParameters(Form):
     """Changes to every variant's preset; a field left empty stays as the preset has it."""
 
@@ -98,7 +136,9 @@ class TrainingParameters(Form):
     )
     rho: float | None = Field(None, ge=0, lt=1, description="Adadelta's decay of its averages.")
     epsilon: float | None = Field(None, gt=0, description="Adadelta's floor of its averages.")
-    clip_norm: float | None = Field(None, gt=0, description="Largest norm of a step's gradient.")
+    clip_norm: float | None = Field(
+        None, ge=0, description="Largest norm of a step's gradient; 0 clips none."
+    )
     ema_decay: float | None = Field(
         None, ge=0, lt=1, description="Decay of the averaged weights, which are scored and served."
     )
@@ -113,11 +153,41 @@ class TrainingParameters(Form):
         None, ge=0, description="Draws first weights, order of batches, dropout."
     )
     hidden_size: int | None = Field(None, ge=1, description="Width d of the model.")
+    word_vectors: bool | None = Field(
+        None, description="Whether words have vectors, or only characters."
+    )
+    characters: CharacterParameters = Field(
+        CharacterParameters(), description="The CNN over a word's characters."
+    )
+    highway: Highway | None = Field(
+        None, description="Highway layers over projected or concatenated embeddings, or none."
+    )
+    recurrent: Recurrent | None = Field(None, description="Cell of the recurrent layers.")
+    query_to_context: QueryToContext | None = Field(
+        None,
+        description="How the question picks words of the context: the paper's max, or the "
+        "CS224n starter's product.",
+    )
+    self_attention: SelfAttention | None = Field(
+        None, description="Similarity by which the context attends to itself, or none."
+    )
+    output_reads: OutputReads | None = Field(
+        None, description="What the output layer sees beside the modeling layer."
+    )
+    end_pointer: EndPointer | None = Field(
+        None, description="How the answer's end depends on its start."
+    )
     dropout: float | None = Field(None, ge=0, le=0.99, description="Share of inputs dropped.")
+    dropout_form: DropoutForm | None = Field(
+        None, description="Dropout behind layers, in front of them, or one mask for a sequence."
+    )
 
     def changes(self) -> dict[str, Any]:
         """The fields that were set."""
-        return self.model_dump(exclude_none=True)
+        changed = self.model_dump(exclude_none=True)
+        if not changed["characters"]:
+            del changed["characters"]
+        return changed
 
 
 class VectorParameters(Form):

@@ -6,20 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from models.config import QueryToContext
-from models.layers import MASKED, Dropout, masked_softmax
+from models.layers import MASKED, masked_softmax
 
 
-class AttentionFlow(nn.Module):
-    """Bidirectional attention flow (Seo et al., 2017, §2 layer 4).
+class TrilinearSimilarity(nn.Module):
+    """w·[h; u; h∘u] + b of every h and u (Seo et al., 2017, eq. 1), as w1·h + w2·u + (h∘w3)·u,
+    which never forms the (B, T, J, 3·size) tensor."""
 
-    The similarity w·[h; u; h∘u] is computed as w1·h + w2·u + (h∘w3)·u, which never forms the
-    (B, T, J, 3·size) tensor.
-    """
-
-    def __init__(self, size: int, query_to_context: QueryToContext, dropout: float) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.query_to_context = query_to_context
-        self.dropout = Dropout(dropout)
         self.context_weight = nn.Parameter(torch.empty(size, 1))
         self.question_weight = nn.Parameter(torch.empty(size, 1))
         self.product_weight = nn.Parameter(torch.empty(1, 1, size))
@@ -27,20 +22,30 @@ class AttentionFlow(nn.Module):
             nn.init.xavier_uniform_(weight)
         self.bias = nn.Parameter(torch.zeros(1))
 
-    def similarity(self, context: Tensor, question: Tensor) -> Tensor:
+    def forward(self, context: Tensor, question: Tensor) -> Tensor:
         """(B, T, size), (B, J, size) -> S (B, T, J)"""
-        context, question = self.dropout(context), self.dropout(question)
         products = (context * self.product_weight) @ question.transpose(1, 2)
         of_context = context @ self.context_weight  # (B, T, 1)
         of_question = (question @ self.question_weight).transpose(1, 2)  # (B, 1, J)
         similarity: Tensor = products + of_context + of_question + self.bias
         return similarity
 
+
+class AttentionFlow(nn.Module):
+    """Bidirectional attention flow (Seo et al., 2017, §2 layer 4)."""
+
+    def __init__(self, size: int, query_to_context: QueryToContext, dropout: nn.Module) -> None:
+        """`dropout` acts on what the similarity compares, and on nothing else."""
+        super().__init__()
+        self.query_to_context = query_to_context
+        self.dropout = dropout
+        self.similarity = TrilinearSimilarity(size)
+
     def forward(
         self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
     ) -> Tensor:
         """H (B, T, size), U (B, J, size) -> G = [h; ũ; h∘ũ; h∘h̃] (B, T, 4·size)"""
-        s = self.similarity(context, question)
+        s = self.similarity(self.dropout(context), self.dropout(question))
         over_question = masked_softmax(s, question_mask.unsqueeze(1), 2)  # (B, T, J)
         attended_question = over_question @ question
         if self.query_to_context == "max":

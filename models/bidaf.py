@@ -9,13 +9,15 @@ from models.attention import AttentionFlow
 from models.batching import PADDING, Batch
 from models.characters import CharacterCNN
 from models.config import ModelConfig
-from models.layers import Dropout, Highway
-from models.output import SpanOutput
+from models.layers import Dropouts, Highway
+from models.output import ChainedOutput, SpanOutput
 from models.recurrent import Encoder
+from models.self_attention import ResidualSelfAttention, SelfMatching
 
 
 class WordRepresentation(nn.Module):
-    """[word vector; character vector] of each token, projected to d, through the highway.
+    """[word vector; character vector] of each token, as it is or projected to d, through the
+    highway where the config has one.
 
     The word vectors are frozen: they are a buffer, and no part of the weights that are saved.
     """
@@ -24,15 +26,21 @@ class WordRepresentation(nn.Module):
 
     def __init__(self, config: ModelConfig, word_vectors: Tensor, characters: int) -> None:
         super().__init__()
+        if not config.word_vectors:
+            word_vectors = word_vectors[:, :0]
         self.register_buffer("word_vectors", word_vectors, persistent=False)
-        size = word_vectors.shape[1]
+        dropouts = Dropouts(config)
+        self.size = word_vectors.shape[1]
         self.characters: CharacterCNN | None = None
         if config.characters is not None:
-            self.characters = CharacterCNN(characters, config.characters)
-            size += config.characters.filters
-        self.dropout = Dropout(config.dropout)
-        self.projection = nn.Linear(size, config.hidden_size, bias=False)
-        self.highway = Highway(config.hidden_size)
+            self.characters = CharacterCNN(characters, config.characters, dropouts.characters)
+            self.size += config.characters.size
+        self.dropout = dropouts.embeddings
+        self.projection: nn.Module = nn.Identity()
+        if config.highway == "projected":
+            self.projection = nn.Linear(self.size, config.hidden_size, bias=False)
+            self.size = config.hidden_size
+        self.highway = nn.Identity() if config.highway == "none" else Highway(self.size)
 
     def of_types(self, batch: Batch) -> Tensor:
         """The batch's distinct types -> (U, word vector size [+ filters])"""
@@ -42,28 +50,29 @@ class WordRepresentation(nn.Module):
         return torch.cat([vectors, self.characters(batch.type_characters)], 1)
 
     def forward(self, types: Tensor, tokens: Tensor) -> Tensor:
-        """(U, size) vectors of types, (B, N) type of each token -> (B, N, d)"""
+        """(U, size) vectors of types, (B, N) type of each token -> (B, N, size)"""
         gathered = nn.functional.embedding(tokens, types)
         out: Tensor = self.highway(self.projection(self.dropout(gathered)))
         return out
 
 
 def draw_weights(module: nn.Module) -> None:
-    """First weights of linear layers and LSTMs: Glorot uniform as in the original code's
-    TensorFlow, an LSTM's recurrent matrices orthogonal, its biases 0 and its forget biases 1.
+    """First weights of linear and recurrent layers: Glorot uniform as in the original code's
+    TensorFlow, recurrent matrices orthogonal, recurrent biases 0 and an LSTM's forget biases 1.
 
     PyTorch's own draw is so narrow that what tells two unknown words apart leaves highway and LSTM
     fifty times smaller than it came, and training finds it much later.
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
-    if isinstance(module, nn.LSTM):
+    if isinstance(module, nn.LSTM | nn.GRU):
         for name, parameter in module.named_parameters():
-            _draw_gates(name, parameter.data.chunk(4))
+            gates = parameter.data.chunk(len(parameter) // module.hidden_size)
+            _draw_gates(name, gates, isinstance(module, nn.LSTM))
 
 
-def _draw_gates(name: str, gates: tuple[Tensor, ...]) -> None:
-    """One parameter of an LSTM, as its parts for the gates i, f, g, o."""
+def _draw_gates(name: str, gates: tuple[Tensor, ...], of_lstm: bool) -> None:
+    """One parameter of a recurrent layer, as its parts for each gate (an LSTM's: i, f, g, o)."""
     for gate in gates:
         if name.startswith("weight_ih"):
             nn.init.xavier_uniform_(gate)
@@ -71,8 +80,24 @@ def _draw_gates(name: str, gates: tuple[Tensor, ...]) -> None:
             nn.init.orthogonal_(gate)
         else:
             nn.init.zeros_(gate)
-    if name.startswith("bias_ih"):
+    if of_lstm and name.startswith("bias_ih"):
         nn.init.ones_(gates[1])
+
+
+def _modeling_layer(config: ModelConfig, size: int) -> nn.Module:
+    """(B, T, size), (B, T) -> M (B, T, 2d)"""
+    if config.self_attention == "trilinear":
+        return ResidualSelfAttention(config, size)
+    return Encoder(config, size, 2)
+
+
+def _output_layer(config: ModelConfig, attention_size: int) -> nn.Module:
+    """G (B, T, attention_size), M (B, T, 2d), (B, T) -> logits of start and end, (B, T) each"""
+    if config.end_pointer == "chained":
+        return ChainedOutput(config)
+    if config.output_reads == "self-attention":
+        attention_size = 2 * config.hidden_size
+    return SpanOutput(config, attention_size)
 
 
 class BiDAF(nn.Module):
@@ -83,12 +108,16 @@ class BiDAF(nn.Module):
         padding and unknown included."""
         super().__init__()
         self.config = config
-        d = config.hidden_size
+        width = 2 * config.hidden_size
         self.words = WordRepresentation(config, word_vectors, characters)
-        self.encoder = Encoder(d, d, 1, config.dropout)
-        self.attention = AttentionFlow(2 * d, config.query_to_context, config.dropout)
-        self.modeling = Encoder(8 * d, d, 2, config.dropout)
-        self.output = SpanOutput(8 * d, d, config.dropout)
+        self.encoder = Encoder(config, self.words.size, 1)
+        self.attention = AttentionFlow(width, config.query_to_context, Dropouts(config).similarity)
+        size = 4 * width
+        self.matching: SelfMatching | None = None
+        if config.self_attention in ("additive", "dot", "elementwise"):
+            self.matching = SelfMatching(config, size)
+        self.modeling = _modeling_layer(config, width if self.matching else size)
+        self.output = _output_layer(config, size)
         self.apply(draw_weights)
 
     @property
@@ -104,6 +133,8 @@ class BiDAF(nn.Module):
         context = self.encoder(self.words(types, batch.context), context_mask)
         question = self.encoder(self.words(types, batch.question), question_mask)
         attention = self.attention(context, question, context_mask, question_mask)
-        modeling = self.modeling(attention, context_mask)
-        start, end = self.output(attention, modeling, context_mask)
+        matched = self.matching(attention, context_mask) if self.matching else attention
+        modeling = self.modeling(matched, context_mask)
+        read = matched if self.config.output_reads == "self-attention" else attention
+        start, end = self.output(read, modeling, context_mask)
         return start, end

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 QueryToContext = Literal["starter", "max"]
+Highway = Literal["projected", "concatenated", "none"]
+Recurrent = Literal["lstm", "gru"]
+SelfAttention = Literal["none", "additive", "dot", "elementwise", "trilinear"]
+OutputReads = Literal["attention", "self-attention"]
+EndPointer = Literal["independent", "conditioned", "chained"]
+DropoutForm = Literal["outputs", "inputs", "variational"]
 OptimizerName = Literal["adadelta", "adam"]
 
 
@@ -14,50 +21,125 @@ def _require(condition: bool, sentence: str) -> None:
         raise ValueError(sentence)
 
 
+def _require_choices(config: Any, choices: dict[str, Any]) -> None:
+    """Each named field holds one of the values of its Literal."""
+    for name, kind in choices.items():
+        value, known = getattr(config, name), get_args(kind)
+        listed = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        _require(value in known, f"{name} must be {listed}, not {value!r}.")
+
+
 @dataclass(frozen=True)
 class CharacterConfig:
-    """Character CNN over a word (Kim, 2015): one kernel width, max over positions."""
+    """Character CNN over a word (Kim et al., 2016): `filters[i]` filters of `kernel_widths[i]`
+    characters each, the maximum over positions."""
 
     embedding_size: int = 64
-    filters: int = 100
-    kernel_width: int = 5
+    kernel_widths: tuple[int, ...] = (5,)
+    filters: tuple[int, ...] = (100,)
     max_characters: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "filters", "kernel_width", "max_characters"):
+        for name in ("kernel_widths", "filters"):  # JSON knows lists alone
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+            sizes = getattr(self, name)
+            _require(
+                len(sizes) > 0 and min(sizes) >= 1,
+                f"characters.{name} must hold numbers of at least 1.",
+            )
+        for name in ("embedding_size", "max_characters"):
             _require(getattr(self, name) >= 1, f"characters.{name} must be at least 1.")
         _require(
-            self.kernel_width <= self.max_characters,
-            f"characters.kernel_width ({self.kernel_width}) must not exceed "
+            len(self.kernel_widths) == len(self.filters),
+            f"characters.kernel_widths holds {len(self.kernel_widths)} numbers and "
+            f"characters.filters {len(self.filters)}: each width needs its number of filters.",
+        )
+        _require(
+            max(self.kernel_widths) <= self.max_characters,
+            f"characters.kernel_widths (up to {max(self.kernel_widths)}) must not exceed "
             f"characters.max_characters ({self.max_characters}).",
         )
+
+    @property
+    def size(self) -> int:
+        """Length of a word's vector."""
+        return sum(self.filters)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """The architecture, apart from the vocabulary and the word vectors it is built over.
 
-    `query_to_context`: "max" is the softmax over the context of the best-matching question
-    word (Seo et al., 2017, eq. 3); "starter" is S1·S2ᵀ·C of the CS224n starter code.
+    word_vectors: whether words have vectors; without them a word is only its characters.
+    highway: two highway layers over the embeddings "projected" to the hidden size (CS224n
+        starter), over their concatenation as it is (Seo et al., 2017), or "none" (document-qa).
+    query_to_context: "max" is the softmax over the context of the best-matching question word
+        (Seo et al., 2017, eq. 3); "starter" is S1·S2ᵀ·C of the CS224n starter code.
+    self_attention: of the context over itself. "additive", "dot" and "elementwise" are
+        similarities of `models.self_attention.SelfMatching`; "trilinear" is document-qa's residual
+        block in the modeling layer's place.
+    output_reads: what the output layer sees beside the modeling layer: the attention flow's G, or
+        what self-attention made of it.
+    end_pointer: the end is found "independent" of the start (starter), "conditioned" on it (the
+        code of Seo et al.), or by a layer "chained" to the start's (document-qa).
+    dropout_form: behind recurrent layers and embeddings, and on what the similarity compares
+        ("outputs", starter); in front of the CNN, recurrent layers and output ("inputs", Seo et
+        al., 2017, §4); or around recurrent layers, with one mask for all of a sequence's tokens
+        ("variational", document-qa).
     """
 
     hidden_size: int = 100
+    word_vectors: bool = True
     characters: CharacterConfig | None = None
+    highway: Highway = "projected"
+    recurrent: Recurrent = "lstm"
     query_to_context: QueryToContext = "starter"
+    self_attention: SelfAttention = "none"
+    output_reads: OutputReads = "attention"
+    end_pointer: EndPointer = "independent"
     dropout: float = 0.2
+    dropout_form: DropoutForm = "outputs"
 
     def __post_init__(self) -> None:
         _require(self.hidden_size >= 1, "hidden_size must be at least 1.")
         _require(0.0 <= self.dropout <= 0.99, "dropout must lie in [0, 0.99].")
-        _require(
-            self.query_to_context in ("starter", "max"),
-            f"query_to_context must be 'starter' or 'max', not {self.query_to_context!r}.",
+        _require_choices(
+            self,
+            {
+                "highway": Highway,
+                "recurrent": Recurrent,
+                "query_to_context": QueryToContext,
+                "self_attention": SelfAttention,
+                "output_reads": OutputReads,
+                "end_pointer": EndPointer,
+                "dropout_form": DropoutForm,
+            },
         )
+        self._refuse_impossible_combinations()
+
+    def _refuse_impossible_combinations(self) -> None:
+        _require(
+            self.word_vectors or self.characters is not None,
+            "word_vectors is off and characters is empty: a word needs one of the two.",
+        )
+        if self.output_reads == "self-attention":
+            _require(
+                self.self_attention in ("additive", "dot", "elementwise"),
+                "output_reads is 'self-attention', which self_attention "
+                f"{self.self_attention!r} does not hand on; it can be 'additive', 'dot' or "
+                "'elementwise'.",
+            )
+            _require(
+                self.end_pointer != "chained",
+                "output_reads is 'self-attention', but end_pointer 'chained' reads the modeling "
+                "layer alone.",
+            )
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
     """How the weights are found. `rho` and `epsilon` are Adadelta's; Adam ignores `rho`.
+    A `clip_norm` of 0 clips no gradient.
 
     Training examples whose context or question is longer than the two token limits are left
     out (and counted); evaluation is on every question whatever its length.
@@ -81,15 +163,14 @@ class TrainingConfig:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
         for name in ("max_context_tokens", "max_question_tokens"):
             _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
-        for name in ("learning_rate", "epsilon", "clip_norm"):
-            _require(getattr(self, name) > 0, f"{name} must be above 0.")
+        for name in ("learning_rate", "epsilon"):
+            number = getattr(self, name)
+            _require(0 < number < math.inf, f"{name} must be above 0, and a finite number.")
+        _require(0 <= self.clip_norm < math.inf, "clip_norm must be at least 0, and finite.")
         _require(self.seed >= 0, "seed must be at least 0.")
         for name in ("rho", "ema_decay"):
             _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
-        _require(
-            self.optimizer in ("adadelta", "adam"),
-            f"optimizer must be 'adadelta' or 'adam', not {self.optimizer!r}.",
-        )
+        _require_choices(self, {"optimizer": OptimizerName})
 
 
 @dataclass(frozen=True)
@@ -101,15 +182,32 @@ class VariantConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def with_changes(self, **changes: Any) -> VariantConfig:
-        """The same variant with some fields of its model or its training changed, by name."""
+        """The same variant with some fields of its model or its training changed, by name.
+        `characters` holds those fields of the character CNN that change.
+
+        Raises:
+            ValueError: the changed variant would be impossible.
+            TypeError: there is no such field.
+        """
         of_model = {f.name for f in fields(ModelConfig)}
         model = {name: value for name, value in changes.items() if name in of_model}
+        if "characters" in model:
+            model["characters"] = self._characters_with(model["characters"])
         training = {name: value for name, value in changes.items() if name not in of_model}
         return replace(
             self,
             model=replace(self.model, **model),
             training=replace(self.training, **training),
         )
+
+    def _characters_with(self, changes: dict[str, Any]) -> CharacterConfig:
+        characters = self.model.characters
+        if characters is None:
+            raise ValueError(
+                f"characters.{next(iter(changes), '')} can't be changed: the variant {self.name} "
+                "reads no characters; leave it out, or leave that variant out."
+            )
+        return replace(characters, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for JSON."""

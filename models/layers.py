@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from models.config import ModelConfig
+
 MASKED = -1e30
 """Logit of a position that must get no probability; finite, so that 0·log 0 is never formed."""
 
@@ -48,3 +50,33 @@ class Dropout(nn.Module):
         draws.random_(torch.iinfo(torch.int64).min, None)
         kept = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= self.dropped
         return x * (kept * (256 / (256 - self.dropped)))
+
+
+class VariationalDropout(nn.Module):
+    """Dropout with one mask for all steps of a sequence (Gal & Ghahramani, 2016)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, size) -> (B, N, size), the mean kept"""
+        if not self.training or self.rate == 0:
+            return x
+        kept = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= self.rate
+        return x * (kept / (1 - self.rate))
+
+
+class Dropouts:
+    """What drops where, in the form that the config names. Modules without weights or state."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        form, rate = config.dropout_form, config.dropout
+        nothing, plain = nn.Identity(), Dropout(rate)
+        self.between = VariationalDropout(rate) if form == "variational" else plain
+        self.before = nothing if form == "outputs" else self.between
+        self.behind = nothing if form == "inputs" else self.between
+        self.embeddings = plain if form == "outputs" else nothing
+        self.similarity = plain if form == "outputs" else nothing
+        self.characters = nothing if form == "outputs" else plain
+        self.output = plain if form == "inputs" else nothing

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.layers import Dropout
+from models.config import ModelConfig
+from models.layers import Dropouts
 
 
 class _ReverseWithinLengths(torch.autograd.Function):
@@ -60,23 +61,54 @@ class BiLSTM(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size), zeros at padding"""
-        index = reversal_index(mask)
-        ahead, _ = self.ahead(x)
-        back, _ = self.back(_reversed(x, index))
-        return torch.cat([ahead, _reversed(back, index)], 2) * mask.unsqueeze(2)
+        return _both_ways(self.ahead, self.back, x, mask)
+
+
+class BiGRU(nn.Module):
+    """Bidirectional GRU in cuDNN's form, exact under padding like `BiLSTM`."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.ahead = nn.GRU(input_size, hidden_size, batch_first=True)
+        self.back = nn.GRU(input_size, hidden_size, batch_first=True)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size), zeros at padding"""
+        return _both_ways(self.ahead, self.back, x, mask)
+
+
+def _both_ways(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
+    index = reversal_index(mask)
+    read_ahead, _ = ahead(x)
+    read_back, _ = back(_reversed(x, index))
+    return torch.cat([read_ahead, _reversed(read_back, index)], 2) * mask.unsqueeze(2)
+
+
+def bidirectional(config: ModelConfig, input_size: int) -> BiLSTM | BiGRU:
+    """One recurrent layer of the config's cell and hidden size d: (B, N, input) -> (B, N, 2d)."""
+    cell = BiLSTM if config.recurrent == "lstm" else BiGRU
+    return cell(input_size, config.hidden_size)
 
 
 class Encoder(nn.Module):
-    """A stack of BiLSTMs with dropout behind each layer, the last included."""
+    """A stack of bidirectional layers, with dropout between them, and before or behind them as
+    the config has it. (PyTorch's own ignores `dropout` on a single layer.)"""
 
-    def __init__(self, input_size: int, hidden_size: int, layers: int, dropout: float) -> None:
+    def __init__(self, config: ModelConfig, input_size: int, layers: int) -> None:
         super().__init__()
-        sizes = [input_size] + [2 * hidden_size] * (layers - 1)
-        self.layers = nn.ModuleList(BiLSTM(size, hidden_size) for size in sizes)
-        self.dropout = Dropout(dropout)
+        sizes = [input_size] + [2 * config.hidden_size] * (layers - 1)
+        self.layers = nn.ModuleList(bidirectional(config, size) for size in sizes)
+        dropouts = Dropouts(config)
+        self.before, self.between, self.behind = (
+            dropouts.before,
+            dropouts.between,
+            dropouts.behind,
+        )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size)"""
-        for layer in self.layers:
-            x = self.dropout(layer(x, mask))
-        return x
+        """(B, N, input_size), (B, N) -> (B, N, 2d)"""
+        x = self.layers[0](self.before(x), mask)
+        for layer in self.layers[1:]:
+            x = layer(self.between(x), mask)
+        out: Tensor = self.behind(x)
+        return out

@@ -168,7 +168,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         # Workers' gradients are averaged: sum · world size / global batch is the global mean.
         torch.autograd.backward(nll.sum() * weight)
-        nn.utils.clip_grad_norm_(self.averages.live.values(), self.config.clip_norm)
+        if self.config.clip_norm:
+            nn.utils.clip_grad_norm_(self.averages.live.values(), self.config.clip_norm)
         self.optimizer.step()
         self.averages.update(self.step)
         self.step += 1

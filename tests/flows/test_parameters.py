@@ -1,6 +1,6 @@
 """Forms of the flows' parameters, and the variants that come of them."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from flows.ingest import ingest
 from flows.parameters import (
+    CharacterParameters,
     DataParameters,
     TrainingParameters,
     VariantName,
@@ -18,14 +19,21 @@ from flows.parameters import (
 )
 from flows.retrain import retrain
 from flows.vocabulary import build_vocabulary
-from models.config import ModelConfig, TrainingConfig
+from models.config import CharacterConfig, ModelConfig, TrainingConfig
 from models.presets import PRESETS, preset
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
 from tasks.errors import UserError
 from tasks.vocabulary import VocabularyParameters
 
-FORMS = [DataParameters, TrainingParameters, VectorParameters, VocabularyParameters, Resources]
+FORMS = [
+    DataParameters,
+    TrainingParameters,
+    CharacterParameters,
+    VectorParameters,
+    VocabularyParameters,
+    Resources,
+]
 form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 
 
@@ -58,6 +66,8 @@ def test_nothing_has_to_be_filled_in(form: type[BaseModel]) -> None:
         (TrainingParameters, {"batch_size": 2.5}),
         (TrainingParameters, {"optimizer": "sgd"}),
         (TrainingParameters, {"learning_rate": float("nan")}),
+        (TrainingParameters, {"learning_rate": float("inf")}),
+        (TrainingParameters, {"self_attention": "additif"}),
         (TrainingParameters, {"dropout": 1}),
         (TrainingParameters, {"ema_decay": 1}),
         (Resources, {"workers": 0}),
@@ -89,9 +99,20 @@ def test_every_preset_can_be_chosen() -> None:
     assert set(get_args(VariantName)) == set(PRESETS)
 
 
-def test_only_fields_of_a_variant_can_be_changed() -> None:
+def test_every_field_of_a_variant_can_be_changed() -> None:
     known = {field.name for config in (ModelConfig, TrainingConfig) for field in fields(config)}
-    assert set(TrainingParameters.model_fields) <= known
+    assert set(TrainingParameters.model_fields) == known
+    of_characters = {field.name for field in fields(CharacterConfig)}
+    assert set(CharacterParameters.model_fields) == of_characters
+
+
+def test_a_field_of_the_characters_is_changed_alone() -> None:
+    mine = TrainingParameters(characters=CharacterParameters(max_characters=20))
+    before = preset("char").model.characters
+    assert before is not None
+    assert configure("char", mine.changes()).model.characters == replace(before, max_characters=20)
+    with pytest.raises(UserError, match=r"max_characters .* baseline reads no characters"):
+        configure("baseline", mine.changes())
 
 
 def test_an_empty_form_changes_nothing() -> None:
@@ -119,21 +140,41 @@ LEAST: dict[str, Any] = {
     "learning_rate": 1e-9,
     "rho": 0,
     "epsilon": 1e-300,
-    "clip_norm": 1e-9,
+    "clip_norm": 0,
     "ema_decay": 0,
     "max_answer_tokens": 1,
     "max_context_tokens": 1,
     "max_question_tokens": 1,
     "seed": 0,
     "hidden_size": 1,
+    "word_vectors": True,
+    "highway": "none",
+    "recurrent": "gru",
+    "query_to_context": "max",
+    "self_attention": "none",
+    "output_reads": "attention",
+    "end_pointer": "independent",
     "dropout": 0,
+    "dropout_form": "inputs",
+}
+LEAST_CHARACTERS: dict[str, Any] = {
+    "embedding_size": 1,
+    "kernel_widths": [1],
+    "filters": [1],
+    "max_characters": 1,
 }
 
 
 def test_the_least_that_the_form_allows_is_possible() -> None:
-    assert set(LEAST) == set(TrainingParameters.model_fields)
-    for name in PRESETS:
-        changed = configure(name, TrainingParameters(**LEAST).changes())  # type: ignore[arg-type]
+    assert {*LEAST, "characters"} == set(TrainingParameters.model_fields)
+    assert set(LEAST_CHARACTERS) == set(CharacterParameters.model_fields)
+    characters = CharacterParameters(**LEAST_CHARACTERS)
+    for name, variant in PRESETS.items():
+        least = TrainingParameters(**LEAST)
+        if variant.model.characters is not None:
+            least = TrainingParameters(**LEAST, characters=characters)
+        changed = configure(name, least.changes())  # type: ignore[arg-type]
+        assert (changed.model.characters is None) == (variant.model.characters is None)
         values = {**vars(changed.model), **vars(changed.training)}
         assert {key: values[key] for key in LEAST} == LEAST
 
@@ -144,6 +185,7 @@ def test_the_least_that_the_form_allows_is_possible() -> None:
         ({"epochs": 0}, r"^epochs must be at least 1\.$"),
         ({"dropout": 1.0}, r"^dropout must lie in \[0, 0\.99\]\.$"),
         ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
+        ({"word_vectors": False}, r"^word_vectors is off and characters is empty: .*\.$"),
     ],
 )
 def test_impossible_changes_are_told_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -152,7 +194,7 @@ def test_impossible_changes_are_told_in_a_sentence(changes: dict[str, Any], sent
 
 
 def test_an_unknown_variant_is_told_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match=r"'cahr'; there are: baseline, char\.$"):
+    with pytest.raises(UserError, match=r"'cahr'; there are: baseline, char, .*docqa\.$"):
         configure("cahr", {})  # type: ignore[arg-type]
 
 

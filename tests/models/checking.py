@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.recurrent import BiLSTM
+from models.recurrent import BiGRU, BiLSTM
 
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 SEEDS = st.integers(0, 10_000)
@@ -45,16 +45,14 @@ def check_gradients(module: nn.Module, *inputs: Tensor) -> None:
     assert torch.autograd.gradcheck(run, (*module.parameters(), *floating))
 
 
-def packed(layers: Sequence[BiLSTM], x: Tensor, lengths: list[int]) -> Tensor:
-    """PyTorch's own bidirectional LSTM over packed sequences, with the layers' weights."""
-    hidden = layers[0].ahead.hidden_size
-    reference = nn.LSTM(
-        x.shape[2], hidden, len(layers), batch_first=True, bidirectional=True
-    ).double()
+def packed(layers: Sequence[BiLSTM | BiGRU], x: Tensor, lengths: list[int]) -> Tensor:
+    """PyTorch's own bidirectional layers over packed sequences, with the layers' weights."""
+    cell, hidden = type(layers[0].ahead), layers[0].ahead.hidden_size
+    reference = cell(x.shape[2], hidden, len(layers), batch_first=True, bidirectional=True).double()
     with torch.no_grad():
         for i, layer in enumerate(layers):
-            for suffix, lstm in (("", layer.ahead), ("_reverse", layer.back)):
-                for name, weight in lstm.named_parameters():
+            for suffix, direction in (("", layer.ahead), ("_reverse", layer.back)):
+                for name, weight in direction.named_parameters():
                     own = name.replace("l0", f"l{i}") + suffix
                     getattr(reference, own).copy_(weight)
     sequence = pack_padded_sequence(x, torch.tensor(lengths), True, enforce_sorted=False)

@@ -9,13 +9,12 @@ import torch
 
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
-from models.config import CharacterConfig, VariantConfig
+from models.config import VariantConfig
 from models.presets import PRESETS
 
 WORDS = 40
 VECTOR_SIZE = 6
 CHARACTERS = 20
-SMALL_CNN = CharacterConfig(embedding_size=4, filters=5, kernel_width=3, max_characters=8)
 
 
 def make_types(seed: int = 0, longest: int = 10) -> Types:
@@ -52,7 +51,9 @@ def small(name: str, **changes: object) -> VariantConfig:
     variant = PRESETS[name].with_changes(**{"hidden_size": 6, "batch_size": 4, **changes})
     if variant.model.characters is None:
         return variant
-    return variant.with_changes(characters=SMALL_CNN)
+    widths = [min(width, 3) for width in variant.model.characters.kernel_widths]
+    cnn = {"embedding_size": 4, "kernel_widths": widths, "filters": [5] * len(widths)}
+    return variant.with_changes(characters={**cnn, "max_characters": 8})
 
 
 def make_model(variant: VariantConfig, seed: int = 0, scale: float = 1.0) -> BiDAF:

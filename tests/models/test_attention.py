@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from models.attention import AttentionFlow
+from models.attention import AttentionFlow, TrilinearSimilarity
 from models.config import QueryToContext
+from models.layers import Dropout
 from tests.models.checking import (
     SEEDS,
     SIZES,
@@ -27,9 +28,16 @@ FORMS: list[QueryToContext] = ["starter", "max"]
 
 def make_attention(size: int, form: QueryToContext, seed: int) -> AttentionFlow:
     torch.manual_seed(seed)
-    attention = AttentionFlow(size, form, dropout=0.5).double().eval()
-    nn.init.normal_(attention.bias)
+    attention = AttentionFlow(size, form, Dropout(0.5)).double().eval()
+    nn.init.normal_(attention.similarity.bias)
     return attention
+
+
+def trilinear(similarity: TrilinearSimilarity, left: Tensor, right: Tensor) -> list[list[Tensor]]:
+    """w·[h; u; h∘u] + b, pair by pair."""
+    parts = (similarity.context_weight, similarity.question_weight, similarity.product_weight)
+    w = torch.cat([part.flatten() for part in parts])
+    return [[w @ torch.cat([h, u, h * u]) + similarity.bias[0] for u in right] for h in left]
 
 
 def softmax(logits: list[Tensor]) -> list[Tensor]:
@@ -39,14 +47,7 @@ def softmax(logits: list[Tensor]) -> list[Tensor]:
 
 def attended(attention: AttentionFlow, context: Tensor, question: Tensor) -> Tensor:
     """G of one example without padding, by w·[h; u; h∘u] and plain loops."""
-    w = torch.cat(
-        [
-            attention.context_weight.flatten(),
-            attention.question_weight.flatten(),
-            attention.product_weight.flatten(),
-        ]
-    )
-    s = [[w @ torch.cat([h, u, h * u]) + attention.bias[0] for u in question] for h in context]
+    s = trilinear(attention.similarity, context, question)
     rows = [softmax(row) for row in s]
     to_question = [sum(a * u for a, u in zip(row, question, strict=True)) for row in rows]
     if attention.query_to_context == "max":
@@ -94,7 +95,8 @@ def test_dropout_in_attention_reaches_the_similarity_alone() -> None:
     attention = make_attention(64, "max", 0)
     context, question = drawn(0, 2, 30, 64), drawn(1, 2, 9, 64)
     masks = torch.ones(2, 30, dtype=torch.bool), torch.ones(2, 9, dtype=torch.bool)
-    still = attention.similarity(context, question)
+    still = attention(context, question, *masks)
     attention.train()
-    assert not torch.allclose(attention.similarity(context, question), still)
-    assert_close(attention(context, question, *masks)[..., :64], context)
+    found = attention(context, question, *masks)
+    assert not torch.allclose(found, still)
+    assert_close(found[..., :64], context)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import models.presets
+from infra.settings import CHECKOUT
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
-from models.config import VariantConfig
 from models.decoding import best_spans
 from models.layers import MASKED
-from models.presets import BASELINE, CHAR, PRESETS
+from models.presets import PRESETS
 from tests.models.making import WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
@@ -27,15 +31,42 @@ def logits(model: BiDAF, examples: Examples, rows: list[int]) -> tuple[torch.Ten
     return start, end
 
 
-# Both: highway 2·2·(100² + 100) = 40,400; contextual BiLSTM 2·(400·200 + 800) = 161,600;
-# attention 3·200 + 1 = 601; modeling 2·(400·900 + 800) + 2·(400·300 + 800) = 963,200;
-# output 2·(801 + 201) + 2·(400·300 + 800) = 243,604; together 1,409,405.
-# Baseline: projection 50·100 = 5,000 more.
-# Characters: embedding 100·64 = 6,400, convolution 5·64·100 + 100 = 32,100, projection 15,000.
-@pytest.mark.parametrize(("variant", "count"), [(BASELINE, 1_414_405), (CHAR, 1_462_905)])
-def test_number_of_parameters(variant: VariantConfig, count: int) -> None:
-    model = BiDAF(variant.model, torch.zeros(70_000, 50), characters=100)
-    assert sum(p.numel() for p in model.parameters()) == count
+# Vectors of 100 numbers and 100 characters. An LSTM direction of n inputs and h units has
+# 4·(n·h + h·h + 2·h) parameters, a GRU 3·(…); a linear map n·m + m.
+# baseline, d = 100: projection 10,000; highway 2·2·(100² + 100) = 40,400; contextual BiLSTM
+#   2·(400·200 + 800) = 161,600; attention 3·200 + 1 = 601; modeling 2·(400·900 + 800) +
+#   2·(400·300 + 800) = 963,200; output 2·(801 + 201) + 2·(400·300 + 800) = 243,604.
+# char: embedding 6,400, CNN 5·64·100 + 100 = 32,100, projection 20,000 instead of 10,000.
+# seo2016: embedding 800, CNN 4,100; highway 2·2·(200² + 200) = 160,800; contextual BiLSTM
+#   2·(400·300 + 800) = 241,600; attention 601; modeling 963,200; output 2·(801 + 201) + the end's
+#   BiLSTM over 800 + 600: 2·(400·1500 + 800) = 1,203,604. (TensorFlow's LSTMs have one bias: 3,200
+#   fewer, 2.57 million either way.)
+# docqa: embedding 2,000, CNN 10,100; contextual BiGRU 2·(300·300 + 600) = 181,200; attention 601;
+#   reduction 800·200 + 200 = 160,200; BiGRU 2·(300·300 + 600) = 181,200; similarity 601 + 1;
+#   merging 600·200 + 200 = 120,200; output BiGRUs 181,200 + 2·(300·500 + 600) = 301,200, 2·201.
+COUNTS = {
+    "baseline": 1_419_405,
+    "char": 1_467_905,
+    "char-selfattn": 1_434_330,
+    "char-selfattn-dot": 1_434_330 - 75,  # no v
+    "char-selfattn-v1": 252_885,
+    "seo2016": 2_574_705,
+    "char-only": 2_399_505,
+    "kim-char": 4_433_280,
+    "docqa": 1_138_905,
+}
+
+
+@names
+def test_number_of_parameters_is_as_stated(name: str) -> None:
+    """In the presets' docstrings and the README alike."""
+    model = BiDAF(PRESETS[name].model, torch.zeros(9, 100), characters=100)
+    assert sum(p.numel() for p in model.parameters()) == COUNTS[name]
+    constant = name.upper().replace("-", "_")
+    docstring = inspect.getsource(models.presets).partition(f"\n{constant} =")[2].split('"""')[1]
+    assert f"{COUNTS[name]:,} parameters" in " ".join(docstring.split())
+    row = re.search(rf"^\| `{name}` .*$", (CHECKOUT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert row is not None and f"| {COUNTS[name]:,} |" in row[0]
 
 
 @names
@@ -65,13 +96,13 @@ def test_padding_changes_nothing(name: str, lengths: list[tuple[int, int]], seed
 
 @names
 def test_answers_alone_and_in_a_batch_are_the_same(name: str) -> None:
-    model = make_model(small(name, hidden_size=20), seed=1, scale=2.0)
+    model = make_model(small(name, hidden_size=20), seed=1, scale=2.0).double()
     examples = make_examples([30, 1, 7, 18, 2, 25], [5, 1, 9, 0, 2, 12])
     first, last, score, _ = best_spans(*logits(model, examples, list(range(6))), 5, False)
     for i in range(6):
         own_first, own_last, own_score, _ = best_spans(*logits(model, examples, [i]), 5, False)
         assert (own_first.item(), own_last.item()) == (first[i].item(), last[i].item())
-        assert own_score.item() == pytest.approx(score[i].item(), abs=1e-5)
+        assert own_score.item() == pytest.approx(score[i].item(), abs=1e-9)
     assert len({tuple(span) for span in torch.stack([first, last], 1).tolist()}) > 2
 
 
@@ -153,13 +184,32 @@ def test_the_word_vectors_given_are_the_ones_used() -> None:
     assert torch.equal(found, vectors[batch.type_words])
 
 
-def test_first_weights_of_the_lstms() -> None:
-    """Forget biases 1, all others 0; recurrent matrices orthogonal, gate by gate."""
-    model = make_model(small("baseline"))
-    lstms = [module for module in model.modules() if isinstance(module, torch.nn.LSTM)]
-    assert len(lstms) == 8
-    for lstm in lstms:
-        biases = (lstm.bias_ih_l0 + lstm.bias_hh_l0).view(4, -1)  # gates i, f, g, o
-        assert biases.tolist() == [[float(gate == 1)] * lstm.hidden_size for gate in range(4)]
-        for gate in lstm.weight_hh_l0.chunk(4):
-            torch.testing.assert_close(gate @ gate.T, torch.eye(lstm.hidden_size))
+def test_first_weights_of_recurrent_layers() -> None:
+    """An LSTM's forget biases 1, all others 0; recurrent matrices orthogonal, gate by gate."""
+    kinds = {"baseline": (torch.nn.LSTM, 4), "docqa": (torch.nn.GRU, 3)}
+    for name, (kind, gates) in kinds.items():
+        layers = [
+            module for module in make_model(small(name)).modules() if isinstance(module, kind)
+        ]
+        assert len(layers) == 8
+        for layer in layers:
+            biases = (layer.bias_ih_l0 + layer.bias_hh_l0).view(gates, -1)
+            forget = [float(gates == 4 and gate == 1) for gate in range(gates)]  # i, f, g, o
+            assert biases.tolist() == [[bias] * layer.hidden_size for bias in forget]
+            for gate in layer.weight_hh_l0.chunk(gates):
+                torch.testing.assert_close(gate @ gate.T, torch.eye(layer.hidden_size))
+
+
+def test_what_each_preset_is_made_of() -> None:
+    """The parts of the forward pass, by the sizes that tell one form from another."""
+    built = {name: BiDAF(PRESETS[name].model, torch.zeros(9, 100), 100) for name in PRESETS}
+    assert [built[name].words.size for name in ("char", "seo2016", "kim-char")] == [100, 200, 625]
+    assert [built[name].words.size for name in ("char-only", "docqa")] == [100, 200]
+    assert built["char-only"].words.word_vectors.shape == (9, 0)
+    assert built["seo2016"].output.encoder.layers[0].ahead.input_size == 800 + 600
+    assert built["char"].output.encoder.layers[0].ahead.input_size == 200
+    for name in ("char-selfattn", "char-selfattn-dot"):
+        assert built[name].matching.encoder.layers[0].ahead.input_size == 2 * 600
+        assert built[name].modeling.layers[0].ahead.input_size == 150
+        assert built[name].output.start_attention.in_features == 600
+    assert built["char-selfattn-v1"].output.start_attention.in_features == 60

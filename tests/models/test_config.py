@@ -13,27 +13,61 @@ import pytest
 
 from infra.settings import CHECKOUT
 from models.config import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
-from models.presets import BASELINE, CHAR, PRESETS, preset
+from models.presets import BASELINE, CHAR, CHAR_SELFATTN, PRESETS, preset
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[(f, 0) for f in ("embedding_size", "filters", "kernel_width", "max_characters")],
-        ("kernel_width", 17),
+        ("embedding_size", 0),
+        ("max_characters", 0),
+        ("filters", ()),
+        ("filters", (0,)),
+        ("kernel_widths", (-1,)),
+        ("kernel_widths", (17,)),
     ],
 )
-def test_impossible_characters(field: str, value: int) -> None:
+def test_impossible_characters(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"^characters\.{field}\b.*\.$"):
         CharacterConfig(**{field: value})
 
 
-def test_kernel_wider_than_a_word_names_both_fields() -> None:
-    with pytest.raises(ValueError) as caught:
-        CharacterConfig(kernel_width=7, max_characters=6)
-    for part in ("kernel_width (7)", "max_characters (6)"):
+IMPOSSIBLE: list[tuple[type, dict[str, Any], tuple[str, str]]] = [
+    (
+        CharacterConfig,
+        {"kernel_widths": (7, 3), "filters": (1, 1), "max_characters": 6},
+        ("characters.kernel_widths (up to 7)", "characters.max_characters (6)"),
+    ),
+    (
+        CharacterConfig,
+        {"kernel_widths": (1, 2), "filters": (5,)},
+        ("characters.kernel_widths holds 2", "characters.filters 1"),
+    ),
+    (ModelConfig, {"word_vectors": False}, ("word_vectors", "characters")),
+    *(
+        (
+            ModelConfig,
+            {"output_reads": "self-attention", "self_attention": kind},
+            ("output_reads", f"self_attention '{kind}'"),
+        )
+        for kind in ("none", "trilinear")
+    ),
+    (
+        ModelConfig,
+        {"output_reads": "self-attention", "self_attention": "dot", "end_pointer": "chained"},
+        ("output_reads", "end_pointer"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "values", "named"), IMPOSSIBLE)
+def test_impossible_combinations_name_both_fields(
+    config: type, values: dict[str, Any], named: tuple[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=r"\.$") as caught:
+        config(**values)
+    for part in named:
         assert part in str(caught.value)
-    assert CharacterConfig(kernel_width=6, max_characters=6).kernel_width == 6
 
 
 @pytest.mark.parametrize(
@@ -44,6 +78,12 @@ def test_kernel_wider_than_a_word_names_both_fields() -> None:
         ("dropout", 1.0),
         ("dropout", math.nan),
         ("query_to_context", "product"),
+        ("highway", "twice"),
+        ("recurrent", "rnn"),
+        ("self_attention", None),
+        ("output_reads", "both"),
+        ("end_pointer", "free"),
+        ("dropout_form", "concrete"),
     ],
 )
 def test_impossible_models(field: str, value: Any) -> None:
@@ -61,6 +101,9 @@ def test_impossible_models(field: str, value: Any) -> None:
         ("max_question_tokens", 0),
         ("learning_rate", 0.0),
         ("learning_rate", math.nan),
+        ("learning_rate", math.inf),
+        ("epsilon", math.inf),
+        ("clip_norm", math.inf),
         ("epsilon", 0.0),
         ("clip_norm", -1.0),
         ("rho", 1.0),
@@ -76,7 +119,8 @@ def test_impossible_trainings(field: str, value: Any) -> None:
 
 def test_bounds_themselves_are_possible() -> None:
     ModelConfig(hidden_size=1, dropout=0.0)
-    TrainingConfig(epochs=1, batch_size=1, max_answer_tokens=1, rho=0.0, ema_decay=0.0)
+    TrainingConfig(epochs=1, batch_size=1, max_answer_tokens=1, rho=0.0, ema_decay=0.0, clip_norm=0)
+    CharacterConfig(kernel_widths=(6,), max_characters=6)
 
 
 @pytest.mark.parametrize("variant", [*PRESETS.values(), CHAR.with_changes(seed=3, dropout=0.0)])
@@ -94,7 +138,7 @@ def test_unknown_fields_of_a_file_are_refused(part: str) -> None:
 
 def test_values_of_a_file_are_checked() -> None:
     values = CHAR.to_dict()
-    values["model"]["characters"]["filters"] = 0
+    values["model"]["characters"]["filters"] = [0]
     with pytest.raises(ValueError, match=r"characters\.filters"):
         VariantConfig.from_dict(values)
 
@@ -119,22 +163,53 @@ def test_configurations_are_immutable() -> None:
         BASELINE.training.epochs = 1  # type: ignore[misc]
 
 
+def test_changes_reach_single_fields_of_the_characters() -> None:
+    changed = CHAR.with_changes(characters={"filters": [7], "kernel_widths": [3]})
+    assert changed.model.characters == CharacterConfig(kernel_widths=(3,), filters=(7,))
+    with pytest.raises(ValueError, match=r"characters\.filters .* baseline reads no characters"):
+        BASELINE.with_changes(characters={"filters": [7]})
+
+
 def test_presets_by_name() -> None:
-    assert preset("baseline") is BASELINE
-    assert preset("char") is CHAR
-    with pytest.raises(ValueError, match=r"'bert'.*baseline, char"):
+    for name, variant in PRESETS.items():
+        assert variant.name == name
+        assert preset(name) is variant
+    with pytest.raises(ValueError, match=r"'bert'.*baseline, char, .*docqa\.$"):
         preset("bert")
 
 
-def test_presets_are_what_their_sources_say() -> None:
-    assert BASELINE.model == ModelConfig(100, None, "starter", 0.2)
-    assert CHAR.model == ModelConfig(100, CharacterConfig(64, 100, 5, 16), "max", 0.2)
-    for variant in PRESETS.values():
+def test_the_reports_presets_are_what_it_says() -> None:
+    assert BASELINE.model == ModelConfig(hidden_size=100, query_to_context="starter", dropout=0.2)
+    assert CHAR.model.characters == CharacterConfig(64, (5,), (100,), 16)
+    report = [BASELINE, CHAR, CHAR_SELFATTN, PRESETS["char-selfattn-dot"]]
+    for variant in report:
         training = variant.training
         assert (training.epochs, training.batch_size, training.optimizer) == (30, 64, "adadelta")
         assert (training.learning_rate, training.rho, training.epsilon) == (0.5, 0.9, 1e-6)
         assert (training.clip_norm, training.ema_decay) == (5.0, 0.999)
         assert (training.max_context_tokens, training.max_question_tokens) == (400, 50)
+        assert training.max_answer_tokens == 15
+    sizes = {v.name: (v.model.hidden_size, v.training.batch_size) for v in PRESETS.values()}
+    assert sizes["char-selfattn"] == sizes["char-selfattn-dot"] == (75, 64)
+    assert sizes["char-selfattn-v1"] == (30, 32)
+
+
+def test_the_originals_presets_are_what_they_say() -> None:
+    for name in ("seo2016", "char-only", "kim-char"):
+        variant = PRESETS[name]
+        training = variant.training
+        assert (training.epochs, training.batch_size, training.optimizer) == (12, 60, "adadelta")
+        assert (training.learning_rate, training.rho, training.epsilon) == (0.5, 0.95, 1e-8)
+        assert (training.max_context_tokens, training.max_question_tokens) == (400, 30)
+        assert (variant.model.hidden_size, variant.model.dropout) == (100, 0.2)
+    sizes = {name: vars(variant.model)["characters"] for name, variant in PRESETS.items()}
+    assert sizes["seo2016"] == CharacterConfig(8, (5,), (100,), 16)
+    assert sizes["char-only"] == CharacterConfig(50, (5,), (100,), 16)
+    widths = tuple(range(1, 7))
+    assert sizes["kim-char"] == CharacterConfig(50, widths, tuple(25 * w for w in widths), 16)
+    training = PRESETS["docqa"].training
+    assert (training.epochs, training.batch_size, training.learning_rate) == (26, 45, 1.0)
+    assert (training.max_answer_tokens, training.ema_decay) == (17, 0.999)
 
 
 IMPORTS_ALONE = """

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.layers import Dropout, Highway, masked_softmax
+from models.layers import Dropout, Highway, VariationalDropout, masked_softmax
 from tests.models.checking import (
     SEEDS,
     SIZES,
@@ -126,3 +126,16 @@ def test_elements_of_one_draw_are_dropped_independently() -> None:
     dropped = (Dropout(0.5)(torch.ones(100_000, 8)) == 0).double()
     correlations = torch.corrcoef(dropped.T) - torch.eye(8)
     assert correlations.abs().max().item() < 5 / math.sqrt(100_000)
+
+
+def test_variational_dropout_drops_the_same_numbers_of_all_tokens() -> None:
+    torch.manual_seed(0)
+    x = torch.rand(8, 20, 500) + 1
+    dropout = VariationalDropout(0.3)
+    out = dropout(x)
+    dropped = out == 0
+    assert (dropped == dropped[:, :1]).all()
+    assert not torch.equal(dropped[0], dropped[1])
+    assert dropped.double().mean().item() == pytest.approx(0.3, abs=0.02)
+    torch.testing.assert_close(out, x * ~dropped / 0.7)
+    assert torch.equal(dropout.eval()(x), x)

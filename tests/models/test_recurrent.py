@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.recurrent import BiLSTM, Encoder, _reversed, reversal_index
+from models.config import DropoutForm, ModelConfig, Recurrent
+from models.recurrent import BiGRU, BiLSTM, Encoder, _reversed, bidirectional, reversal_index
 from tests.models.checking import (
     LENGTHS,
     SEEDS,
@@ -21,42 +22,48 @@ from tests.models.checking import (
     packed,
 )
 
+CELLS = st.sampled_from(["lstm", "gru"])
+
 
 @few
-@given(lengths=LENGTHS, extra=st.integers(0, 3), size=SIZES, hidden=SIZES, seed=SEEDS)
-def test_bilstm_is_the_packed_one(
-    lengths: list[int], extra: int, size: int, hidden: int, seed: int
+@given(lengths=LENGTHS, extra=st.integers(0, 3), size=SIZES, hidden=SIZES, cell=CELLS, seed=SEEDS)
+def test_recurrent_layers_are_the_packed_ones(
+    lengths: list[int], extra: int, size: int, hidden: int, cell: Recurrent, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    layer = BiLSTM(size, hidden).double()
+    layer = bidirectional(ModelConfig(hidden, recurrent=cell), size).double()
     mask = make_mask(lengths, extra)
     x = drawn(seed, *mask.shape, size)
     assert_close(layer(x, mask), packed([layer], x, lengths))
 
 
 @few
-@given(lengths=LENGTHS, layers=st.integers(1, 3), seed=SEEDS)
-def test_encoder_is_a_stack(lengths: list[int], layers: int, seed: int) -> None:
+@given(lengths=LENGTHS, layers=st.integers(1, 3), cell=CELLS, seed=SEEDS)
+def test_encoder_is_a_stack(lengths: list[int], layers: int, cell: Recurrent, seed: int) -> None:
     torch.manual_seed(seed)
-    encoder = Encoder(3, 2, layers, dropout=0.5).double().eval()
+    encoder = Encoder(ModelConfig(2, recurrent=cell), 3, layers).double().eval()
     mask = make_mask(lengths, 1)
     x = drawn(seed, *mask.shape, 3)
     assert_close(encoder(x, mask), packed(list(encoder.layers), x, lengths))
 
 
-def test_encoder_drops_behind_its_only_layer() -> None:
-    """PyTorch's own LSTM ignores `dropout` on its last layer, and so on a single one."""
-    encoder = Encoder(3, 64, 1, dropout=0.5)
-    out = encoder(torch.randn(4, 50, 3), torch.ones(4, 50, dtype=torch.bool))
-    assert (out == 0).double().mean().item() == pytest.approx(0.5, abs=0.03)
-
-
-def test_encoder_drops_between_its_layers() -> None:
-    encoder = Encoder(3, 64, 2, dropout=0.5)
-    read: list[Tensor] = []
-    encoder.layers[1].register_forward_pre_hook(lambda layer, inputs: read.append(inputs[0]))
-    encoder(torch.randn(4, 50, 3), torch.ones(4, 50, dtype=torch.bool))
-    assert (read[0] == 0).double().mean().item() == pytest.approx(0.5, abs=0.03)
+@pytest.mark.parametrize(
+    ("form", "dropped"),
+    [
+        ("outputs", [False, True, True]),
+        ("inputs", [True, True, False]),
+        ("variational", [True, True, True]),
+    ],
+)
+def test_where_an_encoder_drops(form: DropoutForm, dropped: list[bool]) -> None:
+    """In front of its first layer, between its layers, behind its last; never twice."""
+    encoder = Encoder(ModelConfig(64, dropout=0.5, dropout_form=form), 100, 2)
+    seen: list[Tensor] = []
+    for layer in encoder.layers:
+        layer.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
+    seen.append(encoder(torch.rand(4, 50, 100) + 1, torch.ones(4, 50, dtype=torch.bool)))
+    shares = [(x == 0).double().mean().item() for x in seen]
+    assert shares == pytest.approx([0.5 * drops for drops in dropped], abs=0.06)
 
 
 @given(lengths=LENGTHS, extra=st.integers(0, 2))
@@ -70,9 +77,10 @@ def test_reversal_keeps_padding_in_place(lengths: list[int], extra: int) -> None
     assert found.squeeze(2).tolist() == expected
 
 
-def test_reversal_and_bilstm_gradients() -> None:
+def test_reversal_and_recurrent_gradients() -> None:
     mask = make_mask([4, 1, 3], extra=1)
     x = drawn(0, 3, 5, 2).requires_grad_()
     index = reversal_index(mask)
     assert torch.autograd.gradcheck(lambda x: _reversed(x, index), (x,))
-    check_gradients(BiLSTM(2, 2).double(), x.detach(), mask)
+    for layer in (BiLSTM(2, 2), BiGRU(2, 2)):
+        check_gradients(layer.double(), x.detach(), mask)

@@ -54,7 +54,7 @@ def data() -> tuple[Examples, Types]:
 def trainer(optimizer: OptimizerName, seed: int) -> Trainer:
     torch.manual_seed(seed)
     vectors = torch.linspace(-1, 1, 27).view(9, 3)
-    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, 4, 3, 6))
+    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6))
     training = TrainingConfig(optimizer=optimizer, learning_rate=0.01, batch_size=4)
     return Trainer(BiDAF(config, vectors, characters=5), training)
 

@@ -68,7 +68,7 @@ def made_model(root: Path) -> Path:
     build_vocabulary(root / "vocabulary", split, [], root / "vectors", parameters)
     vectors = torch.from_numpy(load_word_vectors(root / "vocabulary", root / "vectors"))
     torch.manual_seed(0)
-    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, 4, 3, 6))
+    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6))
     lexicon = Lexicon.load(root / "vocabulary")
     model = BiDAF(config, vectors, characters=len(lexicon.character_indices) + 2)
     weights = {name: p.detach() for name, p in model.named_parameters()}
