@@ -7,7 +7,13 @@ import pytest
 from pydantic import BaseModel
 
 from flows.command_line import parameters_from
-from flows.parameters import DataParameters, MixedIn, TrainingParameters, VectorParameters
+from flows.parameters import (
+    CharacterParameters,
+    DataParameters,
+    MixedIn,
+    TrainingParameters,
+    VectorParameters,
+)
 from flows.retrain import retrain
 from tasks.cluster import Resources
 from tasks.vocabulary import VocabularyParameters
@@ -90,7 +96,7 @@ def test_one_line_tells_of_each_wrong_field(capsys: pytest.CaptureFixture[str]) 
     assert len(lines) == len(told)
     assert "integer" in told["--training.epochs"] and "'many'" in told["--training.epochs"]
     assert "less than 1" in told["--data.dev-share"] and "1.5" in told["--data.dev-share"]
-    assert "'baseline' or 'char'" in told["--variants.1"] and "'cahr'" in told["--variants.1"]
+    assert "'baseline', 'char', " in told["--variants.1"] and "'cahr'" in told["--variants.1"]
     assert all("--help" in line for line in lines)
 
 
@@ -127,13 +133,24 @@ def test_help_lists_every_field_with_its_sentence(
     assert ended.value.code == 0
     told = capsys.readouterr().out
     assert str(retrain.description) in told
-    for group, form in GROUPS.items():
+    for group, form in {**GROUPS, "training.characters": CharacterParameters}.items():
         for name, field in form.model_fields.items():
             flag = f"--{group}.{name.replace('_', '-')}"
             assert field.description
             entry = rf"^  {flag}\b.*(\n +| ){re.escape(field.description)}"
-            assert re.search(entry, told, re.M), flag
+            # A group's own sentence stands above its fields.
+            alone = rf"^{group}.{name} options:\n  {re.escape(field.description)}"
+            assert re.search(f"({entry})|({alone})", told, re.M), flag
     assert re.search(r"^  --variants\b", told, re.M)
+
+
+def test_fields_of_a_group_in_a_group_are_reached() -> None:
+    flags = ["--training.characters.kernel-widths", "2,3", "--training.self-attention", "dot"]
+    training = read(*flags, "--training.characters.filters", "[9, 8]")["training"]
+    assert training.changes() == {
+        "self_attention": "dot",
+        "characters": {"kernel_widths": [2, 3], "filters": [9, 8]},
+    }
 
 
 def test_the_environment_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
