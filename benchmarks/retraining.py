@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.machine import machine, today
 from infra.settings import settings
-from tasks.stages import facts_of
+from tasks.manifests import facts_of
 
 
 def variants(stages: Path) -> list[dict[str, Any]]:

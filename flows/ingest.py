@@ -10,9 +10,10 @@ from flows.files import find_files
 from flows.parameters import DataParameters
 from flows.refusals import told_in_a_sentence
 from tasks.held_out import Shares, has_validation
+from tasks.manifests import facts_of
 from tasks.portions import Portion
 from tasks.splitting import Apart
-from tasks.stages import Output, facts_of
+from tasks.stages import Output
 from tasks.steps import ingesting, splitting
 
 

@@ -11,18 +11,23 @@ from prefect.states import Failed
 
 from tasks.errors import UserError
 from tasks.stages import REFUSED, result_of
+from tasks.uses import used_by_flow
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
-    """Make a flow's body end in the state "Refused" where it raises a UserError."""
+    """Make a flow's body end in the state "Refused" where it raises a UserError.
+
+    The stages that it uses are kept until its end.
+    """
 
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
-            return body(*args, **kwargs)
+            with used_by_flow():
+                return body(*args, **kwargs)
         except UserError as error:
             get_run_logger().error(str(error))
             return Failed(name=REFUSED, message=str(error))

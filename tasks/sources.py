@@ -12,7 +12,7 @@ from infra.settings import settings
 from tasks.catalogue import Source
 from tasks.errors import UserError
 from tasks.inputs import archive_of, inner_suffix, members
-from tasks.stages import sha256_of
+from tasks.manifests import sha256_of
 from tasks.tiny import write_tiny
 
 ENDINGS = (".json", ".jsonl", ".parquet")

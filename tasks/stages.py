@@ -2,38 +2,47 @@
 
 A stage's key is the digest of its inputs' content, its parameters and the source of every project
 module that it reaches. Prefect's result store is the one cache: a result is a small JSON document
-that holds the address of the folder, and a folder that has gone missing is made again.
+that holds the address of the folder, and a folder that has gone missing is made again. What is
+known of a folder stands in its manifest. Whoever needs a stage that is being built waits for it.
 """
 
-import hashlib
-import json
-import os
-import tempfile
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec
 
 import grimp
-from prefect import Task
+from prefect import Task, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture, wait
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
-from pydantic import BaseModel
 
-from infra.settings import CHECKOUT, settings
+from infra.settings import CHECKOUT
 from tasks.errors import UserError
+from tasks.locks import exclusive_lock
+from tasks.manifests import (
+    Facts,
+    digest_of,
+    facts_of,
+    identity,
+    origins,
+    sha256_of,
+    stages_folder,
+    write_manifest,
+)
+from tasks.uses import lock_file, use
 
 P = ParamSpec("P")
-Facts = dict[str, Any]
 Build = Callable[Concatenate[Path, P], Facts]
 
 PACKAGES = ("flows", "tasks", "models", "infra")
-MANIFEST = "manifest.json"
+BUILDING = ".building-"
 REFUSED = "Refused"
 """Name of the state of a run that ended with a sentence for its user instead of a traceback."""
 
@@ -75,18 +84,8 @@ def outputs_of(pending: Sequence[Pending]) -> list[Output]:
 
 
 def _output(folder: Path, state: State[Any]) -> Output:
-    return Output(folder, result_of(state)["facts"], state.name == "Cached")
-
-
-def sha256_of(path: Path) -> str:
-    """Hexadecimal digest of a file's content, read in blocks."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest_of(value: Any) -> str:
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    found = result_of(state)["found"] or state.name == "Cached"
+    return Output(folder, facts_of(folder), found)
 
 
 @lru_cache(maxsize=1)
@@ -103,77 +102,7 @@ def _source_file(module: str) -> Path:
 def source_digest(module: str) -> str:
     """Digest of the source of a module and of all project modules that it imports, however far."""
     modules = sorted({module, *_imports().find_upstream_modules(module)})
-    return _digest_of([[name, sha256_of(_source_file(name))] for name in modules])
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return manifest
-
-
-def facts_of(folder: Path) -> Facts:
-    """The facts that a stage told of the folder it wrote."""
-    facts: Facts = _manifest(folder)["facts"]
-    return facts
-
-
-def content_digest(path: Path) -> str:
-    """Digest of a file's content, of a zip's for a member of it, or of all that a stage wrote
-    into its folder.
-
-    Raises:
-        UserError: there is nothing at that place.
-    """
-    if path.is_dir():
-        return str(_manifest(path)["digest"])
-    if path.parent.is_file():
-        return _digest_of([path.name, sha256_of(path.parent)])
-    if not path.exists():
-        raise UserError(f"{path} is not there; check the path.")
-    return sha256_of(path)
-
-
-def _identity(value: Any) -> Any:
-    """What of an input counts for the key: content, never a location or a time."""
-    if isinstance(value, Path):
-        return content_digest(value)
-    if isinstance(value, BaseModel):
-        return _identity(value.model_dump())
-    if is_dataclass(value) and not isinstance(value, type):
-        return _identity(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): _identity(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_identity(item) for item in value]
-    return value
-
-
-def _content(folder: Path) -> dict[str, dict[str, int | str]]:
-    """Size and digest of each file below a folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): {
-            "bytes": path.stat().st_size,
-            "sha256": sha256_of(path),
-        }
-        for path in files
-    }
-
-
-def _write_manifest(folder: Path, told: dict[str, Any]) -> None:
-    files = _content(folder)
-    digest = _digest_of({name: entry["sha256"] for name, entry in files.items()})
-    manifest = {"key": folder.name, "digest": digest, **told, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-
-
-def _publish(folder: Path, final: Path) -> None:
-    """Give a finished folder its name; a twin that was finished first is kept instead."""
-    try:
-        os.rename(folder, final)
-    except OSError:
-        if not final.exists():
-            raise
+    return digest_of([[name, sha256_of(_source_file(name))] for name in modules])
 
 
 class Stage(Generic[P]):
@@ -221,8 +150,10 @@ class Stage(Generic[P]):
 
     def _folder(self, inputs: dict[str, Any]) -> Path:
         code = source_digest(self.build.__module__)
-        key = _digest_of([self.name, _identity(inputs), code])[:32]
-        return settings().root.resolve() / "stages" / self.name / key
+        key = digest_of([self.name, identity(inputs), code])[:32]
+        folder = stages_folder() / self.name / key
+        use(folder)
+        return folder
 
     def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
         return self.task.with_options(refresh_cache=not folder.exists())
@@ -234,26 +165,47 @@ class Stage(Generic[P]):
         return bound.arguments
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
-        parent = settings().root.resolve() / "stages" / self.name
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".building-", dir=parent) as building:
-            folder = Path(building) / key
-            folder.mkdir()
+        final = stages_folder() / self.name / key
+        with exclusive_lock(lock_file(final, "build"), _tell_of_waiting):
+            found = final.exists()
+            if not found:
+                try:
+                    self._make(final, inputs)
+                except UserError as error:
+                    return Failed(name=REFUSED, message=str(error))
+        return {"folder": f"stages/{self.name}/{key}", "found": found}
+
+    def _make(self, final: Path, inputs: dict[str, Any]) -> None:
+        with _building(final) as folder:
             began = time.perf_counter()
-            try:
-                facts = self.build(folder, **inputs)  # type: ignore[call-arg]
-            except UserError as error:
-                return Failed(name=REFUSED, message=str(error))
+            facts = self.build(folder, **inputs)  # type: ignore[call-arg]
             told = {
                 "stage": self.name,
-                "inputs": _identity(inputs),
+                "inputs": identity(inputs),
+                "made_from": list(origins(inputs)),
                 "code": source_digest(self.build.__module__),
                 "seconds": time.perf_counter() - began,
                 "facts": facts,
             }
-            _write_manifest(folder, told)
-            _publish(folder, parent / key)
-        return {"folder": f"stages/{self.name}/{key}", "facts": facts}
+            write_manifest(folder, told)
+            folder.rename(final)
+
+
+@contextmanager
+def _building(final: Path) -> Iterator[Path]:
+    """An empty folder of the same name, on the same disk; nothing of it is left in the end."""
+    building = final.parent / f"{BUILDING}{final.name}"
+    shutil.rmtree(building, ignore_errors=True)  # of one that was killed
+    folder = building / final.name
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(building)
+
+
+def _tell_of_waiting() -> None:
+    get_run_logger().info("It is being made by another run; waiting for that one.")
 
 
 def _is_no_refusal(task: Any, task_run: Any, state: State[Any]) -> bool:

@@ -7,10 +7,11 @@ from typing import Any
 
 from tasks.encoding import encode_split
 from tasks.ingestion import ingest_file
+from tasks.manifests import facts_of
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.sources import fetch, generate_tiny
 from tasks.splitting import write_split
-from tasks.stages import facts_of, outside_stage, stage
+from tasks.stages import outside_stage, stage
 from tasks.training import train_variant
 from tasks.vectors import select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words

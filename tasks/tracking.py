@@ -6,7 +6,6 @@ MLflow takes a second to import, so the functions import it when they are called
 import json
 import logging
 import os
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from infra.settings import CHECKOUT, settings
 from tasks.errors import UserError
+from tasks.versions import git_commit
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
@@ -315,13 +315,8 @@ def _flow_run_link(url: str | None) -> dict[str, str]:
 
 
 def _git_commit() -> dict[str, str]:
-    """The checkout's commit, "-dirty" if files differ from it; nothing where git knows none."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        told = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {"git.commit": told.stdout.strip()}
+    commit = git_commit()
+    return {"git.commit": commit} if commit else {}
 
 
 def _dataset_input(dataset: InputDataset) -> Any:

@@ -16,7 +16,7 @@ from models.config import TrainingConfig, VariantConfig
 from tasks import cluster, tracking
 from tasks.cluster import Allotment, Resources
 from tasks.errors import UserError
-from tasks.stages import content_digest
+from tasks.manifests import content_digest
 
 if TYPE_CHECKING:
     from tasks.worker import Job

@@ -9,7 +9,7 @@ from tasks.embeddings.parameters import EmbeddingParameters
 from tasks.embeddings.word2vec import train_by_gensim
 from tasks.embeddings.wordset import WordSet
 from tasks.errors import UserError
-from tasks.stages import content_digest, facts_of
+from tasks.manifests import content_digest, facts_of
 from tasks.vectors import load_vectors, write_vectors
 
 

@@ -12,7 +12,7 @@ from flows.ingest import Splits, ingest_dataset
 from flows.parameters import DataParameters, MixedIn, VectorParameters
 from flows.vocabulary import encode_dataset
 from tasks.errors import UserError
-from tasks.stages import content_digest
+from tasks.manifests import content_digest
 from tasks.tiny import generate
 from tasks.vocabulary import VocabularyParameters
 

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -21,17 +23,8 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from infra.settings import CHECKOUT
 from tasks.errors import UserError
-from tasks.stages import (
-    MANIFEST,
-    PACKAGES,
-    REFUSED,
-    Output,
-    content_digest,
-    facts_of,
-    outside_stage,
-    sha256_of,
-    stage,
-)
+from tasks.manifests import MANIFEST, content_digest, facts_of, sha256_of
+from tasks.stages import PACKAGES, REFUSED, Output, outside_stage, stage
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -200,13 +193,23 @@ def test_results_are_json_that_says_where_the_folder_is() -> None:
     assert record["metadata"]["serializer"]["type"] == "json"
     assert json.loads(record["result"]) == {
         "folder": f"stages/shout/{output.folder.name}",
-        "facts": {"characters": 7},
+        "found": False,
     }
 
 
-def test_the_manifest_tells_key_inputs_and_files(tmp_path: Path) -> None:
-    (tmp_path / "input.txt").write_text("input")
-    folder = in_flow(lambda: measuring([tmp_path / "input.txt"])).folder
+def test_a_lost_result_of_a_folder_that_is_there_runs_nothing() -> None:
+    first = in_flow(lambda: shouting("lost"))
+    (PREFECT_LOCAL_STORAGE_PATH.value() / first.folder.name).unlink()
+    RUNS.clear()
+    again = in_flow(lambda: shouting("lost"))
+    assert (again, RUNS) == (Output(first.folder, first.facts, cached=True), [])
+
+
+def test_the_manifest_tells_what_it_was_made_of_and_what_it_wrote(tmp_path: Path) -> None:
+    outside = tmp_path / "input.txt"
+    outside.write_text("input")
+    text = in_flow(lambda: shouting("inside")).folder
+    folder = in_flow(lambda: measuring([outside, text, text / "text.txt"])).folder
     manifest = json.loads((folder / MANIFEST).read_text())
     written = folder / "lengths.json"
     assert manifest["files"] == {
@@ -214,9 +217,16 @@ def test_the_manifest_tells_key_inputs_and_files(tmp_path: Path) -> None:
     }
     assert manifest["stage"] == "measure"
     assert manifest["key"] == folder.name
-    assert manifest["inputs"] == {"texts": [sha256_of(tmp_path / "input.txt")]}
     assert manifest["digest"] == content_digest(folder)
-    assert str(tmp_path) not in json.dumps(manifest)
+    digests = [sha256_of(outside), content_digest(text), sha256_of(text / "text.txt")]
+    assert manifest["inputs"] == {"texts": digests}
+    stage_of_text = {"stage": "shout", "key": text.name, "digest": digests[1]}
+    assert manifest["made_from"] == [
+        {"input": "texts", "path": str(outside), "bytes": 5, "sha256": digests[0]},
+        {"input": "texts", **stage_of_text},
+        {"input": "texts", **stage_of_text, "file": "text.txt", "sha256": digests[2]},
+    ]
+    assert {"python", "torch", "pyarrow"} <= manifest["packages"].keys()
 
 
 @contextmanager
@@ -287,8 +297,7 @@ def build(out, text):
         os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[1] == "meet":
         (meeting / str(os.getpid())).touch()
-        while len(list(meeting.iterdir())) < 2:
-            time.sleep(0.01)
+        time.sleep(2)
     (out / "other half.txt").write_text(text)
     return {"halves": 2}
 
@@ -296,6 +305,10 @@ build.__module__ = "tasks.errors"
 
 @flow(name="in-a-process")
 def run():
+    if sys.argv[1] == "meet":
+        (meeting / f"{os.getpid()}-is-there").touch()
+        while len(list(meeting.glob("*-is-there"))) < 2:
+            time.sleep(0.01)
     output = stage(build, "halves")("text")
     print(output.facts, output.cached, output.folder.name)
 
@@ -337,14 +350,35 @@ def test_a_killed_stage_leaves_nothing_that_looks_finished(root: Path, tmp_path:
 
 
 @pytest.mark.heavy
-def test_two_processes_that_build_the_same_share_one_folder(root: Path, tmp_path: Path) -> None:
+def test_of_two_processes_one_builds_and_the_other_waits(root: Path, tmp_path: Path) -> None:
     (tmp_path / "meeting").mkdir()
     both = [start("meet", tmp_path / "meeting") for _ in range(2)]
-    printed = {ended(process) for process in both}
+    told = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], told
     (made,) = left_in(root, "halves")
-    assert printed == {f"{{'halves': 2}} False {made}\n"}
+    expected = {f"{{'halves': 2}} {found} {made}\n" for found in (False, True)}
+    assert {printed for printed, _ in told} == expected
+    assert sum("waiting for that one" in errors for _, errors in told) == 1
+    assert len([path for path in (tmp_path / "meeting").iterdir() if path.name.isdigit()]) == 1
     folder = root / "stages" / "halves" / made
     assert {path.name for path in folder.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+
+
+@of_project
+def dawdle(out: Path) -> dict[str, Any]:
+    RUNS.append("dawdle")
+    time.sleep(0.5)
+    return {}
+
+
+def test_of_two_threads_one_builds() -> None:
+    dawdling = stage(dawdle, "dawdle")
+    with ThreadPoolExecutor() as threads:
+        pending = [threads.submit(in_flow, lambda: dawdling()) for _ in range(2)]
+    outputs = [each.result() for each in pending]
+    assert RUNS == ["dawdle"]
+    assert {output.cached for output in outputs} == {False, True}
+    assert len({output.folder for output in outputs}) == 1
 
 
 DIGESTS = """

@@ -170,24 +170,6 @@ def test_a_password_never_stands_in_an_address() -> None:
     assert tracking._server("https://me:secret@host:8443/mlflow/") == "https://host:8443/mlflow"
 
 
-def test_git_commit_is_that_of_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracking, "CHECKOUT", tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert tracking._git_commit() == {}
-    for command in (
-        ["init", "-q"],
-        ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "a"],
-    ):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True)
-    clean = tracking._git_commit()["git.commit"]
-    assert len(clean) == 40
-    (tmp_path / "new.txt").write_text("new")
-    subprocess.run(["git", "add", "new.txt"], cwd=tmp_path, check=True)
-    assert tracking._git_commit()["git.commit"] == f"{clean}-dirty"
-
-
 def test_a_deleted_experiment_is_told(uri: str) -> None:
     parent(uri, "first", "bidaflow/deleted")
     client = MlflowClient(uri)

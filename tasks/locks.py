@@ -1,0 +1,78 @@
+"""Locks between processes and threads, shared or exclusive, on files.
+
+The kernel holds them (flock), so those of a killed process are free at once. A lock file may be
+removed by whoever holds it exclusively.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def shared_lock(path: Path) -> Iterator[None]:
+    """Hold the lock together with others that share it, waiting until nobody has it alone."""
+    with _waited_for(path, fcntl.LOCK_SH, lambda: None):
+        yield
+
+
+@contextmanager
+def exclusive_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock alone, waiting for the others; `on_wait` is called once if there are any."""
+    with _waited_for(path, fcntl.LOCK_EX, on_wait):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock alone in the block, if nobody has it; says whether."""
+    file = _taken(path, fcntl.LOCK_EX)
+    if file is None:
+        yield False
+        return
+    with file:
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _waited_for(path: Path, kind: int, on_wait: Callable[[], None]) -> IO[bytes]:
+    file = _taken(path, kind)
+    if file is None:
+        on_wait()
+    while file is None:
+        time.sleep(POLL_SECONDS)
+        file = _taken(path, kind)
+    return file
+
+
+def _taken(path: Path, kind: int) -> IO[bytes] | None:
+    """The lock file, locked until it is closed; None if others have it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("ab")
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        if _is_there(file, path):
+            return file
+    except BlockingIOError:
+        pass
+    file.close()
+    return None
+
+
+def _is_there(file: IO[bytes], path: Path) -> bool:
+    """Whether the file has still its name: its last holder may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

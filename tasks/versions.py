@@ -1,0 +1,25 @@
+"""The version of the code that runs: the checkout's commit, and the installed packages."""
+
+import platform
+import subprocess
+from importlib.metadata import version
+
+from infra.settings import CHECKOUT
+
+PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
+"""Those whose version can change a result."""
+
+
+def git_commit() -> str | None:
+    """The checkout's commit, "-dirty" if files differ from it; None where git knows none."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        told = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told.stdout.strip()
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that compute."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
