@@ -230,6 +230,16 @@ def run_url(uri: str, run_id: str) -> str:
     return f"{_server(uri) or settings().mlflow_url}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
+def reading_client(uri: str) -> "MlflowClient":
+    """A client to look runs and models up with.
+
+    Raises:
+        UserError: no server answers.
+    """
+    _require_server(uri)
+    return _client(uri)
+
+
 def _server(uri: str) -> str | None:
     """The server's address without a user name and password; None for a file."""
     parts = urlsplit(uri)

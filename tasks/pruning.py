@@ -1,0 +1,110 @@
+"""Removes what no kept run refers to: stages, what killed ones left, ended trainings' storage.
+
+Kept are the stages that trained a run which MLflow has not deleted, those of each flow's newest
+successful run, and all that either was made of. What a flow run uses at this moment stays too.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
+
+from infra.settings import settings
+from tasks.lineage import all_made, ancestors
+from tasks.locks import lock_if_free
+from tasks.manifests import stages_folder
+from tasks.records import RecordedRun, recorded_runs
+from tasks.stages import BUILDING
+from tasks.uses import lock_file, newest_uses
+
+PRUNED = ".pruned-"
+TRAINING_STAGE = "train"
+LOCKS_AT_ONCE = 256  # each is an open file, of which a process may have some thousand
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A folder that can go once its lock is free."""
+
+    folder: Path
+    why: str
+    lock: Path
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+    @property
+    def in_use(self) -> bool:
+        with lock_if_free(self.lock) as free:
+            return not free
+
+
+def leftovers(uri: str) -> list[Leftover]:
+    """All that can go, given the runs that MLflow keeps at `uri`.
+
+    Raises:
+        UserError: no MLflow server answers there.
+    """
+    runs = recorded_runs(uri)
+    return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs)]
+
+
+def prune(uri: str) -> list[Leftover]:
+    """Remove what can go and is not in use; returns it.
+
+    Raises:
+        UserError: no MLflow server answers at `uri`.
+    """
+    locks = sorted({each.lock for each in leftovers(uri)})
+    parts = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
+    return [removed for part in parts for removed in _prune_what_is_free(part, uri)]
+
+
+def _prune_what_is_free(locks: Iterable[Path], uri: str) -> list[Leftover]:
+    """All is locked before it is looked at once more, so that nothing goes which a flow has begun
+    to use, or a new run refers to."""
+    with ExitStack() as held:
+        free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
+        removed = [each for each in leftovers(uri) if each.lock in free]
+        for each in removed:
+            _remove(each.folder)
+    return removed
+
+
+def _unreferenced(runs: Sequence[RecordedRun]) -> Iterator[Leftover]:
+    made = all_made(stages_folder())
+    trained = {run.stage for run in runs}
+    of_runs = {name for name, each in made.items() if each.folder.name in trained}
+    kept = ancestors(made, of_runs | (newest_uses() & made.keys()))
+    for name in sorted(made.keys() - kept):
+        folder = made[name].folder
+        yield Leftover(folder, "no kept run was made of it", lock_file(folder, "use"))
+
+
+def _broken_off() -> Iterator[Leftover]:
+    for folder in sorted(stages_folder().glob(f"*/{BUILDING}*")):
+        final = folder.with_name(folder.name.removeprefix(BUILDING))
+        yield Leftover(folder, "its making was broken off", lock_file(final, "build"))
+    for folder in sorted(stages_folder().glob(f"*/{PRUNED}*")):
+        yield Leftover(folder, "its removal was broken off", lock_file(folder, "use"))
+
+
+def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Leftover]:
+    """Ray's storage of trainings that will not be gone on with."""
+    to_go_on = {run.stage for run in runs if run.status != "FINISHED"}
+    for folder in sorted((settings().root.resolve() / "ray").glob("*/")):
+        final = stages_folder() / TRAINING_STAGE / folder.name
+        if final.exists() or folder.name not in to_go_on:
+            yield Leftover(folder, "no kept run will go on with it", lock_file(final, "build"))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder and Prefect's result of it. It has lost its name before its first file."""
+    pruned = folder.with_name(PRUNED + folder.name.removeprefix(PRUNED))
+    folder.rename(pruned)
+    (PREFECT_LOCAL_STORAGE_PATH.value() / folder.name).unlink(missing_ok=True)
+    shutil.rmtree(pruned)

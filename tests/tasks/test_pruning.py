@@ -1,0 +1,171 @@
+"""What is pruned, and what is not: real stages, a real MLflow, real flows beside."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
+
+from flows.pruning import main
+from infra.settings import CHECKOUT, settings
+from tasks.pruning import leftovers, prune
+from tests.tasks.pipeline import Trained, counting, in_flow, reading, trained
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "recorded")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's file before its first run; it takes seconds to make."""
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def recorded(root: Path, database: Path) -> None:
+    root.mkdir()
+    shutil.copyfile(database, root / "mlflow.db")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    (tmp_path / "a.txt").write_text(f"one two two three three three {tmp_path}")
+    return [tmp_path / "a.txt"]
+
+
+@pytest.fixture
+def two(files: list[Path]) -> tuple[Trained, Trained]:
+    """Two runs over the same words; the second belongs to the flow's newest run."""
+    return trained(files, 1), trained(files, 2)
+
+
+def pruned() -> set[Path]:
+    """The folders that go."""
+    uri = settings().tracking_uri
+    expected = {each.folder for each in leftovers(uri) if not each.in_use}
+    removed = {each.folder for each in prune(uri)}
+    assert removed == expected
+    assert not any(folder.exists() for folder in removed)
+    return removed
+
+
+def forget(made: Trained) -> None:
+    MlflowClient(settings().tracking_uri).delete_run(made.run_id)
+
+
+def test_what_a_kept_run_was_made_of_stays(two: tuple[Trained, Trained]) -> None:
+    assert pruned() == set()
+
+
+def test_a_deleted_run_takes_with_it_what_no_other_was_made_of(
+    two: tuple[Trained, Trained], files: list[Path]
+) -> None:
+    first, second = two
+    forget(first)
+    results = PREFECT_LOCAL_STORAGE_PATH.value()
+    assert (results / first.model.name).exists()
+    assert pruned() == {first.counts, first.model}
+    assert not (results / first.model.name).exists()
+    assert second.words.exists() and second.counts.exists() and second.model.exists()
+    assert trained(files, 1).model == first.model
+    assert (first.model / "model.json").exists()
+
+
+def test_the_newest_flow_run_is_kept_without_a_run(
+    two: tuple[Trained, Trained], files: list[Path]
+) -> None:
+    forget(two[1])
+    assert pruned() == set()
+    other = in_flow(lambda: reading([*files, *files]).folder, "another flow")
+    assert pruned() == set()
+    in_flow(lambda: reading(files), "another flow")
+    assert pruned() == {other}
+
+
+def test_what_a_flow_uses_stays_until_it_ends(two: tuple[Trained, Trained]) -> None:
+    first = two[0]
+    forget(first)
+
+    def beside() -> set[Path]:
+        counting(first.words, 1)
+        return pruned()
+
+    assert in_flow(beside, "beside") == {first.model}
+    in_flow(lambda: reading([]), "beside")
+    assert pruned() == {first.counts}
+
+
+def test_what_killed_ones_left_goes(root: Path) -> None:
+    broken = root / "stages" / "count" / ".building-k1" / "k1"
+    half = root / "stages" / "count" / ".pruned-k2"
+    ended, going_on = root / "ray" / "k3", root / "ray" / "k4"
+    for folder in (broken, half, ended, going_on):
+        folder.mkdir(parents=True)
+    client = MlflowClient(settings().tracking_uri)
+    client.create_run("0", tags={"bidaflow.stage": "k4"})
+    assert pruned() == {broken.parent, half, ended}
+    assert going_on.exists()
+
+
+BUILDING = """
+import sys, time
+from pathlib import Path
+from prefect import flow
+from tasks.stages import stage
+
+def build(out):
+    (out / "half.txt").write_text("half of it")
+    print("building", flush=True)
+    sys.stdin.read()
+    return {}
+
+build.__module__ = "tasks.errors"
+flow(lambda: stage(build, "slow")(), name="slow")()
+"""
+
+
+@pytest.mark.heavy
+def test_what_is_being_built_stays_and_goes_when_it_was_killed(root: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILDING],
+        cwd=CHECKOUT,
+        env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "building\n"
+        assert pruned() == set()
+        (building,) = (root / "stages" / "slow").iterdir()
+        os.kill(process.pid, signal.SIGKILL)
+    assert pruned() == {building}
+
+
+def test_the_command_says_what_would_go_and_removes_it_when_told(
+    two: tuple[Trained, Trained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    forget(two[0])
+
+    def command(*flags: str) -> str:
+        with redirect_stdout(StringIO()) as printed:
+            main(list(flags))
+        return printed.getvalue()
+
+    told = command()
+    assert f"train/{two[0].model.name}" in told and "2 folders" in told
+    assert two[0].model.exists()
+    assert "Removed 2 of 2 folders." in command("--yes")
+    assert not two[0].model.exists()
+    assert command("--yes").startswith("Nothing to prune")
