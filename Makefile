@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain test quick lint up down clean
+.PHONY: help install retrain lineage prune test quick lint up down clean
 
 PYTHON ?= python3
 VENV := .venv
 # Prefect, Ray and MLflow run quietly, offline, with their state under .bidaflow.
-RUN := $(VENV)/bin/python -m infra.environment
+SETTLED := $(VENV)/bin/python -m infra.environment
 INSTALLED := $(VENV)/.installed
 
 DATASET ?=
@@ -33,13 +33,20 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, compare them, write a report
-	@$(RUN) $(VENV)/bin/python -m flows.retrain $(FLAGS)
+	@$(SETTLED) $(VENV)/bin/python -m flows.retrain $(FLAGS)
+
+lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), or what a file is in (FILE=)
+	@$(SETTLED) $(VENV)/bin/python -m flows.lineage \
+	  $(if $(RUN),--run '$(RUN)') $(if $(FILE),--file '$(FILE)') $(if $(VERIFY),--verify)
+
+prune: $(INSTALLED)  ## say what no kept run refers to; YES=1 removes it
+	@$(SETTLED) $(VENV)/bin/python -m flows.pruning $(if $(YES),--yes)
 
 test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
-	$(RUN) $(VENV)/bin/python -m pytest
+	$(SETTLED) $(VENV)/bin/python -m pytest
 
 quick: $(INSTALLED) lint  ## the same without the heavy tests
-	$(RUN) $(VENV)/bin/python -m pytest -m 'not heavy'
+	$(SETTLED) $(VENV)/bin/python -m pytest -m 'not heavy'
 
 lint: $(INSTALLED)  ## style, types, import rules
 	$(VENV)/bin/ruff check .
@@ -48,10 +55,10 @@ lint: $(INSTALLED)  ## style, types, import rules
 	$(VENV)/bin/lint-imports --no-cache
 
 up: $(INSTALLED)  ## open the Prefect and MLflow servers, their UIs and a worker; stop with Ctrl-C
-	@$(RUN) $(VENV)/bin/python -m infra.services up
+	@$(SETTLED) $(VENV)/bin/python -m infra.services up
 
 down: $(INSTALLED)  ## stop what `up` started
-	@$(RUN) $(VENV)/bin/python -m infra.services down
+	@$(SETTLED) $(VENV)/bin/python -m infra.services down
 
 clean:    ## remove all results and the environment
 	rm -rf .bidaflow $(VENV)
