@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.machine import machine, today
 from tasks.encoding import encode_split
 from tasks.ingestion import ingest_articles
-from tasks.squad import read_articles
+from tasks.reading import read_articles
 from tasks.vectors import PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 

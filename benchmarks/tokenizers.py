@@ -21,7 +21,8 @@ from typing import Any
 from models.metrics import f1
 from tasks.alignment import align
 from tasks.lexicon import typewriter
-from tasks.squad import Paragraph, read_articles
+from tasks.reading import read_articles
+from tasks.squad import Paragraph
 from tasks.tokenizer import tokenize
 
 RESULTS = Path(__file__).parent / "results"

@@ -34,13 +34,13 @@ class Splits:
 def ingest_dataset(data: DataParameters) -> Splits:
     """Find the files that are meant, ingest each of them, and divide their articles."""
     files = find_files(data)
-    portions = ingest_each(files.train)
-    mixed = [portion for part, weight in files.mixed for portion in ingest_each(part, weight)]
+    portions = ingest_each(files.train, data)
+    mixed = [portion for part, weight in files.mixed for portion in ingest_each(part, data, weight)]
     shares = Shares(
         validation=files.validation_share, dev=0 if files.dev else data.dev_share, seed=data.seed
     )
     if files.dev:
-        dev = splitting(ingest_each(files.dev))
+        dev = splitting(ingest_each(files.dev, data))
         apart = Apart(scored=dev.folder, overlap=files.overlap)
     else:
         dev = splitting(portions, "dev", shares)
@@ -53,9 +53,12 @@ def ingest_dataset(data: DataParameters) -> Splits:
     return Splits(files.name, train, validation, dev)
 
 
-def ingest_each(files: Sequence[Path], weight: float = 1.0) -> list[Portion]:
+def ingest_each(files: Sequence[Path], data: DataParameters, weight: float = 1.0) -> list[Portion]:
     """Ingest files one by one, so that those which are known already come from the cache."""
-    return [Portion(ingesting(file).folder, file.name, weight) for file in files]
+    made = [ingesting(file, data.repair, data.max_rejected) for file in files]
+    return [
+        Portion(output.folder, file.name, weight) for output, file in zip(made, files, strict=True)
+    ]
 
 
 @flow(name="ingest", description=__doc__)

@@ -6,85 +6,91 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tasks.faults import MEANINGS, Fault, FaultKind, diagnose, stands
 from tasks.squad import Answer, Question
 
-Outcome = Literal["exact", "widened", "dropped", "impossible"]
+Outcome = Literal["exact", "widened", "repaired", "dropped", "impossible"]
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """How a question's answer meets the tokens of its context: one line of the ledger.
 
-    `gold` is the text of the training answer ("" without one); `start` and `end` are its first and
-    last token, -1 where nothing can be trained on; `reason` is "" if the outcome is exact.
+    `gold` is the training answer as it was given, None without one; `start` and `end` are its first
+    and last token, -1 where nothing can be trained on; `reason` is "" if the outcome is exact;
+    `fault` tells what is wrong, and `repaired` is what stands in for `gold`.
     """
 
     outcome: Outcome
     reason: str
-    gold: str
+    gold: Answer | None = None
     start: int = -1
     end: int = -1
+    fault: FaultKind | None = None
+    repaired: Answer | None = None
 
 
 def training_answer(answers: Sequence[Answer]) -> Answer:
     """The most frequent (text, start) of the annotators' answers, the first of them on ties."""
+    if len(answers) == 1:
+        return answers[0]
     votes = Counter((answer.text, answer.answer_start) for answer in answers)
     return max(answers, key=lambda answer: votes[answer.text, answer.answer_start])
 
 
+def repaired_answers(answers: Sequence[Answer], context: str) -> list[Answer]:
+    """The answers, each that can be mended by its mended form."""
+    return [a if stands(a, context) else diagnose(a, context).mended or a for a in answers]
+
+
 def align(
-    question: Question, context: str, starts: Sequence[int], ends: Sequence[int]
+    question: Question,
+    context: str,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    repair: bool = False,
 ) -> Alignment:
     """Aligns a question's training answer with the tokens [starts, ends) of its context.
 
-    White space around the answer is ignored. exact: the answer's borders are token borders.
-    widened: it begins or ends inside a token, and the span takes the whole token. impossible:
-    marked is_impossible; answers given all the same are not used. dropped: no answer though not
-    marked, an answer of white space, or one that does not stand at its answer_start.
+    The training answer is chosen among those that stand where they say. White space around it is
+    ignored. exact: the answer's borders are token borders. widened: it begins or ends inside a
+    token, and the span takes the whole token. impossible: marked is_impossible; answers given all
+    the same are not used. dropped: an empty question, no answer though not marked, or none that
+    stands at its answer_start. repaired: if `repair` asks for it, such an answer was found nearby.
     """
     if question.is_impossible:
         unused = f", so its {len(question.answers)} answers are not used"
-        reason = "marked is_impossible" + (unused if question.answers else "")
-        return Alignment("impossible", reason, "")
+        return Alignment(
+            "impossible", "marked is_impossible" + (unused if question.answers else "")
+        )
+    if not question.question.strip():
+        return _dropped(Fault("empty-question", MEANINGS["empty-question"]))
     if not question.answers:
-        return Alignment("dropped", "no answer is given, and it is not marked is_impossible", "")
-    gold = training_answer(question.answers)
-    fault = _fault(gold, context)
-    if fault:
-        return Alignment("dropped", fault, gold.text)
-    return _span(gold, context, starts, ends)
+        return _dropped(Fault("no-answer", MEANINGS["no-answer"]))
+    sound = [answer for answer in question.answers if stands(answer, context)]
+    gold = training_answer(sound or question.answers)
+    if sound:
+        return _span(gold, context, starts, ends)
+    fault = diagnose(gold, context)
+    if fault.mended is None or not repair:
+        return _dropped(fault, gold)
+    span = _span(fault.mended, context, starts, ends)
+    reason = ", ".join(filter(None, [f"{fault.reason}: repaired", span.reason]))
+    return Alignment("repaired", reason, gold, span.start, span.end, fault.kind, fault.mended)
+
+
+def _dropped(fault: Fault, gold: Answer | None = None) -> Alignment:
+    return Alignment("dropped", fault.reason, gold, fault=fault.kind)
 
 
 def _span(gold: Answer, context: str, starts: Sequence[int], ends: Sequence[int]) -> Alignment:
     begin = gold.answer_start + len(gold.text) - len(gold.text.lstrip())
     stop = begin + len(gold.text.strip())
     first, last = bisect_right(ends, begin), bisect_left(starts, stop) - 1
-    if first > last:
-        return Alignment("dropped", "no token overlaps the answer", gold.text)
     inside = []
     if starts[first] < begin:
         inside.append(f"starts inside the token {context[starts[first] : ends[first]]!r}")
     if ends[last] > stop:
         inside.append(f"ends inside the token {context[starts[last] : ends[last]]!r}")
     outcome: Outcome = "widened" if inside else "exact"
-    return Alignment(outcome, ", ".join(inside), gold.text, first, last)
-
-
-def _fault(gold: Answer, context: str) -> str:
-    """Why the answer can't be used, or "" if it stands where it says."""
-    text, start = gold.text, gold.answer_start
-    if not text.strip():
-        return "the answer is empty"
-    if start >= 0 and context.startswith(text, start):
-        return ""
-    if not 0 <= start < len(context):
-        found = f"answer_start {start} lies outside the context of {len(context)} characters"
-    else:
-        found = f"{context[start : start + len(text)]!r} stands at {start}, not {text!r}"
-    elsewhere = _nearest(text, start, context)
-    return found + (f"; it stands at {elsewhere}" if elsewhere >= 0 else "; it stands nowhere")
-
-
-def _nearest(text: str, start: int, context: str) -> int:
-    places = [context.rfind(text, 0, max(start, 0) + len(text)), context.find(text, max(start, 0))]
-    return min((p for p in places if p >= 0), key=lambda p: abs(p - start), default=-1)
+    return Alignment(outcome, ", ".join(inside), gold, first, last)

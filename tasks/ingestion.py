@@ -1,17 +1,21 @@
 """Turns articles into the Parquet files of an ingested split, with a ledger of every answer."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from models.metrics import QuestionScore, mean_scores, score_questions
-from tasks.alignment import Alignment, align
+from models.metrics import QuestionScore
+from tasks.alignment import Alignment, align, repaired_answers
 from tasks.errors import UserError
-from tasks.squad import Answer, Article, Question, read_articles, refuse_repeated_ids
+from tasks.reading import read_articles
+from tasks.squad import Answer, Article, Question
+from tasks.tally import Tally
 from tasks.tokenizer import tokenize
 
 Offsets = list[tuple[int, int]]
@@ -39,113 +43,176 @@ _QUESTIONS: Schema = {
 _LEDGER: Schema = {
     "id": pa.string(),
     "outcome": pa.string(),
+    "fault": pa.string(),  # a `FaultKind`, null where there is none
     "reason": pa.string(),
     "gold": pa.string(),
+    "gold_start": pa.int32(),
+    "repaired": pa.string(),  # null unless the outcome is "repaired", as the next
+    "repaired_start": pa.int32(),
     "span": pa.string(),
     "em": pa.float32(),
     "f1": pa.float32(),
 }
 
+_FILES = {
+    "contexts.parquet": _CONTEXTS,
+    "questions.parquet": _QUESTIONS,
+    "alignment.parquet": _LEDGER,
+}
+
+BATCH_CHARACTERS = 1 << 20
+BATCH_QUESTIONS = 1 << 13
+"""A row group is written as soon as one of these is reached."""
+
 
 class _Context(NamedTuple):
+    number: int
     article: int
     title: str
     text: str
     tokens: Offsets
 
+    @property
+    def characters(self) -> int:
+        return len(self.text)
+
 
 class _Row(NamedTuple):
-    context: int
+    context: _Context
     question: Question
+    answers: list[Answer]
     tokens: Offsets
     alignment: Alignment
 
     @property
-    def answers(self) -> list[Answer]:
-        return [] if self.question.is_impossible else self.question.answers
+    def characters(self) -> int:
+        return len(self.question.question) + sum(len(answer.text) for answer in self.answers)
+
+    @property
+    def span(self) -> str:
+        """The text of the aligned tokens, "" where there are none."""
+        first, last = self.alignment.start, self.alignment.end
+        tokens = self.context.tokens
+        return self.context.text[tokens[first][0] : tokens[last][1]] if first >= 0 else ""
 
 
-def ingest_file(out: Path, file: Path) -> dict[str, int | float]:
+class _Batch(NamedTuple):
+    contexts: list[_Context]
+    rows: list[_Row]
+
+
+def ingest_file(
+    out: Path, file: Path, repair: bool = False, max_rejected: float = 1.0
+) -> dict[str, int | float]:
     """Reads a file of articles and writes its three tables into the folder `out`.
 
     Raises UserError if the file is broken, or as `ingest_articles` does, naming the file.
     """
     try:
-        return ingest_articles(read_articles(file), out)
+        return ingest_articles(read_articles(file), out, repair, max_rejected)
     except UserError as error:
         if str(file) in str(error):
             raise
         raise UserError(f"{file}: {error}") from error
 
 
-def ingest_articles(articles: Iterable[Article], out: Path) -> dict[str, int | float]:
+def ingest_articles(
+    articles: Iterable[Article], out: Path, repair: bool = False, max_rejected: float = 1.0
+) -> dict[str, int | float]:
     """Writes contexts.parquet, questions.parquet and alignment.parquet into the folder `out`.
 
     Every paragraph is one context and every question one row, in the order of the articles; equal
-    articles give equal bytes. Returns counts of articles, contexts, questions, tokens and outcomes,
-    and the oracle EM and F1 (0..100): the aligned spans' own texts scored against the answers, by
-    the v2.0 rule as soon as a question is without answers.
+    articles give equal bytes. Some thousand questions are held at a time. With `repair`, an answer
+    that does not stand at its answer_start is taken from where it stands.
 
-    Raises UserError if there is no question, or if two questions share an id.
+    Returns counts of articles, contexts, questions, tokens and outcomes, and the oracle EM
+    and F1 (0..100): the aligned spans' own texts scored against the answers, by the v2.0 rule as
+    soon as a question is without answers. The ledger's scores are by the v2.0 rule always (v1.1's
+    differs where an answer normalises to nothing).
+
+    Raises UserError if there is no question, if two questions share an id, or if more than the
+    share `max_rejected` of the questions has to be dropped.
     """
-    articles = list(articles)
-    refuse_repeated_ids(articles)
-    contexts, rows = _align_all(articles)
-    if not rows:
-        raise UserError("the data hold no question; add at least one to a paragraph's qas.")
-    spans = [_span_text(contexts[row.context], row.alignment) for row in rows]
-    golds = [[answer.text for answer in row.answers] for row in rows]
-    oracle = score_questions(spans, golds, v2=not all(golds))
-    pq.write_table(_context_table(contexts), out / "contexts.parquet", compression="zstd")
-    pq.write_table(_question_table(rows), out / "questions.parquet", compression="zstd")
-    pq.write_table(
-        _ledger_table(rows, spans, oracle), out / "alignment.parquet", compression="zstd"
-    )
-    return _facts(articles, contexts, rows, oracle)
+    tally = Tally()
+    with ExitStack() as open_files:
+        writers = [
+            open_files.enter_context(
+                pq.ParquetWriter(out / name, pa.schema(schema), compression="zstd")
+            )
+            for name, schema in _FILES.items()
+        ]
+        for batch in _batches(_parts(articles, tally, repair)):
+            for writer, table in zip(writers, _tables(batch, tally), strict=True):
+                if table.num_rows:
+                    writer.write_table(table)
+    tally.refuse(out, max_rejected)
+    return tally.facts()
 
 
-def _align_all(articles: Sequence[Article]) -> tuple[list[_Context], list[_Row]]:
-    contexts: list[_Context] = []
-    rows: list[_Row] = []
+def _batches(parts: Iterable[_Context | _Row]) -> Iterator[_Batch]:
+    batch, characters = _Batch([], []), 0
+    for part in parts:
+        if isinstance(part, _Context):
+            batch.contexts.append(part)
+        else:
+            batch.rows.append(part)
+        characters += part.characters
+        if characters >= BATCH_CHARACTERS or len(batch.rows) >= BATCH_QUESTIONS:
+            yield batch
+            batch, characters = _Batch([], []), 0
+    yield batch
+
+
+def _parts(articles: Iterable[Article], tally: Tally, repair: bool) -> Iterator[_Context | _Row]:
+    """Each context, and behind it the questions about it."""
+    contexts = count()
     for number, article in enumerate(articles):
+        tally.articles += 1
         for paragraph in article.paragraphs:
             text = paragraph.context
-            tokens = tokenize(text)
-            starts, ends = [start for start, _ in tokens], [end for _, end in tokens]
-            rows.extend(
-                _Row(
-                    len(contexts),
-                    question,
-                    tokenize(question.question),
-                    align(question, text, starts, ends),
-                )
-                for question in paragraph.qas
-            )
-            contexts.append(_Context(number, article.title, text, tokens))
-    return contexts, rows
+            context = _Context(next(contexts), number, article.title, text, tokenize(text))
+            yield context
+            starts = [start for start, _ in context.tokens]
+            ends = [end for _, end in context.tokens]
+            for question in paragraph.qas:
+                alignment = align(question, text, starts, ends, repair)
+                answers = [] if question.is_impossible else question.answers
+                if repair:
+                    answers = repaired_answers(answers, text)
+                tokens = tokenize(question.question)
+                yield _Row(context, question, answers, tokens, alignment)
 
 
-def _span_text(context: _Context, alignment: Alignment) -> str:
-    if alignment.start < 0:
-        return ""
-    return context.text[context.tokens[alignment.start][0] : context.tokens[alignment.end][1]]
+def _tables(batch: _Batch, tally: Tally) -> list[pa.Table]:
+    contexts, rows = batch
+    tally.contexts += len(contexts)
+    tally.context_tokens += sum(len(context.tokens) for context in contexts)
+    tally.question_tokens += sum(len(row.tokens) for row in rows)
+    scores = [
+        tally.add(row.question.id, row.alignment, row.span, [a.text for a in row.answers])
+        for row in rows
+    ]
+    columns = [_context_columns(contexts), _question_columns(rows), _ledger_columns(rows, scores)]
+    return [
+        pa.table(values, pa.schema(schema))
+        for values, schema in zip(columns, _FILES.values(), strict=True)
+    ]
 
 
-def _context_table(contexts: Sequence[_Context]) -> pa.Table:
-    columns: dict[str, Sequence[object]] = {
-        "context_id": range(len(contexts)),
+def _context_columns(contexts: Sequence[_Context]) -> dict[str, Any]:
+    return {
+        "context_id": [context.number for context in contexts],
         "article": [context.article for context in contexts],
         "title": [context.title for context in contexts],
         "text": [context.text for context in contexts],
         **_offset_columns([context.tokens for context in contexts]),
     }
-    return pa.table(columns, pa.schema(_CONTEXTS))
 
 
-def _question_table(rows: Sequence[_Row]) -> pa.Table:
-    columns: dict[str, Sequence[object]] = {
+def _question_columns(rows: Sequence[_Row]) -> dict[str, Any]:
+    return {
         "id": [row.question.id for row in rows],
-        "context_id": [row.context for row in rows],
+        "context_id": [row.context.number for row in rows],
         "question": [row.question.question for row in rows],
         **_offset_columns([row.tokens for row in rows]),
         "answers": [[(answer.text, answer.answer_start) for answer in row.answers] for row in rows],
@@ -153,50 +220,35 @@ def _question_table(rows: Sequence[_Row]) -> pa.Table:
         "span_start": [row.alignment.start for row in rows],
         "span_end": [row.alignment.end for row in rows],
     }
-    return pa.table(columns, pa.schema(_QUESTIONS))
 
 
-def _ledger_table(
-    rows: Sequence[_Row], spans: Sequence[str], oracle: Sequence[QuestionScore]
-) -> pa.Table:
-    columns: dict[str, Sequence[object]] = {
+def _ledger_columns(rows: Sequence[_Row], scores: Sequence[QuestionScore]) -> dict[str, Any]:
+    golds = [row.alignment.gold for row in rows]
+    repaired = [row.alignment.repaired for row in rows]
+    return {
         "id": [row.question.id for row in rows],
         "outcome": [row.alignment.outcome for row in rows],
+        "fault": [row.alignment.fault for row in rows],
         "reason": [row.alignment.reason for row in rows],
-        "gold": [row.alignment.gold for row in rows],
-        "span": spans,
-        "em": [score.em for score in oracle],
-        "f1": [score.f1 for score in oracle],
-    }
-    return pa.table(columns, pa.schema(_LEDGER))
-
-
-def _offset_columns(tokens: Sequence[Offsets]) -> dict[str, list[list[int]]]:
-    return {
-        "token_starts": [[start for start, _ in row] for row in tokens],
-        "token_ends": [[end for _, end in row] for row in tokens],
+        **_answer_columns("gold", golds),
+        **_answer_columns("repaired", repaired),
+        "span": [row.span for row in rows],
+        "em": [score.em for score in scores],
+        "f1": [score.f1 for score in scores],
     }
 
 
-def _facts(
-    articles: Sequence[Article],
-    contexts: Sequence[_Context],
-    rows: Sequence[_Row],
-    oracle: Sequence[QuestionScore],
-) -> dict[str, int | float]:
-    outcomes = Counter(row.alignment.outcome for row in rows)
-    scores = mean_scores(oracle)
+def _answer_columns(name: str, answers: Sequence[Answer | None]) -> dict[str, Any]:
     return {
-        "articles": len(articles),
-        "contexts": len(contexts),
-        "questions": len(rows),
-        "answerable": len(rows) - outcomes["impossible"],
-        "impossible": outcomes["impossible"],
-        "exact": outcomes["exact"],
-        "widened": outcomes["widened"],
-        "dropped": outcomes["dropped"],
-        "oracle_em": scores.em,
-        "oracle_f1": scores.f1,
-        "context_tokens": sum(len(context.tokens) for context in contexts),
-        "question_tokens": sum(len(row.tokens) for row in rows),
+        name: [answer and answer.text for answer in answers],
+        f"{name}_start": [answer and answer.answer_start for answer in answers],
+    }
+
+
+def _offset_columns(tokens: Sequence[Offsets]) -> dict[str, Any]:
+    rows = pa.array(np.cumsum([0, *map(len, tokens)]), pa.int32())
+    flat = np.fromiter(chain.from_iterable(chain.from_iterable(tokens)), dtype=np.int32)
+    return {
+        name: pa.ListArray.from_arrays(rows, pa.array(np.ascontiguousarray(flat[side::2])))
+        for side, name in enumerate(_OFFSETS)
     }

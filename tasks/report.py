@@ -419,6 +419,7 @@ LEDGER = [
     ("– without an answer", "impossible"),
     ("Answers whose borders are token borders", "exact"),
     ("Answers widened to token borders", "widened"),
+    ("Answers repaired", "repaired"),
     ("Answers not found, left out of training", "dropped"),
     ("Best possible EM", "oracle_em"),
     ("Best possible F1", "oracle_f1"),

@@ -16,7 +16,7 @@ from tasks.portions import Contexts, batches, in_step
 
 IntArray = npt.NDArray[np.int32]
 
-OUTCOMES = ("impossible", "exact", "widened", "dropped")
+OUTCOMES = ("impossible", "exact", "widened", "repaired", "dropped")
 
 
 class SplitWriter:

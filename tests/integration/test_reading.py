@@ -17,7 +17,7 @@ from tasks.catalogue import DATASETS
 from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
 from tasks.evaluation import evaluate, load_split
 from tasks.ingestion import ingest_articles
-from tasks.squad import read_articles
+from tasks.reading import read_articles
 from tasks.tiny import write_tiny
 from tasks.vectors import PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words

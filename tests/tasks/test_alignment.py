@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.alignment import Alignment, align, training_answer
+from tasks.alignment import Alignment, Outcome, align, training_answer
 from tasks.squad import Answer, Question
 from tasks.tokenizer import tokenize
 
@@ -15,10 +15,23 @@ def answers(*given: tuple[str, int]) -> list[Answer]:
     return [Answer(text=text, answer_start=start) for text, start in given]
 
 
-def aligned(*given: tuple[str, int], context: str = CONTEXT, impossible: bool = False) -> Alignment:
-    question = Question(id="q", question="?", answers=answers(*given), is_impossible=impossible)
+def aligned(
+    *given: tuple[str, int],
+    context: str = CONTEXT,
+    asked: str = "?",
+    impossible: bool = False,
+    repair: bool = False,
+) -> Alignment:
+    question = Question(id="q", question=asked, answers=answers(*given), is_impossible=impossible)
     tokens = tokenize(context)
-    return align(question, context, [start for start, _ in tokens], [end for _, end in tokens])
+    starts, ends = [start for start, _ in tokens], [end for _, end in tokens]
+    return align(question, context, starts, ends, repair)
+
+
+def sound(
+    outcome: Outcome, given: tuple[str, int], start: int, end: int, reason: str = ""
+) -> Alignment:
+    return Alignment(outcome, reason, *answers(given), start, end)
 
 
 def test_most_frequent_answer_is_trained_on() -> None:
@@ -31,64 +44,78 @@ def test_same_text_elsewhere_is_another_answer() -> None:
     assert chosen.answer_start == 7
 
 
+def test_an_answer_that_stands_is_preferred() -> None:
+    found = aligned(("lost", 4), ("lost", 4), ("game", 16))
+    assert found == sound("exact", ("game", 16), 4, 4)
+
+
 def test_exact() -> None:
-    assert aligned(("gold-themed", 4)) == Alignment("exact", "", "gold-themed", 1, 3)
-    assert aligned(("24–10", 29)) == Alignment("exact", "", "24–10", 7, 9)
+    for answer, start, end in [(("gold-themed", 4), 1, 3), (("24–10", 29), 7, 9)]:
+        assert aligned(answer) == sound("exact", answer, start, end)
 
 
 def test_white_space_around_an_answer_is_ignored() -> None:
-    assert aligned((" gold ", 3), context="The gold  bar") == Alignment("exact", "", " gold ", 1, 1)
+    given = (" gold ", 3)
+    assert aligned(given, context="The gold  bar") == sound("exact", given, 1, 1)
 
 
 def test_widened_tells_which_border_lies_inside_which_token() -> None:
-    assert aligned(("42", 42)) == Alignment("widened", "ends inside the token '42nd'", "42", 12, 12)
-    assert aligned(("nd team", 44)) == Alignment(
-        "widened", "starts inside the token '42nd'", "nd team", 12, 13
-    )
+    given = ("42", 42)
+    assert aligned(given) == sound("widened", given, 12, 12, "ends inside the token '42nd'")
+    given = ("nd team", 44)
+    assert aligned(given) == sound("widened", given, 12, 13, "starts inside the token '42nd'")
     assert aligned(("am", 17)).reason == (
         "starts inside the token 'game', ends inside the token 'game'"
     )
 
 
+def test_a_whole_context_can_be_the_answer() -> None:
+    assert aligned((CONTEXT, 0)) == sound("exact", (CONTEXT, 0), 0, 14)
+
+
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("given", "fault", "reason"),
     [
-        (("gold", 5), "'old-' stands at 5, not 'gold'; it stands at 4"),
-        (("the", 30), "'4–1' stands at 30, not 'the'; it stands at 38"),
-        (("lost", 4), "'gold' stands at 4, not 'lost'; it stands nowhere"),
-        (("gold", -1), "answer_start -1 lies outside the context of 52 characters; it stands at 4"),
-        (("gold", 99), "answer_start 99 lies outside the context of 52 characters; it stands at 4"),
-        (("team. Then", 47), "'team.' stands at 47, not 'team. Then'; it stands nowhere"),
-        (("", 3), "the answer is empty"),
-        ((" ", 3), "the answer is empty"),
+        ([], "no-answer", "no answer is given, and the question is not marked is_impossible"),
+        ([("", 3)], "empty-answer", "the answer is empty"),
+        ([(" ", 3)], "empty-answer", "the answer is empty"),
+        ([("lost", 4)], "absent", "'gold' stands at 4, not 'lost'; it stands nowhere"),
+        ([("gold", 5)], "wrong-offset", "'old-' stands at 5, not 'gold'; it stands at 4"),
     ],
 )
-def test_dropped_tells_what_stands_there_instead(answer: tuple[str, int], reason: str) -> None:
-    assert aligned(answer) == Alignment("dropped", reason, answer[0])
+def test_dropped_tells_the_fault(given: list[tuple[str, int]], fault: str, reason: str) -> None:
+    found = aligned(*given)
+    assert (found.outcome, found.fault, found.reason) == ("dropped", fault, reason)
+    assert (found.start, found.end, found.repaired) == (-1, -1, None)
+    assert found.gold == (answers(*given)[0] if given else None)
 
 
-def test_of_several_places_the_nearest_is_told() -> None:
-    assert aligned(("a", 4), context="a b a b b a").reason == ""
-    assert aligned(("a", 3), context="a b a b b a").reason.endswith("it stands at 4")
-    assert aligned(("a", 8), context="a b a b b a").reason.endswith("it stands at 10")
-
-
-def test_no_token_overlaps() -> None:
-    question = Question(id="q", question="?", answers=answers(("b", 2)))
-    assert align(question, "a b", [0], [1]).reason == "no token overlaps the answer"
+@pytest.mark.parametrize("asked", ["", " \n"])
+def test_an_empty_question_is_dropped(asked: str) -> None:
+    found = aligned(("gold", 4), asked=asked)
+    assert (found.outcome, found.fault, found.start) == ("dropped", "empty-question", -1)
 
 
 def test_impossible_questions_keep_no_answer() -> None:
-    assert aligned(impossible=True) == Alignment("impossible", "marked is_impossible", "")
+    assert aligned(impossible=True) == Alignment("impossible", "marked is_impossible")
     assert aligned(("gold", 4), impossible=True) == Alignment(
-        "impossible", "marked is_impossible, so its 1 answers are not used", ""
+        "impossible", "marked is_impossible, so its 1 answers are not used"
     )
 
 
-def test_question_without_answers_is_dropped_unless_marked() -> None:
-    found = aligned()
-    assert (found.outcome, found.start, found.end) == ("dropped", -1, -1)
-    assert found.reason == "no answer is given, and it is not marked is_impossible"
+def test_a_repair_is_made_only_when_asked_for_and_recorded() -> None:
+    given, mended = answers(("42", 40), ("42", 42))
+    assert aligned(("42", 40)).outcome == "dropped"
+    assert aligned(("42", 40), repair=True) == Alignment(
+        "repaired",
+        "'e ' stands at 40, not '42'; it stands at 42: repaired, ends inside the token '42nd'",
+        given,
+        12,
+        12,
+        "wrong-offset",
+        mended,
+    )
+    assert aligned(("lost", 4), repair=True) == aligned(("lost", 4))
 
 
 @given(st.text("ab '.\u0301東", min_size=1, max_size=30), st.data())

@@ -7,7 +7,7 @@ import pytest
 from models.presets import PRESETS
 from tasks.catalogue import DATASETS, SQUAD, Dataset
 from tasks.manifests import sha256_of
-from tasks.squad import read_articles
+from tasks.reading import read_articles
 from tasks.tiny import write_tiny
 
 SOURCES = [source for known in DATASETS.values() for source in (known.train, known.dev) if source]

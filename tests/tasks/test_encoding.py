@@ -16,7 +16,7 @@ from tasks.encoding import encode_split, load_encoded, load_types, load_word_vec
 from tasks.errors import UserError
 from tasks.ingestion import ingest_articles
 from tasks.lexicon import UNKNOWN
-from tasks.squad import read_articles
+from tasks.reading import read_articles
 from tasks.vectors import PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tests.tasks.ingested import ingest, write_lines

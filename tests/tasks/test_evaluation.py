@@ -17,7 +17,7 @@ from tasks.evaluation import (
     write_predictions,
 )
 from tasks.ingestion import ingest_articles
-from tasks.squad import read_articles
+from tasks.reading import read_articles
 from tests.tasks.splits import WRITTEN, write_split
 
 

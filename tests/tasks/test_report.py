@@ -16,6 +16,7 @@ from models.decoding import Predictions
 from tasks.errors import UserError
 from tasks.evaluation import EvaluationSplit, Gold, evaluate, load_split, write_predictions
 from tasks.ingestion import ingest_articles
+from tasks.reading import read_articles
 from tasks.report import (
     ReportData,
     VariantResult,
@@ -25,7 +26,7 @@ from tasks.report import (
     question_word,
     write_report,
 )
-from tasks.squad import Answer, Article, Paragraph, Question, read_articles
+from tasks.squad import Answer, Article, Paragraph, Question
 from tests.tasks.splits import write_split
 
 MADE = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""SQuAD files: what is read, and what a person is told about a broken one."""
+"""Files of questions: what is read, and what a person is told about a broken one."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tasks.errors import UserError
-from tasks.squad import Article, read_articles
+from tasks.reading import read_articles
+from tasks.squad import Article
 
 ANSWER = {"text": "gold", "answer_start": 4}
 QUESTION = {"id": "q1", "question": "What?", "answers": [ANSWER]}
@@ -21,7 +22,7 @@ def squad(*questions: Any, **paragraph: Any) -> dict[str, Any]:
 def read(folder: Path, content: Any) -> list[Article]:
     file = folder / "own.json"
     file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-    return read_articles(file)
+    return list(read_articles(file))
 
 
 def complaint(folder: Path, content: Any) -> str:
@@ -107,7 +108,7 @@ def test_a_broken_field_is_named_with_its_place(
 
 
 def test_further_mistakes_are_counted(tmp_path: Path) -> None:
-    assert complaint(tmp_path, squad({}, {})).endswith("(Mistakes in all: 6.)")
+    assert complaint(tmp_path, squad({}, {})).endswith("(Mistakes in article 1: 6.)")
 
 
 def test_place_counts_from_the_file_not_from_the_first_article(tmp_path: Path) -> None:
@@ -124,34 +125,47 @@ def test_place_counts_from_the_file_not_from_the_first_article(tmp_path: Path) -
         ([squad()], 'the top level must be {"data": [articles]}, not [{"version":'),
         ({"articles": [], "v": 2}, 'the field "data" is missing (found: articles, v); write'),
         ({}, 'the field "data" is missing (found: nothing); write'),
-        ({"data": {}}, 'field "data": found {}; it should be a valid array.'),
+        ({"data": {}}, 'field "data": found {}}; it should be an array.'),
+        (b'{"data": [], "data": []}', 'the field "data" stands twice; join the two.'),
+        (b'{"data": []} and more', "text follows the end of the JSON (and more); remove it."),
+        (b"<html>", "not valid JSON (found `<`, not `{`, at line 1 column 1)"),
         (b'{"data": [\n  {,\n]}', "not valid JSON (key must be a string at line 2 column 4)"),
-        (b'{"data": [', "not valid JSON (EOF while parsing a list at line 1 column 10)"),
-        (b"", "not valid JSON (EOF while parsing a value at line 1 column 0)"),
-        ('{"data": ["é"]}'.encode("latin-1"), "byte 12 is not UTF-8; save the file as UTF-8."),
-        ('{"data": []}'.encode("utf-16"), "byte 1 is not UTF-8; save the file as UTF-8."),
-        (b'{"data": ["\\ud800"]}', "not valid JSON ("),
+        (
+            b'{"data": [\n{"paragraphs": []}\n 1]}',
+            "not valid JSON (found `1`, not `,` or `]`, at line 3 column 2",
+        ),
+        (b'{"data": [{"title": 1,}]}', "not valid JSON (trailing comma at line 1 column 23)"),
+        (b'{"data": [ ,]}', "not valid JSON (found `,`, not a value, at line 1 column 12)"),
+        (b'{"data": [', "not valid JSON (found the end, not a value, at line 1 column 11)"),
+        (b'{"data": [{"a": [1, ', "not valid JSON (EOF while parsing a value at line 1 column 20)"),
+        (b'{"version": tru', "not valid JSON (EOF while parsing a value at line 1 column 15)"),
+        (b'{"a": 1, 2: 3}', 'not valid JSON (found `2`, not `"`, at line 1 column 10)'),
+        (b"", "not valid JSON (found the end, not `{`, at line 1 column 1)"),
+        (
+            '{"data": ["é"]}'.encode("latin-1"),
+            "byte 12 (0xE9, 'é' in Windows-1252) is not UTF-8; save the file as UTF-8.",
+        ),
+        ('{"data": []}'.encode("utf-16"), "it is UTF-16 or UTF-32; save the file as UTF-8."),
+        ('{"data": []}'.encode("utf-16-be"), "it is UTF-16 or UTF-32; save the file as UTF-8."),
+        (b'{"data": [{"title": "\\ud800"}]}', "not valid JSON (unexpected end of hex escape"),
+        (b'{"data": [{"title": "\\udc00x"}]}', "not valid JSON (lone leading surrogate in hex"),
+        (b'{"data": [{"title": "a\x01"}]}', "not valid JSON (control character"),
+        (b'{"data": [' + b"[" * 200_000, "not valid JSON (recursion limit exceeded at line 1"),
+        (b'{"data": [' + b"[" * 999 + b"]" * 999 + b"]}", "not valid JSON (recursion limit"),
+        (b'{"data": [' + b"9" * 5000 + b"]}", "not valid JSON (number out of range"),
+        (b'{"data": [1e999]}', "article 1: found Infinity; it should be an object."),
+        (b'{"data": [NaN]}', "article 1: found NaN; it should be an object."),
+        (b'{"data": [null]}', "article 1: found null; it should be an object."),
     ],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: Any, sentence: str) -> None:
     assert complaint(tmp_path, content).startswith(sentence)
 
 
-def test_ids_may_not_repeat(tmp_path: Path) -> None:
-    content = squad(QUESTION)
-    content["data"].append(
-        {"title": "Rings", "paragraphs": squad(QUESTION)["data"][0]["paragraphs"]}
-    )
-    assert complaint(tmp_path, content) == (
-        'question id "q1" stands twice, in article 1 "Bars", paragraph 1 and in article 2 "Rings",'
-        " paragraph 1; give each question an id of its own."
-    )
-
-
 @pytest.mark.parametrize("name", ["nowhere.json", "."])
 def test_a_path_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"can't be read \((No such file|Is a directory)"):
-        read_articles(tmp_path / name)
+        list(read_articles(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +182,7 @@ def test_a_path_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
 def test_real_files_are_read_whole(
     shared_data: Path, file: str, articles: int, paragraphs: int, questions: int, impossible: int
 ) -> None:
-    found = read_articles(shared_data / file)
+    found = list(read_articles(shared_data / file))
     entries = [paragraph for article in found for paragraph in article.paragraphs]
     asked = [question for entry in entries for question in entry.qas]
     assert (len(found), len(entries), len(asked)) == (articles, paragraphs, questions)

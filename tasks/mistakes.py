@@ -1,0 +1,100 @@
+"""Sentences on what is wrong in a file: which byte, or which entry and field, and the mend."""
+
+import codecs
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+_ENTRIES = {"data": "article", "paragraphs": "paragraph", "qas": "question", "answers": "answer"}
+
+
+class Mistake(Exception):
+    """What is wrong in a file: a sentence that lacks nothing but the file's name."""
+
+
+def not_json(reason: str) -> Mistake:
+    """The mistake of a file that a JSON parser refuses, by its message."""
+    if "hex escape" in reason:
+        reason += ", which is broken off or half of a pair"
+    return Mistake(f"not valid JSON ({reason}); mend it there or get the file anew.")
+
+
+def not_utf8(content: bytes, before: int) -> Mistake | None:
+    """The mistake of bytes that are not UTF-8; `before` is the number of bytes before them."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":
+            return None  # the file is broken off, which is told otherwise
+        found = content[error.start]
+        guess = bytes([found]).decode("cp1252", "replace")
+        return Mistake(
+            f"byte {before + error.start + 1} (0x{found:02X}, {guess!r} in Windows-1252) is not "
+            "UTF-8; save the file as UTF-8."
+        )
+    return None
+
+
+def refuse_wide_characters(beginning: bytes) -> None:
+    """Raises Mistake for text whose characters take two bytes or four: it begins with such marks.
+
+    JSON begins with two characters of ASCII, so a zero among the first bytes tells as much.
+    """
+    if b"\0" in beginning[:4] or beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise Mistake("it is UTF-16 or UTF-32; save the file as UTF-8.")
+
+
+def json_reason(error: ValidationError) -> str | None:
+    """The JSON parser's message, if it is no JSON at all that was to be validated."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return first["ctx"]["error"] if first["type"] == "json_invalid" else None
+
+
+def wrong_field(error: ValidationError, place: str, entry: Any) -> Mistake:
+    """The first mistake in the fields of an entry, which stands at `place` in the file."""
+    details = error.errors(include_url=False, include_input=False)
+    sentence = _explain(details[0], place, entry)
+    more = f" (Mistakes in {place}: {len(details)}.)" if len(details) > 1 else ""
+    return Mistake(sentence + more)
+
+
+def _explain(detail: ErrorDetails, place: str, entry: Any) -> str:
+    where = detail["loc"]
+    entries, value = _walk(where, entry)
+    place = ", ".join([place + _name(entry), *entries])
+    if where and isinstance(where[-1], str):
+        place += f', field "{where[-1]}"'
+    if detail["type"] == "missing":
+        return f"{place}: missing; add it."
+    wanted = detail["msg"].partition(" ")[2]  # "Input should be …", "String should have …"
+    if detail["type"] == "model_type":
+        wanted = "should be an object"
+    return f"{place}: found {shown(value)}; it {wanted}."
+
+
+def _walk(where: Sequence[int | str], root: Any) -> tuple[list[str], Any]:
+    """Names the entries on the way to a field, and gets the field's value (None if missing)."""
+    entries, value, container = [], root, ""
+    for step in where:
+        value = value[step] if isinstance(step, int) else value.get(step)
+        if isinstance(step, int):
+            entries.append(f"{_ENTRIES[container]} {step + 1}{_name(value)}")
+        else:
+            container = step
+    return entries, value
+
+
+def _name(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return ""
+    name = entry.get("id", entry.get("title"))
+    return "" if name is None else f" {shown(name)}"
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, shortened."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 60 else f"{text[:57]}…"
