@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain lineage prune test quick lint up down clean
+.PHONY: help install retrain embeddings judge lineage prune test quick lint up down clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,12 +12,21 @@ TRAIN ?=
 DEV ?=
 VARIANTS ?=
 EPOCHS ?=
+VECTORS ?=
+CORPUS ?=
+METHOD ?=
+NAME ?=
 ARGS ?=
 comma := ,
 FLAGS := $(if $(DATASET),--data.dataset '$(DATASET)') \
          $(if $(TRAIN),--data.train-files '$(TRAIN)') $(if $(DEV),--data.dev-files '$(DEV)') \
          $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
+         $(if $(VECTORS),--vectors.source '$(VECTORS)') $(if $(CORPUS),--vectors.corpus.files '$(CORPUS)') \
          $(ARGS)
+EMBED := $(if $(CORPUS),--corpus.files '$(CORPUS)') $(if $(DATASET),--corpus.dataset '$(DATASET)') \
+         $(if $(METHOD),--embedding.method '$(METHOD)') $(if $(EPOCHS),--embedding.epochs '$(EPOCHS)') \
+         $(if $(NAME),--name '$(NAME)') $(ARGS)
+JUDGE := $(if $(VECTORS),--vectors '$(VECTORS)') $(if $(DATASET),--dataset '$(DATASET)') $(ARGS)
 
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +50,12 @@ lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), 
 
 prune: $(INSTALLED)  ## say what no kept run refers to; YES=1 removes it
 	@$(SETTLED) $(VENV)/bin/python -m flows.pruning $(if $(YES),--yes)
+
+embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATASET=, METHOD=, NAME=
+	@$(SETTLED) $(VENV)/bin/python -m flows.train_embeddings $(EMBED)
+
+judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
+	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
 
 test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
 	$(SETTLED) $(VENV)/bin/python -m pytest

@@ -73,10 +73,10 @@ class Lineage:
     def _file_line(self, name: str, path: Path, entry: Entry) -> str:
         state = state_of(path, entry, self.verify)
         rows = f"  {entry['rows']:,} rows" if "rows" in entry else ""
-        return (
-            f"{escape(name)}  [{COLOURS[state]}]{state}[/]{rows}  {decimal(entry['bytes'])}  "
-            f"[dim]sha256 {entry['sha256']}[/]"
-        )
+        size = f"  {decimal(entry['bytes'])}" if "bytes" in entry else ""
+        digest = f"sha256 {entry['sha256']}" if "sha256" in entry else f"digest {entry['digest']}"
+        colour = COLOURS[state]
+        return f"{escape(name)}  [{colour}]{state}[/]{rows}{size}  [dim]{digest}[/]"
 
     def of_file(self, asked: str) -> Tree:
         """A file above the stages that it went into, down to the runs and models."""

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from models.config import (
     DropoutForm,
@@ -17,9 +17,10 @@ from models.config import (
     VariantConfig,
 )
 from models.presets import preset
+from tasks.embeddings.parameters import METHODS, EmbeddingSettings
 from tasks.errors import UserError
 from tasks.splitting import Overlap
-from tasks.vectors import PACKAGED, VectorSource
+from tasks.vectors import PACKAGED, VectorSource, check_source
 
 VariantName = Literal[
     "baseline",
@@ -36,6 +37,11 @@ Positive = Annotated[int, Field(ge=1)]
 Variants = Annotated[
     list[VariantName], Field(min_length=1, description="The models to train, in this order.")
 ]
+
+
+def check_choice(spec: str) -> str:
+    """Accept a set of vectors, or the method by which one is trained first."""
+    return spec if spec in METHODS else check_source(spec)
 
 
 class Form(BaseModel):
@@ -201,13 +207,37 @@ class TrainingParameters(Form):
         return changed
 
 
-class VectorParameters(Form):
-    """The word vectors that the variants read; they are not trained further."""
+class CorpusParameters(Form):
+    """The texts that word vectors are trained on."""
 
-    source: VectorSource = Field(
+    files: list[str] = Field(
+        [],
+        description="Text files (a paragraph a line), folders, .gz, .xz, .zst or .zip of them, "
+        "Parquet files (pages.parquet#column), or names of the mirror's.",
+    )
+    dataset: str | None = Field(
+        None, description="A dataset, known or your own, whose training contexts are read too."
+    )
+    lower_case: bool = Field(True, description="Words are learnt in lower case.")
+
+
+class VectorParameters(Form):
+    """The word vectors that the variants read; models do not train them further."""
+
+    source: Annotated[str, AfterValidator(check_choice)] = Field(
         PACKAGED,
-        description="glove-6b-50d, or a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
-        ".txt or .vec, or the vectors.parquet of a set that was trained here.",
+        description="glove-6b-50d; a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
+        ".txt or .vec, or the vectors.parquet of a set that was trained here; or a method (cbow, "
+        "skipgram, fasttext, glove), by which they are trained on `corpus` first.",
+    )
+    corpus: CorpusParameters = Field(
+        CorpusParameters(), description="The texts to train on, where `source` is a method."
+    )
+    training: EmbeddingSettings = Field(
+        EmbeddingSettings(), description="How they are trained, where `source` is a method."
+    )
+    start: VectorSource | None = Field(
+        None, description="A set of vectors that training goes on from, new words being added."
     )
 
 

@@ -1,16 +1,15 @@
 """Flow `build-vocabulary`: words, characters and word types of a dataset, and their vectors."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from prefect import flow
 
 from flows.ingest import Splits, ingest_dataset
 from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import told_in_a_sentence
+from flows.train_embeddings import vectors_of
 from tasks.stages import Output
 from tasks.steps import building_vocabulary, encoding, selecting_vectors
-from tasks.vectors import PACKAGED
 from tasks.vocabulary import VocabularyParameters
 
 
@@ -31,9 +30,8 @@ def encode_dataset(
     """Pick the vectors, build the vocabulary, encode the splits."""
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
-    source = vectors.source if vectors.source == PACKAGED else Path(vectors.source)
     picked = selecting_vectors(
-        source, [train, *others], vocabulary.lower_case, vocabulary.pretrained_words
+        vectors_of(vectors), [train, *others], vocabulary.lower_case, vocabulary.pretrained_words
     )
     built = building_vocabulary(train, others, picked.folder, vocabulary)
     *validation, dev = (encoding(split, built.folder) for split in others)

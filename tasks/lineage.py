@@ -66,8 +66,10 @@ def ancestors(made: Mapping[str, Made], starts: Iterable[str]) -> set[str]:
 
 def state_of(path: Path, recorded: Entry, verify: bool) -> str:
     """Whether a file is still what a manifest says: by its size, or read anew to `verify` it."""
-    if not path.is_file():
+    if not path.exists():
         return "missing"
+    if path.is_dir():
+        return "here" if content_digest(path) == recorded["digest"] else "changed"
     if path.stat().st_size != recorded["bytes"]:
         return "changed"
     if not verify:

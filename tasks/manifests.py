@@ -103,6 +103,8 @@ def origins(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _origin(path: Path) -> dict[str, Any]:
     if not path.is_relative_to(stages_folder()):
+        if path.is_dir():
+            return {"path": str(path.resolve()), "digest": content_digest(path)}
         file = path.parent if path.parent.is_file() else path
         member = {} if file == path else {"member": path.name}
         return {"path": str(file.resolve()), **member, **_entry(file)}

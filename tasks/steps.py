@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.embeddings.corpus import prepare_corpus
+from tasks.embeddings.train import train_vectors
 from tasks.encoding import encode_split
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
@@ -66,6 +68,8 @@ ingesting = stage(ingest_file, "ingest")
 splitting = stage(write_split, "split")
 selecting_vectors = stage(vectors_for_splits, "select-vectors")
 building_vocabulary = stage(build_vocabulary, "build-vocabulary")
+preparing_corpus = stage(prepare_corpus, "prepare-corpus")
+training_vectors = stage(train_vectors, "train-embeddings")
 encoding = stage(encode_split, "encode")
 training = stage(train_variant, "train")
 reporting = stage(report_on, "report")

@@ -1,7 +1,7 @@
 """How a set of word vectors is trained."""
 
 import os
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -9,16 +9,11 @@ Method = Literal["cbow", "skipgram", "fasttext", "glove"]
 METHODS: tuple[str, ...] = get_args(Method)
 
 
-class EmbeddingParameters(BaseModel):
-    """A method of training and its settings; the defaults are those of the methods' authors."""
+class EmbeddingSettings(BaseModel):
+    """Settings of the methods; the defaults are those of the methods' authors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method = Field(
-        "skipgram",
-        description="cbow and skipgram (word2vec), fasttext (skip-gram with the letters of a "
-        "word), or glove (counts of neighbours).",
-    )
     dimension: int = Field(100, ge=1, le=2000, description="Numbers in a word's vector.")
     window: int | None = Field(
         None, ge=1, le=100, description="Neighbours on each side; by default 5, for glove 10."
@@ -52,12 +47,22 @@ class EmbeddingParameters(BaseModel):
     seed: int = Field(0, ge=0, description="Draws first vectors, and the order of training.")
 
     @model_validator(mode="after")
-    def _require_ngrams(self) -> "EmbeddingParameters":
+    def _require_ngrams(self) -> Self:
         if self.min_ngram > self.max_ngram:
             raise ValueError(
                 f"min_ngram ({self.min_ngram}) must not exceed max_ngram ({self.max_ngram})"
             )
         return self
+
+
+class EmbeddingParameters(EmbeddingSettings):
+    """A method of training and its settings."""
+
+    method: Method = Field(
+        "skipgram",
+        description="cbow and skipgram (word2vec), fasttext (skip-gram with the letters of a "
+        "word), or glove (counts of neighbours).",
+    )
 
     @property
     def context(self) -> int:

@@ -139,7 +139,7 @@ def test_reformatting_the_data_stops_at_the_ingestion(tmp_path: Path) -> None:
     outputs = []
     for indent in (None, 2):
         file.write_text(json.dumps(squad, indent=indent))
-        outputs.append(in_flow(lambda: ingesting([file], "all", 0.1, 1)))
+        outputs.append(in_flow(lambda: ingesting(file)))
         outputs.append(in_flow(lambda: follow(outputs[-1].folder)))
     assert [output.cached for output in outputs] == [False, False, False, True]
     assert outputs[0].folder != outputs[2].folder
@@ -209,7 +209,9 @@ def test_the_manifest_tells_what_it_was_made_of_and_what_it_wrote(tmp_path: Path
     outside = tmp_path / "input.txt"
     outside.write_text("input")
     text = in_flow(lambda: shouting("inside")).folder
-    folder = in_flow(lambda: measuring([outside, text, text / "text.txt"])).folder
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(text, elsewhere)
+    folder = in_flow(lambda: measuring([outside, text, text / "text.txt", elsewhere])).folder
     manifest = json.loads((folder / MANIFEST).read_text())
     written = folder / "lengths.json"
     assert manifest["files"] == {
@@ -219,12 +221,13 @@ def test_the_manifest_tells_what_it_was_made_of_and_what_it_wrote(tmp_path: Path
     assert manifest["key"] == folder.name
     assert manifest["digest"] == content_digest(folder)
     digests = [sha256_of(outside), content_digest(text), sha256_of(text / "text.txt")]
-    assert manifest["inputs"] == {"texts": digests}
+    assert manifest["inputs"] == {"texts": [*digests, digests[1]]}
     stage_of_text = {"stage": "shout", "key": text.name, "digest": digests[1]}
     assert manifest["made_from"] == [
         {"input": "texts", "path": str(outside), "bytes": 5, "sha256": digests[0]},
         {"input": "texts", **stage_of_text},
         {"input": "texts", **stage_of_text, "file": "text.txt", "sha256": digests[2]},
+        {"input": "texts", "path": str(elsewhere), "digest": digests[1]},
     ]
     assert {"python", "torch", "pyarrow"} <= manifest["packages"].keys()
 
@@ -386,7 +389,7 @@ import json
 from infra.settings import CHECKOUT
 from tasks.stages import source_digest
 
-modules = ("tasks.training", "tasks.sources", "tasks.encoding", "tasks.steps")
+modules = ("tasks.training", "tasks.ingestion", "tasks.encoding", "tasks.steps")
 
 def digests():
     source_digest.cache_clear()
@@ -420,6 +423,6 @@ def test_the_source_of_every_module_that_is_reached_counts(tmp_path: Path) -> No
     ]
     assert changed == [
         {"tasks.training", "tasks.steps"},
-        {"tasks.training", "tasks.steps", "tasks.sources"},
+        {"tasks.training", "tasks.steps", "tasks.ingestion"},
         set(),
     ]

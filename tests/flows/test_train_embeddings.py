@@ -1,0 +1,75 @@
+"""The flow that trains word vectors, and retrain's way to vectors that are trained first."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.utilities.callables import parameter_schema
+
+from flows.parameters import CorpusParameters, VectorParameters
+from flows.train_embeddings import corpus_files, train_embeddings, vectors_of
+from tasks.embeddings.parameters import EmbeddingParameters, EmbeddingSettings
+from tasks.errors import UserError
+from tasks.stages import result_of
+from tasks.vectors import PACKAGED, load_vectors
+from tests.tasks.embeddings.made import ANIMALS, worlds
+
+SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A corpus of twelve words."""
+    file = tmp_path / "domain.txt"
+    file.write_text("\n".join(" ".join(line) for line in worlds(60)), encoding="utf-8")
+    return file
+
+
+def test_a_set_is_trained_put_in_its_place_and_found_again(
+    root: Path, prefect_server: None, text: Path
+) -> None:
+    given: Any = {
+        "corpus": CorpusParameters(files=[str(text)]),
+        "embedding": EmbeddingParameters(method="fasttext", buckets=100, **SMALL),
+        "name": "domain",
+        "exports": ["word2vec"],
+    }
+    made = result_of(train_embeddings(**given, return_state=True))
+    folder = root / "embeddings" / "domain"
+    names = ["vectors.parquet", "subwords.safetensors", "word2vec.txt"]
+    assert made["files"] == [str(folder / name) for name in names]
+    assert set(ANIMALS) < set(load_vectors(made["files"][0]).words)
+    assert not made["cached"] and result_of(train_embeddings(**given, return_state=True))["cached"]
+    text.unlink()
+    refused = train_embeddings(**given, return_state=True)
+    with pytest.raises(UserError, match="is not there"):
+        result_of(refused)
+
+
+def test_retrain_trains_the_vectors_that_it_is_told_to(
+    root: Path, prefect_server: None, text: Path
+) -> None:
+    vectors = VectorParameters(
+        source="glove",
+        corpus=CorpusParameters(files=[str(text)]),
+        training=EmbeddingSettings(**SMALL),
+    )
+    assert load_vectors(str(vectors_of(vectors))).vectors.shape == (12, 8)
+    assert vectors_of(VectorParameters()) == PACKAGED
+    with pytest.raises(UserError, match="There is no corpus to train word vectors on"):
+        vectors_of(VectorParameters(source="cbow"))
+
+
+def test_a_datasets_own_contexts_are_read(root: Path, prefect_server: None) -> None:
+    (file,) = corpus_files(CorpusParameters(dataset="tiny"))
+    assert (file.path.name, file.column) == ("contexts.parquet", "text")
+    assert file.path.exists()
+
+
+def test_the_form_has_bounds_and_choices() -> None:
+    schema = parameter_schema(train_embeddings)
+    fields = schema.definitions["EmbeddingParameters"]["properties"]
+    assert fields["method"]["enum"] == ["cbow", "skipgram", "fasttext", "glove"]
+    assert all(field["description"].endswith(".") for field in fields.values())
+    with pytest.raises(ValueError, match=r"min_ngram \(5\) must not exceed max_ngram \(4\)"):
+        EmbeddingParameters(min_ngram=5, max_ngram=4)
