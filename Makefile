@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain embeddings judge lineage prune test quick lint up down clean
+.PHONY: help install retrain embeddings judge lineage prune test quick lint up down clean compare rollback
 
 PYTHON ?= python3
 VENV := .venv
@@ -56,6 +56,9 @@ embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATA
 
 judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
 	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
+
+rollback: $(INSTALLED)  ## make the champion of before the champion again: DATASET=
+	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'
 
 test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
 	$(SETTLED) $(VENV)/bin/python -m pytest

@@ -1,19 +1,28 @@
 """What a retraining came to: for Prefect's and MLflow's pages, and for the terminal."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_table_artifact,
+)
 from rich.console import Console
 from rich.table import Table
 
 from flows.ingest import Splits
+from flows.promotion import Contest
 from infra.settings import settings
 from tasks import tracking
+from tasks.promotion import Decision, markdown
 from tasks.stages import Output
 from tasks.training import parent_run_of
+
+UNCHANGED = "Nothing to do: data, parameters and code are as they were."
 
 COLUMNS = {
     "dev/em": ("EM", ".2f"),
@@ -52,13 +61,14 @@ class Outcome:
             for output in self.trained
         ]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, contest: Contest | None = None) -> dict[str, Any]:
         """Plain values: what `announce` tells, and what the flow run returns."""
         return {
             "dataset": self.splits.name,
             "questions": self.splits.dev.facts["questions"],
             "rows": self.rows(),
             "trained": len(self.new),
+            "decision": contest.sentence if contest and contest.decision else None,
             "report": str(report_file(self.splits.name)),
             "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.trained},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
@@ -70,11 +80,12 @@ def report_file(dataset: str) -> Path:
     return settings().root.resolve() / "reports" / f"{dataset}.html"
 
 
-def publish(outcome: Outcome) -> None:
+def publish(outcome: Outcome, contest: Contest | None = None) -> None:
     """Put the report at its place, and the results on Prefect's and MLflow's pages."""
     report = report_file(outcome.splits.name)
     report.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(outcome.report.folder / "report.html", report)
+    decision = contest.decision if contest else None
     create_table_artifact(
         outcome.rows(),
         key="results",
@@ -86,27 +97,37 @@ def publish(outcome: Outcome) -> None:
         create_link_artifact(
             output.facts["run_url"], link_text=f"MLflow run of {variant}", key=f"mlflow-{variant}"
         )
-    if outcome.new:
-        _close_parent_run(outcome, report)
-
-
-def _close_parent_run(outcome: Outcome, report: Path) -> None:
+    if contest and decision:
+        create_markdown_artifact(_told(contest, decision), key="decision")
+    if not outcome.new and not decision:
+        create_markdown_artifact(f"{UNCHANGED} The last report: {report}", key="nothing-to-do")
+        return
     uri, run_id = settings().tracking_uri, parent_run_of(outcome.splits.name)
     tracking.log_artifacts(uri, run_id, [report])
+    if contest and decision:
+        for run in (run_id, contest.challenger.run_id):
+            tracking.log_text(uri, run, "decision.md", _told(contest, decision))
+            tracking.log_text(uri, run, "decision.json", json.dumps(decision.to_dict(), indent=1))
     tracking.finish(uri, run_id, "FINISHED")
+
+
+def _told(contest: Contest, decision: Decision) -> str:
+    return f"{contest.sentence}.\n\n{markdown(decision)}"
 
 
 def announce(summary: dict[str, Any]) -> None:
     """Print the table, where the report is, and what to type next."""
     console = Console()
-    if not summary["trained"]:
-        console.print("\nNothing to do: data, parameters and code are as they were. Last results:")
+    if not summary["trained"] and not summary["decision"]:
+        console.print(f"\n{UNCHANGED} Last results:")
     table = Table(title=f"{summary['dataset']}: {summary['questions']} dev questions")
     for title in summary["rows"][0]:
         table.add_column(title, justify="left" if title == "variant" else "right")
     for row in summary["rows"]:
         table.add_row(*row.values())
     console.print("", table, "")
+    if summary["decision"]:
+        console.print(f"Promotion  {summary['decision']}", soft_wrap=True, highlight=False)
     for line in (
         f"Report     {summary['report']}",
         "",

@@ -27,6 +27,10 @@ class Settings(BaseSettings):
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
     mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
 
+    time_limit_hours: float = Field(
+        72, gt=0, description="A flow that trains is ended after so many hours."
+    )
+
     @property
     def prefect_url(self) -> str:
         """Where `make up` has the Prefect server and its UI."""

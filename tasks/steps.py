@@ -11,6 +11,7 @@ from tasks.encoding import encode_split
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
+from tasks.scoring import score_registered
 from tasks.sources import fetch, generate_tiny
 from tasks.splitting import write_split
 from tasks.stages import outside_stage, stage
@@ -72,4 +73,5 @@ preparing_corpus = stage(prepare_corpus, "prepare-corpus")
 training_vectors = stage(train_vectors, "train-embeddings")
 encoding = stage(encode_split, "encode")
 training = stage(train_variant, "train")
+scoring = stage(score_registered, "score")
 reporting = stage(report_on, "report")

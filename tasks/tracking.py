@@ -59,7 +59,7 @@ def parent_run(
         UserError: no server answers, or the experiment has been deleted.
     """
     _require_server(uri)
-    client = _client(uri)
+    client = client_of(uri)
     experiment_id = _experiment_id(client, uri, experiment)
     own = {"bidaflow.role": "parent", "prefect.flow_run_id": flow_run_id}
     found = _search(client, [experiment_id], own)
@@ -83,7 +83,7 @@ def start_variant_run(
     """
     from mlflow.entities import Param
 
-    client = _client(uri)
+    client = client_of(uri)
     parent = client.get_run(parent_run_id)
     own = {"bidaflow.role": "variant", "bidaflow.stage": stage}
     found = [
@@ -130,7 +130,7 @@ class EpochLogger:
     """
 
     def __init__(self, uri: str, run_id: str) -> None:
-        self.client, self.run_id = _client(uri), run_id
+        self.client, self.run_id = client_of(uri), run_id
         self.nlls: list[float] = []
         self.waiting: list[Metric] = []
 
@@ -158,7 +158,7 @@ class EpochLogger:
 @contextmanager
 def system_metrics(uri: str, run_id: str) -> Iterator[None]:
     """Log this machine's CPU, memory, disk, network and GPU use every 10 s during the block."""
-    _client(uri)
+    client_of(uri)
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
     monitor = SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=uri)
@@ -171,9 +171,14 @@ def system_metrics(uri: str, run_id: str) -> Iterator[None]:
 
 def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
     """Keep copies of the files with the run, under their own names."""
-    client = _client(uri)
+    client = client_of(uri)
     for file in files:
         client.log_artifact(run_id, str(file))
+
+
+def log_text(uri: str, run_id: str, name: str, text: str) -> None:
+    """Keep a text with the run, as a file of this name."""
+    client_of(uri).log_text(run_id, text, name)
 
 
 def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
@@ -185,7 +190,7 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
     import mlflow.pyfunc
     from mlflow.models import Model
 
-    client = _client(uri)
+    client = client_of(uri)
     versions = client.search_model_versions(f"name = '{registered_name}' and run_id = '{run_id}'")
     if versions:
         return f"models:/{registered_name}/{versions[0].version}"
@@ -212,12 +217,12 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
 
 def finish(uri: str, run_id: str, status: Status) -> None:
     """End a run."""
-    _client(uri).set_terminated(run_id, status)
+    client_of(uri).set_terminated(run_id, status)
 
 
 def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
     """End every run that a flow run left running, as its cancellation or crash hook does."""
-    client = _client(uri)
+    client = client_of(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     for run in _search(client, experiments, {"prefect.flow_run_id": flow_run_id}):
         if run.info.status == "RUNNING":
@@ -226,7 +231,7 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
 
 def run_url(uri: str, run_id: str) -> str:
     """Address of the run's page; for a SQLite file, the one that `make up` gives it."""
-    experiment_id = _client(uri).get_run(run_id).info.experiment_id
+    experiment_id = client_of(uri).get_run(run_id).info.experiment_id
     return f"{_server(uri) or settings().mlflow_url}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
@@ -266,7 +271,8 @@ def _require_server(uri: str) -> None:
         ) from error
 
 
-def _client(uri: str) -> "MlflowClient":
+def client_of(uri: str) -> "MlflowClient":
+    """A client of the store, which keeps quiet."""
     from mlflow.tracking import MlflowClient
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)

@@ -16,6 +16,7 @@ from flows.parameters import (
 )
 from flows.retrain import retrain
 from tasks.cluster import Resources
+from tasks.promotion import PromotionRule
 from tasks.vocabulary import VocabularyParameters
 
 GROUPS: dict[str, type[BaseModel]] = {
@@ -24,6 +25,7 @@ GROUPS: dict[str, type[BaseModel]] = {
     "vocabulary": VocabularyParameters,
     "training": TrainingParameters,
     "resources": Resources,
+    "promotion": PromotionRule,
 }
 DEFAULTS = {name: group() for name, group in GROUPS.items()} | {"variants": ["baseline", "char"]}
 
@@ -72,6 +74,7 @@ def test_every_kind_of_flag_sets_its_field() -> None:
         "vocabulary": VocabularyParameters(min_count=3, lower_case=False),
         "training": TrainingParameters(batch_size=16, optimizer="adam", learning_rate=1e-3),
         "resources": Resources(gpu=False),
+        "promotion": PromotionRule(),
     }
 
 

@@ -1,0 +1,101 @@
+"""Promotion: the best of the trained variants against the champion, on the same questions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows.ingest import Splits
+from infra.settings import settings
+from tasks import registry
+from tasks.evaluation import load_split
+from tasks.lexicon import Lexicon
+from tasks.locks import exclusive_lock
+from tasks.promotion import FIRST, Decision, PromotionRule, decide, guarded_slices
+from tasks.registry import Registered
+from tasks.scoring import f1_of
+from tasks.stages import Output, content_digest
+from tasks.stages import _digest_of as digest_of
+from tasks.steps import scoring
+
+REASON, KEY = "promotion", "promotion.key"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The split whose questions decide."""
+
+    name: str
+    split: Output
+
+    @property
+    def questions(self) -> str:
+        """How many they are, and whose, in words."""
+        return f"{self.split.facts['questions']} {self.name} questions"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who stood against whom, on which questions, and what was decided."""
+
+    challenger: Registered
+    champion: Registered | None  # before the decision
+    questions: str
+    decision: Decision | None  # None: it was decided by an earlier run
+
+    @property
+    def sentence(self) -> str:
+        """The decision in a line."""
+        if self.decision is None:
+            return f"{self.challenger.name}: nothing new to decide"
+        verdict = "champion is now" if self.decision.promoted else "not promoted is"
+        name = f"{self.challenger.name} version {self.challenger.version}"
+        return f"{verdict} {name}, on {self.questions}: {self.decision.reason}"
+
+
+def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule) -> Contest:
+    """Make the best of the trained variants the champion, if the rule allows.
+
+    Both answer the questions of the validation split, where one is held out of the training data,
+    else of dev. One promotion of a model at a time: a second one meets the first one's champion.
+    """
+    uri = settings().tracking_uri
+    judged = (
+        Judged("validation", splits.validation) if splits.validation else Judged("dev", splits.dev)
+    )
+    best = _best([registry.registered(uri, one.facts["model_uri"]) for one in trained], judged)
+    lock = settings().root.resolve() / "locks" / f"promotion-{best.name}"
+    with exclusive_lock(lock, on_wait=lambda: None):
+        return _contest(uri, best, judged, rule)
+
+
+def _best(models: Sequence[Registered], judged: Judged) -> Registered:
+    scores = {model.version: _scored(model, judged).facts["f1"] for model in models}
+    return max(models, key=lambda model: scores[model.version])
+
+
+def _scored(model: Registered, judged: Judged) -> Output:
+    return scoring(model.model_id, judged.split.folder)
+
+
+def _contest(uri: str, challenger: Registered, judged: Judged, rule: PromotionRule) -> Contest:
+    champion = registry.with_alias(uri, challenger.name, registry.CHAMPION)
+    key = digest_of(
+        [champion and champion.model_id, content_digest(judged.split.folder), rule.model_dump()]
+    )
+    is_champion = champion is not None and champion.version == challenger.version
+    if is_champion or challenger.tags.get(KEY) == key:
+        return Contest(challenger, champion, judged.questions, None)
+    decision = FIRST if champion is None else _compare(champion, challenger, judged, rule)
+    registry.challenge(uri, challenger)
+    registry.tag(uri, challenger, {REASON: decision.reason, KEY: key})
+    if decision.promoted:
+        registry.crown(uri, challenger)
+    return Contest(challenger, champion, judged.questions, decision)
+
+
+def _compare(
+    champion: Registered, challenger: Registered, judged: Judged, rule: PromotionRule
+) -> Decision:
+    of_champion, of_challenger = _scored(champion, judged), _scored(challenger, judged)
+    lexicon = Lexicon.load(of_challenger.folder / "model")
+    slices = guarded_slices(load_split(judged.split.folder), lexicon)
+    return decide(f1_of(of_champion.folder), f1_of(of_challenger.folder), slices, rule)

@@ -1,0 +1,128 @@
+"""Flow `train`: from a dataset to trained, scored and registered variants, and a report."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from flows.command_line import parameters_from
+from flows.hooks import ENDING_RUNS
+from flows.ingest import Splits, ingest_dataset
+from flows.outcome import Outcome, announce, publish
+from flows.parameters import (
+    DataParameters,
+    TrainingParameters,
+    Variants,
+    VectorParameters,
+    configure,
+)
+from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.vocabulary import Encoded, encode_dataset
+from infra.settings import settings
+from models.config import VariantConfig
+from tasks import cluster, steps
+from tasks.catalogue import DATASETS
+from tasks.cluster import Resources
+from tasks.stages import Output, outputs_of
+from tasks.training import parent_run_of
+from tasks.vocabulary import VocabularyParameters
+
+
+@dataclass(frozen=True)
+class Training:
+    """A variant, and the data that it is trained on."""
+
+    config: VariantConfig
+    splits: Splits
+    encoded: Encoded
+
+    @property
+    def inputs(self) -> tuple[str, VariantConfig, Path, Path, Path, Path, Path, Path]:
+        """What the stage `train` takes."""
+        return (
+            self.splits.name,
+            self.config,
+            self.splits.train.folder,
+            self.splits.dev.folder,
+            self.encoded.train.folder,
+            self.encoded.dev.folder,
+            self.encoded.vocabulary.folder,
+            self.encoded.vectors.folder,
+        )
+
+
+def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
+    """Train the variants on one cluster, side by side as far as it allows."""
+    pending = [t for t in trainings if not steps.training.is_made(*t.inputs, resources)]
+    if pending:
+        cluster.connect()
+        resources = cluster.share(resources, len(pending))
+        for dataset in {training.splits.name for training in pending}:
+            parent_run_of(dataset)  # one for all of them, so it is opened before they start
+    runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
+    with runner:
+        try:
+            return outputs_of(
+                [steps.training.submit(runner, *t.inputs, resources) for t in trainings]
+            )
+        finally:
+            cluster.disconnect()  # ends what still trains where the flow is interrupted
+
+
+def train_variants(
+    data: DataParameters,
+    variants: Variants,
+    vectors: VectorParameters,
+    vocabulary: VocabularyParameters,
+    training: TrainingParameters,
+    resources: Resources,
+) -> Outcome:
+    """Ingest, encode, train, report: what `train` and `retrain` share.
+
+    Every step whose inputs, parameters and code are as they were is taken from the cache.
+    """
+    suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
+    configs = [configure(name, suited, training.changes()) for name in variants]
+    splits = ingest_dataset(data)
+    encoded = encode_dataset(splits, vectors, vocabulary)
+    trained = train_all([Training(config, splits, encoded) for config in configs], resources)
+    report = steps.reporting(
+        splits.name,
+        [output.folder for output in trained],
+        splits.train.folder,
+        splits.dev.folder,
+        encoded.vocabulary.folder,
+    )
+    return Outcome(splits, trained, report)
+
+
+@flow(
+    name="train",
+    description=__doc__,
+    timeout_seconds=settings().time_limit_hours * 3600,
+    **ENDING_RUNS,
+)
+@told_in_a_sentence
+def train(
+    data: DataParameters = DataParameters(),
+    variants: Variants = ["baseline", "char"],
+    vectors: VectorParameters = VectorParameters(),
+    vocabulary: VocabularyParameters = VocabularyParameters(),
+    training: TrainingParameters = TrainingParameters(),
+    resources: Resources = Resources(),
+) -> dict[str, Any]:
+    """Train the variants on a dataset; returns their scores and where the report is.
+
+    The champion stays what it is: `retrain` is the flow that promotes.
+    """
+    outcome = train_variants(data, variants, vectors, vocabulary, training, resources)
+    publish(outcome)
+    return outcome.summary()
+
+
+if __name__ == "__main__":
+    parameters = parameters_from(sys.argv[1:], train)
+    announce(result_or_exit(train(**parameters, return_state=True)))
