@@ -16,6 +16,8 @@ VECTORS ?=
 CORPUS ?=
 METHOD ?=
 NAME ?=
+
+SEEDS ?=
 ARGS ?=
 comma := ,
 FLAGS := $(if $(DATASET),--data.dataset '$(DATASET)') \
@@ -56,6 +58,11 @@ embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATA
 
 judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
 	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
+
+compare: $(INSTALLED)  ## train the variants from several seeds and compare them: SEEDS=0,1,2
+	@$(SETTLED) $(VENV)/bin/python -m flows.compare $(if $(DATASET),--data '{"dataset": "$(DATASET)"}') \
+	  $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(SEEDS),--seeds '$(SEEDS)') \
+	  $(if $(EPOCHS),--training.epochs '$(EPOCHS)') $(ARGS)
 
 rollback: $(INSTALLED)  ## make the champion of before the champion again: DATASET=
 	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'

@@ -9,11 +9,11 @@ from tasks import registry
 from tasks.evaluation import load_split
 from tasks.lexicon import Lexicon
 from tasks.locks import exclusive_lock
+from tasks.manifests import content_digest, digest_of
 from tasks.promotion import FIRST, Decision, PromotionRule, decide, guarded_slices
 from tasks.registry import Registered
 from tasks.scoring import f1_of
-from tasks.stages import Output, content_digest
-from tasks.stages import _digest_of as digest_of
+from tasks.stages import Output
 from tasks.steps import scoring
 
 REASON, KEY = "promotion", "promotion.key"

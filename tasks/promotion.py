@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from tasks.evaluation import EvaluationSplit
 from tasks.lexicon import UNKNOWN, Lexicon
-from tasks.report import question_word
 from tasks.significance import FloatArray, Gain, paired_gain
+from tasks.slices import question_word
 from tasks.tokenizer import tokenize
 
 Mask = npt.NDArray[np.bool_]

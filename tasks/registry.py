@@ -106,7 +106,8 @@ def download(uri: str, model_id: str, folder: Path) -> None:
         found = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
         )
-        shutil.copytree(Path(found) / "artifacts" / "model", folder, dirs_exist_ok=True)
+        (logged,) = (Path(found) / "artifacts").iterdir()  # under the name that it was logged from
+        shutil.copytree(logged, folder)
 
 
 def versions(uri: str, name: str) -> Iterable[Registered]:

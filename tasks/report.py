@@ -1,8 +1,7 @@
 """The report on a comparison of variants: one HTML page that needs nothing beside itself."""
 
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby, pairwise
@@ -12,26 +11,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
-from jinja2 import Environment, StrictUndefined
 
 from models.metrics import answer_versus_none
+from tasks.charts import scale, ticks
 from tasks.errors import UserError
 from tasks.evaluation import EvaluationSplit, Gold, load_split
+from tasks.pages import STYLE, TEMPLATES, digits, plain, render, whole
+from tasks.slices import bucket_names, length_bucket, question_word
+from tasks.tracking import flatten
 
 View = dict[str, Any]
 Points = list[tuple[float, float]]
 Columns = dict[str, npt.NDArray[Any]]
 
-TEMPLATE = Path(__file__).parent / "templates" / "report.html.j2"
+TEMPLATE = TEMPLATES / "report.html.j2"
 EXAMPLES = 5
 """Predictions shown of each kind, best and worst, for each variant."""
 
 CONTEXT_EDGES = (100, 150, 200, 300, 400)
 ANSWER_EDGES = (1, 2, 3, 5, 10)
-QUESTION_WORD = re.compile(
-    r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
-)
-
 CHARTS = [
     ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
     ("F1", "F1, %", {"dev/f1": "evaluation"}),
@@ -91,6 +89,7 @@ def write_report(
     data: ReportData,
     made: datetime | None = None,
     template: Path = TEMPLATE,
+    style: Path = STYLE,
 ) -> None:
     """Writes the page to `out_file`: scores, learning curves, slices, examples, data, settings.
 
@@ -103,20 +102,8 @@ def write_report(
         raise ValueError("a report needs at least one variant")
     split = load_split(data.evaluation)
     scored = [_Scored(variant, _read_predictions(variant, split)) for variant in variants]
-    page = _environment().from_string(template.read_text(encoding="utf-8"))
     view = _view(scored, split, data, made or datetime.now().astimezone())
-    out_file.write_text(page.render(view), encoding="utf-8")
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"digits": _digits, "whole": _whole, "plain": _plain}
-    return environment
+    out_file.write_text(render(template, style, view), encoding="utf-8")
 
 
 def _view(
@@ -219,9 +206,9 @@ def _chart(
     if not lines:
         return None
     every = [point for line in lines for point in line["points"]]
-    epochs, values = [x for x, _ in every], _ticks([y for _, y in every], 5)
-    x_of = _scale(min(epochs), max(epochs), PLOT_LEFT + 6, PLOT_RIGHT - 6)
-    y_of = _scale(values[0], values[-1], PLOT_BOTTOM, PLOT_TOP)
+    epochs, values = [x for x, _ in every], ticks([y for _, y in every], 5)
+    x_of = scale(min(epochs), max(epochs), PLOT_LEFT + 6, PLOT_RIGHT - 6)
+    y_of = scale(values[0], values[-1], PLOT_BOTTOM, PLOT_TOP)
     for line in lines:
         line["path"] = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in line["points"])
         line["marks"] = [(x_of(x), y_of(y), x, y) for x, y in _thinned(line["points"])]
@@ -232,7 +219,7 @@ def _chart(
         "kinds": list(metrics.values()),
         "x_ticks": [
             (x_of(tick), f"{tick:g}")
-            for tick in _ticks(epochs, 6, smallest=1.0)
+            for tick in ticks(epochs, 6, smallest=1.0)
             if min(epochs) <= tick <= max(epochs)
         ],
         "y_ticks": [(y_of(tick), f"{tick:g}") for tick in values],
@@ -249,46 +236,7 @@ def _thinned(points: Points) -> Points:
     return points[:: math.ceil(len(points) / 12)]
 
 
-def _ticks(values: Sequence[float], wanted: int, smallest: float = 0.0) -> list[float]:
-    """About `wanted` round numbers that enclose the values."""
-    low, high = min(values), max(values)
-    rough = max((high - low) / wanted, abs(high) / 1000, 1e-3)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = max(next(power * m for m in (1, 2, 5, 10) if power * m >= rough), smallest)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    if first == last:
-        first, last = first - 1, last + 1
-    return [round(i * step, 10) for i in range(first, last + 1)]
-
-
-def _scale(low: float, high: float, first: float, last: float) -> Callable[[float], float]:
-    """The map that takes low..high to first..last; to their middle where low equals high."""
-    if low == high:
-        return lambda value: (first + last) / 2
-    return lambda value: first + (last - first) * (value - low) / (high - low)
-
-
 # Slices of the questions
-
-
-def question_word(question: str) -> str:
-    """The first question word in a question, "how many" and "how much" as one, else "other"."""
-    found = QUESTION_WORD.search(question)
-    word = found[1].lower() if found else "other"
-    return {"whom": "who", "whose": "who", "how much": "how many"}.get(word, word)
-
-
-def length_bucket(length: int, edges: Sequence[int]) -> int:
-    """The number of the bucket whose upper edge, inclusive, is the first not below the length."""
-    return int(np.searchsorted(edges, length))
-
-
-def bucket_names(edges: Sequence[int]) -> list[str]:
-    """What each bucket holds, such as "up to 100", "101–150", "over 150"."""
-    pairs = pairwise([0, *edges])
-    middle = [str(high) if high == low + 1 else f"{low + 1}–{high}" for low, high in pairs]
-    first = middle[0] if edges[0] == 1 else f"up to {edges[0]}"
-    return [first, *middle[1:], f"over {edges[-1]}"]
 
 
 def _slices(scored: Sequence[_Scored], split: EvaluationSplit) -> list[View]:
@@ -439,7 +387,7 @@ def _ledger(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[s
         (
             label,
             [
-                _digits(facts.get(key), 2 if key.startswith("oracle") else 0)
+                digits(facts.get(key), 2 if key.startswith("oracle") else 0)
                 for facts in splits.values()
             ],
         )
@@ -450,7 +398,7 @@ def _ledger(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[s
 
 def _vocabulary(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     sizes = [("Words", "words"), ("Characters", "characters"), ("Distinct forms", "types")]
-    rows = [(label, _whole(facts[key])) for label, key in sizes if key in facts]
+    rows = [(label, whole(facts[key])) for label, key in sizes if key in facts]
     return rows + [
         (label, f"{100 * facts[part][share]:.1f} %")
         for label, part, share in COVERAGE
@@ -460,38 +408,7 @@ def _vocabulary(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _settings(variants: Sequence[VariantResult]) -> list[View]:
     """One row a setting, with each variant's value; those that differ are marked."""
-    flat = [_flat({**variant.config, **variant.facts}) for variant in variants]
+    flat = [flatten({**variant.config, **variant.facts}) for variant in variants]
     names = dict.fromkeys(name for one in flat for name in one if name != "name")
-    rows = [(name, [_plain(one.get(name)) for one in flat]) for name in names]
+    rows = [(name, [plain(one.get(name)) for one in flat]) for name in names]
     return [{"name": n, "values": v, "differs": len(set(v)) > 1} for n, v in rows]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
-
-
-# Numbers as text
-
-
-def _digits(value: float | None, digits: int = 1) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
-
-
-def _whole(value: float | None) -> str:
-    return _digits(value, 0)
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -7,9 +7,12 @@ from typing import Any
 
 from tasks.embeddings.corpus import prepare_corpus
 from tasks.embeddings.train import train_vectors
+
+from tasks.comparison import compare
 from tasks.encoding import encode_split
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
+from tasks.pages import STYLE
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.scoring import score_registered
 from tasks.sources import fetch, generate_tiny
@@ -35,10 +38,11 @@ def report_on(
     dev: Path,
     vocabulary: Path,
     template: Path = TEMPLATE,
+    style: Path = STYLE,
 ) -> dict[str, Any]:
     """Write report.html about trained variants, from what their stages left.
 
-    The template is an input, so that an edit of it makes the report anew.
+    Template and style are inputs, so that an edit of them makes the report anew.
     """
     data = ReportData(
         dataset=dataset,
@@ -47,7 +51,7 @@ def report_on(
         vocabulary=facts_of(vocabulary),
     )
     results = [_variant_result(folder) for folder in trained]
-    write_report(out / "report.html", results, data, template=template)
+    write_report(out / "report.html", results, data, template=template, style=style)
     return {}
 
 
@@ -74,4 +78,5 @@ training_vectors = stage(train_vectors, "train-embeddings")
 encoding = stage(encode_split, "encode")
 training = stage(train_variant, "train")
 scoring = stage(score_registered, "score")
+comparing = stage(compare, "compare")
 reporting = stage(report_on, "report")

@@ -96,7 +96,7 @@ def start_variant_run(
     own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}
     own |= {"mlflow.parentRunId": parent_run_id, **tags}
     run_id = _open_run(client, parent.info.experiment_id, found[:1], name, own)
-    client.log_batch(run_id, params=[Param(k, v) for k, v in flatten(config).items()])
+    client.log_batch(run_id, params=[Param(k, str(v)) for k, v in flatten(config).items()])
     _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in datasets])
     return run_id
 
@@ -112,14 +112,14 @@ def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[Any]) -> None:
         client.log_inputs(run_id, inputs)
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Every field of a nested config as text, under its path joined by dots."""
-    flat: dict[str, str] = {}
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every field of a nested config, under its path joined by dots."""
+    flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = str(value)
+            flat[f"{prefix}{key}"] = value
     return flat
 
 
@@ -242,7 +242,7 @@ def reading_client(uri: str) -> "MlflowClient":
         UserError: no server answers.
     """
     _require_server(uri)
-    return _client(uri)
+    return client_of(uri)
 
 
 def _server(uri: str) -> str | None:

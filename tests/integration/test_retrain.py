@@ -76,6 +76,17 @@ def test_mlflow_has_a_run_per_variant_below_one_parent(first: Retrained) -> None
         assert {"config.json", "history.json", "predictions.parquet"} <= artifacts
 
 
+def test_the_best_variant_is_the_champion_and_why_is_told(first: Retrained) -> None:
+    best = max(first.runs("variant"), key=lambda run: float(run.data.metrics["dev/f1"]))
+    champion = first.client.get_model_version_by_alias("bidaf-tiny", "champion")
+    assert champion.run_id == best.info.run_id
+    assert "no champion before" in best.data.tags["promotion"]
+    (parent,) = first.runs("parent")
+    for run in (parent, best):
+        artifacts = {file.path for file in first.client.list_artifacts(run.info.run_id)}
+        assert {"decision.json", "decision.md"} <= artifacts
+
+
 def test_the_logged_model_answers_raw_text(first: Retrained) -> None:
     mlflow.set_tracking_uri(f"sqlite:///{first.root}/mlflow.db")
     model = mlflow.pyfunc.load_model("models:/bidaf-tiny/2")
@@ -98,6 +109,7 @@ def test_unchanged_it_trains_nothing_says_so_and_is_quick(first: Retrained) -> N
     again = retrain(first.root, *QUICK)
     assert again.returncode == 0, again.stderr
     assert "Nothing to do" in again.stdout
+    assert "Finished in state Nothing to do" in again.stdout + again.stderr
     assert time.monotonic() - began < 30
     assert len(first.runs("variant")) == 2
 

@@ -20,13 +20,13 @@ from tasks.reading import read_articles
 from tasks.report import (
     ReportData,
     VariantResult,
-    bucket_names,
-    length_bucket,
     marked_segments,
-    question_word,
     write_report,
 )
 from tasks.squad import Answer, Article, Paragraph, Question
+
+from tasks.slices import bucket_names, length_bucket, question_word
+from tasks.squad import Answer, Article, Paragraph, Question, read_articles
 from tests.tasks.splits import write_split
 
 MADE = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)

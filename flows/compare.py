@@ -1,0 +1,129 @@
+"""Flow `compare-variants`: variants × seeds × datasets × vectors, side by side, in one table."""
+
+import shutil
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from flows.command_line import parameters_from
+from flows.hooks import ENDING_RUNS
+from flows.ingest import ingest_dataset
+from flows.parameters import (
+    DataParameters,
+    TrainingParameters,
+    VariantName,
+    Variants,
+    VectorParameters,
+    configure,
+)
+from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.train import Training, train_all
+from flows.vocabulary import encode_dataset
+from infra.settings import settings
+from tasks import tracking
+from tasks.catalogue import DATASETS
+from tasks.cluster import Resources
+from tasks.comparison import Cell
+from tasks.stages import Output
+from tasks.steps import comparing
+from tasks.training import parent_run_of
+from tasks.vocabulary import VocabularyParameters
+
+Datasets = Annotated[
+    list[DataParameters],
+    Field(min_length=1, description="The datasets; each one's table has its own reference."),
+]
+Seeds = Annotated[
+    list[Annotated[int, Field(ge=0)]],
+    Field(min_length=1, description="Each variant is trained once from each of these seeds."),
+]
+AllVectors = Annotated[
+    list[VectorParameters], Field(min_length=1, description="The word vectors to compare.")
+]
+
+
+@flow(
+    name="compare-variants",
+    description=__doc__,
+    timeout_seconds=settings().time_limit_hours * 3600,
+    **ENDING_RUNS,
+)
+@told_in_a_sentence
+def compare_variants(
+    data: Datasets = [DataParameters()],
+    variants: Variants = ["baseline", "char"],
+    seeds: Seeds = [0, 1, 2],
+    vectors: AllVectors = [VectorParameters()],
+    vocabulary: VocabularyParameters = VocabularyParameters(),
+    training: TrainingParameters = TrainingParameters(),
+    resources: Resources = Resources(),
+) -> dict[str, Any]:
+    """Train every variant from every seed on all data and vectors; returns the table's rows.
+
+    The first variant of a dataset is what the others are compared with. The champion stays what
+    it is.
+    """
+    grid: list[tuple[Cell, Training]] = []
+    for one in data:
+        splits = ingest_dataset(one)
+        for source in vectors:
+            encoded = encode_dataset(splits, source, vocabulary)
+            for variant, seed in product(variants, seeds):
+                config = _configured(one, variant, training, seed)
+                cell = Cell(splits.name, Path(source.source).name, variant)
+                grid.append((cell, Training(config, splits, encoded)))
+    trained = train_all([training for _, training in grid], resources)
+    folders: dict[Cell, list[Path]] = {}
+    for (cell, _), output in zip(grid, trained, strict=True):
+        folders.setdefault(cell, []).append(output.folder)
+    comparison = comparing(list(folders), list(folders.values()), seeds)
+    return _publish(comparison, [cell.dataset for cell in folders])
+
+
+def _configured(
+    data: DataParameters, variant: VariantName, training: TrainingParameters, seed: int
+) -> Any:
+    suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
+    return configure(variant, suited, training.changes(), {"seed": seed})
+
+
+def _publish(comparison: Output, datasets: list[str]) -> dict[str, Any]:
+    """Put table and plot at their place, and on Prefect's and MLflow's pages."""
+    place = settings().root.resolve() / "reports" / "comparison.html"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(comparison.folder / "comparison.html", place)
+    create_markdown_artifact(f"{comparison.facts['markdown']}\nThe plot: {place}", key="comparison")
+    if not comparison.cached:
+        uri = settings().tracking_uri
+        for dataset in dict.fromkeys(datasets):
+            run_id = parent_run_of(dataset)
+            files = [comparison.folder / f"comparison.{kind}" for kind in ("html", "json")]
+            tracking.log_artifacts(uri, run_id, files)
+            tracking.finish(uri, run_id, "FINISHED")
+    return {"rows": comparison.facts["rows"], "report": str(place)}
+
+
+def announce(summary: dict[str, Any]) -> None:
+    """Print the table, and where the plot is."""
+    console = Console()
+    rows = summary["rows"]
+    alike = {key for key in ("dataset", "vectors") if len({row[key] for row in rows}) == 1}
+    shown = [key for key in rows[0] if key not in alike]
+    of = " · ".join(rows[0][key] for key in sorted(alike))
+    table = Table(*shown, title=f"{of}: all dev questions; * marks differences beyond chance")
+    for row in rows:
+        table.add_row(*(row[key] for key in shown))
+    console.print("", table, "")
+    console.print(f"Report     {summary['report']}", soft_wrap=True, highlight=False)
+
+
+if __name__ == "__main__":
+    parameters = parameters_from(sys.argv[1:], compare_variants)
+    announce(result_or_exit(compare_variants(**parameters, return_state=True)))

@@ -1,0 +1,175 @@
+"""Variants over several seeds, data and vectors: one table, one plot, and what differs for sure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tasks.charts import scale, ticks
+from tasks.manifests import facts_of
+from tasks.pages import STYLE, TEMPLATES, render
+from tasks.significance import FloatArray, Gain, paired_gain
+
+TEMPLATE = TEMPLATES / "comparison.html.j2"
+ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A variant over one dataset and one set of vectors."""
+
+    dataset: str
+    vectors: str
+    variant: str
+
+    @property
+    def name(self) -> str:
+        """All three of it."""
+        return f"{self.variant} · {self.vectors} · {self.dataset}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value over the seeds: its mean, and its standard deviation where there are several."""
+
+    mean: float
+    sd: float | None
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a cell; `gain` is that of its F1 (points) over its dataset's first cell."""
+
+    cell: Cell
+    em: Measured
+    f1: Measured
+    nll: Measured
+    avna: Measured
+    examples_per_second: float
+    minutes: float
+    gain: Gain | None
+
+
+def compare(
+    out: Path,
+    cells: Sequence[Cell],
+    trained: Sequence[Sequence[Path]],
+    seeds: Sequence[int],
+    template: Path = TEMPLATE,
+    style: Path = STYLE,
+) -> dict[str, Any]:
+    """Write comparison.html and comparison.json about cells, each trained from every seed.
+
+    `trained` are the folders that the stage `train` made: a list a cell, a folder a seed. A
+    cell's answers are judged question by question, by their mean F1 over the seeds, against
+    those of the first cell of the same dataset.
+    """
+    first: dict[str, FloatArray] = {}
+    rows = [_row(cell, folders, first) for cell, folders in zip(cells, trained, strict=True)]
+    told = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
+    (out / "comparison.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    view = {"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)}
+    (out / "comparison.html").write_text(render(template, style, view), encoding="utf-8")
+    return {"rows": table(rows), "markdown": markdown(rows)}
+
+
+def _row(cell: Cell, trained: Sequence[Path], first: dict[str, FloatArray]) -> Row:
+    scores = [facts_of(folder)["scores"] for folder in trained]
+    of_questions = _f1_of_questions(trained)
+    gain = None
+    if cell.dataset in first:
+        gain = paired_gain(first[cell.dataset], of_questions)
+    first.setdefault(cell.dataset, of_questions)
+    return Row(
+        cell,
+        em=_measured([one["dev/em"] for one in scores]),
+        f1=_measured([one["dev/f1"] for one in scores]),
+        nll=_measured([one["dev/nll"] for one in scores]),
+        avna=_measured([one["dev/avna"] for one in scores]),
+        examples_per_second=float(np.mean([one["examples_per_second"] for one in scores])),
+        minutes=float(np.mean([one["seconds"] for one in scores])) / 60,
+        gain=gain,
+    )
+
+
+def _f1_of_questions(trained: Sequence[Path]) -> FloatArray:
+    """Each question's F1 in points, mean over the seeds: (n,)."""
+    columns = [
+        pq.read_table(folder / "predictions.parquet", columns=["f1"])["f1"].to_numpy()
+        for folder in trained
+    ]
+    return 100 * np.array(columns, dtype=np.float64).mean(axis=0)  # type: ignore[no-any-return]
+
+
+def _measured(values: Sequence[float]) -> Measured:
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Measured(float(np.mean(values)), sd, list(values))
+
+
+def _plot(rows: Sequence[Row]) -> dict[str, Any]:
+    """F1 of every seed, and mean ± sd of every cell, in the coordinates of the drawing."""
+    values = [value for row in rows for value in row.f1.values]
+    bottom = TOP + ROW_HEIGHT * len(rows)
+    ends = ticks(values, 6)
+    x_of = scale(ends[0], ends[-1], LABELS, WIDTH - 20)
+    lines = [
+        {
+            "name": row.cell.name,
+            "y": TOP + ROW_HEIGHT * (i + 0.5),
+            "dots": [(x_of(value), value) for value in row.f1.values],
+            "mean": x_of(row.f1.mean),
+            "bar": (x_of(row.f1.mean - (row.f1.sd or 0)), x_of(row.f1.mean + (row.f1.sd or 0))),
+        }
+        for i, row in enumerate(rows)
+    ]
+    return {
+        "lines": lines,
+        "ticks": [(x_of(tick), f"{tick:g}") for tick in ends],
+        "left": LABELS,
+        "bottom": bottom,
+        "size": (WIDTH, bottom + 44),
+    }
+
+
+def table(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """The rows as texts, for tables that others draw."""
+    return [
+        {
+            **asdict(row.cell),
+            "seeds": str(len(row.f1.values)),
+            "EM": _told(row.em, 2),
+            "F1": _told(row.f1, 2),
+            "NLL": _told(row.nll, 3),
+            "AvNA": _told(row.avna, 2),
+            "F1 gain, 95 %": told_gain(row.gain),
+            "examples/s": f"{row.examples_per_second:.0f}",
+            "minutes": f"{row.minutes:.1f}",
+        }
+        for row in rows
+    ]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table in Markdown."""
+    told = table(rows)
+    lines = [list(told[0]), ["---"] * len(told[0]), *(list(row.values()) for row in told)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def told_gain(gain: Gain | None) -> str:
+    """A gain with its interval; starred where it is certain."""
+    if gain is None:
+        return "reference"
+    return (
+        f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){' *' if gain.is_certain else ''}"
+    )
+
+
+def _told(measured: Measured, places: int) -> str:
+    spread = f" ± {measured.sd:.{places}f}" if measured.sd is not None else ""
+    return f"{measured.mean:.{places}f}{spread}"

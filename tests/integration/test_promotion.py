@@ -1,0 +1,162 @@
+"""Promotions in a real registry, between models whose scores are planted, one after another and
+at once."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from mlflow.tracking import MlflowClient
+from prefect import flow
+from safetensors.torch import load_file, save_file
+
+from flows.ingest import ingest_dataset
+from flows.parameters import DataParameters
+from flows.promotion import Contest, promote_best
+from flows.rollback import rollback
+from infra.settings import settings
+from tasks import registry, tracking
+from tasks.answering import Answerer
+from tasks.errors import UserError
+from tasks.promotion import PromotionRule
+from tasks.stages import Output
+from tests.tasks.test_pyfunc import CONTEXT, made_model
+
+pytestmark = pytest.mark.heavy
+
+QUESTIONS = 120
+RIGHT = {
+    "old": lambda i: i % 10 < 5,
+    "equal": lambda i: i % 10 < 5,
+    "worse": lambda i: i % 10 < 2,
+    "better": lambda i: i % 10 < 7,
+    "best": lambda i: i % 10 < 9,
+    # Right on all questions of one kind, and on none of another third's.
+    "uneven": lambda i: i % 3 != 2,
+}
+"""The questions that each model answers right: its answers are made the truth there."""
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> dict[str, Path]:
+    """Untrained models that answer differently, by name."""
+    made = made_model(tmp_path)
+    folders = {}
+    for seed, name in enumerate(RIGHT):
+        folders[name] = tmp_path / name
+        shutil.copytree(made, folders[name])
+        generator = torch.Generator().manual_seed(0 if name == "equal" else seed)
+        weights = load_file(made / "weights.safetensors")
+        drawn = {n: 2 * torch.randn(w.shape, generator=generator) for n, w in weights.items()}
+        save_file(drawn, folders[name] / "weights.safetensors")
+        config = json.loads((made / "config.json").read_text())
+        config["variant"]["training"]["max_answer_tokens"] = 1  # right or wrong, never half
+        (folders[name] / "config.json").write_text(json.dumps(config))
+    return folders
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
+    """Questions to which each model knows just the answers that it was given."""
+    chance = random.Random(0)
+    words = sorted(set(CONTEXT.lower().replace(".", "").split()) - {"the"})
+    words += ["ash", "birch", "cedar", "elm", "fir", "larch", "oak", "pine", "yew"]
+    asked = [
+        (f"{('Who', 'When', 'Where')[i % 3]} {chance.choice(words)}?", chance.sample(words, 12))
+        for i in range(QUESTIONS)
+    ]
+    pairs = [(question, " ".join(context)) for question, context in asked]
+    golds: list[list[dict[str, object]]] = [[] for _ in pairs]
+    for name, folder in models.items():
+        for i, row in enumerate(Answerer.load(folder).answer(pairs)):
+            if RIGHT[name](i):
+                golds[i].append({"text": row["answer"], "answer_start": row["start"]})
+    anything = {"text": "nowhere to be found", "answer_start": 0}
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [{"id": str(i), "question": question, "answers": golds[i] or [anything]}],
+        }
+        for i, (question, context) in enumerate(pairs)
+    ]
+    files = {"dev": paragraphs, "train": [{**paragraphs[0], "context": "Something else."}]}
+    for part, contents in files.items():
+        data = {"data": [{"title": part, "paragraphs": contents}]}
+        (tmp_path / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
+    return DataParameters(
+        dataset="planted",
+        train_files=[str(tmp_path / "train.json")],
+        dev_files=[str(tmp_path / "dev.json")],
+        validation_share=0,
+    )
+
+
+@pytest.fixture
+def promote(
+    prefect_server: None, root: Path, models: dict[str, Path], dataset: DataParameters
+) -> Iterator[Callable[..., Contest]]:
+    """Registers a model as if it had just been trained, and lets it stand for promotion."""
+    uri = settings().tracking_uri
+    parent = tracking.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
+    uris = {}
+    for name, folder in models.items():
+        run_id = tracking.start_variant_run(uri, parent, name, name, {}, {}, [])
+        uris[name] = tracking.log_answerer(uri, run_id, folder, "bidaf-planted", step=0)
+
+    @flow
+    def promoting(name: str) -> Contest:
+        trained = Output(models[name], {"model_uri": uris[name]}, False)
+        return promote_best(ingest_dataset(dataset), [trained], PromotionRule())
+
+    yield promoting
+
+
+def version(alias: str) -> str | None:
+    found = registry.with_alias(settings().tracking_uri, "bidaf-planted", alias)
+    if found is None:
+        return None
+    run = MlflowClient(settings().tracking_uri).get_run(found.run_id)
+    return str(run.info.run_name)
+
+
+def test_the_first_reigns_until_a_better_one_comes(promote: Callable[..., Contest]) -> None:
+    assert promote("old").decision.promoted  # type: ignore[union-attr]
+    assert (version("champion"), version("previous")) == ("old", None)
+    with pytest.raises(UserError, match="no previous"):
+        rollback("planted")
+
+    for name, reason in (("equal", "below 0.5"), ("worse", "may be worse")):
+        contest = promote(name)
+        assert contest.decision and not contest.decision.promoted
+        assert reason in contest.decision.reason
+        assert version("champion") == "old"
+    assert promote("equal").decision is None, "the same is not decided twice"
+
+    uneven = promote("uneven")
+    assert uneven.decision and uneven.decision.parts[0].gain.mean > 0.5
+    assert not uneven.decision.promoted and "question word where loses" in uneven.decision.reason
+
+    assert promote("better").decision.promoted  # type: ignore[union-attr]
+    assert (version("champion"), version("previous")) == ("better", "old")
+    assert promote("better").decision is None
+
+    assert "again" in rollback("planted")
+    assert (version("champion"), version("previous")) == ("old", "better")
+    rollback("planted")
+    assert version("champion") == "better"
+
+
+def test_of_two_at_once_the_better_one_reigns(promote: Callable[..., Contest]) -> None:
+    promote("old")
+    with ThreadPoolExecutor(2) as both:
+        contests = list(both.map(promote, ["better", "best"]))
+    assert version("champion") == "best"
+    met = {contest.champion.version for contest in contests if contest.champion}
+    promoted = [contest for contest in contests if contest.decision and contest.decision.promoted]
+    # Either the better one met the other's reign, or it was there first and held against it.
+    assert version("previous") == ("better" if len(promoted) == 2 else "old")
+    assert len(met) == 2, "the second met the first one's champion"

@@ -1,0 +1,78 @@
+"""The comparison on planted answers: means, deviations, gains with their certainty."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.comparison import Cell, compare
+from tests.tasks.test_report import Page
+
+QUESTIONS = 200
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def trained(folder: Path, f1: np.ndarray) -> Path:
+    """What a training with these F1 (0 to 1) leaves of what is compared."""
+    folder.mkdir(parents=True)
+    mean = 100 * float(f1.mean())
+    scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
+    facts = {"scores": {**scores, "examples_per_second": 100.0, "seconds": 90.0}}
+    (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
+    pq.write_table(pa.table({"f1": pa.array(f1, pa.float32())}), folder / "predictions.parquet")
+    return folder
+
+
+def planted(share: float) -> np.ndarray:
+    return (np.arange(QUESTIONS) < share * QUESTIONS).astype(np.float32)
+
+
+def test_means_deviations_and_gains_over_the_first_of_each_dataset(
+    tmp_path: Path, out: Path
+) -> None:
+    shares = {
+        ("one", "base"): (0.4, 0.5),
+        ("one", "much better"): (0.7, 0.8),
+        ("one", "the same"): (0.5, 0.4),
+        ("two", "base"): (0.2, 0.2),
+    }
+    cells = [Cell(dataset, "vectors", variant) for dataset, variant in shares]
+    folders = [
+        [trained(tmp_path / f"{i}-{seed}", planted(share)) for seed, share in enumerate(pair)]
+        for i, pair in enumerate(shares.values())
+    ]
+    facts = compare(out, cells, folders, [0, 1])
+    rows = {(row["dataset"], row["variant"]): row for row in facts["rows"]}
+    assert rows["one", "base"]["F1"] == "45.00 ± 7.07"
+    assert rows["one", "base"]["F1 gain, 95 %"] == "reference"
+    better = rows["one", "much better"]["F1 gain, 95 %"]
+    assert better.startswith("+30.00") and better.endswith("*")
+    assert rows["one", "the same"]["F1 gain, 95 %"].startswith("+0.00 (+0.00 to +0.00)")
+    assert rows["two", "base"]["F1 gain, 95 %"] == "reference"
+    assert rows["two", "base"]["F1"] == "20.00 ± 0.00"
+    assert rows["two", "base"]["minutes"] == "1.5"
+    assert facts["markdown"].count("\n") == 2 + len(cells)
+
+
+def test_the_page_stands_alone_and_shows_every_seed(tmp_path: Path, out: Path) -> None:
+    folders = [[trained(tmp_path / str(i), planted(i / 4)) for i in range(3)]]
+    compare(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
+    text = (out / "comparison.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert sum(name == "circle" for name, _ in page.elements) == 3
+    assert "<b>" not in text and "src=" not in text and "{{" not in text
+    told = json.loads((out / "comparison.json").read_text())
+    assert told["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]
+
+
+def test_one_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
+    facts = compare(out, [Cell("d", "v", "b")], [[trained(tmp_path / "0", planted(0.5))]], [3])
+    assert facts["rows"][0]["F1"] == "50.00"
