@@ -84,7 +84,7 @@ def outputs_of(pending: Sequence[Pending]) -> list[Output]:
 
 
 def _output(folder: Path, state: State[Any]) -> Output:
-    found = result_of(state)["found"] or state.name == "Cached"
+    found = result_of(state).get("found") or state.name == "Cached"
     return Output(folder, facts_of(folder), found)
 
 

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.comparison import compare
 from tasks.embeddings.corpus import prepare_corpus
 from tasks.embeddings.train import train_vectors
-
-from tasks.comparison import compare
 from tasks.encoding import encode_split
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of

@@ -23,10 +23,8 @@ from tasks.report import (
     marked_segments,
     write_report,
 )
-from tasks.squad import Answer, Article, Paragraph, Question
-
 from tasks.slices import bucket_names, length_bucket, question_word
-from tasks.squad import Answer, Article, Paragraph, Question, read_articles
+from tasks.squad import Answer, Article, Paragraph, Question
 from tests.tasks.splits import write_split
 
 MADE = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)
