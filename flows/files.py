@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
 from flows.parameters import DataParameters
-from tasks.catalogue import DATASETS, Dataset, Source
+from tasks.catalogue import DATASETS, Dataset
 from tasks.errors import UserError
 from tasks.held_out import Part
 from tasks.sources import by_split, data_files
@@ -87,14 +85,4 @@ def _of_known(known: Dataset, part: Part, seed: int) -> Path:
     source = known.source(part)
     if source is None:
         return generating(seed).folder / f"{part}.json"
-    return _fetch(source)
-
-
-def _fetch(source: Source) -> Path:
-    try:
-        return fetching(source).folder / source.name
-    except httpx.HTTPError as error:
-        raise UserError(
-            f"{source.url} could not be downloaded ({error}): download {source.name} by hand, and "
-            "set BIDAFLOW_MIRROR to the folder that holds it."
-        ) from error
+    return fetching(source).folder / source.name

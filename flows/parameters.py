@@ -17,6 +17,7 @@ from models.config import (
     VariantConfig,
 )
 from models.presets import preset
+from tasks.catalogue import DATASETS
 from tasks.embeddings.parameters import METHODS, EmbeddingSettings
 from tasks.errors import UserError
 from tasks.splitting import Overlap
@@ -71,8 +72,8 @@ class DataParameters(Form):
     dataset: str = Field(
         "tiny",
         min_length=1,
-        description="A known dataset (tiny, squad-v1.1, squad-v2.0, squad-v1.1-recovered; `make "
-        "datasets` lists all), or a SQuAD-format file, folder, glob or zip.",
+        description=f"A known dataset ({', '.join(DATASETS)}), or a SQuAD-format file, folder, "
+        "glob or zip.",
     )
     train_files: list[str] = Field(
         [],

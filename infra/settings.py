@@ -17,8 +17,9 @@ class Settings(BaseSettings):
     root: Path = Field(
         CHECKOUT / ".bidaflow", description="Folder of everything that the pipeline writes."
     )
-    mirror: Path | None = Field(
-        None, description="Folder that stands in for the datasets' official addresses."
+    mirror: str | None = Field(
+        None,
+        description="Folder, or address of one, that stands in for the files' official addresses.",
     )
     mlflow_tracking_uri: str | None = Field(
         None, description="MLflow server; without one, a SQLite file under the root is used."
@@ -30,6 +31,13 @@ class Settings(BaseSettings):
     time_limit_hours: float = Field(
         72, gt=0, description="A flow that trains is ended after so many hours."
     )
+
+    @property
+    def mirror_folder(self) -> Path | None:
+        """The mirror, if it is a folder and no address."""
+        if self.mirror is None or self.mirror.startswith(("http://", "https://")):
+            return None
+        return Path(self.mirror).expanduser()
 
     @property
     def prefect_url(self) -> str:

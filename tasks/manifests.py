@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from infra.settings import settings
 from tasks.errors import UserError
+from tasks.inputs import archive_of
 from tasks.versions import git_commit, package_versions
 
 MANIFEST = "manifest.json"
@@ -71,8 +72,9 @@ def content_digest(path: Path) -> str:
     """
     if path.is_dir():
         return str(read_manifest(path)["digest"])
-    if path.parent.is_file():
-        return digest_of([path.name, sha256_of(path.parent)])
+    archive = archive_of(path)
+    if archive is not None:
+        return digest_of([path.relative_to(archive).as_posix(), sha256_of(archive)])
     if not path.exists():
         raise UserError(f"{path} is not there; check the path.")
     return sha256_of(path)
@@ -105,8 +107,8 @@ def _origin(path: Path) -> dict[str, Any]:
     if not path.is_relative_to(stages_folder()):
         if path.is_dir():
             return {"path": str(path.resolve()), "digest": content_digest(path)}
-        file = path.parent if path.parent.is_file() else path
-        member = {} if file == path else {"member": path.name}
+        file = archive_of(path) or path
+        member = {} if file == path else {"member": path.relative_to(file).as_posix()}
         return {"path": str(file.resolve()), **member, **_entry(file)}
     stage, key, *inside = path.relative_to(stages_folder()).parts
     digest = read_manifest(stages_folder() / stage / key)["digest"]

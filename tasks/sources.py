@@ -1,75 +1,21 @@
 """From what a user names - a dataset, a file, a folder - to files of SQuAD-format data."""
 
 import glob
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from infra.settings import settings
-from tasks.catalogue import Source
 from tasks.errors import UserError
 from tasks.inputs import archive_of, inner_suffix, members
-from tasks.manifests import sha256_of
 from tasks.tiny import write_tiny
 
 ENDINGS = (".json", ".jsonl", ".parquet")
 ENDINGS_IN_WORDS = ".json, .jsonl or .parquet"
 
-BLOCK_BYTES = 1 << 20
-TIMEOUT_SECONDS = 30.0
-
 
 def generate_tiny(out: Path, seed: int) -> dict[str, Any]:
     """Write the default dataset: train.json and dev.json about an invented world."""
     return dict(write_tiny(out, seed))
-
-
-def fetch(out: Path, source: Source) -> dict[str, Any]:
-    """Write the source's file, from the mirror if one is set, else from its official address.
-
-    Raises:
-        UserError: it is in neither place, or its content is not what its digest says.
-        httpx.HTTPError: the network or the host failed; worth another try.
-    """
-    target = out / source.name
-    mirrored = _mirrored(source)
-    if mirrored is not None:
-        shutil.copyfile(mirrored, target)
-    elif source.url is None:
-        raise UserError(
-            f"{source.name} has no official address: set BIDAFLOW_MIRROR to a folder that holds it."
-        )
-    else:
-        _download(source.url, target)
-    digest = sha256_of(target)
-    if digest != source.sha256:
-        raise UserError(
-            f"{source.name} from {mirrored or source.url} has SHA-256 {digest}, not "
-            f"{source.sha256}: it is damaged or another version; get it anew."
-        )
-    return {"bytes": target.stat().st_size}
-
-
-def _mirrored(source: Source) -> Path | None:
-    mirror = settings().mirror
-    if mirror is None:
-        return None
-    if not mirror.is_dir():
-        raise UserError(f"BIDAFLOW_MIRROR is {mirror}, which is no folder: mend or unset it.")
-    return next(iter(sorted(mirror.rglob(source.name))), None)
-
-
-def _download(url: str, target: Path) -> None:
-    with (
-        httpx.stream("GET", url, follow_redirects=True, timeout=TIMEOUT_SECONDS) as response,
-        target.open("wb") as file,
-    ):
-        response.raise_for_status()
-        for block in response.iter_bytes(BLOCK_BYTES):
-            file.write(block)
 
 
 def data_files(named: str) -> list[Path]:

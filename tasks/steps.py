@@ -9,14 +9,15 @@ from tasks.comparison import compare
 from tasks.embeddings.corpus import prepare_corpus
 from tasks.embeddings.train import train_vectors
 from tasks.encoding import encode_split
+from tasks.fetching import fetch
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
 from tasks.pages import STYLE
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.scoring import score_registered
-from tasks.sources import fetch, generate_tiny
+from tasks.sources import generate_tiny
 from tasks.splitting import write_split
-from tasks.stages import outside_stage, stage
+from tasks.stages import stage
 from tasks.training import train_variant
 from tasks.vectors import select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words
@@ -67,7 +68,7 @@ def _variant_result(folder: Path) -> VariantResult:
 
 
 generating = stage(generate_tiny, "generate-tiny")
-fetching = outside_stage(fetch, "fetch")
+fetching = stage(fetch, "fetch")
 ingesting = stage(ingest_file, "ingest")
 splitting = stage(write_split, "split")
 selecting_vectors = stage(vectors_for_splits, "select-vectors")

@@ -45,7 +45,7 @@ def _find(spec: str) -> Path:
     path = Path(spec).expanduser()
     if path.exists() or archive_of(path):
         return path
-    mirror = settings().mirror
+    mirror = settings().mirror_folder
     found = sorted(mirror.rglob(path.name)) if mirror and path.name == spec else []
     if not found:
         raise UserError(f"The corpus {spec} is not there: give a file, a folder or a zip of texts.")

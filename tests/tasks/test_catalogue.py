@@ -1,26 +1,63 @@
 """What the catalogue says of its datasets, against the real files."""
 
+import io
+import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from flows.datasets import known
 from models.presets import PRESETS
-from tasks.catalogue import DATASETS, SQUAD, Dataset
+from tasks.catalogue import DATASETS, Dataset
 from tasks.manifests import sha256_of
 from tasks.reading import read_articles
 from tasks.tiny import write_tiny
+from tasks.word_data import COLLECTIONS
 
-SOURCES = [source for known in DATASETS.values() for source in (known.train, known.dev) if source]
+ENTRIES = [*DATASETS.values(), *COLLECTIONS.values()]
+SOURCES = [source for entry in ENTRIES for source in entry.sources]
 
 
 def questions(file: Path) -> int:
     return sum(len(paragraph.qas) for a in read_articles(file) for paragraph in a.paragraphs)
 
 
-@pytest.mark.parametrize("name", ["dev-v1.1.json", "train-v1.1-recovered.json"])
-def test_the_digest_is_the_real_files(name: str, shared_data: Path) -> None:
-    (digest,) = {source.sha256 for source in SOURCES if source.name == name}
-    assert sha256_of(shared_data / "squad" / name) == digest
+def test_digests_and_sizes_are_the_real_files(shared_data: Path) -> None:
+    here = {file.name: file for file in shared_data.rglob("*") if file.is_file()}
+    compared = [source for source in SOURCES if source.name in here]
+    assert len(compared) >= 14
+    for source in compared:
+        if source.name == "dev-v2.0.json":
+            continue  # the same questions in another order than the official file's
+        assert sha256_of(here[source.name]) == source.sha256, source.name
+        assert here[source.name].stat().st_size == source.bytes, source.name
+
+
+def test_every_file_can_be_verified_somehow_and_has_a_name_of_its_own() -> None:
+    for source in SOURCES:
+        assert source.bytes and (source.sha256 or source.name.endswith(".zip")), source.name
+        assert Path(source.name).name == source.name
+    assert len({source.name for source in SOURCES}) == len({*SOURCES})
+
+
+def test_every_entry_tells_its_licence_and_origin() -> None:
+    for entry in ENTRIES:
+        assert entry.about and entry.licence and entry.format, entry.name
+    assert [entry.name for entry in ENTRIES if not entry.citation] == ["tiny", "enwiki2015-64M"]
+    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_make_datasets_lists_them_all(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
+    console = Console(width=250, record=True, file=io.StringIO())
+    console.print(known())
+    shown = console.export_text()
+    for entry in ENTRIES:
+        assert re.search(rf"│ {re.escape(entry.name)} +│", shown), entry.name
+    assert re.search(r"covid_qa\.json +│ in the mirror", shown)
+    assert re.search(r"dev-v2\.0\.json +│ another one in the mirror", shown)
+    assert re.search(r"2,176\.8 MB +│ PDDL", shown)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +66,8 @@ def test_the_digest_is_the_real_files(name: str, shared_data: Path) -> None:
         ("squad-v1.1", "10,570 dev", "dev-v1.1.json"),
         ("squad-v2.0", "11,873 dev", "dev-v2.0.json"),
         ("squad-v1.1-recovered", "54,086 of", "train-v1.1-recovered.json"),
+        ("cs224n-dev-v2.0", "6,078 questions", "cs224n-dev-v2.0.json"),
+        ("cs224n-test-v2.0", "5,795 questions", "cs224n-test-v2.0.json"),
     ],
 )
 def test_it_tells_the_number_of_questions(
@@ -44,15 +83,16 @@ def test_it_tells_the_number_of_questions_of_the_generated_dataset(tmp_path: Pat
     assert f"{number:,} short questions" in DATASETS["tiny"].about
 
 
-def test_official_addresses_end_in_the_files_names() -> None:
-    addressed = {source.url: source.name for source in SOURCES if source.url}
-    assert addressed == {SQUAD + name: name for name in addressed.values()}
-    assert all(address.startswith("https://") for address in addressed)
+def test_official_addresses_are_safe_and_end_in_the_files_names() -> None:
+    for source in SOURCES:
+        if source.url:
+            assert source.url.startswith("https://")
+            assert source.url.endswith(f"/{source.name}")
 
 
-@pytest.mark.parametrize("known", DATASETS.values(), ids=lambda known: known.name)
-def test_suited_settings_are_possible_for_every_preset(known: Dataset) -> None:
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=lambda dataset: dataset.name)
+def test_suited_settings_are_possible_for_every_preset(dataset: Dataset) -> None:
     for preset in PRESETS.values():
-        changed = preset.with_changes(**known.training)
+        changed = preset.with_changes(**dataset.training)
         fields = {**vars(changed.model), **vars(changed.training)}
-        assert {name: fields[name] for name in known.training} == known.training
+        assert {name: fields[name] for name in dataset.training} == dataset.training

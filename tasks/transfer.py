@@ -1,0 +1,84 @@
+"""Says how far a transfer is: a bar in a terminal, now and then a line in a log."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_logger, get_run_logger
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+LINE_SECONDS = 10.0
+
+Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+def logger() -> Logger:
+    """The run's own logger, or outside of runs the project's."""
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return get_logger("bidaflow")
+
+
+@contextmanager
+def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is to be called with the number of each block's bytes."""
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            task = bar.add_task(name, completed=done, total=total)
+            yield lambda count: bar.advance(task, count)
+    else:
+        yield _Lines(name, done, total)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+class _Lines:
+    def __init__(self, name: str, done: int, total: int | None) -> None:
+        self._name, self._begin, self._done, self._total = name, done, done, total
+        self._began = self._told = time.monotonic()
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._told >= LINE_SECONDS:
+            self._told = now
+            logger().info(self._line(now - self._began))
+
+    def _line(self, seconds: float) -> str:
+        rate = (self._done - self._begin) / seconds
+        line = f"{self._name}: {megabytes(self._done)}"
+        if self._total is None:
+            return f"{line}, {megabytes(rate)}/s"
+        left = int((self._total - self._done) / rate) if rate else 0
+        share = f"{100 * self._done / self._total:.0f} %"
+        return (
+            f"{line} of {megabytes(self._total)} ({share}), {megabytes(rate)}/s, "
+            f"{left // 60}:{left % 60:02d} left"
+        )
+
+
+def megabytes(count: float) -> str:
+    """A number of bytes as people read it: "862.2 MB"."""
+    return f"{count / 1e6:,.1f} MB"

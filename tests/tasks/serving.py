@@ -1,0 +1,96 @@
+"""A server on loopback that holds one file and misbehaves as told."""
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Served:
+    """What is served, which faults come first, and what was asked."""
+
+    content: bytes
+    tag: str | None = '"1"'
+    ranges: bool = True
+    faults: list[str] = field(default_factory=list)
+    """One a request: "cut N", "stall N", "slow", "shift", "status N", "to ADDRESS"."""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    sent: int = 0
+    url: str = ""
+
+
+def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            served.asked.append({"path": self.path, **dict(self.headers)})
+            kind, _, value = (served.faults.pop(0) if served.faults else "").partition(" ")
+            if kind == "status":
+                self.send_response(int(value))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            elif kind == "to":
+                self.send_response(302)
+                self.send_header("Location", value)
+                self.end_headers()
+            else:
+                self.give(kind, int(value or 0))
+
+        def give(self, kind: str, limit: int) -> None:
+            begin = self.begin()
+            if begin > 0 and begin >= len(served.content):
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(served.content)}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            body = served.content[begin:]
+            self.send_response(206 if begin else 200)
+            if begin:
+                first = begin + 7 if kind == "shift" else begin
+                last = len(served.content) - 1
+                self.send_header("Content-Range", f"bytes {first}-{last}/{last + 1}")
+            if served.tag:
+                self.send_header("ETag", served.tag)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.pour(body[:limit] if kind in ("cut", "stall") else body, kind)
+            if kind == "stall":
+                time.sleep(2)
+            self.close_connection = True
+
+        def pour(self, body: bytes, kind: str) -> None:
+            step = 1000 if kind == "slow" else len(body) or 1
+            for start in range(0, len(body), step):
+                self.wfile.write(body[start : start + step])
+                served.sent += len(body[start : start + step])
+                if kind == "slow":
+                    time.sleep(0.05)
+
+        def begin(self) -> int:
+            asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+            same = self.headers.get("If-Range") in (None, served.tag)
+            return int(asked[1]) if asked and same and served.ranges else 0
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+@contextmanager
+def serving(served: Served) -> Iterator[Served]:
+    """Serve until the block ends; `served.url` is the file's address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(served)) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        served.url = f"http://127.0.0.1:{server.server_port}/made.json"
+        try:
+            yield served
+        finally:
+            server.shutdown()
+            thread.join()
