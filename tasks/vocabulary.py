@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
+from tasks.cluster import map_on_cluster
 from tasks.lexicon import PADDING, SPECIAL, UNKNOWN, Lexicon, case_key, indices, typewriter
 
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
@@ -20,6 +21,8 @@ TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
 BATCH_ROWS = 1024
 """Rows held at a time: some 1 MB of Wikipedia paragraphs."""
+PART_ROWS = 50_000
+ROWS_AT_ONCE = 200_000
 
 
 class VocabularyParameters(BaseModel):
@@ -48,10 +51,12 @@ class VocabularyParameters(BaseModel):
     )
 
 
-def read_batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Some columns of a Parquet file, a thousand rows at a time."""
+def read_batches(
+    path: Path, columns: list[str], row_groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a Parquet file, or of some of its row groups, a thousand rows at a time."""
     with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(BATCH_ROWS, columns=columns)
+        yield from file.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=columns)
 
 
 def text_columns(column: str) -> list[str]:
@@ -104,14 +109,51 @@ def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     return summed.rename_columns(["form", "count"]).sort_by("form")
 
 
+def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
+    """`merge_counts` of any number of tables: as many are held at once as have together as many
+    rows as the sum, so that memory follows the distinct forms and not the texts."""
+    total, waiting = merge_counts([]), []
+    for table in tables:
+        waiting.append(table)
+        if sum(each.num_rows for each in waiting) > max(ROWS_AT_ONCE, total.num_rows):
+            total, waiting = merge_counts([total, *waiting]), []
+    return merge_counts([total, *waiting])
+
+
+class Part(NamedTuple):
+    """A share of a split's texts: some row groups of one of its files."""
+
+    file: Path
+    column: str
+    row_groups: list[int]
+
+
+def parts_of(split: Path) -> Iterator[Part]:
+    """The shares in which a split's texts are counted."""
+    for name, column in TEXT_COLUMNS.items():
+        metadata = pq.read_metadata(split / name)
+        groups: list[int] = []
+        for group in range(metadata.num_row_groups):
+            groups.append(group)
+            rows = sum(metadata.row_group(each).num_rows for each in groups)
+            if rows >= PART_ROWS or group == metadata.num_row_groups - 1:
+                yield Part(split / name, column, groups)
+                groups = []
+
+
+def count_part(part: Part) -> pa.Table:
+    """The distinct token texts (form, count) of a part, sorted by form."""
+    batches = read_batches(part.file, text_columns(part.column), part.row_groups)
+    return sum_counts(count_batch(batch, part.column) for batch in batches)
+
+
 def distinct_forms(splits: Sequence[Path]) -> pa.Table:
-    """(form, count) of the tokens of ingested splits: questions', and each context's once."""
-    return merge_counts(
-        count_batch(batch, column)
-        for split in splits
-        for name, column in TEXT_COLUMNS.items()
-        for batch in read_batches(split / name, text_columns(column))
-    )
+    """(form, count) of the tokens of ingested splits: questions', and each context's once.
+
+    The parts are counted side by side where a Ray cluster is at hand, else one after the other.
+    """
+    parts = (part for split in splits for part in parts_of(split))
+    return sum_counts(map_on_cluster(count_part, parts))
 
 
 def wanted_words(splits: Sequence[Path], lower_case: bool) -> set[str]:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.batching import Ragged
+from tasks import encoding
 from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
 from tasks.errors import UserError
 from tasks.ingestion import ingest_articles
@@ -114,6 +115,20 @@ def test_files_are_one_uncompressed_batch_each(real: Path) -> None:
         file = pa.ipc.open_file(str(real / "encoded" / name))
         assert file.num_record_batches == 1
         assert ", ".join(f"{field.name}: {field.type}" for field in file.schema) == schema
+
+
+def test_several_batches_are_read_as_one(real: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "TOKENS_PER_BATCH", 100_000)
+    (real / "in-batches").mkdir()
+    encode_split(real / "in-batches", real / "dev-v1.1", real / "vocabulary")
+    file = pa.ipc.open_file(str(real / "in-batches" / "contexts.arrow"))
+    assert file.num_record_batches > 1
+    one, several = load_encoded(real / "encoded"), load_encoded(real / "in-batches")
+    for name in ("contexts", "questions"):
+        for array in ("values", "offsets"):
+            expected = getattr(getattr(one, name), array)
+            np.testing.assert_array_equal(getattr(getattr(several, name), array), expected)
+    np.testing.assert_array_equal(several.span_end, one.span_end)
 
 
 def test_most_real_tokens_have_a_word_vector(real: Path) -> None:

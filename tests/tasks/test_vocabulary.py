@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tasks import cluster, vocabulary
 from tasks.lexicon import UNKNOWN, Lexicon
 from tasks.vectors import select_vectors
 from tasks.vocabulary import (
@@ -23,6 +24,8 @@ from tasks.vocabulary import (
     coverage,
     distinct_forms,
     merge_counts,
+    parts_of,
+    sum_counts,
     token_texts,
     wanted_words,
 )
@@ -80,6 +83,35 @@ def test_a_context_counts_once_however_many_questions_it_has(tmp_path: Path) -> 
         "form": ["An", "Which", "one", "owl"],
         "count": [1, 2, 1, 2],
     }
+
+
+def test_a_sum_in_steps_is_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [
+        count_batch(batch_of([(f"a {word} {word}", [(0, 1), (2, 4), (5, 7)])]), "text")
+        for word in ("be", "by", "be", "do", "by", "be")
+    ]
+    whole = merge_counts(tables)
+    assert whole.to_pydict() == {"form": ["a", "be", "by", "do"], "count": [6, 6, 4, 2]}
+    for rows in (0, 1, 3, 100):
+        monkeypatch.setattr(vocabulary, "ROWS_AT_ONCE", rows)
+        assert sum_counts(iter(tables)).equals(whole)
+
+
+@pytest.mark.heavy
+def test_a_cluster_counts_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paragraphs = [(f"The owl {n} sat at {n % 7}.", [f"Who sat at {n}?"]) for n in range(60)]
+    split = ingest(tmp_path / "split", *paragraphs)
+    for name in vocabulary.TEXT_COLUMNS:
+        table = pq.read_table(split / name)
+        pq.write_table(table, split / name, row_group_size=8)
+    monkeypatch.setattr(vocabulary, "PART_ROWS", 16)
+    assert len(list(parts_of(split))) == 8
+    alone = distinct_forms([split])
+    cluster.connect()
+    try:
+        assert distinct_forms([split]).equals(alone)
+    finally:
+        cluster.disconnect()
 
 
 def test_no_splits_have_no_forms() -> None:
