@@ -16,16 +16,16 @@ from tasks.pruning import Leftover, leftovers, prune
 
 
 def table_of(found: list[Leftover], title: str) -> Table:
-    """One row a folder, with its size and why it can go."""
+    """One row each, with its size and why it can go."""
     table = Table(title=title, show_footer=True)
     sizes = [each.bytes for each in found]
-    table.add_column("folder", footer=f"{len(found)} folders", overflow="fold")
+    table.add_column("what", footer=f"{len(found)} in all", overflow="fold")
     table.add_column("size", footer=decimal(sum(sizes)), justify="right")
     table.add_column("why")
     root = settings().root.resolve()
     for each, size in zip(found, sizes, strict=True):
         why = "in use, stays for now" if each.in_use else each.why
-        table.add_row(str(each.folder.relative_to(root)), decimal(size), why)
+        table.add_row(str(each.path.relative_to(root)), decimal(size), why)
     return table
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
             return
         console.print(table_of(found, "Can go"))
         if sure:
-            console.print(f"Removed {len(prune(uri))} of {len(found)} folders.")
+            console.print(f"Removed {len(prune(uri))} of {len(found)}.")
         else:
             console.print("Nothing was removed. make prune YES=1 removes what is listed.")
     except UserError as error:

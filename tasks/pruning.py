@@ -1,10 +1,12 @@
-"""Removes what no kept run refers to: stages, what killed ones left, ended trainings' storage.
+"""Removes what no kept run refers to: stages, what killed ones left, ended trainings' storage, and
+downloads that nobody has gone on with.
 
 Kept are the stages that trained a run which MLflow has not deleted, those of each flow's newest
 successful run, and all that either was made of. What a flow run uses at this moment stays too.
 """
 
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,20 +24,22 @@ from tasks.uses import lock_file, newest_uses
 
 PRUNED = ".pruned-"
 TRAINING_STAGE = "train"
+STALE_SECONDS = 3 * 24 * 3600
 LOCKS_AT_ONCE = 256  # each is an open file, of which a process may have some thousand
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """A folder that can go once its lock is free."""
+    """A folder or file that can go once its lock is free."""
 
-    folder: Path
+    path: Path
     why: str
     lock: Path
 
     @property
     def bytes(self) -> int:
-        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+        files = [self.path, *self.path.rglob("*")]
+        return sum(file.stat().st_size for file in files if file.is_file())
 
     @property
     def in_use(self) -> bool:
@@ -50,7 +54,7 @@ def leftovers(uri: str) -> list[Leftover]:
         UserError: no MLflow server answers there.
     """
     runs = recorded_runs(uri)
-    return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs)]
+    return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs), *_stale_downloads()]
 
 
 def prune(uri: str) -> list[Leftover]:
@@ -71,7 +75,7 @@ def _prune_what_is_free(locks: Iterable[Path], uri: str) -> list[Leftover]:
         free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
         removed = [each for each in leftovers(uri) if each.lock in free]
         for each in removed:
-            _remove(each.folder)
+            _remove(each.path)
     return removed
 
 
@@ -102,9 +106,21 @@ def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Leftover]:
             yield Leftover(folder, "no kept run will go on with it", lock_file(final, "build"))
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder and Prefect's result of it. It has lost its name before its first file."""
-    pruned = folder.with_name(PRUNED + folder.name.removeprefix(PRUNED))
-    folder.rename(pruned)
-    (PREFECT_LOCAL_STORAGE_PATH.value() / folder.name).unlink(missing_ok=True)
+def _stale_downloads() -> Iterator[Leftover]:
+    for file in sorted((settings().root.resolve() / "downloads").glob("*")):
+        if file.suffix != ".lock" and time.time() - file.stat().st_mtime > STALE_SECONDS:
+            download = file.with_name(file.name.removesuffix(".validator"))
+            lock = download.with_name(f"{download.name}.lock")
+            yield Leftover(file, "it was broken off days ago", lock)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder and Prefect's result of it; that one loses its name first, so
+    that half of it never looks finished."""
+    if path.is_file():
+        path.unlink()
+        return
+    pruned = path.with_name(PRUNED + path.name.removeprefix(PRUNED))
+    path.rename(pruned)
+    (PREFECT_LOCAL_STORAGE_PATH.value() / path.name).unlink(missing_ok=True)
     shutil.rmtree(pruned)

@@ -15,6 +15,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from flows.pruning import main
 from infra.settings import CHECKOUT, settings
+from tasks.locks import shared_lock
 from tasks.pruning import leftovers, prune
 from tests.tasks.pipeline import Trained, counting, in_flow, reading, trained
 
@@ -50,8 +51,8 @@ def two(files: list[Path]) -> tuple[Trained, Trained]:
 def pruned() -> set[Path]:
     """The folders that go."""
     uri = settings().tracking_uri
-    expected = {each.folder for each in leftovers(uri) if not each.in_use}
-    removed = {each.folder for each in prune(uri)}
+    expected = {each.path for each in leftovers(uri) if not each.in_use}
+    removed = {each.path for each in prune(uri)}
     assert removed == expected
     assert not any(folder.exists() for folder in removed)
     return removed
@@ -115,6 +116,20 @@ def test_what_killed_ones_left_goes(root: Path) -> None:
     assert going_on.exists()
 
 
+def test_only_downloads_that_were_left_for_days_go(root: Path) -> None:
+    downloads = root / "downloads"
+    downloads.mkdir()
+    names = ("old.json", "old.json.validator", "new.json", "held.json")
+    old, validator, new, held = (downloads / name for name in names)
+    for file in (old, validator, new, held):
+        file.write_text("half")
+        if file != new:
+            os.utime(file, (1e9, 1e9))
+    with shared_lock(downloads / "held.json.lock"):
+        assert pruned() == {old, validator}
+    assert new.exists() and held.exists()
+
+
 BUILDING = """
 import sys, time
 from pathlib import Path
@@ -164,8 +179,8 @@ def test_the_command_says_what_would_go_and_removes_it_when_told(
         return printed.getvalue()
 
     told = command()
-    assert f"train/{two[0].model.name}" in told and "2 folders" in told
+    assert f"train/{two[0].model.name}" in told and "2 in all" in told
     assert two[0].model.exists()
-    assert "Removed 2 of 2 folders." in command("--yes")
+    assert "Removed 2 of 2." in command("--yes")
     assert not two[0].model.exists()
     assert command("--yes").startswith("Nothing to prune")
