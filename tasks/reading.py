@@ -28,7 +28,12 @@ def read_articles(path: Path) -> Iterator[Article]:
     try:
         yield from _READERS.get(inner_suffix(path), read_squad)(path)
     except Mistake as mistake:
-        raise UserError(f"{path}: {mistake}") from mistake
+        raise UserError(f"{path}: {_on_one_line(str(mistake))}") from mistake
+
+
+def _on_one_line(sentence: str) -> str:
+    """Without what a file's own text may bring into it: line ends, and codes for terminals."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(sentence.split()))
 
 
 def read_squad(path: Path) -> Iterator[Article]:
