@@ -14,6 +14,7 @@ from models.config import (
     QueryToContext,
     Recurrent,
     SelfAttention,
+    UnknownWords,
     VariantConfig,
 )
 from models.presets import preset
@@ -196,6 +197,11 @@ class TrainingParameters(Form):
         None, description="How the answer's end depends on its start."
     )
     dropout: float | None = Field(None, ge=0, le=0.99, description="Share of inputs dropped.")
+    unknown_words: UnknownWords | None = Field(
+        None,
+        description="What stands for words without a vector: zero, a random or a trainable vector "
+        "for each, or subword: spelt by letters, with fastText's vectors.",
+    )
     dropout_form: DropoutForm | None = Field(
         None, description="Dropout behind layers, in front of them, or one mask for a sequence."
     )
@@ -214,7 +220,7 @@ class CorpusParameters(Form):
     files: list[str] = Field(
         [],
         description="Text files (a paragraph a line), folders, .gz, .xz, .zst or .zip of them, "
-        "Parquet files (pages.parquet#column), or names of the mirror's.",
+        "Parquet files (pages.parquet#column), or known corpora (`make datasets` lists them).",
     )
     dataset: str | None = Field(
         None, description="A dataset, known or your own, whose training contexts are read too."

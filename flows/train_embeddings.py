@@ -19,8 +19,9 @@ from tasks.embeddings.parameters import METHODS, EmbeddingParameters
 from tasks.embeddings.texts import TextFile, find_texts
 from tasks.errors import UserError
 from tasks.stages import Output
-from tasks.steps import preparing_corpus, training_vectors
+from tasks.steps import fetching, preparing_corpus, training_vectors
 from tasks.vectors import PACKAGED, VECTORS, VectorSource
+from tasks.word_data import COLLECTIONS
 
 Name = Annotated[
     str,
@@ -64,13 +65,20 @@ def train_set(
 
 def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
     """The files of a corpus, the dataset's contexts behind the others."""
-    files = [file for spec in corpus.files for file in find_texts(spec)]
+    files = [file for spec in corpus.files for file in _texts_of(spec)]
     if corpus.dataset is not None:
         splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
         files.append(TextFile(splits.train.folder / "contexts.parquet"))
     if not files:
         raise UserError("There is no corpus to train word vectors on: give files, or a dataset.")
     return files
+
+
+def _texts_of(spec: str) -> list[TextFile]:
+    known = COLLECTIONS.get(spec)
+    if known is None or known.kind != "corpus":
+        return find_texts(spec)
+    return [TextFile(fetching(known.source).folder / known.source.name)]
 
 
 @flow(name="train-embeddings", description=__doc__)

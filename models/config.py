@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 QueryToContext = Literal["starter", "max"]
+UnknownWords = Literal["zero", "random", "trainable", "subword"]
 Highway = Literal["projected", "concatenated", "none"]
 Recurrent = Literal["lstm", "gru"]
 SelfAttention = Literal["none", "additive", "dot", "elementwise", "trilinear"]
@@ -71,6 +72,9 @@ class ModelConfig:
     """The architecture, apart from the vocabulary and the word vectors it is built over.
 
     word_vectors: whether words have vectors; without them a word is only its characters.
+    unknown_words: what stands for a word without a vector: "zero"; "random", drawn once for each
+        word and frozen; "trainable", each from zero on; or "subword", spelt by the letters' vectors
+        of a fastText set, which serves words never seen too.
     highway: two highway layers over the embeddings "projected" to the hidden size (CS224n
         starter), over their concatenation as it is (Seo et al., 2017), or "none" (document-qa).
     query_to_context: "max" is the softmax over the context of the best-matching question word
@@ -90,6 +94,7 @@ class ModelConfig:
 
     hidden_size: int = 100
     word_vectors: bool = True
+    unknown_words: UnknownWords = "zero"
     characters: CharacterConfig | None = None
     highway: Highway = "projected"
     recurrent: Recurrent = "lstm"
@@ -106,6 +111,7 @@ class ModelConfig:
         _require_choices(
             self,
             {
+                "unknown_words": UnknownWords,
                 "highway": Highway,
                 "recurrent": Recurrent,
                 "query_to_context": QueryToContext,

@@ -1,7 +1,9 @@
 """A trained model in a folder, and the answers that it gives to raw text."""
 
 import json
+import shutil
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -14,8 +16,9 @@ from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.config import VariantConfig
 from models.training import predict
+from tasks.embeddings.wordset import SUBWORDS, Subwords
 from tasks.errors import UserError
-from tasks.lexicon import UNKNOWN, Lexicon
+from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key
 from tasks.tokenizer import tokenize
 
 Offsets = list[tuple[int, int]]
@@ -38,8 +41,12 @@ def save_model(
     weights: dict[str, torch.Tensor],
     word_vectors: torch.Tensor,
     vocabulary: Path,
+    subwords: Path | None = None,
 ) -> None:
-    """Write a folder from which `Answerer.load` answers, wherever it is copied to."""
+    """Write a folder from which `Answerer.load` answers, wherever it is copied to.
+
+    `subwords` is a file of n-grams by which words are spelt that the vocabulary lacks.
+    """
     folder.mkdir()
     save_file(weights, folder / "weights.safetensors")
     save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
@@ -47,14 +54,17 @@ def save_model(
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for name in ("words.parquet", "characters.parquet"):
         (folder / name).write_bytes((vocabulary / name).read_bytes())
+    if subwords is not None:
+        shutil.copyfile(subwords, folder / SUBWORDS)
 
 
 class _TypeTable:
     """Gives each distinct form of some texts a row; rows 0 and 1 are padding and the null token."""
 
-    def __init__(self, lexicon: Lexicon) -> None:
-        self.lexicon = lexicon
+    def __init__(self, lexicon: Lexicon, spells: bool) -> None:
+        self.lexicon, self.spells = lexicon, spells
         self.rows: dict[str, int] = {}
+        self.unseen: dict[str, int] = {}  # words that get vectors of their own, behind the known
 
     def ids(self, text: str, offsets: Offsets) -> list[int]:
         """The row of every token."""
@@ -63,9 +73,17 @@ class _TypeTable:
 
     def types(self) -> Types:
         """All rows so far."""
-        words = [0, UNKNOWN, *map(self.lexicon.word, self.rows)]
+        words = [0, UNKNOWN, *map(self._word, self.rows)]
         characters = [[], [UNKNOWN], *map(self.lexicon.characters, self.rows)]
         return Types(np.array(words, dtype=np.int32), Ragged.from_rows(characters))
+
+    def _word(self, form: str) -> int:
+        index = self.lexicon.word(form)
+        if index != UNKNOWN or not self.spells:
+            return index
+        first = len(SPECIAL) + len(self.lexicon.word_indices)
+        key = case_key(form, self.lexicon.lower_case)
+        return self.unseen.setdefault(key, first + len(self.unseen))
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,7 @@ class Answerer:
     variant: VariantConfig
     allow_no_answer: bool
     lexicon: Lexicon
+    subwords: Subwords | None = None
 
     @classmethod
     def load(cls, folder: Path) -> "Answerer":
@@ -86,7 +105,7 @@ class Answerer:
         vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
         model = BiDAF(variant.model, vectors, characters=len(lexicon.character_indices) + 2)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
-        return cls(model, variant, config["allow_no_answer"], lexicon)
+        return cls(model, variant, config["allow_no_answer"], lexicon, Subwords.load(folder))
 
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
@@ -98,7 +117,7 @@ class Answerer:
         questions = [tokenize(question) for question, _ in pairs]
         _require_tokens("question", questions)
         _require_tokens("context", offsets)
-        table = _TypeTable(self.lexicon)
+        table = _TypeTable(self.lexicon, self.subwords is not None)
         context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, offsets, strict=True)]
         question_ids = [table.ids(q, spans) for (q, _), spans in zip(pairs, questions, strict=True)]
         nothing = np.full(len(pairs), -1, dtype=np.int32)
@@ -111,7 +130,9 @@ class Answerer:
             impossible=np.zeros(len(pairs), dtype=bool),
         )
         limit = self.variant.training.max_answer_tokens
-        found, _ = predict(self.model, examples, table.types(), limit, self.allow_no_answer)
+        types = table.types()
+        model = self._knowing(table.unseen)
+        found, _ = predict(model, examples, types, limit, self.allow_no_answer)
         return [
             _row(context, spans, int(start), int(end), float(score), float(no_answer))
             for (_, context), spans, start, end, score, no_answer in zip(
@@ -124,6 +145,17 @@ class Answerer:
                 strict=True,
             )
         ]
+
+    def _knowing(self, unseen: Iterable[str]) -> BiDAF:
+        """The model with rows for words never seen; it shares all else with the model itself."""
+        spelt = self.subwords.vectors(unseen) if self.subwords is not None else np.empty((0, 0))
+        if not len(spelt):
+            return self.model
+        model, words = copy(self.model), copy(self.model.words)
+        rows = torch.cat([words.word_vectors, torch.from_numpy(spelt)])
+        words._buffers = {**words._buffers, "word_vectors": rows}
+        model._modules = {**model._modules, "words": words}
+        return model
 
 
 def _require_tokens(field: str, tokenized: Iterable[Offsets]) -> None:

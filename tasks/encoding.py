@@ -17,6 +17,7 @@ from tasks.vocabulary import read_batches, text_columns, token_texts
 
 if TYPE_CHECKING:
     from models.batching import Examples, Ragged, Types
+    from models.config import UnknownWords
 
     Lists = pa.ListArray[pa.Int32Scalar]
 
@@ -167,12 +168,25 @@ def load_types(vocabulary: Path) -> "Types":
     return Types(table["word"].to_numpy(), _ragged(table["characters"].combine_chunks()))
 
 
-def load_word_vectors(vocabulary: Path, vectors: Path) -> npt.NDArray[np.float32]:
-    """One vector per row of words.parquet (V, d): zero for rows 0 and 1 and unknown words."""
+def load_word_vectors(
+    vocabulary: Path, vectors: Path, unknown_words: "UnknownWords" = "zero", seed: int = 0
+) -> npt.NDArray[np.float32]:
+    """One vector per row of words.parquet (V, d), zero for row 0 and for words without one.
+
+    Under "subword" words that were spelt by n-grams have those vectors; under "random" each word
+    without one, and row 1, has one of its own, as long as the others are in the mean.
+
+    Raises:
+        UserError: "subword" is asked for of vectors that have no n-grams.
+    """
     words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
-    known, rows = read_vectors(vectors)
+    known, rows = read_vectors(vectors, spelt=unknown_words == "subword")
     found = pc.index_in(words.combine_chunks()[len(SPECIAL) :], value_set=known)
     matrix = np.zeros((len(words), rows.shape[1]), dtype=np.float32)
     index = np.flatnonzero(found.is_valid().to_numpy(False))
     matrix[index + len(SPECIAL)] = rows[found.drop_null().to_numpy()]
+    if unknown_words == "random":
+        lacking = np.flatnonzero(~matrix.any(axis=1))[1:]
+        drawn = np.random.default_rng(seed).standard_normal((len(lacking), rows.shape[1]))
+        matrix[lacking] = drawn * (rows.std() if rows.size else 1.0)
     return matrix

@@ -7,6 +7,8 @@ from typing import Any
 
 from tasks.comparison import compare
 from tasks.embeddings.corpus import prepare_corpus
+from tasks.embeddings.judge import judge_vectors
+from tasks.embeddings.judgement_page import write_judgement
 from tasks.embeddings.train import train_vectors
 from tasks.encoding import encode_split
 from tasks.fetching import fetch
@@ -74,6 +76,8 @@ splitting = stage(write_split, "split")
 selecting_vectors = stage(vectors_for_splits, "select-vectors")
 building_vocabulary = stage(build_vocabulary, "build-vocabulary")
 preparing_corpus = stage(prepare_corpus, "prepare-corpus")
+judging_vectors = stage(judge_vectors, "judge-embeddings")
+showing_judgement = stage(write_judgement, "judgement-page")
 training_vectors = stage(train_vectors, "train-embeddings")
 encoding = stage(encode_split, "encode")
 training = stage(train_variant, "train")

@@ -17,6 +17,7 @@ from tasks import cluster, tracking
 from tasks.cluster import Allotment, Resources
 from tasks.errors import UserError
 from tasks.manifests import content_digest
+from tasks.vectors import require_subwords
 
 if TYPE_CHECKING:
     from tasks.worker import Job
@@ -46,6 +47,8 @@ def train_variant(
     """
     from tasks.worker import Job
 
+    if variant.model.unknown_words == "subword":
+        require_subwords(vectors)
     _require_examples(encoded_train, variant.training)
     seconds = {"ray_start": cluster.connect()}
     allotment = cluster.allot(resources)
@@ -187,14 +190,17 @@ def _finish(
 
     history = load_history(checkpoint)
     weights = averaged_weights(checkpoint)
-    vocabulary = Path(job.vocabulary)
+    vocabulary, vectors = Path(job.vocabulary), Path(job.vectors)
+    policy = job.variant.model.unknown_words
+    matrix = load_word_vectors(vocabulary, vectors, policy, job.variant.training.seed)
     save_model(
         out / "model",
         job.variant,
         allow_no_answer=bool(load_encoded(Path(job.encoded_train)).impossible.any()),
         weights=weights,
-        word_vectors=torch.from_numpy(load_word_vectors(vocabulary, Path(job.vectors))),
+        word_vectors=torch.from_numpy(matrix),
         vocabulary=vocabulary,
+        subwords=require_subwords(vectors) if policy == "subword" else None,
     )
     split = load_split(Path(job.dev))
     evaluation = evaluate(split, load_predictions(checkpoint))

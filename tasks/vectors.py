@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 from tasks.embeddings.read_fasttext import FastTextReader, is_fasttext
 from tasks.embeddings.read_text import TextReader
 from tasks.embeddings.read_word2vec import Word2VecReader
-from tasks.embeddings.wordset import FloatArray, Subwords, WordSet
+from tasks.embeddings.wordset import SUBWORDS, FloatArray, Subwords, WordSet
 from tasks.errors import UserError
 from tasks.inputs import archive_of, inner_suffix, members, open_input
 
@@ -121,9 +121,24 @@ def write_vectors(
     pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
 
 
-def read_vectors(folder: Path) -> tuple[pa.StringArray, FloatArray]:
-    """The words and their vectors (words, d)."""
-    return _read(folder / VECTORS)
+def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, FloatArray]:
+    """The words and their vectors (words, d), with or without those that n-grams spell."""
+    words, matrix = _read(folder / VECTORS)
+    if spelt:
+        return words, matrix
+    kept = ~pq.read_table(folder / VECTORS, columns=["spelt"])["spelt"].to_numpy()
+    return words.filter(pa.array(kept)), matrix[kept]
+
+
+def require_subwords(folder: Path) -> Path:
+    """The n-grams of a selected set. Raises UserError where it has none."""
+    file = folder / SUBWORDS
+    if not file.exists():
+        raise UserError(
+            "unknown_words is 'subword', and the vectors have no n-grams: give a fastText .bin or "
+            "a set trained by fasttext, or choose 'zero', 'random' or 'trainable'."
+        )
+    return file
 
 
 def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:

@@ -44,7 +44,12 @@ class Job:
 
 def build_model(job: Job) -> BiDAF:
     """The variant's model over the job's vocabulary, its first weights drawn from the seed."""
-    vectors = load_word_vectors(Path(job.vocabulary), Path(job.vectors))
+    vectors = load_word_vectors(
+        Path(job.vocabulary),
+        Path(job.vectors),
+        job.variant.model.unknown_words,
+        job.variant.training.seed,
+    )
     characters = pq.read_metadata(Path(job.vocabulary) / "characters.parquet").num_rows
     torch.manual_seed(job.variant.training.seed)
     return BiDAF(job.variant.model, torch.from_numpy(vectors), characters)

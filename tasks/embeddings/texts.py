@@ -8,7 +8,6 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.settings import settings
 from tasks.errors import UserError
 from tasks.inputs import COMPRESSED, archive_of, inner_suffix, members, open_input
 
@@ -26,7 +25,7 @@ class TextFile:
 
 
 def find_texts(spec: str) -> list[TextFile]:
-    """The files that a user means by a file, a zip, a folder, or a name of the mirror's.
+    """The files that a user means by a file, a zip, or a folder.
 
     A Parquet file's column follows a #: `pages.parquet#body`; without it, it is `text`.
 
@@ -45,11 +44,7 @@ def _find(spec: str) -> Path:
     path = Path(spec).expanduser()
     if path.exists() or archive_of(path):
         return path
-    mirror = settings().mirror_folder
-    found = sorted(mirror.rglob(path.name)) if mirror and path.name == spec else []
-    if not found:
-        raise UserError(f"The corpus {spec} is not there: give a file, a folder or a zip of texts.")
-    return found[0]
+    raise UserError(f"The corpus {spec} is not there: give a file, a folder or a zip of texts.")
 
 
 def _texts_below(folder: Path) -> list[Path]:

@@ -148,6 +148,7 @@ LEAST: dict[str, Any] = {
     "seed": 0,
     "hidden_size": 1,
     "word_vectors": True,
+    "unknown_words": "random",
     "highway": "none",
     "recurrent": "gru",
     "query_to_context": "max",

@@ -56,13 +56,9 @@ def test_an_ingested_datasets_contexts_are_a_corpus(tmp_path: Path) -> None:
     assert prepare(tmp_path, tmp_path / "contexts.parquet", lower_case=False) == ["A b .", "C"]
 
 
-def test_names_are_found_in_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mirror" / "corpora").mkdir(parents=True)
-    (tmp_path / "mirror" / "corpora" / "wiki.txt").write_text("a b", encoding="utf-8")
-    monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path / "mirror"))
-    assert prepare(tmp_path, "wiki.txt") == ["a b"]
-    with pytest.raises(UserError, match=r"corpus other\.txt is not there"):
-        find_texts("other.txt")
+def test_a_corpus_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"corpus .*other\.txt is not there"):
+        find_texts(str(tmp_path / "other.txt"))
 
 
 @given(st.lists(st.text(), max_size=5), st.booleans())

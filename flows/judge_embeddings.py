@@ -1,0 +1,143 @@
+"""Flow `judge-embeddings`: what sets of word vectors are worth, side by side."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow
+from prefect.artifacts import create_table_artifact
+from prefect.runtime import flow_run
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from flows.command_line import parameters_from
+from flows.ingest import ingest_dataset
+from flows.parameters import DataParameters
+from flows.refusals import result_or_exit, told_in_a_sentence
+from infra.settings import settings
+from tasks import tracking
+from tasks.embeddings.analogies import ANALOGIES
+from tasks.embeddings.judge import Asked
+from tasks.embeddings.similarity import SIMILARITY_TESTS
+from tasks.errors import UserError
+from tasks.fetching import whereabouts
+from tasks.stages import Output
+from tasks.steps import fetching, judging_vectors, showing_judgement
+from tasks.vectors import PACKAGED, VectorSource
+
+EXPERIMENT = "bidaflow/embeddings"
+AT_HAND = ("here", "in the mirror")
+
+Vectors = Annotated[
+    list[VectorSource],
+    Field(min_length=1, description="The sets to judge: glove-6b-50d, or files of vectors."),
+]
+Dataset = Annotated[
+    str | None,
+    Field(description="A dataset, known or your own, of whose words the coverage is told."),
+]
+Look = Annotated[Asked, Field(description="What is looked up in every set.")]
+
+
+def names_of(vectors: list[str]) -> list[str]:
+    """A name for each set: its file's, with the folder's where that says more, and all different.
+
+    Raises:
+        UserError: a set is given twice.
+    """
+    if len(set(vectors)) < len(vectors):
+        raise UserError("A set of vectors is given twice: name each once.")
+    short = [_short(spec) for spec in vectors]
+    return short if len(set(short)) == len(short) else vectors
+
+
+def _short(spec: str) -> str:
+    path = Path(spec)
+    return path.parent.resolve().name if path.name == "vectors.parquet" else path.name
+
+
+def test_files() -> list[Path]:
+    """The published tests that are at hand; nothing is downloaded unasked."""
+    known = [*SIMILARITY_TESTS.values(), ANALOGIES]
+    return [fetching(test).folder / test.name for test in known if whereabouts(test) in AT_HAND]
+
+
+@flow(name="judge-embeddings", description=__doc__)
+@told_in_a_sentence
+def judge_embeddings(
+    vectors: Vectors = [PACKAGED],
+    dataset: Dataset = None,
+    look: Look = Asked(),
+) -> dict[str, Any]:
+    """Judge the sets, log a run for each to MLflow; returns the numbers and where the page is."""
+    names, tests, splits = names_of(vectors), test_files(), []
+    if dataset is not None:
+        ingested = ingest_dataset(DataParameters(dataset=dataset))
+        splits = [ingested.train.folder, ingested.dev.folder]
+    judged = [
+        judging_vectors(spec if spec == PACKAGED else Path(spec), tests, splits, look)
+        for spec in vectors
+    ]
+    page = showing_judgement(names, [output.folder for output in judged])
+    file = (
+        settings().root.resolve() / "reports" / f"vectors-{'-'.join(names)}.html".replace("/", "_")
+    )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(page.folder / "judgement.html", file)
+    _log(names, vectors, judged, file)
+    metrics = {n: o.facts["metrics"] for n, o in zip(names, judged, strict=True)}
+    rows = _rows(metrics)
+    create_table_artifact(rows, key="judgement", description=f"Word vectors judged; page: {file}")
+    return {"metrics": metrics, "rows": rows, "page": str(file), "tests": len(tests)}
+
+
+def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
+    """A row a number, a column a set."""
+    names = dict.fromkeys(name for found in metrics.values() for name in found)
+    return [
+        {"": name}
+        | {s: f"{found[name]:.3f}" if name in found else "–" for s, found in metrics.items()}
+        for name in names
+    ]
+
+
+def _log(names: list[str], vectors: list[str], judged: list[Output], page: Path) -> None:
+    uri = settings().tracking_uri
+    parent = tracking.parent_run(
+        uri,
+        EXPERIMENT,
+        flow_run_id=str(flow_run.id),
+        flow_run_url=flow_run.ui_url,
+        name=str(flow_run.name),
+        tags={},
+    )
+    for name, spec, output in zip(names, vectors, judged, strict=True):
+        config = {"vectors": spec, "words": output.facts["words"]}
+        run = tracking.start_variant_run(uri, parent, name, output.folder.name, config, {}, [])
+        tracking.EpochLogger(uri, run).epoch(0, output.facts["metrics"])
+        tracking.finish(uri, run, "FINISHED")
+    tracking.log_artifacts(uri, parent, [page])
+    tracking.finish(uri, parent, "FINISHED")
+
+
+def announce(result: dict[str, Any]) -> None:
+    """Print the numbers, and where the page is."""
+    console = Console()
+    if not result["tests"]:
+        console.print(
+            "\nThe similarity and analogy tests are left out: no BIDAFLOW_MIRROR has them."
+        )
+    table = Table()
+    for title in result["rows"][0]:
+        table.add_column(title, justify="right" if title else "left")
+    for row in result["rows"]:
+        table.add_row(*row.values())
+    console.print("", table, "")
+    console.print(f"Page       {result['page']}", soft_wrap=True, highlight=False)
+
+
+if __name__ == "__main__":
+    parameters = parameters_from(sys.argv[1:], judge_embeddings)
+    announce(result_or_exit(judge_embeddings(**parameters, return_state=True)))

@@ -1,0 +1,102 @@
+"""Judges a set of word vectors: coverage, similarity, analogies, bias, neighbours, a map."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.embeddings.analogies import ANALOGIES, analogies
+from tasks.embeddings.coverage import coverage_by_band
+from tasks.embeddings.neighbours import Found, Neighbours
+from tasks.embeddings.similarity import SIMILARITY_TESTS, similarity
+from tasks.embeddings.weat import TESTS, weat
+from tasks.embeddings.word_map import map_words, project
+from tasks.errors import UserError
+from tasks.vectors import load_vectors
+from tasks.vocabulary import form_counts
+
+JUDGEMENT = "judgement.json"
+
+
+class Asked(BaseModel):
+    """What is looked up in a set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    words: list[str] = Field([], description="Words whose neighbours are listed.")
+    analogies: list[str] = Field(
+        [], description="Three words each: `man king woman` asks what is to woman as king to man."
+    )
+
+
+def judge_vectors(
+    out: Path,
+    source: str | Path,
+    tests: Sequence[Path],
+    splits: Sequence[Path],
+    asked: Asked,
+    lower_case: bool = True,
+) -> dict[str, Any]:
+    """Write judgement.json: all that is told of a set of vectors.
+
+    `tests` are the files of the published tests by their own names, `splits` ingested ones.
+
+    Raises:
+        UserError: the set or a test can't be read, or an analogy is not asked by three words.
+    """
+    chosen = load_vectors(str(source))
+    if not chosen.words:
+        raise UserError(f"{source} holds no words to judge.")
+    space = Neighbours(chosen)
+    files = {file.name: file for file in tests}
+    judgement = {
+        "words": len(chosen.words),
+        "dimension": chosen.vectors.shape[1],
+        "subwords": chosen.subwords is not None,
+        "coverage": coverage_by_band(space, form_counts(splits), lower_case) if splits else {},
+        "similarity": {
+            name: similarity(space, files[test.name])
+            for name, test in SIMILARITY_TESTS.items()
+            if test.name in files
+        },
+        "analogies": analogies(space, files[ANALOGIES.name]) if ANALOGIES.name in files else {},
+        "bias": {name: weat(space, test) for name, test in TESTS.items()},
+        "neighbours": {word: _neighbours(space, word) for word in asked.words},
+        "asked": {question: _answer(space, question) for question in asked.analogies},
+        "map": project(space, map_words(space, asked.words)),
+    }
+    (out / JUDGEMENT).write_text(json.dumps(judgement, indent=1) + "\n", encoding="utf-8")
+    return {"words": len(chosen.words), "metrics": metrics(judgement)}
+
+
+def _neighbours(space: Neighbours, word: str) -> Found:
+    """Nothing for a word that the set does not know: another set may."""
+    return space.neighbours(word) if space.vector(word) is not None else []
+
+
+def _answer(space: Neighbours, question: str) -> Found:
+    words = question.split()
+    if len(words) != 3:
+        raise UserError(f"An analogy is asked by three words, like `man king woman`: {question!r}.")
+    if any(space.vector(word) is None for word in words):
+        return []
+    return space.analogy(words[0], words[1], words[2])
+
+
+def metrics(judgement: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a judgement under the names that MLflow shows; what has none is left out."""
+    found: dict[str, float | None] = {}
+    for name, result in judgement["similarity"].items():
+        found[f"similarity/{name}"] = result["spearman"]
+        found[f"similarity/{name}.covered"] = result["covered"]
+    for name, result in judgement["analogies"].items():
+        found[f"analogies/{name}"] = result["accuracy"]
+    for name, band in judgement["coverage"].items():
+        found[f"coverage/{name}.tokens"] = band["tokens_covered"]
+        found[f"coverage/{name}.types"] = band["types_covered"]
+    for name, result in judgement["bias"].items():
+        label = name.replace(":", " -").replace(",", "").replace("'", "")
+        found[f"bias/{label}"] = result["effect"]
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,40 @@
+"""The flow that judges sets of word vectors."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.judge_embeddings import judge_embeddings, names_of
+from tasks.embeddings.judge import Asked
+from tasks.errors import UserError
+from tasks.stages import result_of
+from tests.tasks.ingested import write_lines
+
+
+def test_two_sets_are_judged_logged_and_shown(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    one = write_lines(tmp_path / "one.txt", "the 1 0", "is 0 1", "in 1 1", "of 2 1")
+    two = write_lines(tmp_path / "two.txt", "the 1 0", "of 0 1")
+    result = result_of(
+        judge_embeddings([one, two], "tiny", Asked(words=["the"]), return_state=True)
+    )
+    page = Path(result["page"])
+    assert page == root / "reports" / "vectors-one.txt-two.txt.html" and page.exists()
+    covered = [result["metrics"][name]["coverage/all.tokens"] for name in ("one.txt", "two.txt")]
+    assert 0 < covered[1] < covered[0] < 1
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
+    experiment = client.get_experiment_by_name("bidaflow/embeddings")
+    runs = client.search_runs([experiment.experiment_id])
+    logged = {run.info.run_name: run for run in runs}
+    assert logged["one.txt"].data.metrics == pytest.approx(result["metrics"]["one.txt"])
+    assert {run.info.status for run in runs} == {"FINISHED"} and len(runs) == 3
+
+
+def test_names_tell_sets_apart() -> None:
+    assert names_of(["glove-6b-50d", "a/b/vectors.parquet"]) == ["glove-6b-50d", "b"]
+    assert names_of(["a/v.txt", "b/v.txt"]) == ["a/v.txt", "b/v.txt"]
+    with pytest.raises(UserError, match="is given twice"):
+        names_of(["a/v.txt", "a/v.txt"])

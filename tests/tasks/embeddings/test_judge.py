@@ -1,0 +1,189 @@
+"""Judgements, against values that can be worked out by hand or by a slow loop."""
+
+import json
+import re
+import time
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.embeddings.analogies import analogies, read_questions
+from tasks.embeddings.coverage import coverage_by_band
+from tasks.embeddings.judge import Asked, judge_vectors
+from tasks.embeddings.judgement_page import write_judgement
+from tasks.embeddings.neighbours import Neighbours
+from tasks.embeddings.similarity import SIMILARITY_TESTS, read_pairs, similarity
+from tasks.embeddings.weat import Association, p_value, weat
+from tasks.embeddings.word_map import project
+from tasks.embeddings.wordset import Subwords, WordSet
+from tasks.errors import UserError
+from tasks.vectors import PACKAGED, write_vectors
+
+
+def space_of(rows: dict[str, list[float]], subwords: Subwords | None = None) -> Neighbours:
+    return Neighbours(WordSet(list(rows), np.array(list(rows.values()), np.float32), subwords))
+
+
+PLANE = {"king": [3, 1], "queen": [3, -1], "man": [1, 1], "woman": [1, -1], "owl": [-1, 0.1]}
+
+
+def test_neighbours_are_by_cosine_without_the_word_itself() -> None:
+    found = space_of(PLANE).neighbours("king", 2)
+    assert [word for word, _ in found] == ["man", "queen"]
+    assert found[0][1] == pytest.approx(4 / 20**0.5)
+    assert len(space_of(PLANE).neighbours("king", 99)) == 4
+    with pytest.raises(UserError, match="no vector of 'wolf'"):
+        space_of(PLANE).neighbours("wolf")
+
+
+def test_words_are_looked_up_in_lower_case_too_and_spelt_last() -> None:
+    subwords = Subwords(np.ones((3, 2), np.float32), 3, 6)
+    assert space_of(PLANE).row("Owl") == 4
+    spelt = space_of(PLANE, subwords).vector("owlet")
+    assert spelt is not None and spelt.tolist() == pytest.approx([0.5**0.5, 0.5**0.5])
+    assert space_of(PLANE).vector("owlet") is None
+
+
+def test_an_analogy_leaves_its_own_words_out() -> None:
+    assert space_of(PLANE).analogy("man", "king", "woman")[0][0] == "queen"
+
+
+def test_400_000_words_answer_within_50_milliseconds() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((400_000, 50)).astype(np.float32)
+    space = Neighbours(WordSet([f"w{i}" for i in range(400_000)], vectors))
+    seconds = []
+    for word in ("w7", "w77", "w777", "w7777", "w77777"):
+        began = time.perf_counter()
+        found = space.neighbours(word)
+        seconds.append(time.perf_counter() - began)
+        assert len(found) == 10
+    assert min(seconds) < 0.05
+
+
+def test_spearman_is_of_the_covered_pairs(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.txt"
+    file.write_text("king man 9\nking owl 1\nking queen 5\nking wolf 7\n", encoding="utf-8")
+    assert similarity(space_of(PLANE), file) == {
+        "spearman": pytest.approx(1.0),
+        "pairs": 4,
+        "covered": 0.75,
+        "spelt": 0.0,
+    }
+    file.write_text("king man\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"pairs\.txt, line 1, is not two words and a score"):
+        similarity(space_of(PLANE), file)
+
+
+def test_analogies_by_section(tmp_path: Path) -> None:
+    file = tmp_path / "questions.txt"
+    text = ": family\nman king woman queen\nking man queen woman\n: birds\nowl owls wren wrens\n"
+    file.write_text(text, encoding="utf-8")
+    told = analogies(space_of(PLANE), file)
+    assert told["family"] == {"accuracy": 1.0, "questions": 2, "covered": 1.0}
+    assert told["birds"] == {"accuracy": None, "questions": 1, "covered": 0.0}
+    assert told["all"]["accuracy"] == 1.0 and told["all"]["covered"] == pytest.approx(2 / 3)
+    file.write_text("a b c\n", encoding="utf-8")
+    with pytest.raises(UserError, match="line 1, is no question of four words"):
+        read_questions(file)
+
+
+def test_weat_is_the_papers_and_its_p_value_counts_all_divisions() -> None:
+    rng = np.random.default_rng(3)
+    words = [f"x{i}" for i in range(4)] + [f"y{i}" for i in range(4)] + ["a0", "a1", "b0", "b1"]
+    rows = {word: rng.standard_normal(5).tolist() for word in words}
+    space = space_of(rows)
+    test = Association("x0 x1 x2 x3", "y0 y1 y2 y3", "a0 a1", "b0 b1 gone")
+
+    def cosine(left: str, right: str) -> float:
+        u, v = np.array(rows[left]), np.array(rows[right])
+        return float(u @ v / np.linalg.norm(u) / np.linalg.norm(v))
+
+    def score(word: str) -> float:
+        near, far = ([cosine(word, k + i) for i in "01"] for k in "ab")
+        return float(np.mean(near) - np.mean(far))
+
+    scores = [score(word) for word in words[:8]]
+    found = weat(space, test)
+    expected = (np.mean(scores[:4]) - np.mean(scores[4:])) / np.std(scores, ddof=1)
+    assert found["effect"] == pytest.approx(expected, abs=1e-5)
+    assert found["covered"] == pytest.approx(12 / 13)
+    sums = [sum(chosen) for chosen in combinations(scores, 4)]
+    share = np.mean([total >= sum(scores[:4]) - 1e-6 for total in sums])
+    assert found["p"] == pytest.approx(share)
+    assert weat(space, Association("x0", "y0", "a0", "b0"))["effect"] is None
+
+
+def test_a_clear_difference_has_a_small_p_that_is_never_zero() -> None:
+    scores = np.array([1.0] * 20 + [0.0] * 20, np.float32)
+    assert p_value(scores, 20, seed=0) == 1e-4
+
+
+def test_coverage_by_band() -> None:
+    counts = {"King": 60, "king": 50, "man": 3, "wolf": 7, "“": 1}
+    space = space_of({**PLANE, '"': [1, 2]})
+    told = coverage_by_band(space, counts, lower_case=True)
+    assert told["100 and more"] == {
+        "tokens": 110,
+        "types": 1,
+        "tokens_covered": 1.0,
+        "types_covered": 1.0,
+        "missing": [],
+    }
+    assert told["5 to 9"]["missing"] == ["wolf"] and told["once"]["types_covered"] == 1.0
+    assert told["all"]["tokens_covered"] == pytest.approx(114 / 121)
+
+
+def test_a_map_spreads_words_over_the_square() -> None:
+    points = project(space_of(PLANE), list(PLANE))
+    values = np.array([[x, y] for _, x, y in points])
+    assert [word for word, _, _ in points] == list(PLANE)
+    assert values.min() == 0 and values.max() == 1
+    assert project(space_of(PLANE), ["king"]) == []
+
+
+def test_sets_side_by_side_in_a_page_that_needs_no_network(tmp_path: Path) -> None:
+    tests = tmp_path / SIMILARITY_TESTS["MEN"].name
+    tests.write_text("king man 9\nking owl 1\n", encoding="utf-8")
+    judged = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        rows = {**PLANE, "</script><b>": [1.0, 0.5], f"only-{name}": [0.5, 0.5]}
+        chosen = WordSet(list(rows), np.array(list(rows.values()), np.float32))
+        write_vectors(tmp_path / name, chosen, {"method": "cbow"})
+        source = tmp_path / name / "vectors.parquet"
+        asked = Asked(words=["king", "only-one", "</script><b>"], analogies=["man king woman"])
+        facts = judge_vectors(tmp_path / name, source, [tests], [], asked)
+        assert facts["metrics"]["similarity/MEN"] == pytest.approx(1.0)
+        judged.append(tmp_path / name)
+    write_judgement(tmp_path, ["one", "two"], judged)
+    page = (tmp_path / "judgement.html").read_text(encoding="utf-8")
+    assert "</script><b>" not in page and page.count("</script>") == 1
+    assert not re.search(r"(src|href)=", page) and "not known" in page
+    told = json.loads((tmp_path / "one" / "judgement.json").read_text(encoding="utf-8"))
+    assert told["asked"]["man king woman"][0][0] == "queen"
+
+
+def test_questions_that_cant_be_asked_are_told(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("king 1 2\nqueen 2 1\n", encoding="utf-8")
+    with pytest.raises(UserError, match="An analogy is asked by three words"):
+        judge_vectors(tmp_path, tmp_path / "v.txt", [], [], Asked(analogies=["king queen"]))
+
+
+@pytest.fixture(scope="module")
+def glove(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> dict[str, Any]:
+    """The packaged set, judged on the published tests."""
+    out = tmp_path_factory.mktemp("glove")
+    return judge_vectors(out, PACKAGED, sorted((shared_data / "wordsim").iterdir()), [], Asked())
+
+
+@pytest.mark.heavy
+def test_the_packaged_set_scores_as_published(glove: dict[str, Any], shared_data: Path) -> None:
+    """GloVe 6B 50d: WordSim-353 .50, SimLex-999 .26, as others have measured it."""
+    assert glove["metrics"]["similarity/WordSim-353"] == pytest.approx(0.50, abs=0.01)
+    assert glove["metrics"]["similarity/SimLex-999"] == pytest.approx(0.265, abs=0.01)
+    assert 0.4 < glove["metrics"]["analogies/all"] < 0.5
+    assert len(list(read_pairs(shared_data / "wordsim" / "EN-MEN-TR-3k.txt"))) == 3000

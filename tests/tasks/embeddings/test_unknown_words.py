@@ -1,0 +1,111 @@
+"""What stands for words without a vector, from the vectors to the served model."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from models.bidaf import BiDAF, TrainedUnknown
+from models.config import ModelConfig, TrainingConfig, UnknownWords, VariantConfig
+from tasks.answering import Answerer, save_model
+from tasks.embeddings.wordset import SUBWORDS, Subwords, WordSet
+from tasks.encoding import load_word_vectors
+from tasks.errors import UserError
+from tasks.vectors import require_subwords, select_vectors, write_vectors
+from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tests.tasks.ingested import ingest
+
+KNOWN = ["the", "owl", "sees"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A split, a fastText set that lacks "mouse" and "mice", and a vocabulary over both."""
+    split = ingest(tmp_path / "split", ("The owl sees the mouse, mice, mouse.", ["Who sees?"]))
+    rng = np.random.default_rng(0)
+    subwords = Subwords(rng.standard_normal((50, 4)).astype(np.float32), 3, 6)
+    for name in ("set", "vectors", "vocabulary"):
+        (tmp_path / name).mkdir()
+    chosen = WordSet(KNOWN, rng.standard_normal((3, 4)).astype(np.float32), subwords)
+    write_vectors(tmp_path / "set", chosen, {"method": "fasttext"})
+    subwords.save(tmp_path / "set")
+    source = str(tmp_path / "set" / "vectors.parquet")
+    select_vectors(tmp_path / "vectors", source, wanted_words([split], True), 0)
+    parameters = VocabularyParameters(min_count=1)
+    build_vocabulary(tmp_path / "vocabulary", split, [], tmp_path / "vectors", parameters)
+    return tmp_path
+
+
+def matrix_of(folder: Path, policy: UnknownWords) -> tuple[list[str], np.ndarray]:
+    words = pq.read_table(folder / "vocabulary" / "words.parquet")["word"].to_pylist()
+    return words, load_word_vectors(folder / "vocabulary", folder / "vectors", policy)
+
+
+def test_each_policy_fills_the_rows_of_unknown_words(folder: Path) -> None:
+    words, zero = matrix_of(folder, "zero")
+    assert {w for w, row in zip(words, zero, strict=True) if row.any()} == set(KNOWN)
+    np.testing.assert_array_equal(matrix_of(folder, "trainable")[1], zero)
+    random = matrix_of(folder, "random")[1]
+    assert not random[0].any() and random[1:].any(axis=1).all()
+    known = [words.index(word) for word in KNOWN]
+    np.testing.assert_array_equal(random[known], zero[known])
+    np.testing.assert_array_equal(random, matrix_of(folder, "random")[1])
+    spelt = matrix_of(folder, "subword")[1]
+    subwords = Subwords.load(folder / "vectors")
+    assert subwords is not None
+    np.testing.assert_array_equal(spelt[words.index("mouse")], subwords.vector("mouse"))
+    np.testing.assert_array_equal(spelt[known], zero[known])
+    assert not spelt[:2].any()
+
+
+def test_trained_rows_belong_to_unknown_words_alone() -> None:
+    vectors = torch.tensor([[0.0, 0], [0, 0], [1, 2], [0, 0]])
+    unknown = TrainedUnknown(vectors)
+    with torch.no_grad():
+        unknown.vectors[:] = torch.tensor([[5.0, 5], [7, 7]])
+    assert unknown(torch.tensor([0, 1, 2, 3])).tolist() == [[0, 0], [5, 5], [0, 0], [7, 7]]
+    unknown(torch.tensor([0, 2, 3])).sum().backward()
+    assert unknown.vectors.grad is not None
+    assert unknown.vectors.grad.tolist() == [[0, 0], [1, 1]]
+
+
+def saved(folder: Path, policy: UnknownWords) -> Answerer:
+    """A model with first weights, saved and loaded."""
+    config = ModelConfig(hidden_size=4, unknown_words=policy, dropout=0.0)
+    variant = VariantConfig("made", config, TrainingConfig())
+    matrix = torch.from_numpy(matrix_of(folder, policy)[1])
+    torch.manual_seed(0)
+    model = BiDAF(
+        config, matrix, pq.read_metadata(folder / "vocabulary/characters.parquet").num_rows
+    )
+    subwords = folder / "vectors" / SUBWORDS if policy == "subword" else None
+    save_model(
+        folder / policy, variant, False, model.state_dict(), matrix, folder / "vocabulary", subwords
+    )
+    return Answerer.load(folder / policy)
+
+
+def test_a_served_model_spells_words_that_it_has_never_seen(folder: Path) -> None:
+    first = ("Who sees?", "The owlet sees the badger and the otter.")
+    second = ("Who sees?", "The ferret sees the polecat and the stoat.")
+    zero, subword = saved(folder, "zero"), saved(folder, "subword")
+    assert [row["score"] for row in zero.answer([first])] == [
+        row["score"] for row in zero.answer([second])
+    ]
+    one, other = subword.answer([first])[0], subword.answer([second])[0]
+    assert one["score"] != other["score"]
+    together = subword.answer([first, second, first])
+    assert [row["score"] for row in together] == pytest.approx(
+        [one["score"], other["score"], one["score"]], abs=1e-5
+    )
+    rows = subword.model.words.word_vectors.shape[0]
+    assert rows == 2 + len(subword.lexicon.word_indices), "the model itself does not grow"
+
+
+def test_subword_needs_vectors_with_ngrams(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown_words is 'subword', and the vectors have no"):
+        require_subwords(tmp_path)
+    with pytest.raises(ValueError, match="unknown_words must be 'zero', 'random', 'trainable' or"):
+        ModelConfig(unknown_words="nothing")  # type: ignore[arg-type]
