@@ -1,10 +1,12 @@
 """A flow that is killed in mid-training, and run again, goes on from its last epoch."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,12 +22,13 @@ FLAGS = (
     *("--variants", "char"),
     *("--training.epochs", "4"),
     *("--training.hidden-size", "8"),
+    *("--training.dropout", "0"),
     *ONE_WORKER,
 )
 
 
-def start_and_kill(root: Path) -> None:
-    """Run the flow until its second checkpoint is there, then kill all its processes."""
+def start_and_kill(root: Path, checkpoints: int, delay: float) -> None:
+    """Run the flow until it has so many checkpoints, then kill all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "flows.retrain", *FLAGS],
         env=environment_for(root),
@@ -35,18 +38,36 @@ def start_and_kill(root: Path) -> None:
         start_new_session=True,
     )
     deadline = time.monotonic() + 240
-    while len(list((root / "ray").glob("*/checkpoint_*/state.json"))) < 2:
+    while (
+        not list((root / "stages" / "train").glob(".building-*")) or len(saved(root)) < checkpoints
+    ):
         assert process.poll() is None, "the flow ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    time.sleep(delay)
     for child in (*psutil.Process(process.pid).children(recursive=True), process):
-        os.kill(child.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
     process.wait()
 
 
-def test_a_killed_training_goes_on(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    start_and_kill(root)
+def saved(root: Path) -> set[str]:
+    """Names of the checkpoints that are there."""
+    return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
+
+
+def weights(root: Path) -> dict[str, bytes]:
+    files = (root / "stages" / "train").glob("*/model/*.safetensors")
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    root, whole = tmp_path / "root", tmp_path / "whole"
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed of the moments: {seed}")
+    moments = random.Random(seed)
+    start_and_kill(root, checkpoints=0, delay=moments.uniform(0, 15))
+    start_and_kill(root, checkpoints=2, delay=moments.uniform(0, 0.5))
     assert not list((root / "stages" / "train").glob("[!.]*")), "nothing may look finished"
 
     done = retrain(root, *FLAGS)
@@ -59,3 +80,5 @@ def test_a_killed_training_goes_on(tmp_path: Path) -> None:
     runs = client.search_runs([experiment.experiment_id], "tags.`bidaflow.role` = 'variant'")
     finished = [run for run in runs if run.info.status == "FINISHED"]
     assert len(finished) == 1
+    assert retrain(whole, *FLAGS).returncode == 0
+    assert weights(root) and weights(root) == weights(whole)
