@@ -5,6 +5,10 @@ Use: python -m benchmarks.overhead
 Runs `retrain` with both variants in a new root (its databases are created: "first"), then with
 another seed in the same root ("later"), then unchanged ("nothing to do"). Prefect and MLflow are
 what is left of a run's wall time without the stages' own work, plus the stages' time in MLflow.
+
+Then with `make up` running: the seconds from a flow's start to its first task's, and what logging
+takes of a training: ten epochs of a thousand steps each, sent to a SQLite file and through the
+server, as a share of the training of those steps (0.5 s each, as measured on SQuAD on one core).
 """
 
 import json
@@ -13,13 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from benchmarks.machine import machine, today
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, settings
+from tasks import tracking
 
 FLAGS = ["--training.epochs", "1", "--training.hidden-size", "8", "--resources.workers", "1"]
+EPOCHS, STEPS, STEP_SECONDS = 10, 1_000, 0.5
 RESULT = Path(__file__).parent / "results" / "overhead.json"
 
 
@@ -56,14 +65,58 @@ def measure(root: Path, *flags: str) -> dict[str, float]:
     return {name: round(value, 2) for name, value in seconds.items()}
 
 
+def logging(uri: str) -> dict[str, float]:
+    """Seconds that an epoch's metrics take, and their share of the epoch, in per cent."""
+    run_id = tracking.parent_run(uri, "bidaflow/overhead", "benchmark", None, "benchmark", {})
+    logger = tracking.EpochLogger(uri, run_id)
+    began = time.perf_counter()
+    for epoch in range(EPOCHS):
+        for step in range(epoch * STEPS, (epoch + 1) * STEPS):
+            logger.step(step, 1.0)
+        logger.epoch((epoch + 1) * STEPS, {f"dev/{name}": 1.0 for name in "abcdefghij"})
+    seconds = (time.perf_counter() - began) / EPOCHS
+    return {"seconds": round(seconds, 3), "per cent": 100 * seconds / (STEPS * STEP_SECONDS)}
+
+
+def to_first_task(root: Path, prefect_url: str) -> float:
+    """Seconds from the newest flow run's start to its first task's."""
+    retrain(root)
+    newest = {"sort": "START_TIME_DESC", "limit": 1}
+    (run,) = httpx.post(f"{prefect_url}/api/flow_runs/filter", json=newest).json()
+    of_run = {"flow_runs": {"id": {"any_": [run["id"]]}}}
+    tasks = httpx.post(f"{prefect_url}/api/task_runs/filter", json=of_run).json()
+    first = min(datetime.fromisoformat(task["start_time"]) for task in tasks)
+    return (first - datetime.fromisoformat(run["start_time"])).total_seconds()
+
+
+def served(root: Path) -> dict[str, Any]:
+    """What is measured while the servers are up."""
+    services = [sys.executable, "-m", "infra.services"]
+    environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
+    up = subprocess.Popen([*services, "up"], env=environment, cwd=CHECKOUT, stdout=subprocess.PIPE)
+    try:
+        assert up.stdout is not None
+        for line in up.stdout:
+            if line.startswith(b"Stop"):
+                break
+        return {
+            "flow start to first task": to_first_task(root, settings().prefect_url),
+            "logging an epoch, SQLite": logging(f"sqlite:///{root}/mlflow.db"),
+            "logging an epoch, server": logging(settings().mlflow_url),
+        }
+    finally:
+        subprocess.run([*services, "down"], env=environment, cwd=CHECKOUT, check=True)
+
+
 def main() -> None:
     """Measure, print, and write the result."""
     with tempfile.TemporaryDirectory() as folder:
-        runs = {
+        runs: dict[str, dict[str, Any]] = {
             "first": measure(Path(folder)),
             "later": measure(Path(folder), "--training.seed", "1"),
             "nothing to do": measure(Path(folder), "--training.seed", "1"),
         }
+        runs["served"] = served(Path(folder))
     command = "python -m benchmarks.overhead"
     result = {"command": command, "date": today(), "machine": machine(), "seconds": runs}
     print(json.dumps(result, indent=1))

@@ -7,6 +7,7 @@ from prefect.flows import FlowStateHook
 
 from infra.settings import settings
 from tasks import tracking
+from tasks.under_way import end_rest_of
 
 Hook = FlowStateHook[Any, Any]
 
@@ -19,17 +20,18 @@ class Hooks(TypedDict):
     on_cancellation: list[Hook]
 
 
-def _end_runs_as(status: tracking.Status) -> Hook:
-    """A hook that ends the MLflow runs which a flow run has left open."""
+def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+    """A flow that failed has come to its end by itself; its MLflow runs have failed with it."""
+    tracking.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FAILED")
 
-    def hook(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-        tracking.finish_flow_run(settings().tracking_uri, str(flow_run.id), status)
 
-    return hook
+def _end_rest(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+    """The flow's process is gone or about to: its MLflow runs and Ray's processes are ended."""
+    end_rest_of(str(flow_run.id))
 
 
 ENDING_RUNS = Hooks(
-    on_failure=[_end_runs_as("FAILED")],
-    on_crashed=[_end_runs_as("KILLED")],
-    on_cancellation=[_end_runs_as("KILLED")],
+    on_failure=[_fail_runs],
+    on_crashed=[_end_rest],
+    on_cancellation=[_end_rest],
 )

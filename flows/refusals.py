@@ -11,6 +11,7 @@ from prefect.states import Failed
 
 from tasks.errors import UserError
 from tasks.stages import REFUSED, result_of
+from tasks.under_way import under_way
 from tasks.uses import used_by_flow
 
 P = ParamSpec("P")
@@ -20,13 +21,13 @@ R = TypeVar("R")
 def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end in the state "Refused" where it raises a UserError.
 
-    The stages that it uses are kept until its end.
+    The stages that it uses are kept until its end, and what killed runs left is swept before.
     """
 
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
-            with used_by_flow():
+            with under_way(), used_by_flow():
                 return body(*args, **kwargs)
         except UserError as error:
             get_run_logger().error(str(error))

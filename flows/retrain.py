@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
@@ -17,6 +17,8 @@ from flows.train import train_variants
 from infra.settings import settings
 from tasks.cluster import Resources
 from tasks.promotion import PromotionRule
+from tasks.pruning import prune
+from tasks.retention import retire
 from tasks.vocabulary import VocabularyParameters
 
 NOTHING_TO_DO = "Nothing to do"
@@ -45,10 +47,20 @@ def retrain(
     outcome = train_variants(data, variants, vectors, vocabulary, training, resources)
     contest = promote_best(outcome.splits, outcome.trained, promotion)
     publish(outcome, contest)
+    _forget_the_oldest(outcome.splits.name)
     summary = outcome.summary(contest)
     if outcome.new or contest.decision:
         return summary
     return Completed(name=NOTHING_TO_DO, message=UNCHANGED, data=summary)
+
+
+def _forget_the_oldest(dataset: str) -> None:
+    """Retire what is more than the setting keeps, and remove the stages that nobody needs then."""
+    uri = settings().tracking_uri
+    retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs)
+    if retired:
+        removed = prune(uri)
+        get_run_logger().info(f"{len(retired)} old MLflow runs and {len(removed)} folders removed")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from models.config import VariantConfig
 from tasks import cluster, steps
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
+from tasks.following import following
 from tasks.stages import Output, outputs_of
 from tasks.training import parent_run_of
 from tasks.vocabulary import VocabularyParameters
@@ -63,7 +64,7 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
         for dataset in {training.splits.name for training in pending}:
             parent_run_of(dataset)  # one for all of them, so it is opened before they start
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
-    with runner:
+    with runner, following():
         try:
             return outputs_of(
                 [steps.training.submit(runner, *t.inputs, resources) for t in trainings]

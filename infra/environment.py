@@ -29,6 +29,8 @@ def variables() -> dict[str, str]:
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         # A worker's lines reach the terminal as they are; Train would log each a second time.
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+        # Trainings side by side say much the same; each line is wanted.
+        "RAY_DEDUP_LOGS": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "GIT_PYTHON_REFRESH": "quiet",

@@ -90,6 +90,7 @@ def up() -> None:
             started.wait_for(server)
         _say("Deploying the flows of prefect.yaml …")
         deployments.deploy(settings().prefect_url)
+        subprocess.run([PYTHON, "-m", "flows.sweep"], env=_environment(), cwd=CHECKOUT, check=True)
         started.start(worker)
         started.wait_until(worker, lambda: deployments.worker_is_online(settings().prefect_url))
         _say(_addresses(settings().prefect_url, settings().mlflow_url))

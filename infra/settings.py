@@ -32,6 +32,12 @@ class Settings(BaseSettings):
         72, gt=0, description="A flow that trains is ended after so many hours."
     )
 
+    keep_runs: int = Field(
+        20,
+        ge=1,
+        description="So many flow runs of each dataset keep their MLflow runs, models and stages.",
+    )
+
     @property
     def mirror_folder(self) -> Path | None:
         """The mirror, if it is a folder and no address."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from infra.settings import CHECKOUT, settings
 from tasks.errors import UserError
+from tasks.model_card import model_card
 from tasks.versions import git_commit
 
 if TYPE_CHECKING:
@@ -142,11 +143,23 @@ class EpochLogger:
             self.nlls.clear()
 
     def epoch(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send an epoch's metrics, and the points since the last, as of optimisation `step`."""
+        """Send an epoch's metrics, and the points since the last, as of optimisation `step`.
+
+        MLflow itself tries for two minutes to reach its server. What it can't send then waits for
+        the next call: a training does not end because its log is away.
+        """
+        from mlflow.exceptions import MlflowException
+
         self._add(step, metrics)
-        for i in range(0, len(self.waiting), METRICS_PER_CALL):
-            self.client.log_batch(self.run_id, metrics=self.waiting[i : i + METRICS_PER_CALL])
-        self.waiting.clear()
+        try:
+            self._send()
+        except MlflowException as error:
+            print(f"MLflow is away; {len(self.waiting)} metrics wait for it ({error}).", flush=True)
+
+    def _send(self) -> None:
+        while self.waiting:
+            self.client.log_batch(self.run_id, metrics=self.waiting[:METRICS_PER_CALL])
+            del self.waiting[:METRICS_PER_CALL]
 
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
@@ -283,7 +296,13 @@ def client_of(uri: str) -> "MlflowClient":
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
     found = client.get_experiment_by_name(name)
     if found is None:
-        return str(client.create_experiment(name, artifact_location=_artifact_location(uri, name)))
+        return str(
+            client.create_experiment(
+                name,
+                artifact_location=_artifact_location(uri, name),
+                tags={"mlflow.experimentKind": "custom_model_development"},  # its UI opens so
+            )
+        )
     if found.lifecycle_stage != "active":
         raise UserError(
             f"The MLflow experiment '{name}' has been deleted: bring it back with "
@@ -359,9 +378,16 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
+    card = model_card(name, run.data.params, run.data.tags, run.data.metrics)
     created = client.create_model_version(
-        name, f"models:/{model_id}", run.info.run_id, tags=tags, model_id=model_id
+        name,
+        f"models:/{model_id}",
+        run.info.run_id,
+        tags=tags,
+        model_id=model_id,
+        description=card,
     )
+    client.log_text(run.info.run_id, card, "model_card.md")
     # By this tag MLflow's page of the model names its version.
     versions = json.dumps([{"name": name, "version": created.version}])
     client.set_logged_model_tags(model_id, {"mlflow.modelVersions": versions})

@@ -114,7 +114,14 @@ def test_both_servers_answer_at_the_addresses_it_prints(services: Services) -> N
 
 
 def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Services) -> None:
-    for name in ("ingest", "build-vocabulary", "retrain"):
+    for name in (
+        "ingest",
+        "build-vocabulary",
+        "train-embeddings",
+        "train",
+        "compare-variants",
+        "retrain",
+    ):
         deployment = services.deployment(name)
         assert deployment["description"] and "bidaflow" in deployment["tags"]
         assert deployment["parameter_openapi_schema"]["properties"]

@@ -224,8 +224,8 @@ def test_a_whole_run_through_a_server(
     assert variant(server, parent_id) == run_id
     assert len(history(server, run_id, "train/batch_nll")) == 100
     assert read(server, run_id).data.metrics["dev/f1"] == 50.0
-    (artifact,) = MlflowClient(server).list_artifacts(run_id)
-    assert artifact.path == "report.html"
+    artifacts = MlflowClient(server).list_artifacts(run_id)
+    assert {artifact.path for artifact in artifacts} == {"model_card.md", "report.html"}
     assert tracking.run_url(server, run_id).startswith(f"{server}/#/experiments/")
 
 

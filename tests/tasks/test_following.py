@@ -1,0 +1,48 @@
+"""Workers' lines in the log and the progress of a real flow run."""
+
+import threading
+from typing import Any
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+
+from tasks.following import following
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+
+PREFIX = "\x1b[36m(RayTrainWorker pid=12)\x1b[0m "
+
+
+@flow
+def printing(lines: list[str]) -> None:
+    """Prints from another thread, as Ray does."""
+    with following():
+        for line in lines:
+            thread = threading.Thread(target=print, args=(line,))
+            thread.start()
+            thread.join()
+
+
+def artifacts(key: str) -> list[Any]:
+    with get_client(sync_client=True) as client:
+        found = client.request("POST", "/artifacts/filter", json={}).json()
+    return [artifact for artifact in found if artifact["key"] == key]
+
+
+def test_lines_reach_the_log_and_the_terminal_as_it_was(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printing([f"{PREFIX}char epoch 1: train nll 2.5", "not from a worker"])
+    assert "char epoch 1: train nll 2.5" in caplog.messages
+    assert "not from a worker" in caplog.messages
+    print("afterwards")
+    assert "afterwards" in capsys.readouterr().out
+
+
+def test_progress_is_that_of_all_epochs_and_ends_at_its_end() -> None:
+    printing([f"{PREFIX}halfway epoch 2/4 step 10/20  nll 2.31  372 examples/s  1:23 left"])
+    (artifact,) = artifacts("progress-halfway")
+    assert artifact["flow_run_id"] is not None
+    assert artifact["data"] == 100
+    assert "372 examples/s  1:23 left" in artifact["description"]

@@ -1,0 +1,46 @@
+"""What is retired in a real store, and what is kept."""
+
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tasks import registry, tracking
+from tasks.records import recorded_runs
+from tasks.retention import retire
+from tests.tasks.test_pyfunc import made_model
+
+pytestmark = pytest.mark.heavy
+
+EXPERIMENT = "bidaflow/made"
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def flow_run(uri: str, number: int, model: Path, status: tracking.Status = "FINISHED") -> str:
+    """A flow run with one trained variant; the URI of its model."""
+    name = f"flow-{number}"
+    parent = tracking.parent_run(uri, EXPERIMENT, name, None, name, {})
+    variant = tracking.start_variant_run(uri, parent, f"variant-{number}", name, {}, {}, [])
+    model_uri = tracking.log_answerer(uri, variant, model, "bidaf-made", step=0)
+    for run in (variant, parent):
+        tracking.finish(uri, run, status)
+    return model_uri
+
+
+def test_the_newest_stay_and_what_has_an_alias(uri: str, tmp_path: Path) -> None:
+    model = made_model(tmp_path)
+    models = [flow_run(uri, number, model) for number in range(5)]
+    registry.crown(uri, registry.registered(uri, models[1]))
+    retired = retire(uri, EXPERIMENT, keep=2)
+    assert {run.name for run in retired} == {"flow-0", "variant-0", "flow-2", "variant-2"}
+    kept = {run.name for run in recorded_runs(uri)}
+    assert kept == {f"{kind}-{i}" for kind in ("flow", "variant") for i in (1, 3, 4)}
+    versions = MlflowClient(uri).search_model_versions("name = 'bidaf-made'")
+    assert sorted(int(version.version) for version in versions) == [2, 4, 5]
+    logged = list((tmp_path / "mlartifacts").rglob("MLmodel"))
+    assert len(logged) == 3, "the files of the others are gone"
+    assert retire(uri, EXPERIMENT, keep=2) == []
