@@ -9,9 +9,10 @@ from flows.parameters import DataParameters
 from tasks.catalogue import DATASETS, Dataset
 from tasks.errors import UserError
 from tasks.held_out import Part
-from tasks.sources import by_split, data_files
+from tasks.objects import find_objects, is_address
+from tasks.sources import by_split, data_below, data_files
 from tasks.splitting import Overlap
-from tasks.steps import fetching, generating
+from tasks.steps import fetching, fetching_object, generating
 
 VALIDATION_SHARE = 0.1
 """Share of the training articles on which choices are made, unless a dataset suggests another."""
@@ -50,7 +51,7 @@ def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Pa
     if data.dev_files and data.dataset == "tiny":
         raise UserError("Files to score on were given, but none to train on: give both.")
     if known is None:
-        return by_split(data_files(data.dataset))
+        return by_split(_files_of(data.dataset, "train", data.seed))
     train = _of_known(known, "train", data.seed)
     dev = _of_known(known, "dev", data.seed)
     return [train], [] if dev == train else [dev]
@@ -66,7 +67,8 @@ def name_of(dataset: str) -> str:
     """A dataset's name: of one that is given by its place, made fit for paths and for MLflow."""
     if dataset in DATASETS:
         return dataset
-    last = Path(dataset).expanduser().resolve().name
+    place = dataset.partition("?")[0] if is_address(dataset) else dataset
+    last = Path(place).expanduser().resolve().name
     plain = re.sub(r"(\.(jsonl?|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 
@@ -77,7 +79,16 @@ def _all(named: Sequence[str], part: Part, seed: int) -> list[Path]:
 
 def _files_of(named: str, part: Part, seed: int) -> list[Path]:
     known = DATASETS.get(named)
-    return [_of_known(known, part, seed)] if known else data_files(named)
+    if known:
+        return [_of_known(known, part, seed)]
+    return _stored(named) if is_address(named) else data_files(named)
+
+
+def _stored(address: str) -> list[Path]:
+    """Copies of an object store's files, taken anew where an object has changed."""
+    found = find_objects(address)
+    copies = [fetching_object(stored).folder / stored.name for stored in found]
+    return [file for copy in copies for file in data_below(copy)]
 
 
 def _of_known(known: Dataset, part: Part, seed: int) -> Path:

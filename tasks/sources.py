@@ -26,9 +26,9 @@ def data_files(named: str) -> list[Path]:
     """
     path = Path(named).expanduser()
     if path.is_dir():
-        files = [file for below in sorted(path.rglob("*")) for file in _data_below(below)]
+        files = [file for below in sorted(path.rglob("*")) for file in data_below(below)]
     elif path.suffix.lower() == ".zip" and path.is_file():
-        files = _data_below(path)
+        files = data_below(path)
     elif path.is_file() or archive_of(path):
         files = [path]
     else:
@@ -42,7 +42,8 @@ def data_files(named: str) -> list[Path]:
     return files
 
 
-def _data_below(path: Path) -> list[Path]:
+def data_below(path: Path) -> list[Path]:
+    """The file, or the members of a zip, as far as their names are those of data."""
     if not path.is_file() or path.name.startswith("."):
         return []
     files = members(path) if path.suffix.lower() == ".zip" else [path]

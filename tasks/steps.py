@@ -14,6 +14,7 @@ from tasks.encoding import encode_split
 from tasks.fetching import fetch
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
+from tasks.objects import fetch_object
 from tasks.pages import STYLE
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.scoring import score_registered
@@ -71,6 +72,7 @@ def _variant_result(folder: Path) -> VariantResult:
 
 generating = stage(generate_tiny, "generate-tiny")
 fetching = stage(fetch, "fetch")
+fetching_object = stage(fetch_object, "fetch-object")
 ingesting = stage(ingest_file, "ingest")
 splitting = stage(write_split, "split")
 selecting_vectors = stage(vectors_for_splits, "select-vectors")

@@ -64,6 +64,7 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: str, two: list[str]) 
         ("~/a b (1).JSON.gz", "a-b-1"),
         ("x/2026*.json", "2026"),
         ("x/*.json", "data"),
+        ("s3://bucket/tickets/?region=eu-west-1", "tickets"),
         ("/", "data"),
     ],
 )

@@ -1,6 +1,7 @@
 """The ingest flow: what is divided how, and what a file added later costs."""
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,16 @@ def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
     assert encoded.validation is not None
     folders = {encoded.train.folder, encoded.validation.folder, encoded.dev.folder}
     assert len(folders) == 3
+
+
+def test_members_of_a_zip_in_folders_are_ingested(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name, part in (("deep/train.json", ARTICLES[:8]), ("deep/dev.json", ARTICLES[8:])):
+            archive.writestr(name, json.dumps({"data": part}))
+    splits = ingested(DataParameters(dataset=str(tmp_path / "all.zip"), validation_share=0))
+    asked = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
+    assert splits.train.facts["questions"] + splits.dev.facts["questions"] == asked
+    assert splits.name == "all"
 
 
 def test_tiny_and_few_articles_have_no_validation(tmp_path: Path) -> None:
