@@ -16,9 +16,11 @@ from models.metrics import answer_versus_none
 from tasks.charts import scale, ticks
 from tasks.errors import UserError
 from tasks.evaluation import EvaluationSplit, Gold, load_split
+from tasks.outside import outside_vectors
 from tasks.pages import STYLE, TEMPLATES, digits, plain, render, whole
 from tasks.slices import bucket_names, length_bucket, question_word
 from tasks.tracking import flatten
+from tasks.vectors import packaged_words
 
 View = dict[str, Any]
 Points = list[tuple[float, float]]
@@ -252,6 +254,9 @@ def _slices(scored: Sequence[_Scored], split: EvaluationSplit) -> list[View]:
     if split.v2 and any(split.golds):
         kinds = ["answerable" if golds else "unanswerable" for golds in split.golds]
         tables.insert(0, ("Answerable or not", kinds, ["answerable", "unanswerable"]))
+    if known := packaged_words():
+        outside = ["some" if lacks else "none" for lacks in outside_vectors(split, known)]
+        tables.append(("Words of question or answers outside GloVe 6B", outside, ["some", "none"]))
     return [_slice_table(scored, *table) for table in tables]
 
 

@@ -162,6 +162,14 @@ def _select_packaged(wanted: set[str], keep_first: int) -> tuple[WordSet, int]:
         return _take(words, matrix, wanted, keep_first), len(words)
 
 
+def packaged_words() -> frozenset[str]:
+    """The words of the packaged set; none where its package is not installed."""
+    try:
+        return frozenset(_select_packaged(set(), np.iinfo(np.int64).max)[0].words)
+    except UserError:
+        return frozenset()
+
+
 def _take(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet:
     keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
     keep[:keep_first] = True

@@ -235,6 +235,7 @@ def test_slices_count_every_question_once(folder: Path, split: EvaluationSplit) 
         "Question word": {"who": 2, "when": 1, "how many": 1},
         "Context length, in words and signs": {"up to 100": 4},
         "Answer length, in words and signs": {"1": 1, "2": 2},
+        "Words of question or answers outside GloVe 6B": {"some": 2, "none": 2},
     }
     who = re.search(r'"row">who</th>.*?"first">([\d.]+).*?</span>([\d.]+)', part, re.DOTALL)
     assert who is not None

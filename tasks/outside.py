@@ -1,0 +1,27 @@
+"""Questions that ask for, or are answered with, words which a set of vectors lacks."""
+
+from collections.abc import Container
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.evaluation import EvaluationSplit
+from tasks.lexicon import case_key, typewriter
+from tasks.tokenizer import tokenize
+
+
+def holds_unknown(text: str, known: Container[str], lower_case: bool = True) -> bool:
+    """Whether some token of a text is in `known` neither as it is nor with plain quotes."""
+    keys = (case_key(text[start:end], lower_case) for start, end in tokenize(text))
+    return any(key not in known and typewriter(key) not in known for key in keys)
+
+
+def outside_vectors(split: EvaluationSplit, known: Container[str]) -> npt.NDArray[np.bool_]:
+    """(n,) whether a question, or one of its answers, holds a word that is not `known`."""
+    return np.array(
+        [
+            any(holds_unknown(text, known) for text in (question, *golds))
+            for question, golds in zip(split.questions, split.gold_texts, strict=True)
+        ],
+        dtype=bool,
+    )
