@@ -22,11 +22,13 @@ from flows.parameters import (
     Variants,
     VectorParameters,
     configure,
+    vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
 from flows.train import Training, train_all
 from flows.vocabulary import encode_dataset
 from infra.settings import settings
+from models.config import VariantConfig
 from tasks import tracking
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
@@ -74,10 +76,10 @@ def compare_variants(
     for one in data:
         splits = ingest_dataset(one)
         for source in vectors:
-            encoded = encode_dataset(splits, source, vocabulary)
-            for variant, seed in product(variants, seeds):
-                config = _configured(one, variant, training, seed)
-                cell = Cell(splits.name, Path(source.source).name, variant)
+            configs = [_configured(one, *pair, training) for pair in product(variants, seeds)]
+            encoded = encode_dataset(splits, vectors_for(configs, source), vocabulary)
+            for config in configs:
+                cell = Cell(splits.name, Path(source.source).name, config.name)
                 grid.append((cell, Training(config, splits, encoded)))
     trained = train_all([training for _, training in grid], resources)
     folders: dict[Cell, list[Path]] = {}
@@ -88,8 +90,8 @@ def compare_variants(
 
 
 def _configured(
-    data: DataParameters, variant: VariantName, training: TrainingParameters, seed: int
-) -> Any:
+    data: DataParameters, variant: VariantName, seed: int, training: TrainingParameters
+) -> VariantConfig:
     suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
     return configure(variant, suited, training.changes(), {"seed": seed})
 

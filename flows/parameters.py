@@ -1,6 +1,7 @@
 """What people may set when they start a flow: the Prefect form and the command line alike."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -22,7 +23,7 @@ from tasks.catalogue import DATASETS
 from tasks.embeddings.parameters import METHODS, EmbeddingSettings
 from tasks.errors import UserError
 from tasks.splitting import Overlap
-from tasks.vectors import PACKAGED, VectorSource, check_source
+from tasks.vectors import NO_VECTORS, PACKAGED, VectorSource, check_source
 
 VariantName = Literal[
     "baseline",
@@ -235,7 +236,8 @@ class VectorParameters(Form):
         PACKAGED,
         description="glove-6b-50d; a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
         ".txt or .vec, or the vectors.parquet of a set that was trained here; or a method (cbow, "
-        "skipgram, fasttext, glove), by which they are trained on `corpus` first.",
+        "skipgram, fasttext, glove), by which they are trained on `corpus` first; none for "
+        "variants that read only characters.",
     )
     corpus: CorpusParameters = Field(
         CorpusParameters(), description="The texts to train on, where `source` is a method."
@@ -246,6 +248,23 @@ class VectorParameters(Form):
     start: VectorSource | None = Field(
         None, description="A set of vectors that training goes on from, new words being added."
     )
+
+
+def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:
+    """The vectors that are got for some variants: none where none of them reads words.
+
+    Raises:
+        UserError: a variant reads words, and there shall be no vectors.
+    """
+    readers = [config.name for config in configs if config.model.word_vectors]
+    if not readers:
+        return VectorParameters(source=NO_VECTORS)
+    if chosen.source == NO_VECTORS:
+        raise UserError(
+            f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
+            "(word_vectors); choose vectors, or variants that read only characters."
+        )
+    return chosen
 
 
 def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:

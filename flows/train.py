@@ -18,6 +18,7 @@ from flows.parameters import (
     Variants,
     VectorParameters,
     configure,
+    vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
 from flows.vocabulary import Encoded, encode_dataset
@@ -87,8 +88,9 @@ def train_variants(
     """
     suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
     configs = [configure(name, suited, training.changes()) for name in variants]
+    wanted = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
-    encoded = encode_dataset(splits, vectors, vocabulary)
+    encoded = encode_dataset(splits, wanted, vocabulary)
     trained = train_all([Training(config, splits, encoded) for config in configs], resources)
     report = steps.reporting(
         splits.name,

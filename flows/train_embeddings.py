@@ -20,7 +20,7 @@ from tasks.embeddings.texts import TextFile, find_texts
 from tasks.errors import UserError
 from tasks.stages import Output
 from tasks.steps import fetching, preparing_corpus, training_vectors
-from tasks.vectors import PACKAGED, VECTORS, VectorSource
+from tasks.vectors import NAMED, VECTORS, VectorSource
 from tasks.word_data import COLLECTIONS
 
 Name = Annotated[
@@ -51,7 +51,7 @@ def vectors_of(vectors: VectorParameters) -> str | Path:
 
 def _content(source: str) -> str | Path:
     """As a stage takes it: a path where the content of a file counts."""
-    return source if source == PACKAGED else Path(source).expanduser()
+    return source if source in NAMED else Path(source).expanduser()
 
 
 def train_set(

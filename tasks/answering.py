@@ -48,6 +48,8 @@ def save_model(
     `subwords` is a file of n-grams by which words are spelt that the vocabulary lacks.
     """
     folder.mkdir()
+    if not variant.model.word_vectors:
+        word_vectors = word_vectors[:, :0].contiguous()
     save_file(weights, folder / "weights.safetensors")
     save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
     config = {"variant": variant.to_dict(), "allow_no_answer": allow_no_answer}

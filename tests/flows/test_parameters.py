@@ -16,6 +16,7 @@ from flows.parameters import (
     VariantName,
     VectorParameters,
     configure,
+    vectors_for,
 )
 from flows.retrain import retrain
 from flows.vocabulary import build_vocabulary
@@ -24,6 +25,7 @@ from models.presets import PRESETS, preset
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
 from tasks.errors import UserError
+from tasks.vectors import NO_VECTORS
 from tasks.vocabulary import VocabularyParameters
 
 FORMS = [
@@ -202,3 +204,12 @@ def test_an_unknown_variant_is_told_with_the_known_ones() -> None:
 @pytest.mark.parametrize("source", ["nowhere.txt", "~/nowhere.zip"])
 def test_vectors_are_named_and_looked_for_later(source: str) -> None:
     assert Path(VectorParameters(source=source).source).name == Path(source).name
+
+
+def test_vectors_are_got_for_those_who_read_words() -> None:
+    chosen = VectorParameters(source="mine.txt")
+    char, char_only = preset("char"), preset("char-only")
+    assert vectors_for([char, char_only], chosen) == chosen
+    assert vectors_for([char_only], chosen).source == NO_VECTORS
+    with pytest.raises(UserError, match=r"vectors\.source is none.*variant char .*word_vectors"):
+        vectors_for([char_only, char], VectorParameters(source=NO_VECTORS))

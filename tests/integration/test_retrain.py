@@ -11,6 +11,7 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
+from models.presets import PRESETS
 from tasks.tiny import generate
 from tests.integration.running import ONE_WORKER, QUICK, SMALL, retrain
 
@@ -187,3 +188,25 @@ def test_a_users_mistake_ends_in_a_sentence(
     last = done.stderr.splitlines()[-2:]  # Prefect says after it that its server stops
     assert any(sentence in line and "|" not in line for line in last), done.stderr
     assert "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.timeout(1200)
+def test_every_preset_is_trained_by_its_name(own_data: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    flags = ("--data.dataset", str(own_data), "--training.characters.max-characters", "12")
+    readers = [name for name, variant in PRESETS.items() if variant.model.characters]
+    done = retrain(root, *QUICK, *flags, "--variants", ",".join(readers))
+    assert done.returncode == 0, done.stderr
+    configs = [
+        json.loads(file.read_text(encoding="utf-8"))
+        for file in (root / "stages" / "train").glob("*/config.json")
+    ]
+    assert {config["name"] for config in configs} == set(PRESETS) - {"baseline"}
+    assert {config["model"]["characters"]["max_characters"] for config in configs} == {12}
+
+
+def test_characters_alone_need_no_vectors(own_data: Path, tmp_path: Path) -> None:
+    """The file that is named is not even looked for."""
+    flags = ("--data.dataset", str(own_data), "--vectors.source", "gone.txt")
+    done = retrain(tmp_path / "root", *QUICK, *flags, "--variants", "char-only")
+    assert done.returncode == 0, done.stderr

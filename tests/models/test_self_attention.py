@@ -189,3 +189,12 @@ def test_a_token_finds_only_others() -> None:
 
 def test_residual_self_attention_gradients() -> None:
     check_gradients(make_residual(2, 1, 0), drawn(0, 2, 4, 2), make_mask([3, 1], extra=1))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_additive_scores_on_a_gpu_are_those_of_the_cpu() -> None:
+    inputs = [drawn(0, 3, 70, 40).float(), drawn(1, 3, 70, 40).float(), drawn(2, 40).float() / 40]
+    expected = additive_scores(*inputs)
+    found = additive_scores(*(x.cuda() for x in inputs))
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-5)

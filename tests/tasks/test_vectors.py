@@ -45,6 +45,10 @@ def test_facts_are_returned_and_stored_without_this_machines_folders(tmp_path: P
     assert str(schema.field("vector").type) == "fixed_size_list<element: float>[2]"
 
 
+def test_none_is_a_set_without_words(tmp_path: Path) -> None:
+    assert select(tmp_path, "none", wanted={"a"}, keep_first=9) == {}
+
+
 def test_the_first_of_two_equal_words_wins(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "v.txt", "a 1 2", "b 3 4", "a 5 6")
     assert select(tmp_path, source, wanted={"a"}, keep_first=9) == {"a": [1, 2], "b": [3, 4]}

@@ -1,0 +1,126 @@
+"""Every preset at its full size on real questions: learnt by heart, saved, loaded, asked."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.batching import make_batch
+from models.bidaf import BiDAF
+from models.config import VariantConfig
+from models.presets import PRESETS, preset
+from models.training import Trainer
+from tasks.answering import Answerer, save_model
+from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
+from tasks.evaluation import evaluate, load_split
+from tasks.ingestion import ingest_articles
+from tasks.lexicon import Lexicon
+from tasks.reading import read_articles
+from tasks.vectors import NO_VECTORS, PACKAGED, select_vectors
+from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tests.tasks.test_answering import COMMON, LONG, STRANGE, alike, stands_in
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+QUESTIONS, PARAGRAPHS = 32, 8
+EPOCHS = 150
+LEARNT = 0.02  # nats a question: below ln 2 / 32 each one's answer has more than half
+
+
+def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
+    """Short contexts with two answerable and two unanswerable questions."""
+    for article in json.loads((data / "squad" / "cs224n-dev-v2.0.json").read_text("utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            kinds = [[q for q in paragraph["qas"] if q["is_impossible"] == k] for k in (0, 1)]
+            if len(paragraph["context"]) < 400 and all(len(kind) >= 2 for kind in kinds):
+                yield {"context": paragraph["context"], "qas": [*kinds[0][:2], *kinds[1][:2]]}
+
+
+@dataclass(frozen=True)
+class Made:
+    """32 real questions, encoded, over vectors or over none."""
+
+    folder: Path
+    source: str
+
+    def trainer(self, variant: VariantConfig) -> Trainer:
+        vectors = load_word_vectors(self.folder / "vocabulary", self.folder / "vectors")
+        lexicon = Lexicon.load(self.folder / "vocabulary")
+        torch.manual_seed(variant.training.seed)
+        characters = len(lexicon.character_indices) + 2
+        model = BiDAF(variant.model, torch.from_numpy(vectors), characters)
+        return Trainer(model, variant.training)
+
+    def save(self, trainer: Trainer, variant: VariantConfig) -> Path:
+        vectors = load_word_vectors(self.folder / "vocabulary", self.folder / "vectors")
+        out = self.folder / variant.name
+        with trainer.averages.in_use():
+            weights = {name: p.detach() for name, p in trainer.model.named_parameters()}
+            save_model(
+                out, variant, True, weights, torch.from_numpy(vectors), self.folder / "vocabulary"
+            )
+        return out
+
+
+def made(folder: Path, data: Path, source: str) -> Made:
+    for name in ("split", "vectors", "vocabulary", "encoded"):
+        (folder / name).mkdir()
+    paragraphs = [*short_paragraphs(data)][:PARAGRAPHS]
+    articles = {"version": "v2.0", "data": [{"title": "made", "paragraphs": paragraphs}]}
+    (folder / "questions.json").write_text(json.dumps(articles), "utf-8")
+    ingest_articles(read_articles(folder / "questions.json"), folder / "split")
+    parameters = VocabularyParameters(pretrained_words=0, min_character_count=1)
+    wanted = wanted_words([folder / "split"], parameters.lower_case)
+    select_vectors(folder / "vectors", source, wanted, 0)
+    build_vocabulary(folder / "vocabulary", folder / "split", [], folder / "vectors", parameters)
+    encode_split(folder / "encoded", folder / "split", folder / "vocabulary")
+    return Made(folder, source)
+
+
+@pytest.fixture(scope="module")
+def with_vectors(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Made:
+    return made(tmp_path_factory.mktemp("made"), shared_data, PACKAGED)
+
+
+@pytest.fixture(scope="module")
+def without_vectors(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Made:
+    return made(tmp_path_factory.mktemp("made"), shared_data, NO_VECTORS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_learns_32_questions_by_heart_and_is_served(
+    name: str, with_vectors: Made, without_vectors: Made
+) -> None:
+    data = with_vectors if PRESETS[name].model.word_vectors else without_vectors
+    variant = preset(name).with_changes(
+        optimizer="adam",
+        learning_rate=0.002,
+        batch_size=16,
+        clip_norm=5.0,
+        dropout=0.0,
+        ema_decay=0.5,
+    )
+    examples, types = load_encoded(data.folder / "encoded"), load_types(data.folder / "vocabulary")
+    assert len(examples) == QUESTIONS
+    split, trainer = load_split(data.folder / "split"), data.trainer(variant)
+    while trainer.train_epoch(examples, types).nll > LEARNT:
+        assert trainer.epoch < EPOCHS
+    predictions, _ = trainer.predict(examples, types, allow_no_answer=True)
+    assert evaluate(split, predictions).scores.em == 100
+
+    answerer = Answerer.load(data.save(trainer, variant))
+    batch = make_batch(examples, types, np.arange(QUESTIONS), trainer.model.max_characters)
+    with torch.no_grad(), trainer.averages.in_use():
+        mine, theirs = trainer.model.eval()(batch), answerer.model.eval()(batch)
+    assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+    pairs = [*COMMON, *STRANGE.values(), LONG]
+    together = answerer.answer(pairs)
+    for pair, row in zip(pairs, together, strict=True):
+        assert alike(row, answerer.answer([pair])[0]), pair
+        if row["answer"]:
+            assert stands_in(row, pair[1], variant.training.max_answer_tokens)
