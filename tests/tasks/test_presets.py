@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 QUESTIONS, PARAGRAPHS = 32, 8
 EPOCHS = 150
-LEARNT = 0.02  # nats a question: below ln 2 / 32 each one's answer has more than half
+LEARNT = 0.05  # nats a question: only then are answers worth a look
 
 
 def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
@@ -107,10 +107,13 @@ def test_a_preset_learns_32_questions_by_heart_and_is_served(
     examples, types = load_encoded(data.folder / "encoded"), load_types(data.folder / "vocabulary")
     assert len(examples) == QUESTIONS
     split, trainer = load_split(data.folder / "split"), data.trainer(variant)
-    while trainer.train_epoch(examples, types).nll > LEARNT:
+
+    def exact_match() -> float:
+        predictions, _ = trainer.predict(examples, types, allow_no_answer=True)
+        return evaluate(split, predictions).scores.em
+
+    while trainer.train_epoch(examples, types).nll > LEARNT or exact_match() < 100:
         assert trainer.epoch < EPOCHS
-    predictions, _ = trainer.predict(examples, types, allow_no_answer=True)
-    assert evaluate(split, predictions).scores.em == 100
 
     answerer = Answerer.load(data.save(trainer, variant))
     batch = make_batch(examples, types, np.arange(QUESTIONS), trainer.model.max_characters)
