@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain embeddings judge lineage prune datasets test quick lint up down clean compare rollback
+.PHONY: help install retrain check embeddings judge lineage prune datasets test quick lint up down clean compare rollback
 
 PYTHON ?= python3
 VENV := .venv
@@ -45,6 +45,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, compare them, write a report
 	@$(SETTLED) $(VENV)/bin/python -m flows.retrain $(FLAGS)
+
+check: $(INSTALLED)  ## read data without training on them, and report what is wrong: DATA=
+	@$(SETTLED) $(VENV)/bin/python -m flows.check $(if $(DATA),--data.dataset '$(DATA)') $(ARGS)
 
 lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), or what a file is in (FILE=)
 	@$(SETTLED) $(VENV)/bin/python -m flows.lineage \

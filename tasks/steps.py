@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tasks.checking import write_check
 from tasks.comparison import compare
 from tasks.embeddings.corpus import prepare_corpus
 from tasks.embeddings.judge import judge_vectors
@@ -85,4 +86,5 @@ encoding = stage(encode_split, "encode")
 training = stage(train_variant, "train")
 scoring = stage(score_registered, "score")
 comparing = stage(compare, "compare")
+checking = stage(write_check, "check")
 reporting = stage(report_on, "report")

@@ -1,0 +1,57 @@
+"""`make check`, as its users run it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import CHECKOUT
+from tasks.tiny import generate
+from tests.integration.running import environment_for
+
+pytestmark = pytest.mark.heavy
+
+
+def check(root: Path, data: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.check", "--data.dataset", str(data), *flags],
+        env=environment_for(root, COLUMNS="200"),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def shift(articles: list[dict[str, Any]]) -> None:
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                for answer in question["answers"]:
+                    answer["answer_start"] += 1
+
+
+def test_each_file_is_judged_and_the_exit_tells(tmp_path: Path) -> None:
+    folder, root = tmp_path / "own", tmp_path / "root"
+    folder.mkdir()
+    articles: list[dict[str, Any]] = generate(3)[0]["data"]
+    (folder / "a.json").write_text(json.dumps({"data": articles[:5]}))
+    sound = check(root, folder)
+    assert sound.returncode == 0, sound.stderr
+    assert (root / "reports" / "check-own.html").exists()
+
+    shift(articles[5:10])
+    (folder / "b.json").write_text(json.dumps({"data": articles[5:10]}))
+    shifted = check(root, folder)
+    assert shifted.returncode == 1
+    assert "b.json: more rejected than allowed" in shifted.stdout
+    assert check(root, folder, "--data.repair").returncode == 0
+
+    (folder / "c.json").write_text('{"data": [')
+    broken = check(root, folder, "--data.repair")
+    assert broken.returncode == 1
+    assert f"{folder / 'c.json'}: not valid JSON (found the end" in broken.stdout
