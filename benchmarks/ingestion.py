@@ -16,8 +16,7 @@ from typing import Any
 
 from benchmarks.machine import machine, today
 from tasks.encoding import encode_split
-from tasks.ingestion import ingest_articles
-from tasks.reading import read_articles
+from tasks.ingestion import ingest_file
 from tasks.vectors import PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 
@@ -56,11 +55,8 @@ def run(files: dict[str, Path], root: Path, clock: Clock) -> Facts:
     facts: Facts = {}
     ingested = {name: folder(root, f"ingested-{name}") for name in files}
     for name, file in files.items():
-        with clock.step(f"read {name}"):
-            articles = read_articles(file)
         with clock.step(f"ingest {name}"):
-            facts[name] = ingest_articles(articles, ingested[name])
-        del articles
+            facts[name] = ingest_file(ingested[name], file)
     parameters = VocabularyParameters()
     vectors, vocabulary = folder(root, "vectors"), folder(root, "vocabulary")
     with clock.step("vectors"):

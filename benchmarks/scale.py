@@ -1,0 +1,144 @@
+"""Time per question and peak memory of each step, for data of several times SQuAD's size.
+
+python -m benchmarks.scale --data train.json dev.json --times 1 5 20
+
+The files' articles are repeated in one file, each time with ids, titles and texts of their own.
+Every step runs in a fresh process, whose peak resident memory is the kernel's VmHWM.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine, today
+from tasks.encoding import encode_split
+from tasks.ingestion import ingest_file
+from tasks.reading import read_articles
+from tasks.squad import Article
+from tasks.vectors import PACKAGED, select_vectors
+from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+
+RESULT = Path(__file__).parent / "results" / "scale.json"
+PARAMETERS = VocabularyParameters()
+
+
+def ingest(root: Path) -> None:
+    """Read the file, and write the tables of the ingested split."""
+    ingest_file(root / "ingest", root / "data.json")
+
+
+def vectors(root: Path) -> None:
+    """Pick the vectors of the split's words."""
+    wanted = wanted_words([root / "ingest"], PARAMETERS.lower_case)
+    select_vectors(root / "vectors", PACKAGED, wanted, PARAMETERS.pretrained_words)
+
+
+def vocabulary(root: Path) -> None:
+    """Count the words, characters and word types."""
+    build_vocabulary(root / "vocabulary", root / "ingest", [], root / "vectors", PARAMETERS)
+
+
+def encode(root: Path) -> None:
+    """Write the split as type ids."""
+    encode_split(root / "encode", root / "ingest", root / "vocabulary")
+
+
+STEPS: dict[str, Callable[[Path], None]] = {
+    step.__name__: step for step in (ingest, vectors, vocabulary, encode)
+}
+
+
+def write_repeated(files: Sequence[Path], times: int, target: Path) -> int:
+    """Write the files' articles that many times, an article at a time; returns the questions."""
+    questions = 0
+    with target.open("w", encoding="utf-8") as out:
+        out.write('{"version": "1.1", "data": [')
+        for number, article in enumerate(_repeated(files, times)):
+            out.write(",\n" * bool(number) + article.model_dump_json())
+            questions += sum(len(paragraph.qas) for paragraph in article.paragraphs)
+        out.write("]}")
+    return questions
+
+
+def _repeated(files: Sequence[Path], times: int) -> Iterator[Article]:
+    for copy in range(times):
+        for file in files:
+            for article in read_articles(file):
+                yield _marked(article, copy)
+
+
+def _marked(article: Article, copy: int) -> Article:
+    """The article as the copy of that number: behind each text stand words that others lack."""
+    plain: dict[str, Any] = article.model_dump()
+    plain["title"] += f" {copy}"
+    for paragraph in plain["paragraphs"]:
+        paragraph["context"] += f" This is copy{copy}."
+        for question in paragraph["qas"]:
+            question["id"] += f"-{copy}"
+            question["question"] += f" (copy{copy})"
+    return Article.model_validate(plain)
+
+
+def measured(step: str, root: Path) -> dict[str, float]:
+    """Seconds and peak memory of a step in a process of its own, without its imports' seconds."""
+    (root / step).mkdir()
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(step, root, sender))
+    process.start()
+    sender.close()
+    told: dict[str, float] = receiver.recv()
+    process.join()
+    return told
+
+
+def _run(step: str, root: Path, sender: Any) -> None:
+    began = time.perf_counter()
+    STEPS[step](root)
+    sender.send({"seconds": round(time.perf_counter() - began, 2), "peak_mib": _peak_mib()})
+
+
+def _peak_mib() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) >> 10
+
+
+def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
+    """All steps on the files repeated so many times, in a temporary folder."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        questions = write_repeated(files, times, root / "data.json")
+        size = (root / "data.json").stat().st_size
+        print(f"{times} ×: {questions:,} questions, {size / 1e6:.0f} MB", flush=True)
+        steps = {}
+        for step in STEPS:
+            told = steps[step] = measured(step, root)
+            told["microseconds_per_question"] = round(1e6 * told["seconds"] / questions, 1)
+            print(f"  {step:<12} {told}", flush=True)
+    return {"times": times, "questions": questions, "bytes": size, "steps": steps}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="SQuAD-format files")
+    parser.add_argument("--times", type=int, nargs="+", default=[1, 5, 20])
+    given = parser.parse_args()
+    names = " ".join(file.name for file in given.data)
+    times = " ".join(map(str, given.times))
+    result = {
+        "command": f"python -m benchmarks.scale --data {names} --times {times}",
+        "date": today(),
+        "machine": machine(),
+        "runs": [measure(given.data, number) for number in given.times],
+    }
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
