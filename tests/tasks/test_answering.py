@@ -59,9 +59,9 @@ def abstainer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Answere
     return Answerer.load(copy)
 
 
-# Float32 sums differ in their last digits with the shape of the batch, and a log-probability sums
-# over every token of a long context.
-RELATIVE, ABSOLUTE = 5e-5, 1e-5
+# Float32 sums differ in their last digits with the shape of the batch, which weights as large as
+# these make more of from layer to layer; in float64 the same answers agree to fifteen digits.
+RELATIVE, ABSOLUTE = 5e-4, 1e-5
 
 
 def alike(one: AnswerRow, other: AnswerRow) -> bool:
