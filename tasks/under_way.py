@@ -56,9 +56,8 @@ def sweep() -> list[str]:
     """End what killed flow runs have left; the ids of those runs."""
     swept = [run_id for run_id, process in _notes().items() if not process.alive]
     for run_id in swept:
-        end_rest_of(run_id)
         _end_in_prefect(run_id)
-        _note(run_id).unlink(missing_ok=True)
+        end_rest_of(run_id)
     return swept
 
 
@@ -66,6 +65,7 @@ def end_rest_of(run_id: str) -> None:
     """End the MLflow runs and the processes that a flow run has left, whose own process is gone."""
     tracking.finish_flow_run(settings().tracking_uri, run_id, "KILLED")
     end(_left_by(run_id), PATIENCE_SECONDS)
+    _note(run_id).unlink(missing_ok=True)
 
 
 def sweep_unnoted() -> int:

@@ -142,7 +142,7 @@ def test_a_person_starts_a_run_by_its_form_and_compares_it(
     page.goto(f"{services.recorded.prefect_url}/{form}{quote(json.dumps(parameters(own)))}")
     label = page.locator(".schema-form-property__label", has_text="Hidden Size")
     field = page.locator(".p-label", has=label).last
-    assert "Width d of the model." in field.inner_text()
+    field.get_by_text("Width d of the model.").wait_for()
     field.locator("input").last.fill("0")
     page.get_by_role("button", name="Submit").click()
     field.get_by_text("not valid").wait_for()
