@@ -25,6 +25,7 @@ from flows.parameters import (
     vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.starting import model_to_start_from
 from flows.train import Training, train_all
 from flows.vocabulary import encode_dataset
 from infra.settings import settings
@@ -72,6 +73,7 @@ def compare_variants(
     The first variant of a dataset is what the others are compared with. The champion stays what
     it is.
     """
+    start = model_to_start_from(training.start_from)
     grid: list[tuple[Cell, Training]] = []
     for one in data:
         splits = ingest_dataset(one)
@@ -80,7 +82,7 @@ def compare_variants(
             encoded = encode_dataset(splits, vectors_for(configs, source), vocabulary)
             for config in configs:
                 cell = Cell(splits.name, Path(source.source).name, config.name)
-                grid.append((cell, Training(config, splits, encoded)))
+                grid.append((cell, Training(config, splits, encoded, start)))
     trained = train_all([training for _, training in grid], resources)
     folders: dict[Cell, list[Path]] = {}
     for (cell, _), output in zip(grid, trained, strict=True):

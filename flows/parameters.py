@@ -12,6 +12,7 @@ from models.config import (
     Highway,
     OptimizerName,
     OutputReads,
+    Precision,
     QueryToContext,
     Recurrent,
     SelfAttention,
@@ -172,6 +173,35 @@ class TrainingParameters(Form):
     seed: int | None = Field(
         None, ge=0, description="Draws first weights, order of batches, dropout."
     )
+    patience: int | None = Field(
+        None,
+        ge=1,
+        description="End after so many epochs without a better validation F1; the best is kept.",
+    )
+    stop_at_f1: float | None = Field(
+        None, gt=0, le=100, description="End when validation F1 (0 to 100) has reached this."
+    )
+    max_minutes: float | None = Field(
+        None, gt=0, description="End after so many minutes, evaluations included, with a score."
+    )
+    precision: Precision | None = Field(
+        None, description="bfloat16 computes products in it; weights stay float32."
+    )
+    deterministic: bool | None = Field(
+        None, description="The same bits each time on GPUs too, at the price of speed."
+    )
+    checkpoint_minutes: float | None = Field(
+        None, gt=0, description="Also write a checkpoint every so many minutes."
+    )
+    checkpoint_steps: int | None = Field(
+        None, ge=1, description="Also write a checkpoint every so many steps."
+    )
+    start_from: str | None = Field(
+        None,
+        min_length=1,
+        description="Start with the weights of an earlier model: models:/<name>@champion, "
+        "models:/<name>/<version>, or a model's folder.",
+    )
     hidden_size: int | None = Field(None, ge=1, description="Width d of the model.")
     word_vectors: bool | None = Field(
         None, description="Whether words have vectors, or only characters."
@@ -208,8 +238,8 @@ class TrainingParameters(Form):
     )
 
     def changes(self) -> dict[str, Any]:
-        """The fields that were set."""
-        changed = self.model_dump(exclude_none=True)
+        """The fields of a variant that were set."""
+        changed = self.model_dump(exclude_none=True, exclude={"start_from"})
         if not changed["characters"]:
             del changed["characters"]
         return changed

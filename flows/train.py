@@ -21,6 +21,7 @@ from flows.parameters import (
     vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.starting import model_to_start_from
 from flows.vocabulary import Encoded, encode_dataset
 from infra.settings import settings
 from models.config import VariantConfig
@@ -30,6 +31,7 @@ from tasks.cluster import Resources
 from tasks.following import following
 from tasks.stages import Output, outputs_of
 from tasks.training import parent_run_of
+from tasks.training_data import SplitFolders, TrainingData
 from tasks.vocabulary import VocabularyParameters
 
 
@@ -40,20 +42,24 @@ class Training:
     config: VariantConfig
     splits: Splits
     encoded: Encoded
+    start_from: Path | None = None
 
     @property
-    def inputs(self) -> tuple[str, VariantConfig, Path, Path, Path, Path, Path, Path]:
+    def inputs(self) -> tuple[str, VariantConfig, TrainingData]:
         """What the stage `train` takes."""
-        return (
-            self.splits.name,
-            self.config,
-            self.splits.train.folder,
-            self.splits.dev.folder,
-            self.encoded.train.folder,
-            self.encoded.dev.folder,
-            self.encoded.vocabulary.folder,
-            self.encoded.vectors.folder,
+        splits, encoded = self.splits, self.encoded
+        validation = None
+        if splits.validation is not None and encoded.validation is not None:
+            validation = SplitFolders(splits.validation.folder, encoded.validation.folder)
+        data = TrainingData(
+            train=SplitFolders(splits.train.folder, encoded.train.folder),
+            dev=SplitFolders(splits.dev.folder, encoded.dev.folder),
+            vocabulary=encoded.vocabulary.folder,
+            vectors=encoded.vectors.folder,
+            validation=validation,
+            start_from=self.start_from,
         )
+        return splits.name, self.config, data
 
 
 def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
@@ -88,10 +94,11 @@ def train_variants(
     """
     suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
     configs = [configure(name, suited, training.changes()) for name in variants]
+    start = model_to_start_from(training.start_from)
     wanted = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
     encoded = encode_dataset(splits, wanted, vocabulary)
-    trained = train_all([Training(config, splits, encoded) for config in configs], resources)
+    trained = train_all([Training(config, splits, encoded, start) for config in configs], resources)
     report = steps.reporting(
         splits.name,
         [output.folder for output in trained],

@@ -31,6 +31,8 @@ def variables() -> dict[str, str]:
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
         # Trainings side by side say much the same; each line is wanted.
         "RAY_DEDUP_LOGS": "0",
+        # On one machine nobody announces a preemption, and the watcher for it fills the terminal.
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if os.environ.get("RAY_ADDRESS") else "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "GIT_PYTHON_REFRESH": "quiet",

@@ -15,6 +15,7 @@ OutputReads = Literal["attention", "self-attention"]
 EndPointer = Literal["independent", "conditioned", "chained"]
 DropoutForm = Literal["outputs", "inputs", "variational"]
 OptimizerName = Literal["adadelta", "adam"]
+Precision = Literal["float32", "bfloat16"]
 
 
 def _require(condition: bool, sentence: str) -> None:
@@ -149,6 +150,14 @@ class TrainingConfig:
 
     Training examples whose context or question is longer than the two token limits are left
     out (and counted); evaluation is on every question whatever its length.
+
+    A training ends after `epochs`, or before: when validation F1 has not risen for `patience`
+    epochs (the best epoch's weights are then the result, else the last one's), when it has reached
+    `stop_at_f1` (0 to 100), or when `max_minutes` are used up, evaluations included.
+
+    `precision`: "bfloat16" computes the products in it; weights and sums stay in float32.
+    `deterministic`: GPUs give the same bits each time, more slowly; CPUs always do.
+    A checkpoint is written after each epoch, and every `checkpoint_minutes` or `checkpoint_steps`.
     """
 
     epochs: int = 30
@@ -163,6 +172,13 @@ class TrainingConfig:
     max_context_tokens: int = 400
     max_question_tokens: int = 50
     seed: int = 0
+    patience: int | None = None
+    stop_at_f1: float | None = None
+    max_minutes: float | None = None
+    precision: Precision = "float32"
+    deterministic: bool = False
+    checkpoint_minutes: float | None = 10.0
+    checkpoint_steps: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "max_answer_tokens"):
@@ -176,7 +192,14 @@ class TrainingConfig:
         _require(self.seed >= 0, "seed must be at least 0.")
         for name in ("rho", "ema_decay"):
             _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
-        _require_choices(self, {"optimizer": OptimizerName})
+        _require_choices(self, {"optimizer": OptimizerName, "precision": Precision})
+        for name in ("patience", "checkpoint_steps"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, f"{name} must be at least 1.")
+        for name in ("max_minutes", "stop_at_f1", "checkpoint_minutes"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, f"{name} must be above 0.")
+        _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100, a percentage.")
 
 
 @dataclass(frozen=True)

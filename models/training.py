@@ -1,43 +1,36 @@
-"""The training loop over arrays, and prediction: knows nothing of files, clusters or trackers."""
+"""The training loop over arrays: knows nothing of files, clusters or trackers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.batching import (
-    Batch,
-    Examples,
-    IntArray,
-    Types,
-    make_batch,
-    shuffled_batches,
-    sorted_batches,
-)
+from models.averaging import AveragedWeights
+from models.batching import Examples, IntArray, ResidentExamples, Types, shuffled_batches
 from models.bidaf import BiDAF
 from models.config import TrainingConfig
-from models.decoding import Predictions, best_spans
+from models.decoding import Predictions
+from models.prediction import predict, span_nll
 
-EVALUATION_TOKENS = 32_768
-"""Context tokens in one batch of prediction, padding included: bounds memory on long contexts."""
+STEPS_PER_READING = {"cpu": 1, "cuda": 10}
+"""Steps after which losses are read from a device: a GPU's would wait for the host at each one."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """What one optimisation step looked like."""
+class Reading:
+    """How far an epoch is, and the losses of its latest steps."""
 
-    number: int  # from 0, over all epochs
+    step: int  # optimisation steps so far, over all epochs
     of_epoch: int
     steps_in_epoch: int
-    nll: float  # mean over this worker's examples, nats, start + end
+    nlls: list[float]  # of the steps since the reading before: means over the batch, nats
     examples_per_second: float  # since the epoch began, over all workers
+    seconds: float  # since training began, by the first worker's clock
 
 
 @dataclass(frozen=True)
@@ -50,53 +43,17 @@ class Epoch:
     padding_ratio: float  # share of the contexts' positions that hold padding
 
 
-class AveragedWeights:
-    """Exponential moving average of the trained weights, warmed up by min(d, (1 + n)/(10 + n))
-    as in the CS224n starter."""
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.live = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        self.averaged = {n: p.detach().clone() for n, p in self.live.items()}
-
-    @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Move the averages towards the weights; `step` counts from 0."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        averaged: list[Tensor] = list(self.averaged.values())
-        live: list[Tensor] = list(self.live.values())
-        torch._foreach_lerp_(averaged, live, 1 - decay)
-
-    @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Put the averages in the model's place for the length of the block."""
-        self._exchange()
-        try:
-            yield
-        finally:
-            self._exchange()
-
-    @torch.no_grad()
-    def _exchange(self) -> None:
-        for name, live in self.live.items():
-            kept = live.clone()
-            live.copy_(self.averaged[name])
-            self.averaged[name].copy_(kept)
-
-
-def span_nll(start: Tensor, end: Tensor, batch: Batch) -> Tensor:
-    """Negative log-likelihood of each example's span: (B,), nats, start + end."""
-    return F.cross_entropy(start, batch.start, reduction="none", ignore_index=-1) + F.cross_entropy(
-        end, batch.end, reduction="none", ignore_index=-1
-    )
+def _go_on(reading: Reading) -> bool:
+    return True
 
 
 def _optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """One call of each arithmetic operation for all parameters, or on GPUs one for everything."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.optimizer == "adam":
-        return torch.optim.Adam(parameters, config.learning_rate)
+        return torch.optim.Adam(parameters, config.learning_rate, fused=True)
     return torch.optim.Adadelta(
-        parameters, config.learning_rate, rho=config.rho, eps=config.epsilon
+        parameters, config.learning_rate, rho=config.rho, eps=config.epsilon, foreach=True
     )
 
 
@@ -110,25 +67,43 @@ class Trainer:
         config: TrainingConfig,
         *,
         wrap: Callable[[nn.Module], nn.Module] = lambda module: module,
+        add_up: Callable[[Tensor], Any] = lambda tensor: None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         """`wrap` puts the model on its device and, where there are several workers, makes it
-        average their gradients (Ray Train's `prepare_model`, or DistributedDataParallel)."""
+        average their gradients (Ray Train's `prepare_model`, or DistributedDataParallel);
+        `add_up` then adds a tensor of every worker's in place (`torch.distributed.all_reduce`)."""
         self.model = model
         self.wrapped = wrap(model)
+        self.add_up = add_up
         self.device = next(model.parameters()).device
         self.config = config
         self.rank, self.world_size = rank, world_size
         self.optimizer = _optimizer(model, config)
         self.averages = AveragedWeights(model, config.ema_decay)
-        self.step = 0
-        self.epoch = 0
+        self.step = self.epoch = 0
+        self.position = 0  # batches of this epoch that are done
+        self.nll = 0.0  # their sum over the examples
+        self.epoch_began = 0.0  # seconds after training did
+        self._unread: list[Tensor] = []
+        self._began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since training began, without the time lost between a checkpoint and its resumption."""
+        return time.perf_counter() - self._began
 
     def train_epoch(
-        self, examples: Examples, types: Types, on_step: Callable[[Step], None] = lambda step: None
+        self,
+        examples: Examples,
+        types: Types,
+        go_on: Callable[[Reading], bool] = _go_on,
     ) -> Epoch:
-        """One pass over every trainable example; afterwards `epoch` is one higher.
+        """One pass over every trainable example, or what is left of it after a resumption.
+
+        `go_on` is called after every step on a CPU, every ten on a GPU, and ends the pass early
+        where it returns False: then, too, `epoch` is one higher afterwards.
 
         Raises:
             ValueError: no example can be trained on.
@@ -137,18 +112,18 @@ class Trainer:
         rows = examples.trainable(config.max_context_tokens, config.max_question_tokens)
         lengths = examples.context_lengths[rows]
         batches = shuffled_batches(lengths, config.batch_size, config.seed, self.epoch)
+        resident = ResidentExamples(examples, types, self.model.max_characters, self.device)
+        if self.position == 0:
+            self.epoch_began = self.seconds
         self.wrapped.train()
-        began, seen, total, padded = time.perf_counter(), 0, 0.0, 0
-        for i, positions in enumerate(batches):
-            nll = self._train_step(examples, types, rows[positions])
-            seen += len(positions)
-            total += nll * len(positions)
-            padded += int(lengths[positions].max()) * len(positions)
-            speed = seen / (time.perf_counter() - began)
-            on_step(Step(self.step - 1, i + 1, len(batches), nll, speed))
-        self.epoch += 1
-        seconds = time.perf_counter() - began
-        return Epoch(total / seen, seen / seconds, seconds, 1 - float(lengths.sum()) / padded)
+        every = STEPS_PER_READING[self.device.type]
+        goes_on = True
+        while goes_on and self.position < len(batches):
+            self._train_step(resident, rows[batches[self.position]])
+            self.position += 1
+            if self.position % every == 0 or self.position == len(batches):
+                goes_on = go_on(self._read(batches))
+        return self._end_epoch(lengths, batches[: self.position])
 
     def _share(self, rows: IntArray) -> tuple[IntArray, float]:
         """This worker's rows of a global batch, and the weight of each in its loss.
@@ -160,20 +135,48 @@ class Trainer:
             return rows[:1], 0.0
         return mine, self.world_size / len(rows)
 
-    def _train_step(self, examples: Examples, types: Types, rows: IntArray) -> float:
+    def _train_step(self, resident: ResidentExamples, rows: IntArray) -> None:
         mine, weight = self._share(rows)
-        batch = make_batch(examples, types, mine, self.model.max_characters).to(self.device)
-        start, end = self.wrapped(batch)
-        nll = span_nll(start, end, batch)
-        self.optimizer.zero_grad(set_to_none=True)
+        batch = resident.batch(mine)
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
+        ):
+            start, end = self.wrapped(batch)
         # Workers' gradients are averaged: sum · world size / global batch is the global mean.
-        torch.autograd.backward(nll.sum() * weight)
+        loss = span_nll(start.float(), end.float(), batch).sum() * weight
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
         if self.config.clip_norm:
-            nn.utils.clip_grad_norm_(self.averages.live.values(), self.config.clip_norm)
+            nn.utils.clip_grad_norm_(
+                self.averages.live.values(), self.config.clip_norm, foreach=True
+            )
         self.optimizer.step()
         self.averages.update(self.step)
         self.step += 1
-        return float(nll.detach().mean())
+        self._unread.append(loss.detach() / self.world_size)
+
+    def _read(self, batches: Sequence[IntArray]) -> Reading:
+        """The losses since the last reading, and the first worker's clock, for all workers."""
+        clock = torch.tensor([self.seconds if self.rank == 0 else 0.0], dtype=torch.float64)
+        told = torch.cat([torch.stack(self._unread).double(), clock.to(self.device)])
+        self.add_up(told)
+        *nlls, seconds = told.tolist()
+        self._unread.clear()
+        done = batches[: self.position]
+        self.nll += sum(
+            nll * len(batch) for nll, batch in zip(nlls, done[-len(nlls) :], strict=True)
+        )
+        speed = sum(map(len, done)) / (self.seconds - self.epoch_began)
+        return Reading(self.step, self.position, len(batches), nlls, speed, seconds)
+
+    def _end_epoch(self, lengths: IntArray, batches: Sequence[IntArray]) -> Epoch:
+        seen = sum(map(len, batches))
+        tokens = sum(int(lengths[batch].sum()) for batch in batches)
+        places = sum(int(lengths[batch].max()) * len(batch) for batch in batches)
+        seconds = self.seconds - self.epoch_began
+        epoch = Epoch(self.nll / seen, seen / seconds, seconds, 1 - tokens / places)
+        self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0
+        return epoch
 
     def predict(
         self, examples: Examples, types: Types, allow_no_answer: bool
@@ -186,27 +189,50 @@ class Trainer:
             )
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a resumed training needs that is a tensor: weights raw and averaged, the
-        optimiser's state, the state of the random generator. They are the live ones: save them
-        before the next step."""
+        """Everything a resumed training needs that is a tensor, and the same for all workers:
+        weights raw and averaged, the optimiser's state. They are the live ones: save them before
+        the next step."""
         out = {f"weights.{n}": p.detach() for n, p in self.averages.live.items()}
         out |= {f"averaged.{n}": p for n, p in self.averages.averaged.items()}
         for i, state in self.optimizer.state_dict()["state"].items():
             out |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
-        if self.device.type == "cuda":
-            out["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        return out | {"random.cpu": torch.get_rng_state()}
+        return out
 
-    def counters(self) -> dict[str, int]:
+    def random_state(self) -> dict[str, Tensor]:
+        """The state of this worker's own random generators."""
+        out = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            out["cuda"] = torch.cuda.get_rng_state(self.device)
+        return out
+
+    def counters(self) -> dict[str, float]:
         """Everything a resumed training needs that is a number."""
-        return {"step": self.step, "epoch": self.epoch}
+        names = ("step", "epoch", "position", "nll", "epoch_began", "seconds")
+        return {name: getattr(self, name) for name in names}
 
     @torch.no_grad()
-    def resume(self, tensors: dict[str, Tensor], counters: dict[str, int]) -> None:
-        """Continue where `tensors()` and `counters()` were taken."""
+    def resume(
+        self,
+        tensors: dict[str, Tensor],
+        random_state: dict[str, Tensor],
+        counters: dict[str, Any],
+    ) -> None:
+        """Continue where `tensors()`, `random_state()` and `counters()` were taken; without a
+        random state, as a worker that was not there before, go on with one's own."""
         for name, live in self.averages.live.items():
             live.copy_(tensors[f"weights.{name}"])
             self.averages.averaged[name].copy_(tensors[f"averaged.{name}"])
+        self._resume_optimizer(tensors)
+        if random_state:
+            torch.set_rng_state(random_state["cpu"])
+        if "cuda" in random_state and self.device.type == "cuda":
+            torch.cuda.set_rng_state(random_state["cuda"], self.device)
+        self.step, self.epoch = counters["step"], counters["epoch"]
+        self.position, self.nll = counters["position"], counters["nll"]
+        self.epoch_began = counters["epoch_began"]
+        self._began = time.perf_counter() - counters["seconds"]
+
+    def _resume_optimizer(self, tensors: dict[str, Tensor]) -> None:
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             kind, _, rest = name.partition(".")
@@ -214,30 +240,3 @@ class Trainer:
                 index, _, field = rest.partition(".")
                 state.setdefault(int(index), {})[field] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
-        torch.set_rng_state(tensors["random.cpu"])
-        if "random.cuda" in tensors and self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        self.step, self.epoch = counters["step"], counters["epoch"]
-
-
-@torch.no_grad()
-def predict(
-    model: BiDAF, examples: Examples, types: Types, max_answer_tokens: int, allow_no_answer: bool
-) -> tuple[Predictions, float]:
-    """The answer to every example, in order, and the mean NLL (nats) of those with a target."""
-    n = len(examples)
-    spans = np.full((2, n), -1, dtype=np.int64)
-    scores = np.zeros((2, n))
-    nll, targets = 0.0, 0
-    model.eval()
-    device = next(model.parameters()).device
-    for rows in sorted_batches(examples.context_lengths, EVALUATION_TOKENS):
-        batch = make_batch(examples, types, rows, model.max_characters).to(device)
-        start, end = model(batch)
-        first, last, score, no_answer = best_spans(start, end, max_answer_tokens, allow_no_answer)
-        spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
-        scores[:, rows] = torch.stack([score, no_answer.exp()]).cpu().numpy()
-        nll += float(span_nll(start, end, batch).sum())
-        targets += int((batch.start >= 0).sum())
-    predictions = Predictions(spans[0], spans[1], scores[0], scores[1])
-    return predictions, nll / targets if targets else float("nan")

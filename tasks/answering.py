@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.config import VariantConfig
-from models.training import predict
+from models.prediction import predict
 from tasks.embeddings.wordset import SUBWORDS, Subwords
 from tasks.errors import UserError
 from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key

@@ -1,6 +1,10 @@
-"""A training's state in a folder: tensors as safetensors, numbers as JSON, no pickles."""
+"""A training's state in a folder: tensors as safetensors, numbers as JSON, no pickles.
+
+The first worker writes what all share; every worker adds the state of its own random generators.
+"""
 
 import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +20,56 @@ from models.training import Trainer
 TENSORS, NUMBERS, PREDICTIONS = "state.safetensors", "state.json", "predictions.safetensors"
 
 
+@dataclass
+class Record:
+    """What a training has to tell so far."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """One entry per finished epoch, under MLflow's metric names."""
+    ended: str | None = None
+    """Why it ended, as a clause; None while it goes on."""
+    loop_seconds: float = 0.0
+    """From the start of the process that wrote this until then."""
+
+
 def save_checkpoint(
-    folder: Path, trainer: Trainer, history: list[dict[str, Any]], predictions: Predictions
+    folder: Path, trainer: Trainer, record: Record, predictions: Predictions | None
 ) -> None:
-    """Write all that a resumed training, or the finished one, needs."""
+    """Write a worker's part of all that a resumed training, or the finished one, needs.
+
+    `predictions`: the answers to the evaluation questions, where an epoch has just ended.
+    """
+    save_file(trainer.random_state(), folder / _random_state_file(trainer))
+    if trainer.rank > 0:
+        return
     tensors = {name: tensor.contiguous().cpu() for name, tensor in trainer.tensors().items()}
     save_file(tensors, folder / TENSORS)
-    numbers = {"counters": trainer.counters(), "history": history}
+    numbers = {"counters": trainer.counters(), "record": asdict(record)}
     (folder / NUMBERS).write_text(json.dumps(numbers), encoding="utf-8")
-    save_arrays(
-        {name: np.asarray(a) for name, a in vars(predictions).items()}, folder / PREDICTIONS
-    )
+    if predictions is not None:
+        arrays = {name: np.asarray(array) for name, array in vars(predictions).items()}
+        save_arrays(arrays, folder / PREDICTIONS)
 
 
-def resume_from(folder: Path, trainer: Trainer) -> list[dict[str, Any]]:
-    """Put a trainer where the checkpoint was taken; returns the history until then."""
+def resume_from(folder: Path, trainer: Trainer) -> Record:
+    """Put a trainer where the checkpoint was taken; returns the record until then."""
+    random_state = folder / _random_state_file(trainer)
     numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
-    trainer.resume(load_file(folder / TENSORS), numbers["counters"])
-    return load_history(folder)
+    trainer.resume(
+        load_file(folder / TENSORS),
+        load_file(random_state) if random_state.exists() else {},
+        numbers["counters"],
+    )
+    return load_record(folder)
 
 
-def load_history(folder: Path) -> list[dict[str, Any]]:
-    """One entry per finished epoch, under MLflow's metric names."""
-    history: list[dict[str, Any]] = json.loads((folder / NUMBERS).read_text("utf-8"))["history"]
-    return history
+def _random_state_file(trainer: Trainer) -> str:
+    return f"random-{trainer.rank}-of-{trainer.world_size}.safetensors"
+
+
+def load_record(folder: Path) -> Record:
+    """What the training told until the checkpoint."""
+    return Record(**json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["record"])
 
 
 def load_predictions(folder: Path) -> Predictions:

@@ -22,6 +22,7 @@ from tasks.scoring import score_registered
 from tasks.sources import generate_tiny
 from tasks.splitting import write_split
 from tasks.stages import stage
+from tasks.starting import fetch_model
 from tasks.training import train_variant
 from tasks.vectors import select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words
@@ -83,6 +84,7 @@ judging_vectors = stage(judge_vectors, "judge-embeddings")
 showing_judgement = stage(write_judgement, "judgement-page")
 training_vectors = stage(train_vectors, "train-embeddings")
 encoding = stage(encode_split, "encode")
+fetching_model = stage(fetch_model, "fetch-model")
 training = stage(train_variant, "train")
 scoring = stage(score_registered, "score")
 comparing = stage(compare, "compare")

@@ -228,6 +228,13 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
     return _register(client, registered_name, run, model.model_id)
 
 
+def tag(uri: str, run_id: str, tags: Mapping[str, str]) -> None:
+    """Set tags of a run."""
+    from mlflow.entities import RunTag
+
+    client_of(uri).log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
 def finish(uri: str, run_id: str, status: Status) -> None:
     """End a run."""
     client_of(uri).set_terminated(run_id, status)

@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,64 +13,69 @@ from prefect.runtime import flow_run
 from infra.settings import settings
 from models.config import TrainingConfig, VariantConfig
 from tasks import cluster, tracking
-from tasks.cluster import Allotment, Resources
+from tasks.cluster import Resources
 from tasks.errors import UserError
 from tasks.manifests import content_digest
+from tasks.training_data import TrainingData
 from tasks.vectors import require_subwords
 
 if TYPE_CHECKING:
+    from tasks.fitting import Fitted
     from tasks.worker import Job
-
-CHECKPOINTS_KEPT = 2
 
 
 def train_variant(
     out: Path,
     dataset: str,
     variant: VariantConfig,
-    train: Path,
-    dev: Path,
-    encoded_train: Path,
-    encoded_dev: Path,
-    vocabulary: Path,
-    vectors: Path,
+    data: TrainingData,
     resources: Resources,
 ) -> dict[str, Any]:
     """Train a variant on the cluster, score it on every dev question, and log it to MLflow.
 
-    Writes model/ (what `Answerer` loads), history.json, config.json and predictions.parquet.
-    A training that was broken off goes on from its last epoch.
+    Writes model/ (what `Answerer` loads), history.json, config.json and predictions.parquet: of
+    the last epoch, or where `patience` is set, of the one with the best validation F1.
+    A training that was broken off goes on from its last checkpoint.
 
     Raises:
-        UserError: the cluster has less than was asked for, or nothing can be trained on.
+        UserError: the cluster has less than was asked for, nothing can be trained on, or there is
+            no validation split to end a training by, or the model to start from has another form.
     """
+    from tasks.fitting import fit
+    from tasks.starting import facts_of_start, new_model, told
     from tasks.worker import Job
 
     if variant.model.unknown_words == "subword":
-        require_subwords(vectors)
-    _require_examples(encoded_train, variant.training)
+        require_subwords(data.vectors)
+    _require_validation(data, variant.training)
+    _require_examples(data.train.encoded, variant.training)
+    _, carried = new_model(variant, data)
+    if carried is not None:
+        print(told(carried, variant), flush=True)
     seconds = {"ray_start": cluster.connect()}
     allotment = cluster.allot(resources)
     uri = settings().tracking_uri
     began = time.perf_counter()
-    run_id = _start_run(uri, dataset, variant, out.name, train, dev, vocabulary, vectors)
-    job = Job(
-        variant=variant,
-        encoded_train=str(encoded_train),
-        encoded_dev=str(encoded_dev),
-        dev=str(dev),
-        vocabulary=str(vocabulary),
-        vectors=str(vectors),
-        tracking_uri=uri,
-        run_id=run_id,
-    )
+    run_id = _start_run(uri, dataset, variant, out.name, data)
+    if carried is not None:
+        tracking.tag(uri, run_id, {"carried_over": told(carried, variant)})
+    job = Job(variant, data, uri, run_id)
     storage = settings().root.resolve() / "ray"
     with _ending(uri, run_id):
         seconds["mlflow"] = time.perf_counter() - began
-        checkpoint, seconds["fit"] = fit(job, allotment, out.name, storage)
-        facts = _finish(out, job, checkpoint, dataset, seconds)
+        fitted = fit(job, allotment, out.name, storage)
+        facts = _finish(out, job, fitted, dataset, seconds)
     shutil.rmtree(storage / out.name)
-    return facts
+    return facts | facts_of_start(carried)
+
+
+def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
+    for name in ("patience", "stop_at_f1"):
+        if getattr(training, name) is not None and data.validation is None:
+            raise UserError(
+                f"{name} ends a training by its F1 on a validation split, and there is none: hold "
+                f"articles out of train for it, or leave {name} open."
+            )
 
 
 def _require_examples(encoded_train: Path, training: TrainingConfig) -> None:
@@ -98,22 +102,15 @@ def parent_run_of(dataset: str) -> str:
 
 
 def _start_run(
-    uri: str,
-    dataset: str,
-    variant: VariantConfig,
-    stage: str,
-    train: Path,
-    dev: Path,
-    vocabulary: Path,
-    vectors: Path,
+    uri: str, dataset: str, variant: VariantConfig, stage: str, data: TrainingData
 ) -> str:
     """Id of this variant's MLflow run, below the flow run's."""
     parent = parent_run_of(dataset)
     digests = {
-        "train.digest": content_digest(train),
-        "dev.digest": content_digest(dev),
-        "vocabulary.digest": content_digest(vocabulary),
-        "vectors.digest": content_digest(vectors),
+        "train.digest": content_digest(data.train.ingested),
+        "dev.digest": content_digest(data.dev.ingested),
+        "vocabulary.digest": content_digest(data.vocabulary),
+        "vectors.digest": content_digest(data.vectors),
     }
     config = variant.to_dict()
     return tracking.start_variant_run(
@@ -129,8 +126,10 @@ def _start_run(
         },
         tags={"variant": variant.name, "dataset": dataset, **digests},
         datasets=[
-            tracking.InputDataset(dataset, digests["train.digest"], str(train), "train"),
-            tracking.InputDataset(dataset, digests["dev.digest"], str(dev), "dev"),
+            tracking.InputDataset(
+                dataset, digests["train.digest"], str(data.train.ingested), "train"
+            ),
+            tracking.InputDataset(dataset, digests["dev.digest"], str(data.dev.ingested), "dev"),
         ],
     )
 
@@ -147,73 +146,28 @@ def _ending(uri: str, run_id: str) -> Iterator[None]:
     tracking.finish(uri, run_id, "FINISHED")
 
 
-def fit(job: "Job", allotment: Allotment, name: str, storage: Path) -> tuple[Path, float]:
-    """Run the workers to the end: the folder of the last checkpoint, and the seconds it took.
-
-    A training of the same name that was broken off goes on from its last checkpoint.
-    """
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
-
-    from tasks.worker import train_worker
-
-    began = time.perf_counter()
-    trainer = TorchTrainer(
-        train_worker,
-        train_loop_config={"job": asdict(job), "allotment": allotment.model_dump()},
-        scaling_config=ScalingConfig(
-            num_workers=allotment.workers,
-            use_gpu=allotment.gpu,
-            resources_per_worker={"CPU": allotment.cpus_per_worker, "GPU": int(allotment.gpu)},
-        ),
-        run_config=RunConfig(
-            name=name,
-            storage_path=str(storage),
-            failure_config=FailureConfig(max_failures=1),
-            checkpoint_config=CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT),
-        ),
-    )
-    result = trainer.fit()
-    return Path(result.checkpoint.path), time.perf_counter() - began
-
-
 def _finish(
-    out: Path, job: "Job", checkpoint: Path, dataset: str, seconds: dict[str, float]
+    out: Path, job: "Job", fitted: "Fitted", dataset: str, seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """Fill the stage's folder from the last checkpoint, and log what people look at."""
-    import torch
+    """Fill the stage's folder from the checkpoint to keep, and log what people look at."""
+    from tasks.checkpoints import load_record
 
-    from tasks.answering import save_model
-    from tasks.checkpoints import averaged_weights, load_history, load_predictions
-    from tasks.encoding import load_encoded, load_word_vectors
-    from tasks.evaluation import evaluate, load_split, write_predictions
-
-    history = load_history(checkpoint)
-    weights = averaged_weights(checkpoint)
-    vocabulary, vectors = Path(job.vocabulary), Path(job.vectors)
-    policy = job.variant.model.unknown_words
-    matrix = load_word_vectors(vocabulary, vectors, policy, job.variant.training.seed)
-    save_model(
-        out / "model",
-        job.variant,
-        allow_no_answer=bool(load_encoded(Path(job.encoded_train)).impossible.any()),
-        weights=weights,
-        word_vectors=torch.from_numpy(matrix),
-        vocabulary=vocabulary,
-        subwords=require_subwords(vectors) if policy == "subword" else None,
-    )
-    split = load_split(Path(job.dev))
-    evaluation = evaluate(split, load_predictions(checkpoint))
-    write_predictions(out / "predictions.parquet", split, evaluation)
-    write_json(out / "history.json", history)
+    keeps_best = job.variant.training.patience is not None
+    checkpoint = fitted.best if keeps_best else fitted.last
+    record, kept = load_record(fitted.last), load_record(checkpoint).history[-1]
+    parameters = _write_model(out / "model", job, checkpoint)
+    questions = _write_predictions(out / "predictions.parquet", job, checkpoint)
+    write_json(out / "history.json", record.history)
     write_json(out / "config.json", job.variant.to_dict())
-    seconds["fit_overhead"] = seconds["fit"] - history[-1]["loop_seconds"]
+    seconds |= {"fit": fitted.seconds, "fit_overhead": fitted.seconds - record.loop_seconds}
     began = time.perf_counter()
     uri, run_id = job.tracking_uri, job.run_id
+    ended = {"ended": str(record.ended), "epoch": str(kept["epoch"])}
+    tracking.tag(uri, run_id, ended)
     files = [out / name for name in ("history.json", "config.json", "predictions.parquet")]
     tracking.log_artifacts(uri, run_id, files)
     model_uri = tracking.log_answerer(
-        uri, run_id, out / "model", f"bidaf-{dataset}", step=history[-1]["step"]
+        uri, run_id, out / "model", f"bidaf-{dataset}", step=kept["step"]
     )
     seconds["mlflow"] += time.perf_counter() - began
     return {
@@ -221,11 +175,47 @@ def _finish(
         "run_id": run_id,
         "run_url": tracking.run_url(uri, run_id),
         "model_uri": model_uri,
-        "parameters": sum(tensor.numel() for tensor in weights.values()),
-        "questions": len(evaluation.questions),
+        "parameters": parameters,
+        "questions": questions,
         "seconds": seconds,
-        "scores": {name: history[-1][name] for name in SCORES},
+        "ended": record.ended,
+        "epoch": kept["epoch"],
+        "scores": {name: kept[name] for name in SCORES},
     }
+
+
+def _write_model(folder: Path, job: "Job", checkpoint: Path) -> int:
+    """What `Answerer` loads; returns the number of its parameters."""
+    import torch
+
+    from tasks.answering import save_model
+    from tasks.checkpoints import averaged_weights
+    from tasks.encoding import load_encoded, load_word_vectors
+
+    data = job.data
+    weights = averaged_weights(checkpoint)
+    policy = job.variant.model.unknown_words
+    vectors = load_word_vectors(data.vocabulary, data.vectors, policy, job.variant.training.seed)
+    save_model(
+        folder,
+        job.variant,
+        allow_no_answer=bool(load_encoded(data.train.encoded).impossible.any()),
+        weights=weights,
+        word_vectors=torch.from_numpy(vectors),
+        vocabulary=data.vocabulary,
+        subwords=require_subwords(data.vectors) if policy == "subword" else None,
+    )
+    return sum(tensor.numel() for tensor in weights.values())
+
+
+def _write_predictions(file: Path, job: "Job", checkpoint: Path) -> int:
+    """The answers to the dev questions; returns how many there are."""
+    from tasks.checkpoints import load_predictions
+    from tasks.evaluation import evaluate, load_split, write_predictions
+
+    split = load_split(job.data.dev.ingested)
+    write_predictions(file, split, evaluate(split, load_predictions(checkpoint)))
+    return len(split)
 
 
 SCORES = ("dev/em", "dev/f1", "dev/nll", "dev/avna", "examples_per_second", "seconds")

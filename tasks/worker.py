@@ -1,183 +1,212 @@
-"""What each Ray Train worker runs: the epochs of one variant, a checkpoint after each."""
+"""What each Ray Train worker runs: the epochs of one variant, and the checkpoints in between."""
 
-import resource
-import sys
+import math
+import os
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import ray.train
 import ray.train.torch
 import torch
+from ray.train.collective import broadcast_from_rank_zero
 from torch import nn
 
-from models.batching import Examples, Types
-from models.bidaf import BiDAF
-from models.config import VariantConfig
+from models.batching import Examples
+from models.config import TrainingConfig, VariantConfig
 from models.decoding import Predictions
-from models.training import Epoch, Step, Trainer
-from tasks.checkpoints import resume_from, save_checkpoint
-from tasks.encoding import load_encoded, load_types, load_word_vectors
-from tasks.evaluation import evaluate, load_split
+from models.stopping import is_out_of_time, reason_to_end
+from models.training import Reading, Trainer
+from tasks.checkpoints import Record, resume_from, save_checkpoint
+from tasks.encoding import load_encoded, load_types
+from tasks.evaluation import EvaluationSplit, evaluate, load_split
+from tasks.progress import entry_of, epoch_line, progress_line
+from tasks.starting import new_model
 from tasks.tracking import EpochLogger
+from tasks.training_data import SplitFolders, TrainingData
 
 PROGRESS_SECONDS = 10.0
+
+NOT_EVALUATED = -1.0
+"""The validation F1 that stands beside a checkpoint from the middle of an epoch."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs: addresses of files, the variant, and the run to log to."""
+    """All that a worker needs: the variant, the data, and the run to log to."""
 
     variant: VariantConfig
-    encoded_train: str
-    encoded_dev: str
-    dev: str
-    vocabulary: str
-    vectors: str
+    data: TrainingData
     tracking_uri: str
     run_id: str
 
 
-def build_model(job: Job) -> BiDAF:
-    """The variant's model over the job's vocabulary, its first weights drawn from the seed."""
-    vectors = load_word_vectors(
-        Path(job.vocabulary),
-        Path(job.vectors),
-        job.variant.model.unknown_words,
-        job.variant.training.seed,
+def make_trainer(job: Job, threads: int) -> Trainer:
+    """This worker's trainer of the job, before its first step."""
+    training = job.variant.training
+    context = ray.train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
+    torch.set_num_threads(threads)
+    if training.deterministic:
+        _compute_deterministically()
+    trainer = Trainer(
+        new_model(job.variant, job.data)[0],
+        training,
+        wrap=_prepare,
+        add_up=_add_up,
+        rank=rank,
+        world_size=size,
     )
-    characters = pq.read_metadata(Path(job.vocabulary) / "characters.parquet").num_rows
-    torch.manual_seed(job.variant.training.seed)
-    return BiDAF(job.variant.model, torch.from_numpy(vectors), characters)
+    torch.manual_seed(training.seed + rank)  # each worker drops other elements
+    return trainer
 
 
 def train_worker(config: dict[str, Any]) -> None:
-    """What every Ray Train worker runs: epochs, a checkpoint after each, metrics from rank 0."""
-    job = Job(**{**config["job"], "variant": VariantConfig.from_dict(config["job"]["variant"])})
-    context = ray.train.get_context()
-    rank, size = context.get_world_rank(), context.get_world_size()
-    torch.set_num_threads(config["allotment"]["cpus_per_worker"])
-    trainer = Trainer(
-        build_model(job), job.variant.training, wrap=_prepare, rank=rank, world_size=size
-    )
-    torch.manual_seed(job.variant.training.seed + rank)  # each worker drops other elements
-    history = _resume(trainer)
-    began = time.perf_counter()
-    train, dev = load_encoded(Path(job.encoded_train)), load_encoded(Path(job.encoded_dev))
-    types = load_types(Path(job.vocabulary))
-    evaluate = _evaluator(trainer, dev, types, job, bool(train.impossible.any()))
-    logger = EpochLogger(job.tracking_uri, job.run_id) if rank == 0 else None
-    while trainer.epoch < job.variant.training.epochs:
-        epoch = trainer.train_epoch(train, types, _on_step(job.variant, trainer, logger))
-        if logger is None:
-            ray.train.report({})
-            continue
-        predictions, scores = evaluate()
-        history.append(_entry(trainer, epoch, scores, history))
-        history[-1]["loop_seconds"] = time.perf_counter() - began
-        _say(f"{job.variant.name} epoch {trainer.epoch}: {_summary(history[-1])}")
-        logger.epoch(trainer.step, {k: v for k, v in history[-1].items() if k != "step"})
-        with tempfile.TemporaryDirectory() as folder:
-            save_checkpoint(Path(folder), trainer, history, predictions)
-            checkpoint = ray.train.Checkpoint.from_directory(folder)
-            ray.train.report({"dev/f1": scores["dev/f1"]}, checkpoint=checkpoint)
+    """Train the `job` as one of the workers, with what the `allotment` gives each."""
+    _Loop(config["job"], make_trainer(config["job"], config["allotment"].cpus_per_worker)).run()
+
+
+def _add_up(tensor: torch.Tensor) -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(tensor)
+
+
+def _compute_deterministically() -> None:
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without it cuBLAS and cuDNN refuse
+    torch.use_deterministic_algorithms(True)
 
 
 def _prepare(model: nn.Module) -> nn.Module:
     # The buffers are frozen word vectors, equal everywhere: sending them each step is waste.
     prepared: nn.Module = ray.train.torch.prepare_model(
-        model, parallel_strategy_kwargs={"broadcast_buffers": False}
+        model, parallel_strategy_kwargs={"forward_sync_buffers": False}
     )
     return prepared
 
 
-def _resume(trainer: Trainer) -> list[dict[str, Any]]:
+def _resume(trainer: Trainer) -> Record:
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
-        return []
+        return Record()
     with checkpoint.as_directory() as folder:
         return resume_from(Path(folder), trainer)
 
 
-def _evaluator(
-    trainer: Trainer, dev: Examples, types: Types, job: Job, allow_no_answer: bool
-) -> Callable[[], tuple[Predictions, dict[str, float]]]:
-    """A function that answers every dev question and scores the answers by the official rules."""
-    split = load_split(Path(job.dev))
+@dataclass(frozen=True)
+class _Questions:
+    """A split to answer, and its gold answers."""
 
-    def run() -> tuple[Predictions, dict[str, float]]:
-        predictions, nll = trainer.predict(dev, types, allow_no_answer)
-        scores = evaluate(split, predictions).scores
-        measured = {"em": scores.em, "f1": scores.f1, "avna": scores.avna, "nll": nll}
-        return predictions, {f"dev/{name}": value for name, value in measured.items()}
+    examples: Examples
+    split: EvaluationSplit
 
-    return run
+    @classmethod
+    def load(cls, folders: SplitFolders) -> "_Questions":
+        return cls(load_encoded(folders.encoded), load_split(folders.ingested))
 
 
-def _on_step(
-    variant: VariantConfig, trainer: Trainer, logger: EpochLogger | None
-) -> Callable[[Step], None]:
-    """Log each step's loss, and say every few seconds how far the epoch is."""
-    last = time.monotonic()
+class _Cadence:
+    """When a checkpoint within an epoch is due; asked of all workers with the same numbers."""
 
-    def on_step(step: Step) -> None:
-        nonlocal last
-        if logger is None:
-            return
-        logger.step(step.number, step.nll)
-        if time.monotonic() - last >= PROGRESS_SECONDS:
-            last = time.monotonic()
-            _say(_progress(variant, trainer.epoch + 1, step))
+    def __init__(self, config: TrainingConfig, trainer: Trainer) -> None:
+        self.steps = config.checkpoint_steps or math.inf
+        self.seconds = 60 * (config.checkpoint_minutes or math.inf)
+        self.last_step, self.last_seconds = trainer.step, trainer.seconds
 
-    return on_step
+    def is_due(self, step: int, seconds: float) -> bool:
+        late = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
+        if late:
+            self.last_step, self.last_seconds = step, seconds
+        return late
 
 
-def _progress(variant: VariantConfig, epoch: int, step: Step) -> str:
-    training = variant.training
-    steps_left = step.steps_in_epoch * (training.epochs - epoch + 1) - step.of_epoch
-    seconds = steps_left * training.batch_size / step.examples_per_second
-    return (
-        f"{variant.name} epoch {epoch}/{training.epochs} step {step.of_epoch}/{step.steps_in_epoch}"
-        f"  nll {step.nll:.2f}  {step.examples_per_second:.0f} examples/s"
-        f"  {int(seconds) // 60}:{int(seconds) % 60:02d} left"
-    )
+class _Loop:
+    """One worker's training, from the latest checkpoint to its end. The first worker also
+    evaluates, logs and speaks, and decides for all whether it goes on."""
+
+    def __init__(self, job: Job, trainer: Trainer) -> None:
+        self.began = time.perf_counter()
+        self.job, self.trainer = job, trainer
+        self.variant, self.training = job.variant, job.variant.training
+        self.record = _resume(trainer)
+        self.train = load_encoded(job.data.train.encoded)
+        self.types = load_types(job.data.vocabulary)
+        self.cadence = _Cadence(self.training, trainer)
+        self.is_first = trainer.rank == 0
+        if self.is_first:
+            splits = {"validation": job.data.validation, "dev": job.data.dev}
+            self.scored = {name: _Questions.load(s) for name, s in splits.items() if s is not None}
+            self.logger = EpochLogger(job.tracking_uri, job.run_id)
+            self.spoke = time.monotonic()
+
+    def run(self) -> None:
+        """Train epoch after epoch, each with an evaluation and a checkpoint behind it."""
+        while self.record.ended is None:
+            epoch = self.trainer.train_epoch(self.train, self.types, self._after_reading)
+            predictions, ended = None, None
+            if self.is_first:
+                scores, predictions = self._evaluate()
+                entry = entry_of(self.trainer, epoch, scores, self.record.history)
+                self.record.history.append(entry)
+                self._tell(entry)
+                ended = reason_to_end(self.training, self._validation_f1s(), self.trainer.seconds)
+            self.record.ended = broadcast_from_rank_zero(ended)
+            self._save(predictions)
+        if self.is_first:
+            _say(f"{self.variant.name} ended: {self.record.ended}.")
+
+    def _after_reading(self, reading: Reading) -> bool:
+        """Log and speak, write a checkpoint where one is due; whether to go on."""
+        if self.is_first:
+            self._note(reading)
+        if is_out_of_time(self.training, reading.seconds):
+            return False
+        epoch_ends = reading.of_epoch == reading.steps_in_epoch
+        if self.cadence.is_due(reading.step, reading.seconds) and not epoch_ends:
+            self._save(None)
+        return True
+
+    def _note(self, reading: Reading) -> None:
+        first = reading.step - len(reading.nlls)
+        for step, nll in enumerate(reading.nlls, first):
+            self.logger.step(step, nll)
+        if time.monotonic() - self.spoke >= PROGRESS_SECONDS:
+            self.spoke = time.monotonic()
+            _say(progress_line(self.variant, self.trainer.epoch + 1, reading))
+
+    def _evaluate(self) -> tuple[dict[str, float], Predictions]:
+        """Scores on every question of each split by the official rules, and the answers on dev."""
+        allow_no_answer = bool(self.train.impossible.any())
+        scores: dict[str, float] = {}
+        for name, asked in self.scored.items():
+            predictions, nll = self.trainer.predict(asked.examples, self.types, allow_no_answer)
+            found = evaluate(asked.split, predictions).scores
+            measured = {"em": found.em, "f1": found.f1, "avna": found.avna, "nll": nll}
+            scores |= {f"{name}/{measure}": value for measure, value in measured.items()}
+        return scores, predictions
+
+    def _validation_f1s(self) -> list[float]:
+        return [entry.get("validation/f1", math.nan) for entry in self.record.history]
+
+    def _tell(self, entry: dict[str, Any]) -> None:
+        _say(epoch_line(self.variant, entry))
+        metrics = {name: value for name, value in entry.items() if name != "step"}
+        self.logger.epoch(self.trainer.step, metrics)
+
+    def _save(self, predictions: Predictions | None) -> None:
+        """Write a checkpoint together with the other workers."""
+        f1 = NOT_EVALUATED
+        if predictions is not None:
+            f1 = self.record.history[-1].get("validation/f1", NOT_EVALUATED)
+        self.record.loop_seconds = time.perf_counter() - self.began
+        with tempfile.TemporaryDirectory() as folder:
+            save_checkpoint(Path(folder), self.trainer, self.record, predictions)
+            ray.train.report(
+                {"validation/f1": f1, "epoch": len(self.record.history)},
+                checkpoint=ray.train.Checkpoint.from_directory(folder),
+            )
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _entry(
-    trainer: Trainer, epoch: Epoch, scores: dict[str, float], history: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """One epoch of the history, under MLflow's metric names."""
-    return {
-        "epoch": trainer.epoch,
-        "step": trainer.step,
-        "train/nll": epoch.nll,
-        **scores,
-        "examples_per_second": epoch.examples_per_second,
-        "padding_ratio": epoch.padding_ratio,
-        "peak_memory_bytes": _peak_memory(),
-        "seconds": epoch.seconds + (history[-1]["seconds"] if history else 0.0),
-    }
-
-
-def _summary(entry: dict[str, Any]) -> str:
-    return (
-        f"train nll {entry['train/nll']:.3f}, dev nll {entry['dev/nll']:.3f}, "
-        f"EM {entry['dev/em']:.2f}, F1 {entry['dev/f1']:.2f}, "
-        f"{entry['examples_per_second']:.0f} examples/s"
-    )
-
-
-def _peak_memory() -> int:
-    """Bytes: of the GPU where there is one, else of this process."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -103,7 +103,7 @@ def test_every_preset_can_be_chosen() -> None:
 
 def test_every_field_of_a_variant_can_be_changed() -> None:
     known = {field.name for config in (ModelConfig, TrainingConfig) for field in fields(config)}
-    assert set(TrainingParameters.model_fields) == known
+    assert set(TrainingParameters.model_fields) == {*known, "start_from"}
     of_characters = {field.name for field in fields(CharacterConfig)}
     assert set(CharacterParameters.model_fields) == of_characters
 
@@ -148,6 +148,13 @@ LEAST: dict[str, Any] = {
     "max_context_tokens": 1,
     "max_question_tokens": 1,
     "seed": 0,
+    "patience": 1,
+    "stop_at_f1": 1e-9,
+    "max_minutes": 1e-9,
+    "precision": "bfloat16",
+    "deterministic": True,
+    "checkpoint_minutes": 1e-9,
+    "checkpoint_steps": 1,
     "hidden_size": 1,
     "word_vectors": True,
     "unknown_words": "random",
@@ -169,7 +176,7 @@ LEAST_CHARACTERS: dict[str, Any] = {
 
 
 def test_the_least_that_the_form_allows_is_possible() -> None:
-    assert {*LEAST, "characters"} == set(TrainingParameters.model_fields)
+    assert {*LEAST, "characters", "start_from"} == set(TrainingParameters.model_fields)
     assert set(LEAST_CHARACTERS) == set(CharacterParameters.model_fields)
     characters = CharacterParameters(**LEAST_CHARACTERS)
     for name, variant in PRESETS.items():

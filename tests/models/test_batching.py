@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from models.batching import (
     Examples,
     IntArray,
     Ragged,
+    ResidentExamples,
     Types,
     make_batch,
     shuffled_batches,
@@ -27,22 +27,13 @@ from tests.models.making import make_examples, make_types
 ROWS = st.lists(st.lists(st.integers(1, 99), max_size=6), min_size=1, max_size=6)
 
 
-@given(rows=ROWS, data=st.data(), limit=st.none() | st.integers(1, 7))
-def test_padded_rows(rows: list[list[int]], data: st.DataObject, limit: int | None) -> None:
-    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8))
-    found = Ragged.from_rows(rows).padded(np.array(chosen), limit)
-    cut = [rows[i][:limit] for i in chosen]
-    width = max(map(len, cut))
-    assert found.shape == (len(chosen), width)
-    assert found.tolist() == [row + [0] * (width - len(row)) for row in cut]
-
-
 @given(rows=ROWS)
 def test_ragged_rows(rows: list[list[int]]) -> None:
     ragged = Ragged.from_rows(rows)
     assert len(ragged) == len(rows)
     assert ragged.lengths.tolist() == [len(row) for row in rows]
     assert [ragged[i].tolist() for i in range(len(rows))] == rows
+    assert ragged.lengths_of(np.array([len(rows) - 1, 0])).tolist() == [len(rows[-1]), len(rows[0])]
 
 
 TYPES = Types(
@@ -124,9 +115,14 @@ def test_batch_spells_its_examples(lengths: list[tuple[int, int]]) -> None:
     )
 
 
-def test_batch_moves_whole() -> None:
-    batch = make_batch(EXAMPLES, TYPES, np.array([0]), 16).to(torch.device("meta"))
-    assert {getattr(batch, f.name).device.type for f in fields(batch)} == {"meta"}
+def test_batches_of_the_same_examples_do_not_mix() -> None:
+    """Types of an earlier batch leave no trace in the next one."""
+    resident = ResidentExamples(EXAMPLES, TYPES, 16, torch.device("cpu"))
+    for rows in ([1, 2, 0], [3], [2], [0, 1]):
+        found = resident.batch(np.array(rows))
+        expected = make_batch(EXAMPLES, TYPES, np.array(rows), 16)
+        for field in fields(found):
+            assert torch.equal(getattr(found, field.name), getattr(expected, field.name))
 
 
 def test_trainable_rows() -> None:
@@ -204,8 +200,3 @@ def test_no_rows_make_no_batches() -> None:
     nothing = np.array([], dtype=np.int64)
     assert list(sorted_batches(nothing, 10)) == []
     assert shuffled_batches(nothing, 4, 0, 0) == []
-
-
-@pytest.mark.parametrize("limit", [None, 3])
-def test_padding_no_rows(limit: int | None) -> None:
-    assert Ragged.from_rows([[1, 2]]).padded(np.array([], dtype=int), limit).shape == (0, 0)

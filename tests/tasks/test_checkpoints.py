@@ -14,9 +14,10 @@ from models.config import CharacterConfig, ModelConfig, OptimizerName, TrainingC
 from models.decoding import Predictions
 from models.training import Trainer
 from tasks.checkpoints import (
+    Record,
     averaged_weights,
-    load_history,
     load_predictions,
+    load_record,
     resume_from,
     save_checkpoint,
 )
@@ -25,6 +26,7 @@ HISTORY: list[dict[str, Any]] = [
     {"epoch": 1, "train/nll": 0.1 + 0.2, "dev/f1": 61.25},
     {"epoch": 2, "train/nll": 1e-17, "dev/f1": 63.0},
 ]
+RECORD = Record(HISTORY, "all 2 epoch(s) were done", loop_seconds=1 / 3)
 PREDICTIONS = Predictions(
     span_start=np.array([0, -1, 7]),
     span_end=np.array([2, -1, 7]),
@@ -51,12 +53,13 @@ def data() -> tuple[Examples, Types]:
     return examples, Types(np.arange(9, dtype=np.int32), Ragged.from_rows(characters))
 
 
-def trainer(optimizer: OptimizerName, seed: int) -> Trainer:
+def trainer(optimizer: OptimizerName, seed: int, rank: int = 0, workers: int = 1) -> Trainer:
     torch.manual_seed(seed)
     vectors = torch.linspace(-1, 1, 27).view(9, 3)
     config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6))
     training = TrainingConfig(optimizer=optimizer, learning_rate=0.01, batch_size=4)
-    return Trainer(BiDAF(config, vectors, characters=5), training)
+    model = BiDAF(config, vectors, characters=5)
+    return Trainer(model, training, rank=rank, world_size=workers)
 
 
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
@@ -72,14 +75,14 @@ def state(of: Trainer) -> dict[str, torch.Tensor]:
 def test_a_resumed_training_goes_on_bit_by_bit(optimizer: OptimizerName, tmp_path: Path) -> None:
     whole, resumed = trainer(optimizer, seed=1), trainer(optimizer, seed=2)
     whole.train_epoch(*data())
-    save_checkpoint(tmp_path, whole, HISTORY, PREDICTIONS)
+    save_checkpoint(tmp_path, whole, RECORD, PREDICTIONS)
     at_checkpoint = state(whole)
     whole.train_epoch(*data())
     torch.manual_seed(3)
 
-    assert resume_from(tmp_path, resumed) == HISTORY
+    assert resume_from(tmp_path, resumed) == RECORD
     assert equal(state(resumed), at_checkpoint)
-    assert resumed.counters() == {"step": 3, "epoch": 1}
+    assert (resumed.step, resumed.epoch, resumed.position) == (3, 1, 0)
     resumed.train_epoch(*data())
     assert equal(state(resumed), state(whole))
     assert not equal(state(resumed), at_checkpoint)
@@ -93,19 +96,43 @@ def test_the_optimizers_state_is_in_the_checkpoint(tmp_path: Path) -> None:
     assert kinds == {"step", "exp_avg", "exp_avg_sq"}
 
 
-def test_history_and_predictions_come_back_unchanged(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, trainer("adam", seed=1), HISTORY, PREDICTIONS)
-    assert load_history(tmp_path) == HISTORY
+def test_record_and_predictions_come_back_unchanged(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, trainer("adam", seed=1), RECORD, PREDICTIONS)
+    assert load_record(tmp_path) == RECORD
     for name, array in vars(load_predictions(tmp_path)).items():
         expected = getattr(PREDICTIONS, name)
         assert array.dtype == expected.dtype
         assert np.array_equal(array, expected)
 
 
+def test_every_worker_goes_on_with_its_own_random_numbers(tmp_path: Path) -> None:
+    drawn = []
+    for rank in range(2):
+        worker = trainer("adam", seed=1, rank=rank, workers=2)
+        torch.manual_seed(7 + rank)
+        save_checkpoint(tmp_path, worker, RECORD, None)
+        drawn.append(torch.rand(3))
+    for rank in range(2):
+        torch.manual_seed(99)
+        resume_from(tmp_path, trainer("adam", seed=2, rank=rank, workers=2))
+        assert torch.equal(torch.rand(3), drawn[rank])
+    assert not torch.equal(*drawn)
+
+
+def test_another_number_of_workers_draws_on(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, trainer("adam", seed=1), RECORD, None)
+    fewer = trainer("adam", seed=2, rank=1, workers=2)
+    torch.manual_seed(5)
+    resume_from(tmp_path, fewer)
+    found = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(found, torch.rand(3))
+
+
 def test_the_averaged_weights_are_the_averages_and_fit_the_model(tmp_path: Path) -> None:
     made = trainer("adam", seed=1)
     made.train_epoch(*data())
-    save_checkpoint(tmp_path, made, HISTORY, PREDICTIONS)
+    save_checkpoint(tmp_path, made, RECORD, PREDICTIONS)
     weights = averaged_weights(tmp_path)
     assert equal(weights, made.averages.averaged)
     assert not equal(weights, {n: p.detach() for n, p in made.model.named_parameters()})
@@ -113,7 +140,7 @@ def test_the_averaged_weights_are_the_averages_and_fit_the_model(tmp_path: Path)
 
 
 def test_nothing_in_it_is_a_pickle(tmp_path: Path) -> None:
-    save_checkpoint(tmp_path, trainer("adam", seed=1), HISTORY, PREDICTIONS)
+    save_checkpoint(tmp_path, trainer("adam", seed=1), RECORD, PREDICTIONS)
     for file in tmp_path.iterdir():
         content = file.read_bytes()
         if file.suffix == ".safetensors":  # a header of JSON behind its length

@@ -1,0 +1,89 @@
+"""Weights that are carried over from one model to the next."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from models.bidaf import BiDAF
+from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, carry_over
+from tests.models.making import WORDS, make_model, small
+
+BEFORE, NOW = ["<padding>", "<unknown>", "a", "b", "c"], ["<padding>", "<unknown>", "c", "é", "a"]
+CHARACTERS = {CHARACTER_EMBEDDING: (BEFORE, NOW)}
+
+
+def model(name: str, seed: int, characters: int = 5, **changes: object) -> BiDAF:
+    """A model over so many characters."""
+    torch.manual_seed(seed)
+    vectors = torch.randn(WORDS, 6, generator=torch.Generator().manual_seed(0))
+    return BiDAF(small(name, **changes).model, vectors, characters)
+
+
+def weights_of(one: BiDAF) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in one.named_parameters()}
+
+
+def test_everything_comes_over_by_name_and_characters_by_character() -> None:
+    earlier, new = weights_of(model("char", 1)), model("char", 2)
+    drawn = weights_of(new)
+    carried = carry_over(new, earlier, CHARACTERS)
+    now = weights_of(new)
+    embeddings = now.pop(CHARACTER_EMBEDDING)
+    assert all(torch.equal(now[name], earlier[name]) for name in now)
+    for row, before in ((0, 0), (1, 1), (2, 4), (4, 2)):
+        assert torch.equal(embeddings[row], earlier[CHARACTER_EMBEDDING][before])
+    assert torch.equal(embeddings[3], drawn[CHARACTER_EMBEDDING][3]), "é is new"
+    assert (carried.rows, carried.fresh) == ({CHARACTER_EMBEDDING: 4}, [])
+    assert set(carried.parameters) == set(earlier)
+    assert carried.share == 1
+
+
+def test_what_the_earlier_model_lacks_starts_anew() -> None:
+    earlier, new = weights_of(model("baseline", 1)), model("char", 2)
+    drawn = weights_of(new)
+    carried = carry_over(new, earlier, CHARACTERS)
+    now = weights_of(new)
+    fresh = {n for n in now if n.startswith("words.characters.")} | {"words.projection.weight"}
+    assert set(carried.fresh) == fresh
+    assert all(torch.equal(now[name], drawn[name]) for name in fresh)
+    assert all(torch.equal(now[name], earlier[name]) for name in now.keys() - fresh)
+
+
+def test_another_hidden_size_is_refused() -> None:
+    earlier, new = weights_of(model("char", 1)), model("char", 2, hidden_size=7)
+    with pytest.raises(ValueError, match=r"^its encoder\..* is 24 × 6, and here it must be 28 × 7"):
+        carry_over(new, earlier, CHARACTERS)
+
+
+def test_another_embedding_size_starts_anew() -> None:
+    earlier = weights_of(model("char", 1))
+    earlier[CHARACTER_EMBEDDING] = torch.zeros(5, 9)
+    carried = carry_over(model("char", 2), earlier, CHARACTERS)
+    assert carried.fresh == [CHARACTER_EMBEDDING]
+    assert carried.rows == {}
+
+
+def test_trained_words_come_over_by_word() -> None:
+    changes = {"unknown_words": "trainable"}
+    vectors = torch.ones(7, 6)
+    vectors[[0, 1, 3, 4]] = 0
+    earlier, new = (
+        BiDAF(small("char", **changes).model, table, 5) for table in (vectors, vectors[:5])
+    )
+    weights = weights_of(earlier)
+    weights[TRAINED_WORDS] = torch.arange(18.0).view(3, 6)
+    symbols = {TRAINED_WORDS: (["<unknown>", "b", "c"], ["<unknown>", "c", "d"])}
+    carried = carry_over(new, weights, symbols)
+    found = weights_of(new)[TRAINED_WORDS]
+    assert found.tolist() == [*weights[TRAINED_WORDS][[0, 2]].tolist(), [0.0] * 6]
+    assert carried.rows == {TRAINED_WORDS: 2}
+
+
+def test_the_same_model_is_taken_over_whole() -> None:
+    earlier, new = make_model(small("docqa"), 1), make_model(small("docqa"), 2)
+    names = [str(i) for i in range(20)]
+    assert carry_over(new, weights_of(earlier), {CHARACTER_EMBEDDING: (names, names)}).share == 1
+    assert all(
+        torch.equal(a, b) for a, b in zip(earlier.parameters(), new.parameters(), strict=True)
+    )

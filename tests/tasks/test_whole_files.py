@@ -1,0 +1,37 @@
+"""Files that have a name only when they are whole."""
+
+import pickle
+from pathlib import Path
+
+import pyarrow.fs
+
+from tasks.whole_files import whole_files
+
+
+def test_a_file_that_is_being_written_leaves_the_old_one_in_its_place(tmp_path: Path) -> None:
+    place = tmp_path / "list.json"
+    place.write_text("old")
+    stream = whole_files().open_output_stream(str(place))
+    stream.write(b"n")
+    stream.flush()
+    assert place.read_text() == "old"
+    stream.write(b"ew")
+    stream.close()
+    assert place.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_folders_are_copied_into_it_and_out_of_it(tmp_path: Path) -> None:
+    """As Ray Train does with checkpoints, in processes that the file system is sent to."""
+    source, files = tmp_path / "source", pickle.loads(pickle.dumps(whole_files()))
+    (source / "below").mkdir(parents=True)
+    (source / "below" / "weights").write_bytes(bytes(range(256)) * 999)
+    (source / "numbers").write_text("{}")
+    kept, back = str(tmp_path / "kept"), str(tmp_path / "back")
+    files.create_dir(kept)
+    pyarrow.fs.copy_files(str(source), kept, destination_filesystem=files)
+    pyarrow.fs.copy_files(kept, back, source_filesystem=files)
+    for folder in (kept, back):
+        found = {p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()}
+        assert found == {"numbers", "below/weights"}
+    assert (Path(back) / "below" / "weights").read_bytes() == bytes(range(256)) * 999

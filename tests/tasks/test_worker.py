@@ -1,0 +1,205 @@
+"""Trainings on real Ray Train workers: any number of them, killed ones, and early ends."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray.train
+import torch
+from mlflow.tracking import MlflowClient
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+from safetensors.torch import load_file
+
+from models.config import VariantConfig
+from models.training import Reading
+from tasks import cluster
+from tasks.checkpoints import TENSORS, Record, load_record
+from tasks.cluster import Allotment
+from tasks.encoding import load_encoded, load_types
+from tasks.fitting import Fitted, fit
+from tasks.training_data import TrainingData
+from tasks.worker import Job, make_trainer
+from tests.tasks.prepared import make_job, prepare, small
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainingData]:
+    """Data to train on, while a cluster is there to do it."""
+    prepared = prepare(tmp_path_factory.mktemp("prepared"))
+    cluster.connect()
+    yield prepared
+    cluster.disconnect()
+
+
+def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int = 1) -> Fitted:
+    """Train a variant to its end."""
+    job = make_job(folder, data, variant)
+    allotment = Allotment(workers=workers, cpus_per_worker=1, gpu=False)
+    return fit(job, allotment, "trained", folder / "ray")
+
+
+# Workers
+
+
+def fifty_losses(config: dict[str, Any]) -> None:
+    """What each worker runs: the first worker writes down the losses of the first fifty steps."""
+    job: Job = config["job"]
+    trainer = make_trainer(job, threads=1)
+    losses: list[float] = []
+
+    def go_on(reading: Reading) -> bool:
+        losses.extend(reading.nlls)
+        return len(losses) < 50
+
+    examples, types = load_encoded(job.data.train.encoded), load_types(job.data.vocabulary)
+    while len(losses) < 50:
+        trainer.train_epoch(examples, types, go_on)
+    if trainer.rank == 0:
+        config["out"].write_text(json.dumps(losses))
+    ray.train.report({})
+
+
+def test_two_workers_have_the_losses_of_one(data: TrainingData, tmp_path: Path) -> None:
+    rows = len(load_encoded(data.train.encoded).trainable(400, 50))
+    batch_size = next(n for n in range(11, rows) if rows % n == 1)  # the second gets none of it
+    # Larger steps would amplify what adding in another order rounds off, some more each time.
+    variant = small(dropout=0.0, batch_size=batch_size, learning_rate=2e-4)
+    job = make_job(tmp_path, data, variant)
+    losses = []
+    for workers in (1, 2):
+        out = tmp_path / f"{workers}.json"
+        TorchTrainer(
+            fifty_losses,
+            train_loop_config={"job": job, "out": out},
+            scaling_config=ScalingConfig(num_workers=workers),
+            run_config=RunConfig(storage_path=str(tmp_path / "ray")),
+        ).fit()
+        losses.append(json.loads(out.read_text()))
+    assert len(losses[0]) == 50
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+    assert sum(losses[0][:10]) - sum(losses[0][-10:]) > 1, "it learns"
+
+
+# Killed processes
+
+
+def processes_of_ray(name: str) -> list[psutil.Process]:
+    """The cluster's processes whose title holds the name."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if name in " ".join(_title(child))]
+
+
+def _title(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def kill_in_mid_epoch(folder: Path, name: str) -> None:
+    """Kill a process of that title once Ray has a checkpoint from the middle of an epoch."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if _position(folder / "ray" / "trained"):
+            os.kill(processes_of_ray(name)[-1].pid, signal.SIGKILL)
+            return
+        time.sleep(0.02)
+
+
+def _position(trained: Path) -> int:
+    """Steps into its epoch of the checkpoint that a new worker would go on from."""
+    try:
+        kept = json.loads((trained / "checkpoint_manager_snapshot.json").read_text())
+        latest = trained / kept["latest_checkpoint_result"]["checkpoint_dir_name"]
+        position: int = json.loads((latest / "state.json").read_text())["counters"]["position"]
+    except FileNotFoundError:
+        return 0
+    return position
+
+
+def told(record: Record) -> list[dict[str, Any]]:
+    """The history without what time it took and how much memory."""
+    of_the_machine = {"examples_per_second", "seconds", "elapsed_seconds", "peak_memory_bytes"}
+    return [
+        {name: value for name, value in entry.items() if name not in of_the_machine}
+        for entry in record.history
+    ]
+
+
+RESUMED = small(dropout=0.3, epochs=4, checkpoint_steps=2)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
+
+
+def test_a_killed_worker_changes_nothing(
+    data: TrainingData, uninterrupted: Fitted, tmp_path: Path
+) -> None:
+    killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
+    killer.start()
+    resumed = run(tmp_path, data, RESUMED, workers=2)
+    killer.join()
+    expected, found = (load_file(fitted.last / TENSORS) for fitted in (uninterrupted, resumed))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    record = load_record(resumed.last)
+    assert told(record) == told(load_record(uninterrupted.last))
+    assert record.loop_seconds < record.history[-1]["elapsed_seconds"], "it was never killed"
+
+
+def test_checkpoints_that_are_not_needed_are_gone(uninterrupted: Fitted) -> None:
+    kept = list(uninterrupted.last.parent.glob("checkpoint_*"))
+    assert len(kept) <= 3
+    assert {uninterrupted.last, uninterrupted.best} <= set(kept)
+    record = load_record(uninterrupted.last)
+    f1s = [entry["validation/f1"] for entry in record.history]
+    assert load_record(uninterrupted.best).history[-1]["validation/f1"] == max(f1s)
+    assert record.ended == "all 4 epoch(s) were done"
+
+
+# Early ends
+
+
+def test_patience_ends_it_and_the_best_epoch_is_there(data: TrainingData, tmp_path: Path) -> None:
+    fitted = run(tmp_path, data, small(epochs=30, patience=1, learning_rate=1e-9))
+    record = load_record(fitted.last)
+    assert record.ended is not None and "has not risen for 1 epoch(s)" in record.ended
+    assert len(record.history) == 2
+    history = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (logged,) = history.search_runs(["1"])
+    assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
+
+
+def test_a_time_budget_ends_it_after_the_step_with_a_score(
+    data: TrainingData, tmp_path: Path
+) -> None:
+    without = replace(data, validation=None)
+    fitted = run(tmp_path, without, small(epochs=9, max_minutes=1e-6), workers=2)
+    record = load_record(fitted.last)
+    assert record.ended == "the 1e-06 minute(s) given were used up"
+    (entry,) = record.history
+    assert entry["step"] == 1
+    assert {"dev/f1", "train/nll"} <= entry.keys()
+    assert "validation/f1" not in entry
+    assert fitted.best == fitted.last
+
+
+def test_a_target_ends_it(data: TrainingData, tmp_path: Path) -> None:
+    fitted = run(tmp_path, data, small(epochs=9, stop_at_f1=1e-3, learning_rate=0.03))
+    record = load_record(fitted.last)
+    assert record.ended is not None and "was asked for" in record.ended
+    assert record.history[-1]["validation/f1"] >= 1e-3
+    assert all(entry["validation/f1"] < 1e-3 for entry in record.history[:-1])
