@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -91,27 +92,33 @@ _JOINED = "".join(
     for character in map(chr, range(0x300, 0x10000))
     if unicodedata.category(character).startswith("M") or "\u1160" <= character <= "\u11ff"
 )
-_PIECE = re.compile(rf"\s+|\S[{_JOINED}]*")
+# White space; plain ASCII, which is the same in every form; or a character with what it joins.
+_PIECE = re.compile(rf"(\s+)|([!-~]+)(?![{_JOINED}])|\S[{_JOINED}]*")
 
 
 class _Folded(NamedTuple):
     text: str
-    starts: list[int]  # of each character's piece in the text that was folded
-    ends: list[int]
+    starts: "array[int]"  # of each character's piece in the text that was folded
+    ends: "array[int]"
 
 
 @lru_cache(maxsize=8)  # of the context whose questions are gone through
 def _folded(text: str, unicode_form: bool) -> _Folded:
     characters: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
+    starts, ends = array("i"), array("i")
     for match in _PIECE.finditer(text):
-        piece = " " if match[0].isspace() else match[0]
+        first, last = match.span()
+        if match[2] is not None:
+            characters.append(match[2])
+            starts.extend(range(first, last))
+            ends.extend(range(first + 1, last + 1))
+            continue
+        piece = " " if match[1] is not None else match[0]
         if unicode_form:
             piece = unicodedata.normalize("NFKC", piece)
         characters.append(piece)
-        starts += [match.start()] * len(piece)
-        ends += [match.end()] * len(piece)
+        starts.extend([first] * len(piece))
+        ends.extend([last] * len(piece))
     return _Folded("".join(characters), starts, ends)
 
 

@@ -237,6 +237,24 @@ def test_questions_are_held_for_two_row_groups_at_most(tmp_path: Path) -> None:
     assert BATCH_QUESTIONS <= most <= 2 * BATCH_QUESTIONS + 200
 
 
+@pytest.mark.heavy
+def test_a_context_of_five_megabytes_and_thousands_of_answers(tmp_path: Path) -> None:
+    context = "The 42nd gold bar, " * 270_000
+    shifted = [("gold", 19 * i + 10) for i in range(4000)]
+    asked = [
+        question("whole", (context, 0)),
+        question("many", *[("gold", 19 * i + 9) for i in range(4000)]),
+        question("shifted", *shifted),
+        question("composed", ("gold\u00a0bar", 1000)),
+    ]
+    article = Article(paragraphs=[Paragraph(context=context, qas=asked)])
+    facts = ingest_articles([article], tmp_path, repair=True)
+    assert (facts["contexts"], facts["exact"], facts["repaired"]) == (1, 2, 2)
+    whole, many, *_ = rows(tmp_path, "questions.parquet")
+    assert (whole["span_start"], whole["span_end"]) == (0, facts["context_tokens"] - 1)
+    assert len(many["answers"]) == 4000
+
+
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 TEXTS = st.text(CHARACTERS, max_size=20)
 ANSWERS = st.builds(Answer, text=TEXTS, answer_start=st.integers(-1, 2**31 - 1))
