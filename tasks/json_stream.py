@@ -86,6 +86,8 @@ class Document:
     def beginning(self) -> str:
         """The next characters, to be shown."""
         self.peek()
+        while len(self._buffer) < self._at + 240 and self._more():
+            pass
         text = self._buffer[self._at : self._at + 240].decode("utf-8", "replace")
         return text if len(text) <= 60 else f"{text[:57]}…"
 
