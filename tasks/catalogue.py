@@ -72,7 +72,7 @@ DATASETS = {
                 "optimizer": "adam",
                 "learning_rate": 1e-3,
                 "batch_size": 32,
-                "epochs": 15,
+                "epochs": 12,
                 "dropout": 0.1,
             },
         ),
