@@ -73,8 +73,8 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
     for name in ("patience", "stop_at_f1"):
         if getattr(training, name) is not None and data.validation is None:
             raise UserError(
-                f"{name} ends a training by its F1 on a validation split, and there is none: hold "
-                f"articles out of train for it, or leave {name} open."
+                f"{name} ends a training by its F1 on a validation split, and there is none: give "
+                f"data.validation_share, and more articles, or leave {name} open."
             )
 
 

@@ -110,6 +110,14 @@ def test_impossible_models(field: str, value: Any) -> None:
         ("rho", -0.1),
         ("ema_decay", 1.0),
         ("optimizer", "sgd"),
+        ("precision", "float16"),
+        ("patience", 0),
+        ("checkpoint_steps", 0),
+        ("checkpoint_minutes", 0.0),
+        ("max_minutes", 0.0),
+        ("max_minutes", math.nan),
+        ("stop_at_f1", 0.0),
+        ("stop_at_f1", 100.1),
     ],
 )
 def test_impossible_trainings(field: str, value: Any) -> None:

@@ -1,0 +1,198 @@
+"""Times a training step and inference beside two plain ways of writing the same model.
+
+Use: python -m benchmarks.step [--dataset squad-v1.1-recovered] [--steps 8] [--out FILE.json]
+
+The three ways train the same preset (`char`, d = 100) on the same examples, in turns: ours
+(batches of like lengths, padded LSTMs, characters once per distinct word), and
+`benchmarks.references` packed and padded (batches in random order, characters of every token).
+A packed step takes minutes. Inference: one question on a context of 130 tokens, and batches of
+128, on dev's own.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from prefect import flow
+from torch import nn
+
+from benchmarks.machine import machine, today
+from benchmarks.references import ReferenceBiDAF
+from flows.ingest import ingest_dataset
+from flows.parameters import DataParameters, VectorParameters
+from flows.vocabulary import encode_dataset
+from models.averaging import AveragedWeights
+from models.batching import Batch, Examples, IntArray, ResidentExamples, Types, shuffled_batches
+from models.bidaf import BiDAF
+from models.prediction import span_nll
+from models.presets import preset
+from tasks.encoding import load_encoded, load_types, load_word_vectors
+from tasks.vocabulary import VocabularyParameters
+
+BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
+WARM_UP, SINGLES, MANY = 1, 50, 4
+
+
+@dataclass(frozen=True)
+class Data:
+    """What all three ways learn from and answer."""
+
+    train: Examples
+    dev: Examples
+    types: Types
+    vectors: torch.Tensor
+    characters: int
+
+
+@flow(name="benchmark-step")
+def prepare(dataset: str) -> list[str]:
+    """Ingest and encode the dataset, from the cache where it has been; the folders."""
+    splits = ingest_dataset(DataParameters(dataset=dataset))
+    encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
+    parts = (encoded.train, encoded.dev, encoded.vocabulary, encoded.vectors)
+    return [str(part.folder) for part in parts]
+
+
+def load(dataset: str) -> Data:
+    """The dataset's examples, words and vectors."""
+    train, dev, vocabulary, vectors = map(Path, prepare(dataset))
+    return Data(
+        load_encoded(train),
+        load_encoded(dev),
+        load_types(vocabulary),
+        torch.from_numpy(load_word_vectors(vocabulary, vectors)),
+        pq.read_metadata(vocabulary / "characters.parquet").num_rows,
+    )
+
+
+@dataclass
+class Way:
+    """One way to write the model, and the order that its batches come in."""
+
+    name: str
+    model: nn.Module
+    in_buckets: bool
+
+    def batches(self, examples: Examples, steps: int) -> list[IntArray]:
+        """Rows of so many training batches: the same examples whatever the order."""
+        training = preset("char").training
+        rows = examples.trainable(training.max_context_tokens, training.max_question_tokens)
+        rows = np.random.default_rng(0).permutation(rows)[: steps * BATCH_SIZE]
+        if self.in_buckets:
+            lengths = examples.context_lengths[rows]
+            return [rows[batch] for batch in shuffled_batches(lengths, BATCH_SIZE, 0, 0)]
+        return [rows[i : i + BATCH_SIZE] for i in range(0, len(rows), BATCH_SIZE)]
+
+
+def ways(data: Data) -> list[Way]:
+    """Ours, and the two references."""
+    config = preset("char").model
+    return [
+        Way("bidaflow", BiDAF(config, data.vectors, data.characters), True),
+        *(
+            Way(
+                name, ReferenceBiDAF(config, data.vectors, data.characters, name == "packed"), False
+            )
+            for name in ("packed", "padded")
+        ),
+    ]
+
+
+def train(way: Way, data: Data, steps: int) -> dict[str, float]:
+    """Examples per second over so many steps, and the share of padding."""
+    resident = ResidentExamples(data.train, data.types, 16, torch.device("cpu"))
+    batches = way.batches(data.train, steps + WARM_UP)
+    parameters = list(way.model.parameters())
+    foreach = way.in_buckets  # ours; the references take PyTorch's defaults
+    optimizer = torch.optim.Adadelta(parameters, 0.5, foreach=foreach)
+    averages = AveragedWeights(way.model, 0.999)
+    way.model.train()
+
+    def step(number: int, rows: IntArray) -> None:
+        batch = resident.batch(rows)
+        optimizer.zero_grad()
+        start, end = way.model(batch)
+        torch.autograd.backward(span_nll(start, end, batch).mean())
+        nn.utils.clip_grad_norm_(parameters, 5.0, foreach=foreach)
+        optimizer.step()
+        averages.update(number)
+
+    seconds = [_time(partial(step, number, rows)) for number, rows in enumerate(batches)]
+    timed = batches[WARM_UP:]
+    lengths = data.train.context_lengths
+    places = sum(int(lengths[batch].max()) * len(batch) for batch in timed)
+    return {
+        "examples_per_second": sum(map(len, timed)) / sum(seconds[WARM_UP:]),
+        "median_step_seconds": statistics.median(seconds[WARM_UP:]),
+        "padding_ratio": 1 - sum(int(lengths[batch].sum()) for batch in timed) / places,
+    }
+
+
+def answer(way: Way, data: Data) -> dict[str, float]:
+    """Median milliseconds for one question, and questions per second in batches."""
+    resident = ResidentExamples(data.dev, data.types, 16, torch.device("cpu"))
+    lengths = data.dev.context_lengths
+    near = np.argsort(np.abs(lengths - CONTEXT_TOKENS), kind="stable")[: SINGLES + WARM_UP]
+    order = np.random.default_rng(0).permutation(np.flatnonzero(lengths <= 400))
+    order = order[: (MANY + 1) * INFERENCE_BATCH]
+    if way.in_buckets:
+        order = order[np.argsort(lengths[order], kind="stable")]
+    many = np.split(order, len(order) // INFERENCE_BATCH)
+    way.model.eval()
+    with torch.inference_mode():
+        alone = _times(way.model, (resident.batch(near[i : i + 1]) for i in range(len(near))))
+        together = _times(way.model, (resident.batch(rows) for rows in many))
+    return {
+        "one_question_ms": 1000 * statistics.median(alone[WARM_UP:]),
+        "answers_per_second": INFERENCE_BATCH * (len(together) - 1) / sum(together[1:]),
+    }
+
+
+def _times(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
+    return [_time(partial(model, batch)) for batch in batches]
+
+
+def _time(act: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", default="squad-v1.1-recovered")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    data = load(arguments.dataset)
+    torch.manual_seed(0)
+    measured = {}
+    for way in ways(data):
+        measured[way.name] = train(way, data, arguments.steps) | answer(way, data)
+        print(way.name, json.dumps(measured[way.name]), flush=True)
+    result = {
+        "command": f"python -m benchmarks.step --dataset {arguments.dataset} "
+        f"--steps {arguments.steps}",
+        "date": today(),
+        "machine": machine(),
+        "threads": torch.get_num_threads(),
+        "batch_size": BATCH_SIZE,
+        "measured": measured,
+    }
+    print(json.dumps(result, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Twenty SIGKILLs of workers, controllers and flows change nothing of what a training comes to."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from infra.settings import CHECKOUT
+from tasks.tiny import generate
+from tests.integration.running import ONE_WORKER, environment_for
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
+
+KILLS = 20
+TARGETS = {"RayTrainWorker": 12, "TrainController": 4, "flow": 4}
+"""Titles of Ray's processes, the flow's own, and how often each is chosen."""
+
+FLAGS = (
+    *("--variants", "char", "--training.hidden-size", "8", "--training.batch-size", "10"),
+    *("--training.epochs", "14", "--training.checkpoint-steps", "2"),
+    *ONE_WORKER,
+)
+
+
+def start(root: Path, data: Path) -> subprocess.Popen[bytes]:
+    """The flow in a process of its own; what it says is appended to a file beside its root."""
+    with root.with_suffix(".log").open("a") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.train", "--data.dataset", str(data), *FLAGS],
+            env=environment_for(root),
+            cwd=CHECKOUT,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def checkpoints(root: Path) -> set[str]:
+    """Names of the checkpoints that are whole."""
+    return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
+
+
+@dataclass
+class Assault:
+    """A flow that is killed, or its Ray processes are, and that is started again when it ends."""
+
+    root: Path
+    data: Path
+    draws: random.Random
+    killed: list[str] = field(default_factory=list)
+    flows: int = 0
+
+    def run(self) -> None:
+        """Kill until it is enough, then let the flow end."""
+        process = self._start()
+        while len(self.killed) < KILLS:
+            (target,) = self.draws.choices(list(TARGETS), list(TARGETS.values()))
+            self._wait(process)
+            if process.poll() is not None:
+                assert process.returncode, "it ended before it was killed often enough"
+                process = self._start()
+            elif target == "flow":
+                self._kill_flow(process)
+                process = self._start()
+            else:
+                self._kill(process, target)
+        while process.wait() and self.flows < 2 * KILLS:
+            process = self._start()
+        assert process.returncode == 0
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.flows += 1
+        return start(self.root, self.data)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        """Until there are some new checkpoints, or, one time in four, just for some seconds."""
+        if self.draws.random() > 0.25:
+            before, wanted = checkpoints(self.root), self.draws.randint(1, 2)
+            deadline = time.monotonic() + 60
+            while len(checkpoints(self.root) - before) < wanted and time.monotonic() < deadline:
+                if process.poll() is not None:
+                    return
+                time.sleep(0.02)
+        time.sleep(self.draws.uniform(0, 0.5))
+
+    def _kill(self, process: subprocess.Popen[bytes], target: str) -> None:
+        for child in descendants(process.pid):
+            if is_titled(child, target):
+                child.kill()
+                self.killed.append(target)
+                return
+
+    def _kill_flow(self, process: subprocess.Popen[bytes]) -> None:
+        """The flow's process alone: Ray's own end by themselves when it is gone."""
+        children = descendants(process.pid)
+        process.kill()
+        process.wait()
+        self.killed.append("flow")
+        _, left = psutil.wait_procs(children, timeout=10)
+        assert not any(is_titled(child, "Train") for child in left), "workers that go on alone"
+        for child in left:
+            child.kill()
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """A process's children and theirs."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def is_titled(process: psutil.Process, title: str) -> bool:
+    """Whether a process that still lives has this in its title."""
+    try:
+        return title in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def result(root: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
+    """Weights, answers, and the history without what time it took and how much memory."""
+    (folder,) = (root / "stages" / "train").glob("[!.]*")
+    measured = ("seconds", "examples_per_second", "memory")
+    history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
+    told = [
+        {name: value for name, value in entry.items() if not any(m in name for m in measured)}
+        for entry in history
+    ]
+    weights = (folder / "model" / "weights.safetensors").read_bytes()
+    return weights, (folder / "predictions.parquet").read_bytes(), told
+
+
+def test_kills_change_nothing(tmp_path: Path) -> None:
+    data = tmp_path / "own"
+    data.mkdir()
+    for name, split in zip(("train", "dev"), generate(3, 6, 1, 4), strict=True):
+        (data / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
+    seed = int(os.environ.get("BIDAFLOW_TEST_SEED", random.randrange(10**6)))
+    print(f"BIDAFLOW_TEST_SEED={seed}")
+
+    assault = Assault(tmp_path / "killed", data, random.Random(seed))
+    assault.run()
+    print(f"{assault.flows} flows; killed: {assault.killed}")
+    undisturbed = start(tmp_path / "undisturbed", data)
+    assert undisturbed.wait() == 0, (tmp_path / "undisturbed.log").read_text()
+    assert result(assault.root) == result(tmp_path / "undisturbed")
