@@ -83,7 +83,10 @@ def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
         }
         for i, (question, context) in enumerate(pairs)
     ]
-    files = {"dev": paragraphs, "train": [{**paragraphs[0], "context": "Something else."}]}
+    something = {"text": "Something", "answer_start": 0}
+    learned = {"id": "train", "question": "What?", "answers": [something]}
+    train = [{"context": "Something else.", "qas": [learned]}]
+    files = {"dev": paragraphs, "train": train}
     for part, contents in files.items():
         data = {"data": [{"title": part, "paragraphs": contents}]}
         (tmp_path / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
