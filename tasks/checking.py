@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from tasks.evaluation import Gold
+from tasks.examples import Segment, marked_segments
 from tasks.faults import MEANINGS, diagnose
 from tasks.manifests import facts_of
-from tasks.pages import STYLE, TEMPLATES, render
-from tasks.report import marked_segments
+from tasks.pages import TEMPLATES, Template
 from tasks.squad import Answer
 from tasks.survey import Faulty, Survey
 from tasks.vocabulary import coverage, form_counts, vector_rows, word_of
 
-TEMPLATE = TEMPLATES / "check.html.j2"
+TEMPLATE = Template(TEMPLATES / "check.html.j2")
 UNKNOWN_FORMS = 30
 """Tokens without a vector that are listed, the most frequent ones."""
 LONGEST_MARK = 500
@@ -32,8 +32,7 @@ def write_check(
     vectors: Path | None,
     max_rejected: float,
     lower_case: bool = True,
-    template: Path = TEMPLATE,
-    style: Path = STYLE,
+    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write report.html about files that were ingested, by name, and some that were refused.
 
@@ -59,7 +58,7 @@ def write_check(
         "faults": _faults(survey),
         "coverage": _coverage(list(ingested.values()), vectors, lower_case),
     }
-    (out / "report.html").write_text(render(template, style, view), encoding="utf-8")
+    (out / "report.html").write_text(template.render(view), encoding="utf-8")
     return {"totals": view["totals"], "over": over, "faults": dict(survey.faults)}
 
 
@@ -113,7 +112,7 @@ def _faults(survey: Survey) -> list[View]:
 
 def _example(faulty: Faulty) -> View:
     line, context = faulty.line, faulty.context
-    segments = [(context[:LONGEST_MARK], False, False)]
+    segments: list[Segment] = [(context[:LONGEST_MARK], False, False)]
     if line["gold"] is not None:
         given = Answer(text=line["gold"], answer_start=line["gold_start"])
         segments = _marked(given, context)
@@ -127,7 +126,7 @@ def _example(faulty: Faulty) -> View:
     }
 
 
-def _marked(given: Answer, context: str) -> list[tuple[str, bool, bool]]:
+def _marked(given: Answer, context: str) -> list[Segment]:
     """The context with the place where the answer is said to stand, and where it does."""
     there = diagnose(given, context).mended
     stands = [Gold(there.text[:LONGEST_MARK], there.answer_start)] if there else []

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from tasks.charts import scale, ticks
 from tasks.manifests import facts_of
-from tasks.pages import STYLE, TEMPLATES, render
+from tasks.pages import TEMPLATES, Template
 from tasks.significance import FloatArray, Gain, paired_gain
 
-TEMPLATE = TEMPLATES / "comparison.html.j2"
+TEMPLATE = Template(TEMPLATES / "comparison.html.j2")
 ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
 
 
@@ -60,8 +60,7 @@ def compare(
     cells: Sequence[Cell],
     trained: Sequence[Sequence[Path]],
     seeds: Sequence[int],
-    template: Path = TEMPLATE,
-    style: Path = STYLE,
+    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write comparison.html and comparison.json about cells, each trained from every seed.
 
@@ -74,7 +73,7 @@ def compare(
     told = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
     (out / "comparison.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     view = {"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)}
-    (out / "comparison.html").write_text(render(template, style, view), encoding="utf-8")
+    (out / "comparison.html").write_text(template.render(view), encoding="utf-8")
     return {"rows": table(rows), "markdown": markdown(rows)}
 
 

@@ -16,11 +16,13 @@ def holds_unknown(text: str, known: Container[str], lower_case: bool = True) -> 
     return any(key not in known and typewriter(key) not in known for key in keys)
 
 
-def outside_vectors(split: EvaluationSplit, known: Container[str]) -> npt.NDArray[np.bool_]:
+def outside_vectors(
+    split: EvaluationSplit, known: Container[str], lower_case: bool = True
+) -> npt.NDArray[np.bool_]:
     """(n,) whether a question, or one of its answers, holds a word that is not `known`."""
     return np.array(
         [
-            any(holds_unknown(text, known) for text in (question, *golds))
+            any(holds_unknown(text, known, lower_case) for text in (question, *golds))
             for question, golds in zip(split.questions, split.gold_texts, strict=True)
         ],
         dtype=bool,

@@ -2,27 +2,37 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
-STYLE = TEMPLATES / "style.css"
 
 
-def render(template: Path, style: Path, view: Mapping[str, Any]) -> str:
-    """The page that a template makes of a view, its style inside it."""
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"digits": digits, "whole": whole, "plain": plain}
-    page = environment.from_string(template.read_text(encoding="utf-8"))
-    return page.render({**view, "style": Markup(style.read_text(encoding="utf-8"))})
+@dataclass(frozen=True)
+class Template:
+    """The files that a page is made of. They are inputs of its stage, so that an edit of them
+    makes the page anew."""
+
+    page: Path
+    parts: Path = TEMPLATES / "parts.html.j2"  # what pages share, imported by that name
+    style: Path = TEMPLATES / "style.css"
+
+    def render(self, view: Mapping[str, Any]) -> str:
+        """The page that is made of a view, its style inside it."""
+        environment = Environment(
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            loader=DictLoader({self.parts.name: self.parts.read_text(encoding="utf-8")}),
+        )
+        environment.filters |= {"digits": digits, "whole": whole, "plain": plain}
+        page = environment.from_string(self.page.read_text(encoding="utf-8"))
+        return page.render({**view, "style": Markup(self.style.read_text(encoding="utf-8"))})
 
 
 def digits(value: float | None, places: int = 1) -> str:

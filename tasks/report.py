@@ -1,37 +1,31 @@
 """The report on a comparison of variants: one HTML page that needs nothing beside itself."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from models.metrics import answer_versus_none
 from tasks.charts import scale, ticks
-from tasks.errors import UserError
-from tasks.evaluation import EvaluationSplit, Gold, load_split
-from tasks.outside import outside_vectors
-from tasks.pages import STYLE, TEMPLATES, digits, plain, render, whole
-from tasks.slices import bucket_names, length_bucket, question_word
+from tasks.evaluation import EvaluationSplit, load_split
+from tasks.examples import example, of_distinct_contexts, surest_first
+from tasks.pages import TEMPLATES, Template, digits, plain, whole
+from tasks.predictions import Columns, mean, read_predictions
+from tasks.slices import slice_table, slicings
 from tasks.tracking import flatten
 from tasks.vectors import packaged_words
 
 View = dict[str, Any]
 Points = list[tuple[float, float]]
-Columns = dict[str, npt.NDArray[Any]]
 
-TEMPLATE = TEMPLATES / "report.html.j2"
+TEMPLATE = Template(TEMPLATES / "report.html.j2")
 EXAMPLES = 5
 """Predictions shown of each kind, best and worst, for each variant."""
-
-CONTEXT_EDGES = (100, 150, 200, 300, 400)
-ANSWER_EDGES = (1, 2, 3, 5, 10)
 CHARTS = [
     ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
     ("F1", "F1, %", {"dev/f1": "evaluation"}),
@@ -79,10 +73,7 @@ class ReportData:
 @dataclass(frozen=True)
 class _Scored:
     variant: VariantResult
-    columns: Columns  # of predictions.parquet
-
-    def mean(self, column: str, rows: npt.NDArray[np.bool_]) -> float:
-        return 100 * float(self.columns[column][rows].mean())
+    columns: Columns
 
 
 def write_report(
@@ -90,8 +81,7 @@ def write_report(
     variants: Sequence[VariantResult],
     data: ReportData,
     made: datetime | None = None,
-    template: Path = TEMPLATE,
-    style: Path = STYLE,
+    template: Template = TEMPLATE,
 ) -> None:
     """Writes the page to `out_file`: scores, learning curves, slices, examples, data, settings.
 
@@ -103,9 +93,9 @@ def write_report(
     if not variants:
         raise ValueError("a report needs at least one variant")
     split = load_split(data.evaluation)
-    scored = [_Scored(variant, _read_predictions(variant, split)) for variant in variants]
+    scored = [_Scored(one, read_predictions(one.predictions, split, one.name)) for one in variants]
     view = _view(scored, split, data, made or datetime.now().astimezone())
-    out_file.write_text(render(template, style, view), encoding="utf-8")
+    out_file.write_text(template.render(view), encoding="utf-8")
 
 
 def _view(
@@ -124,23 +114,16 @@ def _view(
         "best": _best(table),
         "markers": [MARKERS[i % len(MARKERS)] for i in range(len(scored))],
         "charts": [chart for chart in (_chart(scored, *kind) for kind in CHARTS) if chart],
-        "slices": _slices(scored, split),
+        "slices": [
+            slice_table(slicing, [one.columns for one in scored])
+            for slicing in slicings(split, packaged_words(), "GloVe 6B")
+        ],
         "examples": [_examples(one, split) for one in scored],
         "ledger": _ledger(data.splits),
         "splits": list(data.splits),
         "vocabulary": _vocabulary(data.vocabulary),
         "settings": _settings([one.variant for one in scored]),
     }
-
-
-def _read_predictions(variant: VariantResult, split: EvaluationSplit) -> Columns:
-    table = pq.read_table(variant.predictions)
-    if table["id"].to_pylist() != split.ids:
-        raise UserError(
-            f"{variant.predictions} holds {table.num_rows} predictions that do not match the "
-            f"{len(split)} questions of the evaluation split; evaluate {variant.name!r} again."
-        )
-    return {name: table[name].to_numpy() for name in table.column_names}
 
 
 # Scores of whole variants
@@ -154,9 +137,9 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
     last = variant.history[-1] if variant.history else {}
     return {
         "name": variant.name,
-        "em": one.mean("em", everything),
+        "em": mean(columns["em"], everything),
         "em_margin": _margin(columns["em"]),
-        "f1": one.mean("f1", everything),
+        "f1": mean(columns["f1"], everything),
         "f1_margin": _margin(columns["f1"]),
         "avna": 100 * sum(agreed) / len(split),
         "nll": last.get("dev/nll"),
@@ -238,128 +221,21 @@ def _thinned(points: Points) -> Points:
     return points[:: math.ceil(len(points) / 12)]
 
 
-# Slices of the questions
-
-
-def _slices(scored: Sequence[_Scored], split: EvaluationSplit) -> list[View]:
-    words = [question_word(question) for question in split.questions]
-    contexts = split.context_lengths[split.context_of]
-    answers = split.span_end - split.span_start + 1
-    aligned = split.span_start >= 0
-    tables = [
-        ("Question word", words, sorted(set(words), key=lambda w: (w == "other", -words.count(w)))),
-        ("Context length, in words and signs", *_bucketed(contexts, CONTEXT_EDGES)),
-        ("Answer length, in words and signs", *_bucketed(answers, ANSWER_EDGES, aligned)),
-    ]
-    if split.v2 and any(split.golds):
-        kinds = ["answerable" if golds else "unanswerable" for golds in split.golds]
-        tables.insert(0, ("Answerable or not", kinds, ["answerable", "unanswerable"]))
-    if known := packaged_words():
-        outside = ["some" if lacks else "none" for lacks in outside_vectors(split, known)]
-        tables.append(("Words of question or answers outside GloVe 6B", outside, ["some", "none"]))
-    return [_slice_table(scored, *table) for table in tables]
-
-
-def _bucketed(
-    lengths: npt.NDArray[np.integer],
-    edges: Sequence[int],
-    known: npt.NDArray[np.bool_] | None = None,
-) -> tuple[list[str], list[str]]:
-    """The bucket's name of each question ("" where the length is not known), and all names."""
-    names = bucket_names(edges)
-    labels = [names[length_bucket(length, edges)] for length in lengths.tolist()]
-    if known is not None:
-        labels = [name if there else "" for name, there in zip(labels, known, strict=True)]
-    return labels, names
-
-
-def _slice_table(
-    scored: Sequence[_Scored], title: str, labels: Sequence[str], names: Iterable[str]
-) -> View:
-    of = np.array(labels)
-    rows = [
-        {
-            "name": name,
-            "count": int(mask.sum()),
-            "scores": [(one.mean("em", mask), one.mean("f1", mask)) for one in scored],
-        }
-        for name in names
-        if (mask := of == name).any()
-    ]
-    return {"title": title, "rows": rows}
-
-
 # Examples
 
 
 def _examples(one: _Scored, split: EvaluationSplit) -> View:
     """The most confident right and wrong predictions, each from a context of its own."""
-    confident_first = np.argsort(-one.columns["score"], kind="stable").tolist()
-    em, f1 = one.columns["em"], one.columns["f1"]
-    right = [row for row in confident_first if em[row] == 1]
-    wrong = [row for row in confident_first if em[row] == 0 and f1[row] == 0]
+    columns = one.columns
+    em, f1 = columns["em"], columns["f1"]
+    order = surest_first(columns)
+    right = [row for row in order if em[row] == 1]
+    wrong = [row for row in order if em[row] == 0 and f1[row] == 0]
     return {
         "name": one.variant.name,
-        "right": [_example(one, split, row) for row in _distinct(right, split)],
-        "wrong": [_example(one, split, row) for row in _distinct(wrong, split)],
+        "right": [example(columns, split, r) for r in of_distinct_contexts(right, split, EXAMPLES)],
+        "wrong": [example(columns, split, r) for r in of_distinct_contexts(wrong, split, EXAMPLES)],
     }
-
-
-def _distinct(rows: Sequence[int], split: EvaluationSplit) -> list[int]:
-    first: dict[int, int] = {}
-    for row in rows:
-        first.setdefault(int(split.context_of[row]), row)
-    return list(first.values())[:EXAMPLES]
-
-
-def _example(one: _Scored, split: EvaluationSplit, row: int) -> View:
-    value = {name: column[row] for name, column in one.columns.items()}
-    context = split.contexts[split.context_of[row]]
-    golds = split.golds[row]
-    predicted = (int(value["span_start_char"]), int(value["span_end_char"]))
-    return {
-        "question": split.questions[row],
-        "golds": list(dict.fromkeys(gold.text for gold in golds)),
-        "prediction": value["prediction"],
-        "segments": marked_segments(context, golds, predicted),
-        "confidence": 100 * math.exp(min(float(value["score"]), 0.0)),
-        "no_answer": 100 * float(value["no_answer_probability"]),
-        "em": int(value["em"]),
-        "f1": 100 * float(value["f1"]),
-    }
-
-
-def marked_segments(
-    context: str, golds: Sequence[Gold], predicted: tuple[int, int]
-) -> list[tuple[str, bool, bool]]:
-    """Cuts a context where an answer begins or ends: (text, is gold, is predicted) in order.
-
-    Answers that do not stand where they say are not marked. Long stretches without a mark are
-    shortened in their middle.
-    """
-    spans = [
-        (gold.start, gold.start + len(gold.text))
-        for gold in golds
-        if gold.start >= 0 and context.startswith(gold.text, gold.start)
-    ]
-    cuts = sorted({0, len(context), *(p for span in [*spans, predicted] for p in span if p >= 0)})
-    pieces = [
-        (
-            any(first <= start and end <= last for first, last in spans),
-            predicted[0] <= start and end <= predicted[1],
-            context[start:end],
-        )
-        for start, end in pairwise(cuts)
-    ]
-    segments = []
-    for (gold, guess), group in groupby(pieces, key=lambda piece: piece[:2]):
-        text = "".join(piece[2] for piece in group)
-        segments.append((text if gold or guess else _shortened(text), gold, guess))
-    return segments
-
-
-def _shortened(text: str, keep: int = 600) -> str:
-    return text if len(text) <= 3 * keep else f"{text[:keep]} […] {text[-keep:]}"
 
 
 # Data and settings

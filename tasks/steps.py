@@ -16,7 +16,7 @@ from tasks.fetching import fetch
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
 from tasks.objects import fetch_object
-from tasks.pages import STYLE
+from tasks.pages import Template
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.scoring import score_registered
 from tasks.sources import generate_tiny
@@ -42,13 +42,9 @@ def report_on(
     train: Path,
     dev: Path,
     vocabulary: Path,
-    template: Path = TEMPLATE,
-    style: Path = STYLE,
+    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about trained variants, from what their stages left.
-
-    Template and style are inputs, so that an edit of them makes the report anew.
-    """
+    """Write report.html about trained variants, from what their stages left."""
     data = ReportData(
         dataset=dataset,
         evaluation=dev,
@@ -56,7 +52,7 @@ def report_on(
         vocabulary=facts_of(vocabulary),
     )
     results = [_variant_result(folder) for folder in trained]
-    write_report(out / "report.html", results, data, template=template, style=style)
+    write_report(out / "report.html", results, data, template=template)
     return {}
 
 

@@ -9,21 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from models.decoding import Predictions
 from tasks.errors import UserError
-from tasks.evaluation import EvaluationSplit, Gold, evaluate, load_split, write_predictions
+from tasks.evaluation import EvaluationSplit, evaluate, load_split, write_predictions
 from tasks.ingestion import ingest_articles
 from tasks.reading import read_articles
-from tasks.report import (
-    ReportData,
-    VariantResult,
-    marked_segments,
-    write_report,
-)
-from tasks.slices import bucket_names, length_bucket, question_word
+from tasks.report import ReportData, VariantResult, write_report
 from tasks.squad import Answer, Article, Paragraph, Question
 from tests.tasks.splits import write_split
 
@@ -271,83 +263,6 @@ def test_predictions_of_other_questions_are_refused(folder: Path, split: Evaluat
         written(folder, [result])
     with pytest.raises(ValueError, match="at least one variant"):
         written(folder, [])
-
-
-@pytest.mark.parametrize(
-    ("question", "word"),
-    [
-        ("What year was it?", "what"),
-        ("In which year?", "which"),
-        ("To WHOM did he speak when he came?", "who"),
-        ("Whose?", "who"),
-        ("How much is it?", "how many"),
-        ("How does it work?", "how"),
-        ("Name the showhow.", "other"),
-        ("", "other"),
-    ],
-)
-def test_question_words(question: str, word: str) -> None:
-    assert question_word(question) == word
-
-
-def test_buckets() -> None:
-    assert bucket_names([1, 2, 5]) == ["1", "2", "3–5", "over 5"]
-    assert bucket_names([100, 150]) == ["up to 100", "101–150", "over 150"]
-    assert [length_bucket(n, [1, 2, 5]) for n in (0, 1, 2, 3, 5, 6)] == [0, 0, 1, 2, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("golds", "predicted", "segments"),
-    [
-        ([], (-1, -1), [("abcdef", False, False)]),
-        ([Gold("ab", 0)], (-1, -1), [("ab", True, False), ("cdef", False, False)]),
-        (
-            [Gold("bcd", 1)],
-            (2, 5),
-            [
-                ("a", False, False),
-                ("b", True, False),
-                ("cd", True, True),
-                ("e", False, True),
-                ("f", False, False),
-            ],
-        ),
-        (
-            [Gold("bcd", 1), Gold("c", 2)],
-            (-1, -1),
-            [("a", False, False), ("bcd", True, False), ("ef", False, False)],
-        ),
-        (
-            [Gold("elsewhere", 1), Gold("f", -1)],
-            (5, 6),
-            [("abcde", False, False), ("f", False, True)],
-        ),
-    ],
-)
-def test_segments_by_hand(
-    golds: list[Gold], predicted: tuple[int, int], segments: list[tuple[str, bool, bool]]
-) -> None:
-    assert marked_segments("abcdef", golds, predicted) == segments
-
-
-@given(st.text(max_size=30), st.data())
-def test_segments_are_the_context(context: str, data: st.DataObject) -> None:
-    def span() -> tuple[int, int]:
-        start = data.draw(st.integers(0, len(context)))
-        return start, data.draw(st.integers(start, len(context)))
-
-    golds = [Gold(context[start:end], start) for start, end in (span(), span())]
-    segments = marked_segments(context, golds, span())
-    assert "".join(text for text, _, _ in segments) == context
-
-
-def test_long_unmarked_text_is_shortened() -> None:
-    context = "x" * 50_000 + "answer" + "y" * 50_000
-    segments = marked_segments(context, [Gold("answer", 50_000)], (-1, -1))
-    assert [gold for _, gold, _ in segments] == [False, True, False]
-    assert segments[1][0] == "answer"
-    assert segments[0][0].endswith("xxx")
-    assert sum(len(text) for text, _, _ in segments) < 3_000
 
 
 def test_report_on_the_real_dev_set(shared_data: Path, tmp_path: Path) -> None:
