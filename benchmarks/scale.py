@@ -17,19 +17,28 @@ from typing import Any
 
 from benchmarks.machine import machine, today
 from tasks.encoding import encode_split
+from tasks.held_out import Shares
 from tasks.ingestion import ingest_file
+from tasks.portions import Portion
 from tasks.reading import read_articles
+from tasks.splitting import write_split
 from tasks.squad import Article
 from tasks.vectors import PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 
 RESULT = Path(__file__).parent / "results" / "scale.json"
+HELD_OUT = Shares(validation=0.1, dev=0.1)
 PARAMETERS = VocabularyParameters()
 
 
 def ingest(root: Path) -> None:
     """Read the file, and write the tables of the ingested split."""
     ingest_file(root / "ingest", root / "data.json")
+
+
+def split(root: Path) -> None:
+    """Hold articles out, and write what is left to train on."""
+    write_split(root / "split", [Portion(root / "ingest", "data.json")], "train", HELD_OUT)
 
 
 def vectors(root: Path) -> None:
@@ -49,7 +58,7 @@ def encode(root: Path) -> None:
 
 
 STEPS: dict[str, Callable[[Path], None]] = {
-    step.__name__: step for step in (ingest, vectors, vocabulary, encode)
+    step.__name__: step for step in (ingest, split, vectors, vocabulary, encode)
 }
 
 
@@ -104,12 +113,13 @@ def _run(step: str, root: Path, sender: Any) -> None:
         {
             "seconds": round(time.perf_counter() - began, 2),
             "cpu_seconds": round(time.process_time() - used, 2),
-            "peak_mib": _peak_mib(),
+            "peak_mib": peak_mib(),
         }
     )
 
 
-def _peak_mib() -> int:
+def peak_mib() -> int:
+    """The largest resident size of this process so far."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) >> 10

@@ -22,6 +22,7 @@ from pydantic_core import from_json
 
 from tasks.inputs import open_input
 from tasks.mistakes import Mistake, not_json, not_utf8, refuse_wide_characters, shown, wrong_field
+from tasks.parquet import row_batches
 from tasks.squad import Article, FlatQuestion, Paragraph, Question
 
 REQUIRED = ("id", "context", "question", "answers")
@@ -82,7 +83,7 @@ def _row_entries(source: Path | IO[bytes]) -> Iterator[Entry]:
             )
         columns = [name for name in (*REQUIRED, *OPTIONAL) if name in there]
         number = 0
-        for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+        for batch in row_batches(file, BATCH_ROWS, columns):
             for row in batch.to_pylist():
                 number += 1
                 yield _entry(row, f"row {number}")

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.parquet import row_batches
+
 BATCH_ROWS = 4096
 
 
@@ -37,7 +39,7 @@ def fingerprint(text: str) -> bytes | None:
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
     """A Parquet file's record batches."""
     with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(BATCH_ROWS, columns=columns)
+        yield from row_batches(file, BATCH_ROWS, columns)
 
 
 def in_step(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:

@@ -12,6 +12,7 @@ from models.metrics import QuestionScore, normalize_answer, score_questions
 from tasks.alignment import Alignment
 from tasks.errors import UserError
 from tasks.faults import MEANINGS, FaultKind
+from tasks.portions import batches
 
 
 class Tally:
@@ -103,18 +104,17 @@ class Tally:
 def _refuse_repeated_ids(written: Path, hashes: set[int]) -> None:
     """Looks up the questions with these hashes, since different ids may share one."""
     seen: dict[str, int] = {}
-    with pq.ParquetFile(written / "questions.parquet") as file:
-        for batch in file.iter_batches(columns=["id", "context_id"]):
-            for row in batch.to_pylist():
-                if hash(row["id"]) not in hashes:
-                    continue
-                if row["id"] in seen:
-                    places = [_place(written, n) for n in (seen[row["id"]], row["context_id"])]
-                    raise UserError(
-                        f'question id "{row["id"]}" stands twice, in {places[0]} and in '
-                        f"{places[1]}; give each question an id of its own."
-                    )
-                seen[row["id"]] = row["context_id"]
+    for batch in batches(written / "questions.parquet", ["id", "context_id"]):
+        for row in batch.to_pylist():
+            if hash(row["id"]) not in hashes:
+                continue
+            if row["id"] in seen:
+                places = [_place(written, n) for n in (seen[row["id"]], row["context_id"])]
+                raise UserError(
+                    f'question id "{row["id"]}" stands twice, in {places[0]} and in '
+                    f"{places[1]}; give each question an id of its own."
+                )
+            seen[row["id"]] = row["context_id"]
 
 
 def _place(written: Path, context: int) -> str:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tasks.cluster import map_on_cluster
 from tasks.lexicon import PADDING, SPECIAL, UNKNOWN, Lexicon, case_key, indices, typewriter
+from tasks.parquet import row_batches
 
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 """Where an ingested split holds its texts."""
@@ -56,7 +57,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a Parquet file, or of some of its row groups, a thousand rows at a time."""
     with pq.ParquetFile(path) as file:
-        yield from file.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=columns)
+        yield from row_batches(file, BATCH_ROWS, columns, row_groups)
 
 
 def text_columns(column: str) -> list[str]:

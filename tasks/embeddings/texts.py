@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from tasks.errors import UserError
 from tasks.inputs import COMPRESSED, archive_of, inner_suffix, members, open_input
+from tasks.parquet import row_batches
 
 BLOCK_ROWS = 1024
 LONGEST_LINE = 64 << 20
@@ -81,7 +82,7 @@ def _read_column(file: Path, column: str) -> Iterator[str]:
     try:
         with pq.ParquetFile(file) as table:
             _require_strings(file, column, table.schema_arrow)
-            for batch in table.iter_batches(BLOCK_ROWS, columns=[column]):
+            for batch in row_batches(table, BLOCK_ROWS, [column]):
                 yield from filter(None, batch.column(0).to_pylist())
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{file} can't be read as Parquet: {error}.") from error
