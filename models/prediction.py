@@ -24,9 +24,9 @@ def span_nll(start: Tensor, end: Tensor, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def predict(
-    model: BiDAF, examples: Examples, types: Types, max_answer_tokens: int, allow_no_answer: bool
+    model: BiDAF, examples: Examples, types: Types, max_answer_tokens: int
 ) -> tuple[Predictions, float]:
-    """The answer to every example, in order, and the mean NLL (nats) of those with a target."""
+    """The best span for every example, in order, and the mean NLL (nats) of those with a target."""
     n = len(examples)
     spans = np.full((2, n), -1, dtype=np.int64)
     scores = np.zeros((2, n))
@@ -37,9 +37,9 @@ def predict(
     for rows in sorted_batches(examples.context_lengths, EVALUATION_TOKENS):
         batch = resident.batch(rows)
         start, end = model(batch)
-        first, last, score, no_answer = best_spans(start, end, max_answer_tokens, allow_no_answer)
+        first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
-        scores[:, rows] = torch.stack([score, no_answer.exp()]).cpu().numpy()
+        scores[:, rows] = torch.stack([score, no_answer]).cpu().numpy()
         nll += float(span_nll(start, end, batch).sum())
         targets += int((batch.start >= 0).sum())
     predictions = Predictions(spans[0], spans[1], scores[0], scores[1])

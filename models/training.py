@@ -178,15 +178,11 @@ class Trainer:
         self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0
         return epoch
 
-    def predict(
-        self, examples: Examples, types: Types, allow_no_answer: bool
-    ) -> tuple[Predictions, float]:
+    def predict(self, examples: Examples, types: Types) -> tuple[Predictions, float]:
         """Predictions of the averaged weights for every example, and the mean NLL of those that
         have a target."""
         with self.averages.in_use():
-            return predict(
-                self.model, examples, types, self.config.max_answer_tokens, allow_no_answer
-            )
+            return predict(self.model, examples, types, self.config.max_answer_tokens)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed training needs that is a tensor, and the same for all workers:

@@ -2,11 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.config import VariantConfig
+from models.decoding import argmax_threshold
 from models.prediction import predict
 from tasks.embeddings.wordset import SUBWORDS, Subwords
 from tasks.errors import UserError
@@ -22,6 +23,9 @@ from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key
 from tasks.tokenizer import tokenize
 
 Offsets = list[tuple[int, int]]
+NoAnswer = Literal["argmax", "threshold"]
+"""When there is no answer: where it is more probable than every span, or where it exceeds the best
+span by the threshold that validation has chosen."""
 
 
 class AnswerRow(TypedDict):
@@ -42,9 +46,11 @@ def save_model(
     word_vectors: torch.Tensor,
     vocabulary: Path,
     subwords: Path | None = None,
+    threshold: float | None = None,
 ) -> None:
     """Write a folder from which `Answerer.load` answers, wherever it is copied to.
 
+    `threshold` is the one for no answer that validation has chosen, for those who ask for it.
     `subwords` is a file of n-grams by which words are spelt that the vocabulary lacks.
     """
     folder.mkdir()
@@ -52,7 +58,11 @@ def save_model(
         word_vectors = word_vectors[:, :0].contiguous()
     save_file(weights, folder / "weights.safetensors")
     save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
-    config = {"variant": variant.to_dict(), "allow_no_answer": allow_no_answer}
+    config = {
+        "variant": variant.to_dict(),
+        "allow_no_answer": allow_no_answer,
+        "threshold": threshold,
+    }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for name in ("words.parquet", "characters.parquet"):
         (folder / name).write_bytes((vocabulary / name).read_bytes())
@@ -90,24 +100,32 @@ class _TypeTable:
 
 @dataclass(frozen=True)
 class Answerer:
-    """Answers questions about contexts. A batch of many and batches of one answer alike."""
+    """Answers questions about contexts. A batch of many and batches of one answer alike.
+
+    No answer is given where its log-probability exceeds that of the best span by `threshold`.
+    """
 
     model: BiDAF
     variant: VariantConfig
-    allow_no_answer: bool
+    threshold: float
     lexicon: Lexicon
     subwords: Subwords | None = None
 
     @classmethod
-    def load(cls, folder: Path) -> "Answerer":
-        """Read a folder that `save_model` wrote."""
+    def load(cls, folder: Path, no_answer: NoAnswer = "argmax") -> "Answerer":
+        """Read a folder that `save_model` wrote.
+
+        Raises:
+            UserError: no answer is to be told by a threshold, and the model has none.
+        """
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         variant = VariantConfig.from_dict(config["variant"])
         lexicon = Lexicon.load(folder)
         vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
         model = BiDAF(variant.model, vectors, characters=len(lexicon.character_indices) + 2)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
-        return cls(model, variant, config["allow_no_answer"], lexicon, Subwords.load(folder))
+        threshold = _threshold(config, no_answer)
+        return cls(model, variant, threshold, lexicon, Subwords.load(folder))
 
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
@@ -134,7 +152,8 @@ class Answerer:
         limit = self.variant.training.max_answer_tokens
         types = table.types()
         model = self._knowing(table.unseen)
-        found, _ = predict(model, examples, types, limit, self.allow_no_answer)
+        predictions, _ = predict(model, examples, types, limit)
+        found = predictions.answers(self.threshold)
         return [
             _row(context, spans, int(start), int(end), float(score), float(no_answer))
             for (_, context), spans, start, end, score, no_answer in zip(
@@ -143,7 +162,7 @@ class Answerer:
                 found.span_start,
                 found.span_end,
                 found.score,
-                found.no_answer_probability,
+                np.exp(predictions.no_answer_score),
                 strict=True,
             )
         ]
@@ -158,6 +177,20 @@ class Answerer:
         words._buffers = {**words._buffers, "word_vectors": rows}
         model._modules = {**model._modules, "words": words}
         return model
+
+
+def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
+    if no_answer == "argmax":
+        return argmax_threshold(config["allow_no_answer"])
+    if no_answer != "threshold":
+        raise UserError(f"no_answer must be 'argmax' or 'threshold', not {no_answer!r}.")
+    chosen = config.get("threshold")
+    if chosen is None:
+        raise UserError(
+            "no_answer is 'threshold', but no threshold was chosen for this model, as its training "
+            "had no validation split with questions of both kinds; leave no_answer at 'argmax'."
+        )
+    return float(chosen)
 
 
 def _require_tokens(field: str, tokenized: Iterable[Offsets]) -> None:

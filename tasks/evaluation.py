@@ -1,5 +1,6 @@
 """Scores predicted spans on every question of an ingested split, by the official rules."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,6 +81,7 @@ class Evaluation:
     texts: list[str]  # "" where the model gives no answer
     start_chars: IntArray  # -1 where the model gives no answer
     end_chars: IntArray  # one past the last character; -1 likewise
+    log_probabilities: npt.NDArray[np.floating]  # of the answers given
     predictions: "Predictions"
 
 
@@ -132,14 +134,20 @@ def span_texts(split: EvaluationSplit, span_start: IntArray, span_end: IntArray)
     return _slices(split, starts, ends)
 
 
-def evaluate(split: EvaluationSplit, predictions: "Predictions") -> Evaluation:
+def evaluate(
+    split: EvaluationSplit, predictions: "Predictions", threshold: float = 0.0
+) -> Evaluation:
     """Scores one answer for every question of the split; refuses what `character_spans` refuses.
+
+    The answers are those at `threshold` (see `Predictions.answers`): at 0 the more probable of
+    span and no answer, at infinity always the span.
 
     SQuAD 2.0's rule applies as soon as a question of the split has no answer, else v1.1's.
     """
-    _refuse_other_count(len(predictions.score), split)
-    _refuse_other_count(len(predictions.no_answer_probability), split)
-    starts, ends = character_spans(split, predictions.span_start, predictions.span_end)
+    _refuse_other_count(len(predictions.span_score), split)
+    _refuse_other_count(len(predictions.no_answer_score), split)
+    answers = predictions.answers(threshold)
+    starts, ends = character_spans(split, answers.span_start, answers.span_end)
     texts = _slices(split, starts, ends)
     questions = score_questions(texts, split.gold_texts, v2=split.v2)
     has_answer, no_answer = _parts(questions, split)
@@ -151,6 +159,7 @@ def evaluate(split: EvaluationSplit, predictions: "Predictions") -> Evaluation:
         texts=texts,
         start_chars=starts,
         end_chars=ends,
+        log_probabilities=answers.score,
         predictions=predictions,
     )
 
@@ -158,23 +167,36 @@ def evaluate(split: EvaluationSplit, predictions: "Predictions") -> Evaluation:
 def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evaluation) -> None:
     """Writes predictions.parquet: a row per question of the split, in its order.
 
-    `span_end_char` is one past the last character; `em` is 0 or 1 and `f1` lies in 0..1.
+    `span_end_char` is one past the last character; `em` is 0 or 1 and `f1` lies in 0..1. Columns
+    that begin with `best_` are of the best span, whether it was the answer or not; `score`s are
+    log-probabilities, and the threshold for no answer applies to `no_answer_score` -
+    `best_score`. `no_answer_em`, which is its F1 too, is what no answer would score.
     """
-    predictions, questions = evaluation.predictions, evaluation.questions
-    _refuse_other_count(len(questions), split)
-    table = pa.table(
-        {
-            "id": pa.array(split.ids, pa.string()),
-            "prediction": pa.array(evaluation.texts, pa.string()),
-            "span_start_char": pa.array(evaluation.start_chars, pa.int32()),
-            "span_end_char": pa.array(evaluation.end_chars, pa.int32()),
-            "score": pa.array(predictions.score, pa.float64()),
-            "no_answer_probability": pa.array(predictions.no_answer_probability, pa.float64()),
-            "em": pa.array([question.em for question in questions], pa.float32()),
-            "f1": pa.array([question.f1 for question in questions], pa.float32()),
-        }
-    )
-    pq.write_table(table, out_file, compression="zstd")
+    _refuse_other_count(len(evaluation.questions), split)
+    predictions = evaluation.predictions
+    none = score_questions([""] * len(split), split.gold_texts, v2=split.v2)
+    columns = {
+        "id": pa.array(split.ids, pa.string()),
+        **_answer_columns(evaluation),
+        "no_answer_probability": pa.array(np.exp(predictions.no_answer_score), pa.float64()),
+        "no_answer_score": pa.array(predictions.no_answer_score, pa.float64()),
+        "no_answer_em": pa.array([question.em for question in none], pa.float32()),
+        **_answer_columns(evaluate(split, predictions, math.inf), "best_"),
+    }
+    pq.write_table(pa.table(columns), out_file, compression="zstd")
+
+
+def _answer_columns(evaluation: Evaluation, prefix: str = "") -> "dict[str, pa.Array[Any]]":
+    questions = evaluation.questions
+    columns: dict[str, pa.Array[Any]] = {
+        "prediction": pa.array(evaluation.texts, pa.string()),
+        "span_start_char": pa.array(evaluation.start_chars, pa.int32()),
+        "span_end_char": pa.array(evaluation.end_chars, pa.int32()),
+        "score": pa.array(evaluation.log_probabilities, pa.float64()),
+        "em": pa.array([question.em for question in questions], pa.float32()),
+        "f1": pa.array([question.f1 for question in questions], pa.float32()),
+    }
+    return {f"{prefix}{name}": column for name, column in columns.items()}
 
 
 def _refuse_other_count(count: int, split: EvaluationSplit) -> None:

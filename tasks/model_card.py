@@ -3,12 +3,24 @@
 from collections.abc import Mapping
 
 DIGESTS = ("train.digest", "dev.digest", "vocabulary.digest", "vectors.digest")
-SCORES = {"dev/em": "EM", "dev/f1": "F1", "dev/nll": "NLL, nats", "dev/avna": "AvNA"}
+SCORES = {
+    "dev/em": "EM",
+    "dev/f1": "F1",
+    "dev/nll": "NLL, nats",
+    "dev/avna": "AvNA",
+    "dev/ece": "ECE, points",
+}
 LIMITS = """\
 It finds an answer that stands word for word in the given text, or says that there is none where
 its training data held such questions; it knows nothing else, and answers of other languages,
 domains or kinds than its training data's are likely to be wrong. A high score is no promise: the
 `score` is how sure the model is, not how right. Data may carry biases of their authors."""
+
+
+THRESHOLD = """\
+"No answer" is given where it is more probable than every span (argmax). On the validation split F1
+is best where it has to exceed the best span by {threshold} nats: load the model with
+`mlflow.pyfunc.load_model(uri, model_config={{"no_answer": "threshold"}})` to answer so."""
 
 
 def model_card(
@@ -17,7 +29,8 @@ def model_card(
     """The card in Markdown, made of what the model's run was given and has measured."""
     dataset = tags.get("dataset", "unknown")
     digests = [f"- {key.partition('.')[0]}: `{tags[key]}`" for key in DIGESTS if key in tags]
-    scores = [f"| {text} | {metrics[key]:.2f} |" for key, text in SCORES.items() if key in metrics]
+    threshold = tags.get("threshold")
+    scores = _score_table(metrics, with_threshold=threshold is not None)
     settings = ", ".join(f"{key} {value}" for key, value in sorted(params.items()))
     lines = [
         f"# {name}: {tags.get('variant', 'a variant')} of BiDAF, trained on {dataset}",
@@ -31,10 +44,9 @@ def model_card(
         *digests,
         "",
         "## Scores on all dev questions",
-        "| | last epoch |",
-        "|---|---|",
         *scores,
         "",
+        *([THRESHOLD.format(threshold=threshold), ""] if threshold is not None else []),
         "## Limits",
         LIMITS,
         "",
@@ -43,3 +55,19 @@ def model_card(
     ]
     commit = tags.get("git.commit")
     return "\n".join([*lines, *(["", f"Code: `{commit}`"] if commit else [])]) + "\n"
+
+
+def _score_table(metrics: Mapping[str, float], with_threshold: bool) -> list[str]:
+    """The last epoch's scores, and beside them those at the threshold."""
+    columns = {"last epoch": ""} | ({"at the threshold": "_at_threshold"} if with_threshold else {})
+    rows = [
+        [text, *(_digits(metrics.get(f"{key}{suffix}")) for suffix in columns.values())]
+        for key, text in SCORES.items()
+        if key in metrics
+    ]
+    lines = [["", *columns], ["---"] * (len(columns) + 1), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _digits(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

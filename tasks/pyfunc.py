@@ -31,8 +31,10 @@ class AnsweringModel(PythonModel):  # type: ignore[misc]
     """Answers questions from raw text with the model folder logged beside it."""
 
     def load_context(self, context: Any) -> None:
-        """Read the model folder."""
-        self.answerer = Answerer.load(Path(context.artifacts["model"]))
+        """Read the model folder; `model_config={"no_answer": "threshold"}` of
+        `mlflow.pyfunc.load_model` chooses how "no answer" is told."""
+        folder = Path(context.artifacts["model"])
+        self.answerer = Answerer.load(folder, context.model_config["no_answer"])
 
     def predict(self, model_input: list[Asked]) -> list[Answered]:
         """One answer per question, in order, as a dict of `Answered`'s fields."""

@@ -11,17 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from models.metrics import answer_versus_none
-from tasks.charts import scale, ticks
+from tasks.certainty import Answered, certainty
 from tasks.evaluation import EvaluationSplit, load_split
 from tasks.examples import example, of_distinct_contexts, surest_first
 from tasks.pages import TEMPLATES, Template, digits, plain, whole
+from tasks.plots import Points, View, line, plot
 from tasks.predictions import Columns, mean, read_predictions
 from tasks.slices import slice_table, slicings
 from tasks.tracking import flatten
 from tasks.vectors import packaged_words
-
-View = dict[str, Any]
-Points = list[tuple[float, float]]
 
 TEMPLATE = Template(TEMPLATES / "report.html.j2")
 EXAMPLES = 5
@@ -31,8 +29,6 @@ CHARTS = [
     ("F1", "F1, %", {"dev/f1": "evaluation"}),
     ("Exact match", "EM, %", {"dev/em": "evaluation"}),
 ]
-CHART_WIDTH, CHART_HEIGHT = 440, 260
-PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM = 56, 432, 12, 210
 MARKERS = [
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
     "M-3.2 -3.2h6.4v6.4h-6.4z",
@@ -58,6 +54,8 @@ class VariantResult:
     predictions: Path  # predictions.parquet, made by the last epoch's weights
     facts: Mapping[str, Any] = field(default_factory=dict)  # "parameters": how many are trained
     mlflow_run_url: str | None = None
+    threshold: float | None = None  # for no answer, chosen on validation
+    no_threshold: str | None = None  # why there is none
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,12 @@ class ReportData:
 class _Scored:
     variant: VariantResult
     columns: Columns
+
+    @property
+    def answered(self) -> Answered:
+        """The predictions, as the section on certainty takes them."""
+        variant = self.variant
+        return Answered(variant.name, self.columns, variant.threshold, variant.no_threshold)
 
 
 def write_report(
@@ -114,6 +118,7 @@ def _view(
         "best": _best(table),
         "markers": [MARKERS[i % len(MARKERS)] for i in range(len(scored))],
         "charts": [chart for chart in (_chart(scored, *kind) for kind in CHARTS) if chart],
+        "certainty": certainty([one.answered for one in scored], split),
         "slices": [
             slice_table(slicing, [one.columns for one in scored])
             for slicing in slicings(split, packaged_words(), "GloVe 6B")
@@ -181,44 +186,20 @@ def _best(table: Sequence[View]) -> dict[str, float | None]:
 def _chart(
     scored: Sequence[_Scored], title: str, unit: str, metrics: Mapping[str, str]
 ) -> View | None:
-    """Lines, ticks and markers of one chart in the coordinates of its drawing."""
-    lines: list[View] = [
-        {"variant": i, "name": one.variant.name, "metric": metric, "of": of, "points": points}
+    """The chart of some metrics over the epochs; None where none of them is known."""
+    lines = [
+        line(i, one.variant.name, of, points)
         for i, one in enumerate(scored)
         for metric, of in metrics.items()
         if (points := _curve(one.variant.history, metric))
     ]
     if not lines:
         return None
-    every = [point for line in lines for point in line["points"]]
-    epochs, values = [x for x, _ in every], ticks([y for _, y in every], 5)
-    x_of = scale(min(epochs), max(epochs), PLOT_LEFT + 6, PLOT_RIGHT - 6)
-    y_of = scale(values[0], values[-1], PLOT_BOTTOM, PLOT_TOP)
-    for line in lines:
-        line["path"] = " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in line["points"])
-        line["marks"] = [(x_of(x), y_of(y), x, y) for x, y in _thinned(line["points"])]
-    return {
-        "title": title,
-        "unit": unit,
-        "lines": lines,
-        "kinds": list(metrics.values()),
-        "x_ticks": [
-            (x_of(tick), f"{tick:g}")
-            for tick in ticks(epochs, 6, smallest=1.0)
-            if min(epochs) <= tick <= max(epochs)
-        ],
-        "y_ticks": [(y_of(tick), f"{tick:g}") for tick in values],
-        "frame": (PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM),
-        "size": (CHART_WIDTH, CHART_HEIGHT),
-    }
+    return plot(title, "epoch", unit, lines, smallest=1.0)
 
 
 def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
     return [(row["epoch"], row[metric]) for row in history if _finite(row.get(metric))]
-
-
-def _thinned(points: Points) -> Points:
-    return points[:: math.ceil(len(points) / 12)]
 
 
 # Examples

@@ -65,6 +65,8 @@ def _variant_result(folder: Path) -> VariantResult:
         predictions=folder / "predictions.parquet",
         facts={"parameters": facts["parameters"]},
         mlflow_run_url=facts["run_url"],
+        threshold=facts["threshold"],
+        no_threshold=facts["no_threshold"],
     )
 
 

@@ -221,6 +221,7 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
         step=step,
         python_model=str(CHECKOUT / "tasks" / "pyfunc.py"),
         artifacts={"model": str(model_folder)},
+        model_config={"no_answer": "argmax"},
         code_paths=[str(CHECKOUT / package) for package in ("models", "tasks")],
         pip_requirements=_requirements(),
         input_example=[{"question": "Who answers?", "context": "The model answers."}],

@@ -16,6 +16,7 @@ from tasks import cluster, tracking
 from tasks.cluster import Resources
 from tasks.errors import UserError
 from tasks.manifests import content_digest
+from tasks.measures import THRESHOLD
 from tasks.training_data import TrainingData
 from tasks.vectors import require_subwords
 
@@ -155,7 +156,8 @@ def _finish(
     keeps_best = job.variant.training.patience is not None
     checkpoint = fitted.best if keeps_best else fitted.last
     record, kept = load_record(fitted.last), load_record(checkpoint).history[-1]
-    parameters = _write_model(out / "model", job, checkpoint)
+    threshold = kept.get(THRESHOLD)
+    parameters = _write_model(out / "model", job, checkpoint, threshold)
     questions = _write_predictions(out / "predictions.parquet", job, checkpoint)
     write_json(out / "history.json", record.history)
     write_json(out / "config.json", job.variant.to_dict())
@@ -163,7 +165,8 @@ def _finish(
     began = time.perf_counter()
     uri, run_id = job.tracking_uri, job.run_id
     ended = {"ended": str(record.ended), "epoch": str(kept["epoch"])}
-    tracking.tag(uri, run_id, ended)
+    told = {} if threshold is None else {"threshold": f"{threshold:.4f}"}
+    tracking.tag(uri, run_id, ended | told)
     files = [out / name for name in ("history.json", "config.json", "predictions.parquet")]
     tracking.log_artifacts(uri, run_id, files)
     model_uri = tracking.log_answerer(
@@ -180,17 +183,33 @@ def _finish(
         "seconds": seconds,
         "ended": record.ended,
         "epoch": kept["epoch"],
-        "scores": {name: kept[name] for name in SCORES},
+        "scores": {name: kept[name] for name in SCORES if name in kept},
+        "threshold": threshold,
+        "no_threshold": _why_no_threshold(job.data),
     }
 
 
-def _write_model(folder: Path, job: "Job", checkpoint: Path) -> int:
+def _why_no_threshold(data: TrainingData) -> str | None:
+    from tasks.encoding import load_encoded
+    from tasks.thresholds import why_none
+
+    validation = load_encoded(data.validation.encoded) if data.validation else None
+    return why_none(load_encoded(data.train.encoded), validation)
+
+
+def _allows_no_answer(data: TrainingData) -> bool:
+    from tasks.encoding import load_encoded
+
+    return bool(load_encoded(data.train.encoded).impossible.any())
+
+
+def _write_model(folder: Path, job: "Job", checkpoint: Path, threshold: float | None) -> int:
     """What `Answerer` loads; returns the number of its parameters."""
     import torch
 
     from tasks.answering import save_model
     from tasks.checkpoints import averaged_weights
-    from tasks.encoding import load_encoded, load_word_vectors
+    from tasks.encoding import load_word_vectors
 
     data = job.data
     weights = averaged_weights(checkpoint)
@@ -199,7 +218,8 @@ def _write_model(folder: Path, job: "Job", checkpoint: Path) -> int:
     save_model(
         folder,
         job.variant,
-        allow_no_answer=bool(load_encoded(data.train.encoded).impossible.any()),
+        allow_no_answer=_allows_no_answer(data),
+        threshold=threshold,
         weights=weights,
         word_vectors=torch.from_numpy(vectors),
         vocabulary=data.vocabulary,
@@ -210,15 +230,21 @@ def _write_model(folder: Path, job: "Job", checkpoint: Path) -> int:
 
 def _write_predictions(file: Path, job: "Job", checkpoint: Path) -> int:
     """The answers to the dev questions; returns how many there are."""
+    from models.decoding import argmax_threshold
     from tasks.checkpoints import load_predictions
     from tasks.evaluation import evaluate, load_split, write_predictions
 
     split = load_split(job.data.dev.ingested)
-    write_predictions(file, split, evaluate(split, load_predictions(checkpoint)))
+    threshold = argmax_threshold(_allows_no_answer(job.data))
+    write_predictions(file, split, evaluate(split, load_predictions(checkpoint), threshold))
     return len(split)
 
 
-SCORES = ("dev/em", "dev/f1", "dev/nll", "dev/avna", "examples_per_second", "seconds")
+SCORES = (
+    *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
+    *("dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
+    *("examples_per_second", "seconds"),
+)
 
 
 def write_json(file: Path, value: Any) -> None:

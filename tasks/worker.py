@@ -16,14 +16,16 @@ from torch import nn
 
 from models.batching import Examples
 from models.config import TrainingConfig, VariantConfig
-from models.decoding import Predictions
+from models.decoding import Predictions, argmax_threshold
 from models.stopping import is_out_of_time, reason_to_end
 from models.training import Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
 from tasks.encoding import load_encoded, load_types
-from tasks.evaluation import EvaluationSplit, evaluate, load_split
+from tasks.evaluation import EvaluationSplit, load_split
+from tasks.measures import THRESHOLD, measures, measures_at
 from tasks.progress import entry_of, epoch_line, progress_line
 from tasks.starting import new_model
+from tasks.thresholds import best_threshold, why_none
 from tasks.tracking import EpochLogger
 from tasks.training_data import SplitFolders, TrainingData
 
@@ -137,6 +139,8 @@ class _Loop:
         if self.is_first:
             splits = {"validation": job.data.validation, "dev": job.data.dev}
             self.scored = {name: _Questions.load(s) for name, s in splits.items() if s is not None}
+            asked = self.scored.get("validation")
+            self.chooses = not why_none(self.train, asked.examples if asked else None)
             self.logger = EpochLogger(job.tracking_uri, job.run_id)
             self.spoke = time.monotonic()
 
@@ -176,14 +180,17 @@ class _Loop:
             _say(progress_line(self.variant, self.trainer.epoch + 1, reading))
 
     def _evaluate(self) -> tuple[dict[str, float], Predictions]:
-        """Scores on every question of each split by the official rules, and the answers on dev."""
-        allow_no_answer = bool(self.train.impossible.any())
+        """Scores on every question of each split by the official rules, and the predictions for
+        dev. The threshold that suits validation best, if there can be one, is tried on both."""
+        argmax = argmax_threshold(bool(self.train.impossible.any()))
         scores: dict[str, float] = {}
-        for name, asked in self.scored.items():
-            predictions, nll = self.trainer.predict(asked.examples, self.types, allow_no_answer)
-            found = evaluate(asked.split, predictions).scores
-            measured = {"em": found.em, "f1": found.f1, "avna": found.avna, "nll": nll}
-            scores |= {f"{name}/{measure}": value for measure, value in measured.items()}
+        for name, asked in self.scored.items():  # validation first
+            predictions, nll = self.trainer.predict(asked.examples, self.types)
+            scores |= measures(name, asked.split, predictions, argmax) | {f"{name}/nll": nll}
+            if self.chooses and name == "validation":
+                scores[THRESHOLD] = best_threshold(asked.split, predictions)
+            if self.chooses:
+                scores |= measures_at(name, asked.split, predictions, scores[THRESHOLD])
         return scores, predictions
 
     def _validation_f1s(self) -> list[float]:

@@ -98,9 +98,9 @@ def test_padding_changes_nothing(name: str, lengths: list[tuple[int, int]], seed
 def test_answers_alone_and_in_a_batch_are_the_same(name: str) -> None:
     model = make_model(small(name, hidden_size=20), seed=1, scale=2.0).double()
     examples = make_examples([30, 1, 7, 18, 2, 25], [5, 1, 9, 0, 2, 12])
-    first, last, score, _ = best_spans(*logits(model, examples, list(range(6))), 5, False)
+    first, last, score, _ = best_spans(*logits(model, examples, list(range(6))), 5)
     for i in range(6):
-        own_first, own_last, own_score, _ = best_spans(*logits(model, examples, [i]), 5, False)
+        own_first, own_last, own_score, _ = best_spans(*logits(model, examples, [i]), 5)
         assert (own_first.item(), own_last.item()) == (first[i].item(), last[i].item())
         assert own_score.item() == pytest.approx(score[i].item(), abs=1e-9)
     assert len({tuple(span) for span in torch.stack([first, last], 1).tolist()}) > 2
@@ -114,7 +114,7 @@ def test_smallest_inputs(name: str, tokens: int, question: int) -> None:
     for out in (start, end):
         assert out.shape == (1, tokens + 1)
         assert out.isfinite().all() and (out > MASKED).all()
-    first, last, score, _ = best_spans(start, end, 15, False)
+    first, last, score, _ = best_spans(start, end, 15)
     assert 1 <= first.item() <= last.item() <= tokens
     assert score.item() < 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.decoding import best_spans
+from models.decoding import Predictions, argmax_threshold, best_spans
 from models.layers import MASKED
 
 # Few distinct values, so that ties are common.
@@ -59,20 +60,13 @@ def padded(rows: list[list[tuple[float, float]]]) -> tuple[Tensor, Tensor]:
 @given(
     rows=st.lists(LOGITS, min_size=1, max_size=4),
     max_tokens=st.integers(1, 12),
-    allow_no_answer=st.booleans(),
 )
-def test_best_spans(
-    rows: list[list[tuple[float, float]]], max_tokens: int, allow_no_answer: bool
-) -> None:
-    found = best_spans(*padded(rows), max_tokens, allow_no_answer)
+def test_best_spans(rows: list[list[tuple[float, float]]], max_tokens: int) -> None:
+    found = best_spans(*padded(rows), max_tokens)
     for row, first, last, score, no_answer in zip(rows, *map(Tensor.tolist, found), strict=True):
         spans = all_spans(row, max_tokens)
         best = max(span.score for span in spans)
-        null = null_score(row)
-        assert no_answer == pytest.approx(null, abs=1e-9)
-        if allow_no_answer:
-            spans.append(Span(0, 0, null))
-            best = max(best, null)
+        assert no_answer == pytest.approx(null_score(row), abs=1e-9)
         assert score == pytest.approx(best, abs=1e-9)
         # The span itself is one of those allowed, and it has the score that was given.
         (own,) = [span.score for span in spans if (span.first, span.last) == (first, last)]
@@ -82,38 +76,50 @@ def test_best_spans(
 def test_one_of_two_equal_spans_is_chosen_whole() -> None:
     """Maxima over rows and over columns, taken apart, could give 1..4 or 3..2."""
     logits = [(-9.0, -9.0), (5.0, -9.0), (-9.0, 5.0), (5.0, -9.0), (-9.0, 5.0)]
-    first, last, *_ = best_spans(*padded([logits]), 2, False)
+    first, last, *_ = best_spans(*padded([logits]), 2)
     assert (first.item(), last.item()) in {(1, 2), (3, 4)}
 
 
 def test_start_and_end_may_not_cross() -> None:
     """The likeliest start (3) lies behind the likeliest end (1)."""
     logits = [(0.0, 0.0), (1.0, 9.0), (0.0, 0.0), (9.0, 4.0)]
-    first, last, *_ = best_spans(*padded([logits]), 4, False)
+    first, last, *_ = best_spans(*padded([logits]), 4)
     assert (first.item(), last.item()) == (3, 3)
 
 
+def predicted(logits: list[tuple[float, float]], max_tokens: int = 3) -> Predictions:
+    """What becomes of a row of logits; places count without the null token."""
+    first, last, score, no_answer = best_spans(*padded([logits]), max_tokens)
+    return Predictions(*(part.numpy() for part in (first - 1, last - 1, score, no_answer)))
+
+
+def given(predictions: Predictions, threshold: float) -> tuple[int, int, float]:
+    answers = predictions.answers(threshold)
+    return int(answers.span_start[0]), int(answers.span_end[0]), float(answers.score[0])
+
+
 def test_no_answer_only_when_it_is_allowed() -> None:
-    logits = [(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)]
-    first, last, score, no_answer = best_spans(*padded([logits]), 3, True)
-    assert (first.item(), last.item()) == (0, 0)
-    assert score.item() == no_answer.item()
-    first, last, score, same = best_spans(*padded([logits]), 3, False)
-    assert (first.item(), last.item()) == (2, 2)
-    assert score.item() < same.item() == no_answer.item()
+    found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
+    assert given(found, argmax_threshold(True)) == (-1, -1, found.no_answer_score[0])
+    assert given(found, argmax_threshold(False)) == (1, 1, found.span_score[0])
+    assert found.span_score[0] < found.no_answer_score[0]
+
+
+def test_the_threshold_is_on_the_difference_of_the_logits() -> None:
+    """9 + 9 for no answer and 1 + 1 for the best span, whatever their normalisers."""
+    found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
+    assert found.margin == pytest.approx([16])
+    assert given(found, 15.9)[:2] == (-1, -1)
+    assert given(found, 16.1)[:2] == (1, 1)
 
 
 def test_no_answer_wins_a_tie() -> None:
-    logits = [(1.0, 1.0), (1.0, 1.0)]
-    first, last, *_ = best_spans(*padded([logits]), 3, True)
-    assert (first.item(), last.item()) == (0, 0)
+    assert given(predicted([(1.0, 1.0), (1.0, 1.0)]), 0.0)[:2] == (-1, -1)
 
 
 def test_half_of_no_answer_is_no_answer_nowhere() -> None:
     """A null start with a real end is no span, however likely."""
-    logits = [(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]
-    first, last, *_ = best_spans(*padded([logits]), 3, True)
-    assert (first.item(), last.item()) == (1, 2)
+    assert given(predicted([(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]), 0.0)[:2] == (0, 1)
 
 
 def test_logits_of_32_bits_are_not_rounded() -> None:
@@ -122,16 +128,13 @@ def test_logits_of_32_bits_are_not_rounded() -> None:
     end = torch.zeros(1, 500)
     start[0, 0] = end[0, 0] = 20.0
     start[0, 7] = 1e-6
-    first, last, *_ = best_spans(start, end, 1, False)
+    first, last, *_ = best_spans(start, end, 1)
     assert (first.item(), last.item()) == (7, 7)
 
 
-@pytest.mark.parametrize("allow_no_answer", [True, False])
+@pytest.mark.parametrize("threshold", [-math.inf, 0.0, math.inf])
 @pytest.mark.parametrize("width", [1, 4])
-def test_a_context_without_tokens_gets_no_answer(width: int, allow_no_answer: bool) -> None:
+def test_a_context_without_tokens_gets_no_answer(width: int, threshold: float) -> None:
     """Only the null token stands there, alone in its batch or beside longer contexts."""
-    logits = torch.full((1, width), MASKED)
-    logits[0, 0] = 0.3
-    first, last, best, no_answer = best_spans(logits, logits, 15, allow_no_answer)
-    assert (int(first), int(last)) == (0, 0)
-    assert float(best) == float(no_answer) == pytest.approx(0.0)
+    logits = [(0.3, 0.3), *[(MASKED, MASKED)] * (width - 1)]
+    assert given(predicted(logits, 15), threshold) == (-1, -1, pytest.approx(0.0))

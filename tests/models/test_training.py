@@ -93,12 +93,13 @@ def test_learns_24_examples_by_heart(name: str) -> None:
     before = trainer.train_epoch(examples, TYPES)
     for _ in range(29):
         after = trainer.train_epoch(examples, TYPES)
-    found, nll = trainer.predict(examples, TYPES, allow_no_answer=True)
+    predictions, nll = trainer.predict(examples, TYPES)
+    found = predictions.answers(0.0)
     assert found.span_start.tolist() == examples.span_start.tolist()
     assert found.span_end.tolist() == examples.span_end.tolist()
     assert after.nll < 0.3 < 2 < before.nll
     assert nll < 0.3
-    assert ((found.no_answer_probability > 0.5) == examples.impossible).all()
+    assert ((predictions.no_answer_score > np.log(0.5)) == examples.impossible).all()
 
 
 PARTS = ("attention", "modeling")
@@ -234,10 +235,10 @@ def test_prediction_is_by_the_averaged_weights() -> None:
     trainer = make_trainer(small("baseline", optimizer="adam", learning_rate=0.05))
     examples = make_examples([5, 6, 7, 8, 9])
     trainer.train_epoch(examples, TYPES)
-    _, nll = trainer.predict(examples, TYPES, True)
-    _, raw = predict(trainer.model, examples, TYPES, 15, True)
+    _, nll = trainer.predict(examples, TYPES)
+    _, raw = predict(trainer.model, examples, TYPES, 15)
     with trainer.averages.in_use():
-        _, averaged = predict(trainer.model, examples, TYPES, 15, True)
+        _, averaged = predict(trainer.model, examples, TYPES, 15)
     assert nll == averaged != raw
 
 
@@ -494,7 +495,7 @@ def test_long_contexts_are_left_out_of_training_and_still_answered() -> None:
     variant = small("baseline", batch_size=1, max_context_tokens=20)
     trainer = make_trainer(variant)
     assert len(readings_of(trainer, examples)) == 3
-    found, _ = trainer.predict(examples, TYPES, allow_no_answer=False)
+    found, _ = trainer.predict(examples, TYPES)
     assert len(found.span_start) == 6
     assert (found.span_start >= 0).all()
     assert (found.span_end < examples.context_lengths).all()
@@ -519,14 +520,13 @@ def test_an_epoch_says_what_it_cost() -> None:
 
 
 @names
-@pytest.mark.parametrize("allow_no_answer", [False, True])
 def test_prediction_keeps_the_order_and_equals_one_by_one(
-    name: str, allow_no_answer: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models.prediction, "EVALUATION_TOKENS", 30)
     examples = make_examples([9, 2, 14, 1, 40, 6, 9, 3, 11], [4, 1, 0, 7, 3, 3, 2, 5, 1])
     model = make_model(small(name, hidden_size=12), seed=4, scale=3.0).double()
-    found, nll = predict(model, examples, TYPES, 4, allow_no_answer)
+    found, nll = predict(model, examples, TYPES, 4)
     each = []
     for i in range(len(examples)):
         one = replace(
@@ -537,18 +537,15 @@ def test_prediction_keeps_the_order_and_equals_one_by_one(
             span_end=examples.span_end[i : i + 1],
             impossible=examples.impossible[i : i + 1],
         )
-        own, own_nll = predict(model, one, TYPES, 4, allow_no_answer)
+        own, own_nll = predict(model, one, TYPES, 4)
         each.append(own_nll)
         assert (found.span_start[i], found.span_end[i]) == (own.span_start[0], own.span_end[0])
-        assert found.score[i] == pytest.approx(own.score[0], abs=1e-9)
-        assert found.no_answer_probability[i] == pytest.approx(
-            own.no_answer_probability[0], abs=1e-5
-        )
+        assert found.span_score[i] == pytest.approx(own.span_score[0], abs=1e-9)
+        assert found.no_answer_score[i] == pytest.approx(own.no_answer_score[0], abs=1e-9)
     assert nll == pytest.approx(np.mean(each), abs=1e-5)
     assert (found.span_end - found.span_start < 4).all()
     assert (found.span_end < examples.context_lengths).all()
-    if not allow_no_answer:
-        assert (found.span_start >= 0).all()
+    assert (found.span_start >= 0).all()
     assert len(set(found.span_start.tolist())) > 2
 
 
@@ -558,7 +555,7 @@ def test_the_nll_is_over_rows_with_a_target() -> None:
     without = replace(examples, span_start=examples.span_start.copy())
     without.span_start[1:3] = -1
     without = replace(without, span_end=np.where(without.span_start < 0, -1, without.span_end))
-    _, nll = predict(model, without, TYPES, 15, True)
+    _, nll = predict(model, without, TYPES, 15)
     model.eval()
     with torch.no_grad():
         batch = make_batch(examples, TYPES, np.array([0, 3]), model.max_characters)
@@ -570,17 +567,17 @@ def test_the_nll_of_no_targets_at_all_is_not_a_number() -> None:
     nothing = replace(
         make_examples([5, 6]), span_start=np.array([-1, -1]), span_end=np.array([-1, -1])
     )
-    found, nll = predict(make_model(small("baseline")), nothing, TYPES, 15, True)
+    found, nll = predict(make_model(small("baseline")), nothing, TYPES, 15)
     assert np.isnan(nll)
-    assert np.isfinite(found.score).all()
+    assert np.isfinite(found.span_score).all()
 
 
 def test_prediction_draws_no_dropout_and_training_does_again() -> None:
     trainer, examples = make_trainer(small("char", dropout=0.5)), make_examples([6, 7, 8])
     before = torch.get_rng_state()
-    first, _ = trainer.predict(examples, TYPES, True)
-    second, _ = trainer.predict(examples, TYPES, True)
-    assert np.array_equal(first.score, second.score)
+    first, _ = trainer.predict(examples, TYPES)
+    second, _ = trainer.predict(examples, TYPES)
+    assert np.array_equal(first.span_score, second.span_score)
     assert torch.equal(torch.get_rng_state(), before)
     trainer.train_epoch(examples, TYPES)
     assert not torch.equal(torch.get_rng_state(), before)

@@ -126,7 +126,7 @@ def test_any_batch_of_words_is_answered_in_order(
 
 def test_no_answer_is_given_only_where_it_is_likeliest(abstainer: Answerer) -> None:
     pairs = [*COMMON, *STRANGE.values()]
-    forced = replace(abstainer, allow_no_answer=False).answer(pairs)
+    forced = replace(abstainer, threshold=math.inf).answer(pairs)
     free = abstainer.answer(pairs)
     for any_answer, row in zip(forced, free, strict=True):
         none = math.log(row["no_answer_probability"])
@@ -136,6 +136,18 @@ def test_no_answer_is_given_only_where_it_is_likeliest(abstainer: Answerer) -> N
         else:
             assert row == any_answer
     assert {row["answer"] == "" for row in free} == {True, False}
+
+
+def test_the_threshold_of_validation_is_used_by_choice(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no threshold was chosen for this model"):
+        Answerer.load(folder, "threshold")
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    chosen = {**config, "allow_no_answer": True, "threshold": -1e6}
+    (copy / "config.json").write_text(json.dumps(chosen))
+    assert all(row["answer"] == "" for row in Answerer.load(copy, "threshold").answer(COMMON))
+    assert any(row["answer"] for row in Answerer.load(copy).answer([*COMMON, *STRANGE.values()]))
 
 
 def test_nothing_asked_nothing_answered(answerer: Answerer) -> None:

@@ -30,8 +30,8 @@ RECORD = Record(HISTORY, "all 2 epoch(s) were done", loop_seconds=1 / 3)
 PREDICTIONS = Predictions(
     span_start=np.array([0, -1, 7]),
     span_end=np.array([2, -1, 7]),
-    score=np.array([-0.1, -1e-300, -np.inf]),
-    no_answer_probability=np.array([0.0, 1.0, 1 / 3]),
+    span_score=np.array([-0.1, -1e-300, -np.inf]),
+    no_answer_score=np.array([-np.inf, 0.0, -1 / 3]),
 )
 
 

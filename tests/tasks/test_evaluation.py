@@ -23,7 +23,7 @@ from tests.tasks.splits import WRITTEN, write_split
 
 def predictions(start: list[int], end: list[int]) -> Predictions:
     scores = np.linspace(-1, 0, len(start))
-    return Predictions(np.array(start), np.array(end), scores, np.exp(scores) / 2)
+    return Predictions(np.array(start), np.array(end), scores, scores - 1)
 
 
 @pytest.fixture
@@ -100,12 +100,24 @@ def test_predictions_file(tmp_path: Path, split: EvaluationSplit) -> None:
         "span_start_char",
         "span_end_char",
         "score",
-        "no_answer_probability",
         "em",
         "f1",
+        "no_answer_probability",
+        "no_answer_score",
+        "no_answer_em",
+        "best_prediction",
+        "best_span_start_char",
+        "best_span_end_char",
+        "best_score",
+        "best_em",
+        "best_f1",
     ]
     assert table["span_start_char"].type == pa.int32()
-    assert table["score"].to_pylist() == given.score.tolist()
+    assert table["score"].to_pylist() == [
+        *given.span_score[:1],
+        given.no_answer_score[1],
+        *given.span_score[2:],
+    ]
     rows = table.to_pylist()
     assert [row["id"] for row in rows] == split.ids
     assert [row["prediction"] for row in rows] == ["Ada Lovelace", "", "3", "a 𝔘x"]
@@ -118,6 +130,21 @@ def test_predictions_file(tmp_path: Path, split: EvaluationSplit) -> None:
             assert text == row["prediction"]
 
 
+def test_the_best_span_is_kept_beside_no_answer(tmp_path: Path, split: EvaluationSplit) -> None:
+    scores = np.array([-1.0, -2.0, -1.0, -1.0])
+    given = Predictions(np.array([0, 0, 2, 0]), np.array([1, 0, 2, 1]), scores, scores + 0.5)
+    write_predictions(tmp_path / "predictions.parquet", split, evaluate(split, given))
+    rows = pq.read_table(tmp_path / "predictions.parquet").to_pylist()
+    assert [row["prediction"] for row in rows] == [""] * 4
+    assert [row["em"] for row in rows] == [row["no_answer_em"] for row in rows] == [0, 1, 0, 0]
+    assert [row["best_prediction"] for row in rows] == ["Ada Lovelace", "Ada", "3", "a 𝔘x"]
+    assert [row["best_em"] for row in rows] == [1, 0, 0, 1]
+    margins = [row["no_answer_score"] - row["best_score"] for row in rows]
+    assert margins == pytest.approx([0.5] * 4)
+    answered = evaluate(split, given, 0.6)
+    assert answered.texts == [row["best_prediction"] for row in rows]
+
+
 @pytest.mark.parametrize(("name", "count"), [("dev-v1.1", 10_570), ("dev-v2.0", 11_873)])
 def test_gold_spans_score_as_the_oracle(
     shared_data: Path, tmp_path: Path, name: str, count: int
@@ -125,7 +152,7 @@ def test_gold_spans_score_as_the_oracle(
     facts = ingest_articles(read_articles(shared_data / "squad" / f"{name}.json"), tmp_path)
     split = load_split(tmp_path)
     nothing = np.zeros(len(split))
-    golden = Predictions(split.span_start, split.span_end, nothing, nothing)
+    golden = Predictions(split.span_start, split.span_end, nothing, nothing - 1)
     scores = evaluate(split, golden).scores
     assert scores.count == count
     assert scores.em == pytest.approx(facts["oracle_em"])

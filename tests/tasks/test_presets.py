@@ -109,7 +109,7 @@ def test_a_preset_learns_32_questions_by_heart_and_is_served(
     split, trainer = load_split(data.folder / "split"), data.trainer(variant)
 
     def exact_match() -> float:
-        predictions, _ = trainer.predict(examples, types, allow_no_answer=True)
+        predictions, _ = trainer.predict(examples, types)
         return evaluate(split, predictions).scores.em
 
     while trainer.train_epoch(examples, types).nll > LEARNT or exact_match() < 100:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from models.config import CharacterConfig, ModelConfig, VariantConfig
 from tasks import tracking
 from tasks.answering import Answerer, AnswerRow, save_model
 from tasks.encoding import load_word_vectors
+from tasks.errors import UserError
 from tasks.lexicon import Lexicon
 from tasks.vectors import select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary
@@ -174,6 +176,25 @@ def test_a_loaded_model_answers_like_the_model_folder(
     model = mlflow.pyfunc.load_model(model_uri)
     assert model.predict(ASKED) == expected(model_folder)
     assert model.predict([]) == []
+
+
+def test_the_threshold_is_refused_where_none_was_chosen(uri: str, model_uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    with pytest.raises(UserError, match="no threshold was chosen"):
+        mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
+
+
+def test_the_threshold_is_used_by_choice(uri: str, model_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "threshold": -1e6}))
+    parent = tracking.parent_run(uri, "bidaflow/abstaining", "flow", None, "compare", {})
+    model_uri = tracking.log_answerer(uri, parent, folder, "bidaf-abstaining", step=0)
+    mlflow.set_tracking_uri(uri)
+    assert all(row["answer"] for row in mlflow.pyfunc.load_model(model_uri).predict(ASKED))
+    chosen = mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
+    assert [row["answer"] for row in chosen.predict(ASKED)] == ["", ""]
 
 
 def test_the_schema_names_every_field(uri: str, model_uri: str) -> None:

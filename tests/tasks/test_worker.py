@@ -181,6 +181,11 @@ def test_patience_ends_it_and_the_best_epoch_is_there(data: TrainingData, tmp_pa
     history = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (logged,) = history.search_runs(["1"])
     assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
+    # The threshold is that of validation's best F1, so there it is no worse than argmax.
+    for entry in record.history:
+        assert entry["validation/f1_at_threshold"] >= entry["validation/f1"] - 1e-9
+        assert entry["dev/avna_at_threshold"] >= entry["dev/em_at_threshold"]
+    assert {"validation/threshold", "dev/f1_at_threshold", "dev/ece"} <= set(logged.data.metrics)
 
 
 def test_a_time_budget_ends_it_after_the_step_with_a_score(
@@ -193,7 +198,8 @@ def test_a_time_budget_ends_it_after_the_step_with_a_score(
     (entry,) = record.history
     assert entry["step"] == 1
     assert {"dev/f1", "train/nll"} <= entry.keys()
-    assert "validation/f1" not in entry
+    assert "dev/ece" in entry
+    assert not [name for name in entry if "validation" in name or "threshold" in name]
     assert fitted.best == fitted.last
 
 

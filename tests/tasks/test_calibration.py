@@ -1,0 +1,37 @@
+"""Calibration, by hand and in its limits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.calibration import Bin, expected_calibration_error, reliability
+
+
+def test_by_hand() -> None:
+    bins = reliability(np.array([0.95, 0.05, 0.95, 1.0, 0.5]), np.array([1, 0, 0, 1, 1]))
+    assert bins == [
+        Bin(pytest.approx(0.05), 0.0, 1),
+        Bin(pytest.approx(0.5), 1.0, 1),
+        Bin(pytest.approx(2.9 / 3), pytest.approx(2 / 3), 3),
+    ]
+    # (1·0.05 + 1·0.5 + 3·0.3) / 5
+    assert expected_calibration_error(bins) == pytest.approx(29)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=50))
+def test_every_answer_is_in_one_bin(answers: list[tuple[float, int]]) -> None:
+    probability, em = np.array(answers).T
+    bins = reliability(probability, em)
+    assert sum(one.count for one in bins) == len(answers)
+    assert sum(one.count * one.right for one in bins) == pytest.approx(em.sum())
+    error = expected_calibration_error(bins)
+    assert abs(100 * (probability.mean() - em.mean())) - 1e-9 <= error <= 100
+
+
+def test_a_model_that_is_right_as_often_as_it_says() -> None:
+    random = np.random.default_rng(0)
+    probability = random.random(100_000)
+    em = random.random(100_000) < probability
+    assert expected_calibration_error(reliability(probability, em)) < 1
+    assert expected_calibration_error(reliability(probability, ~em)) > 40
