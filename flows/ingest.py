@@ -49,7 +49,7 @@ def ingest_dataset(data: DataParameters) -> Splits:
     if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
         validation = splitting(portions, "validation", shares, apart=apart)
         apart = replace(apart, held_out=(*apart.held_out, validation.folder))
-    train = splitting(portions, "train", shares, mixed, apart)
+    train = splitting(portions, "train", shares, mixed, apart, data.negatives)
     return Splits(files.name, train, validation, dev)
 
 

@@ -103,8 +103,19 @@ class DataParameters(Form):
         "refuse the data, as it is if left empty, or leave these contexts out of training, as it "
         "is for known datasets.",
     )
+    negatives: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the answerable training questions that are asked once more, about "
+        "another paragraph of their article that does not hold the answer: unanswerable questions "
+        "for data that have too few.",
+    )
     seed: int = Field(
-        7, ge=0, description="Draws the held-out articles, and generates the tiny dataset."
+        7,
+        ge=0,
+        description="Draws the held-out articles and the negatives, and generates the tiny "
+        "dataset.",
     )
     repair: bool = Field(
         False,

@@ -54,6 +54,13 @@ def in_step(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
         yield batch, beside
 
 
+def with_column(batch: Any, column: str, values: Any) -> Any:
+    """A record batch with other values in one of its columns."""
+    index = batch.schema.get_field_index(column)
+    field = batch.schema.field(index)
+    return batch.set_column(index, field, pa.array(values, field.type))
+
+
 class Contexts:
     """A portion's contexts: what they are recognised by, and which of them are kept."""
 
@@ -69,6 +76,7 @@ class Contexts:
             numbers.append(number)
             self.fingerprints.append(fingerprint(text))
         self._sizes = [len(list(group)) for _, group in groupby(numbers)]
+        self._ends = np.cumsum(self._sizes)
         self.keep = np.ones(len(numbers), dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -78,6 +86,11 @@ class Contexts:
         """The text of one context."""
         column: Any = pq.read_table(self.portion.folder / "contexts.parquet", columns=["text"])
         return str(column["text"][row].as_py())
+
+    def article_of(self, row: int) -> tuple[int, int]:
+        """The first of the contexts in the article of one, and one past the last."""
+        article = int(np.searchsorted(self._ends, row, side="right"))
+        return int(self._ends[article]) - self._sizes[article], int(self._ends[article])
 
     def keep_articles(self, wanted: Sequence[bool]) -> None:
         """Keep the contexts of the articles that are wanted, given in order."""

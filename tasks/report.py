@@ -227,6 +227,7 @@ LEDGER = [
     ("Questions", "questions"),
     ("– with an answer", "answerable"),
     ("– without an answer", "impossible"),
+    ("– – asked about another paragraph of their article", "negatives"),
     ("Answers whose borders are token borders", "exact"),
     ("Answers widened to token borders", "widened"),
     ("Answers repaired", "repaired"),

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.held_out import lot
-from tasks.portions import Contexts, batches, in_step
+from tasks.negatives import Negatives
+from tasks.portions import Contexts, batches, in_step, with_column
 
 IntArray = npt.NDArray[np.int32]
 
@@ -43,16 +44,21 @@ class SplitWriter:
             )
         self._files[name].write_batch(batch)
 
-    def add(self, contexts: Contexts, seed: int) -> None:
-        """Write the kept contexts of a portion, and their questions by its weight."""
+    def add(self, contexts: Contexts, seed: int, negatives: float = 0.0) -> None:
+        """Write the kept contexts of a portion, and their questions by its weight; and `negatives`,
+        the share of the answerable ones, once more about a paragraph that does not answer them."""
         numbers = np.where(contexts.keep, np.cumsum(contexts.keep) - 1, -1).astype(np.int32)
         numbers[contexts.keep] += self.counts["contexts"]
-        folder = contexts.portion.folder
+        folder, weight = contexts.portion.folder, contexts.portion.weight
         self._add_contexts(folder, numbers)
+        making = Negatives(contexts, negatives, seed)
         for questions, ledger in in_step(
             folder / "questions.parquet", folder / "alignment.parquet"
         ):
-            self._add_questions(questions, ledger, numbers, contexts.portion.weight, seed)
+            copied = _copied(questions, ledger, numbers >= 0, weight, seed)
+            self._add_questions(*copied, numbers)
+            if negatives:
+                self.counts["negatives"] += self._add_questions(*making.of(*copied), numbers)
 
     def _add_contexts(self, folder: Path, numbers: IntArray) -> None:
         articles, last = self.counts["articles"] - 1, -1
@@ -66,36 +72,25 @@ class SplitWriter:
             last = given[-1]
             article = articles + np.cumsum(begins)
             articles = int(article[-1])
-            kept = _with(kept, "context_id", number[number >= 0])
-            self._write("contexts", _with(kept, "article", article.astype(np.int32)))
+            kept = with_column(kept, "context_id", number[number >= 0])
+            self._write("contexts", with_column(kept, "article", article.astype(np.int32)))
             self.counts["contexts"] += kept.num_rows
             self.counts["context_tokens"] += _tokens(kept)
         self.counts["articles"] = articles + 1
 
-    def _add_questions(
-        self, questions: Any, ledger: Any, numbers: IntArray, weight: float, seed: int
-    ) -> None:
+    def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> int:
+        """Write questions, their contexts numbered anew; returns how many there are."""
+        if not questions.num_rows:
+            return 0
         number = numbers[questions.column("context_id").to_numpy()]
-        ids = questions.column("id").to_pylist()
-        copies = np.where(number >= 0, _copies(ids, weight, seed), 0)
-        rows = np.repeat(np.arange(len(ids)), copies)
-        if not len(rows):
-            return
-        copied = [
-            f"{ids[row]}×{copy}" if copy > 1 else ids[row]
-            for row, times in enumerate(copies)
-            for copy in range(1, times + 1)
-        ]
-        questions, ledger = questions.take(pa.array(rows)), ledger.take(pa.array(rows))
-        questions = _with(_with(questions, "id", copied), "context_id", number[rows])
-        ledger = _with(ledger, "id", copied)
-        self._write("questions", questions)
+        self._write("questions", with_column(questions, "context_id", number))
         self._write("alignment", ledger)
-        self.counts["questions"] += len(rows)
+        self.counts["questions"] += questions.num_rows
         self.counts["question_tokens"] += _tokens(questions)
         self._outcomes.update(ledger.column("outcome").to_pylist())
         for name in self._scores:
             self._scores[name] += pc.sum(ledger.column(name)).as_py()
+        return int(questions.num_rows)
 
     def facts(self) -> dict[str, int | float]:
         """What `ingest_articles` tells of an ingested split, of all that was written."""
@@ -112,13 +107,26 @@ class SplitWriter:
         }
 
 
-def _with(batch: Any, column: str, values: Any) -> Any:
-    index = batch.schema.get_field_index(column)
-    return batch.set_column(index, batch.schema.field(index), pa.array(values))
-
-
 def _tokens(batch: Any) -> int:
     return pc.sum(pc.list_value_length(batch.column("token_starts"))).as_py() or 0
+
+
+def _copied(
+    questions: Any, ledger: Any, keep: npt.NDArray[np.bool_], weight: float, seed: int
+) -> tuple[Any, Any]:
+    """The questions about kept contexts, and their ledger, as often as the weight says."""
+    ids = questions.column("id").to_pylist()
+    kept = keep[questions.column("context_id").to_numpy()]
+    copies = np.where(kept, _copies(ids, weight, seed), 0)
+    rows = pa.array(np.repeat(np.arange(len(ids)), copies))
+    copied = [
+        f"{ids[row]}×{copy}" if copy > 1 else ids[row]
+        for row, times in enumerate(copies)
+        for copy in range(1, times + 1)
+    ]
+    return with_column(questions.take(rows), "id", copied), with_column(
+        ledger.take(rows), "id", copied
+    )
 
 
 def _copies(ids: Sequence[str], weight: float, seed: int) -> npt.NDArray[np.int64]:

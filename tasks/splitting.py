@@ -34,15 +34,18 @@ def write_split(
     shares: Shares = NOTHING_HELD_OUT,
     mixed: Sequence[Portion] = (),
     apart: Apart = FROM_NOTHING,
+    negatives: float = 0.0,
 ) -> dict[str, Any]:
     """Write one part of the portions' articles, and all that is mixed in, as an ingested split.
 
     Contexts are numbered anew. A question of weight w stands ⌊w⌋ times, and once more with
     probability w − ⌊w⌋, drawn by the seed and its id; copies have ids that end in ×2, ×3, …
+    Of the answerable questions the share `negatives` is asked once more, under ids that end in ≠,
+    about another paragraph of the same article that holds none of their answers.
 
     Raises:
-        UserError: two files share a question id; a context also stands in the set to score on; or
-            no question is left.
+        UserError: two files share a question id; a context also stands in the set to score on; no
+            question is left; or negatives are asked for, and none can be made.
     """
     every = [*portions, *mixed]
     refuse_shared_ids(every)
@@ -51,11 +54,18 @@ def write_split(
     left_out = _keep_apart(contexts, apart)
     with SplitWriter(out) as writer:
         for portion in contexts:
-            writer.add(portion, shares.seed)
+            writer.add(portion, shares.seed, negatives)
     if not writer.counts["questions"]:
         raise UserError(f'No question is left for the part "{part}": give more articles.')
+    if negatives and not writer.counts["negatives"]:
+        raise UserError(
+            f"data.negatives is {negatives:g}, but no article to train on holds another paragraph "
+            "that a question with an answer could be asked about: leave it at 0, or give articles "
+            "of several paragraphs."
+        )
     files = [{"name": portion.name, "weight": portion.weight} for portion in every]
-    return {**writer.facts(), "contexts_left_out": left_out, "files": files}
+    added = writer.counts["negatives"]
+    return {**writer.facts(), "negatives": added, "contexts_left_out": left_out, "files": files}
 
 
 def keep_part(contexts: Sequence[Contexts], part: Part, shares: Shares) -> None:

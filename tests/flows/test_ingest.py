@@ -66,6 +66,14 @@ def test_next_months_file_alone_is_parsed_and_the_digest_changes(
     ]
 
 
+def test_negatives_are_trained_on_alone(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.json", ARTICLES)
+    splits = ingested(DataParameters(dataset=file, validation_share=0.2, negatives=0.5))
+    assert splits.validation is not None
+    assert splits.train.facts["negatives"] > 10
+    assert splits.validation.facts["negatives"] == splits.dev.facts["negatives"] == 0
+
+
 def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
     file = write(tmp_path / "all.json", ARTICLES)
     splits = ingested(DataParameters(dataset=file, validation_share=0.2))
