@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.command_line import parameters_from
+from flows.error_reports import error_report
 from flows.hooks import ENDING_RUNS
 from flows.ingest import ingest_dataset
 from flows.parameters import (
@@ -85,7 +86,8 @@ def compare_variants(
                 grid.append((cell, Training(config, splits, encoded, start)))
     trained = train_all([training for _, training in grid], resources)
     folders: dict[Cell, list[Path]] = {}
-    for (cell, _), output in zip(grid, trained, strict=True):
+    for (cell, training_of), output in zip(grid, trained, strict=True):
+        error_report(training_of.splits, output, [])
         folders.setdefault(cell, []).append(output.folder)
     comparison = comparing(list(folders), list(folders.values()), seeds)
     return _publish(comparison, [cell.dataset for cell in folders])

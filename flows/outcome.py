@@ -18,6 +18,7 @@ from flows.ingest import Splits
 from flows.promotion import Contest
 from infra.settings import settings
 from tasks import tracking
+from tasks.error_report import place
 from tasks.promotion import Decision, markdown
 from tasks.stages import Output
 from tasks.training import parent_run_of
@@ -41,6 +42,7 @@ class Outcome:
     splits: Splits
     trained: list[Output]
     report: Output
+    errors: list[Output]  # an error report for each of `trained`
 
     @property
     def new(self) -> list[Output]:
@@ -85,6 +87,8 @@ def publish(outcome: Outcome, contest: Contest | None = None) -> None:
     report = report_file(outcome.splits.name)
     report.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(outcome.report.folder / "report.html", report)
+    for output in outcome.errors:
+        _put(output, report.parent / place(outcome.splits.name, output.facts["variant"]))
     decision = contest.decision if contest else None
     create_table_artifact(
         outcome.rows(),
@@ -109,6 +113,11 @@ def publish(outcome: Outcome, contest: Contest | None = None) -> None:
             tracking.log_text(uri, run, "decision.md", _told(contest, decision))
             tracking.log_text(uri, run, "decision.json", json.dumps(decision.to_dict(), indent=1))
     tracking.finish(uri, run_id, "FINISHED")
+
+
+def _put(errors: Output, file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    shutil.copyfile(errors.folder / "errors.html", file)
 
 
 def _told(contest: Contest, decision: Decision) -> str:

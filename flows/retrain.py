@@ -8,6 +8,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.command_line import parameters_from
+from flows.error_reports import Examples
 from flows.hooks import ENDING_RUNS
 from flows.outcome import UNCHANGED, announce, publish
 from flows.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
@@ -39,12 +40,13 @@ def retrain(
     training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
     promotion: PromotionRule = PromotionRule(),
+    examples: Examples = [],
 ) -> dict[str, Any] | State[Any]:
     """Train the variants on a dataset; returns their scores, the decision, and the report's place.
 
     Where data, parameters and code are as they were, the run ends as "Nothing to do".
     """
-    outcome = train_variants(data, variants, vectors, vocabulary, training, resources)
+    outcome = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
     contest = promote_best(outcome.splits, outcome.trained, promotion)
     publish(outcome, contest)
     _forget_the_oldest(outcome.splits.name)

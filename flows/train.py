@@ -1,6 +1,7 @@
 """Flow `train`: from a dataset to trained, scored and registered variants, and a report."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from prefect import flow
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.command_line import parameters_from
+from flows.error_reports import Examples, error_report, require_examples
 from flows.hooks import ENDING_RUNS
 from flows.ingest import Splits, ingest_dataset
 from flows.outcome import Outcome, announce, publish
@@ -87,6 +89,7 @@ def train_variants(
     vocabulary: VocabularyParameters,
     training: TrainingParameters,
     resources: Resources,
+    examples: Sequence[str],
 ) -> Outcome:
     """Ingest, encode, train, report: what `train` and `retrain` share.
 
@@ -97,6 +100,7 @@ def train_variants(
     start = model_to_start_from(training.start_from)
     wanted = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
+    require_examples(splits, examples)
     encoded = encode_dataset(splits, wanted, vocabulary)
     trained = train_all([Training(config, splits, encoded, start) for config in configs], resources)
     report = steps.reporting(
@@ -106,7 +110,8 @@ def train_variants(
         splits.dev.folder,
         encoded.vocabulary.folder,
     )
-    return Outcome(splits, trained, report)
+    errors = [error_report(splits, output, examples) for output in trained]
+    return Outcome(splits, trained, report, errors)
 
 
 @flow(
@@ -123,12 +128,13 @@ def train(
     vocabulary: VocabularyParameters = VocabularyParameters(),
     training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
+    examples: Examples = [],
 ) -> dict[str, Any]:
     """Train the variants on a dataset; returns their scores and where the report is.
 
     The champion stays what it is: `retrain` is the flow that promotes.
     """
-    outcome = train_variants(data, variants, vectors, vocabulary, training, resources)
+    outcome = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
     publish(outcome)
     return outcome.summary()
 

@@ -41,20 +41,29 @@ class AttentionFlow(nn.Module):
         self.dropout = dropout
         self.similarity = TrilinearSimilarity(size)
 
+    def weights(
+        self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """H (B, T, size), U (B, J, size) -> what each context token looks at in the question
+        (B, T, J), and what in the context: the whole question (B, 1, T) in the paper's form, each
+        question token (B, J, T) in the starter's."""
+        s = self.similarity(self.dropout(context), self.dropout(question))
+        over_question = masked_softmax(s, question_mask.unsqueeze(1), 2)
+        if self.query_to_context == "max":
+            best = s.masked_fill(~question_mask.unsqueeze(1), MASKED).amax(2)  # (B, T)
+            return over_question, masked_softmax(best, context_mask, 1).unsqueeze(1)
+        over_context = masked_softmax(s, context_mask.unsqueeze(2), 1)
+        return over_question, over_context.transpose(1, 2)
+
     def forward(
         self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
     ) -> Tensor:
         """H (B, T, size), U (B, J, size) -> G = [h; ũ; h∘ũ; h∘h̃] (B, T, 4·size)"""
-        s = self.similarity(self.dropout(context), self.dropout(question))
-        over_question = masked_softmax(s, question_mask.unsqueeze(1), 2)  # (B, T, J)
+        over_question, over_context = self.weights(context, question, context_mask, question_mask)
         attended_question = over_question @ question
-        if self.query_to_context == "max":
-            best = s.masked_fill(~question_mask.unsqueeze(1), MASKED).amax(2)  # (B, T)
-            over_context = masked_softmax(best, context_mask, 1).unsqueeze(1)
-            attended_context = over_context @ context  # (B, 1, size), the same for every t
-        else:
-            over_context = masked_softmax(s, context_mask.unsqueeze(2), 1)  # (B, T, J)
-            attended_context = over_question @ (over_context.transpose(1, 2) @ context)
+        attended_context = over_context @ context  # (B, 1, size): the same for every t
+        if self.query_to_context == "starter":
+            attended_context = over_question @ attended_context  # (B, T, size)
         return torch.cat(
             [context, attended_question, context * attended_question, context * attended_context],
             2,

@@ -150,13 +150,18 @@ class BiDAF(nn.Module):
         """Characters of a word that the model looks at."""
         return self.config.characters.max_characters if self.config.characters else 1
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logits of the answer's first and last token: (B, T) each, MASKED at padding.
-        Position 0 is the null token: no answer."""
+    def read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """H (B, T, 2d), U (B, J, 2d), and where they are no padding: (B, T), (B, J)"""
         types = self.words.of_types(batch)
         context_mask, question_mask = batch.context != PADDING, batch.question != PADDING
         context = self.encoder(self.words(types, batch.context), context_mask)
         question = self.encoder(self.words(types, batch.question), question_mask)
+        return context, question, context_mask, question_mask
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits of the answer's first and last token: (B, T) each, MASKED at padding.
+        Position 0 is the null token: no answer."""
+        context, question, context_mask, question_mask = self.read(batch)
         attention = self.attention(context, question, context_mask, question_mask)
         matched = self.matching(attention, context_mask) if self.matching else attention
         modeling = self.modeling(matched, context_mask)

@@ -105,9 +105,13 @@ class ResidualSelfAttention(nn.Module):
         logits = torch.cat([s.masked_fill(~others, MASKED), nothing], 2)
         return torch.softmax(logits, 2)[..., :-1]
 
+    def read(self, attention: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """G (B, T, size), (B, T) -> x and m, (B, T, 2d) each"""
+        x = torch.relu(self.reduction(attention))
+        return x, self.encoder(x, mask)
+
     def forward(self, attention: Tensor, mask: Tensor) -> Tensor:
         """G (B, T, size), (B, T) -> (B, T, 2d)"""
-        x = torch.relu(self.reduction(attention))
-        m = self.encoder(x, mask)
+        x, m = self.read(attention, mask)
         c = self.weights(m, mask) @ m
         return x + torch.relu(self.merging(torch.cat([c, m, c * m], 2)))

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.batching import Examples, Ragged, Types
+from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
 from models.config import VariantConfig
 from models.decoding import argmax_threshold
+from models.inspection import AttentionWeights, attention_weights
 from models.prediction import predict
 from tasks.embeddings.wordset import SUBWORDS, Subwords
 from tasks.errors import UserError
@@ -99,6 +100,26 @@ class _TypeTable:
 
 
 @dataclass(frozen=True)
+class Attended:
+    """The tokens of a question and a context, and the weights between them, a batch of one."""
+
+    question_offsets: Offsets
+    context_offsets: Offsets
+    weights: AttentionWeights
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Raw text as a model reads it, and the model that knows all its words."""
+
+    question_offsets: list[Offsets]
+    context_offsets: list[Offsets]
+    examples: Examples
+    types: Types
+    model: BiDAF
+
+
+@dataclass(frozen=True)
 class Answerer:
     """Answers questions about contexts. A batch of many and batches of one answer alike.
 
@@ -133,12 +154,38 @@ class Answerer:
         Raises:
             UserError: a question or a context holds no token; the sentence says which.
         """
-        offsets = [tokenize(context) for _, context in pairs]
+        read = self._read(pairs)
+        limit = self.variant.training.max_answer_tokens
+        predictions, _ = predict(read.model, read.examples, read.types, limit)
+        found = predictions.answers(self.threshold)
+        return [
+            _row(context, spans, int(start), int(end), float(score), float(no_answer))
+            for (_, context), spans, start, end, score, no_answer in zip(
+                pairs,
+                read.context_offsets,
+                found.span_start,
+                found.span_end,
+                found.score,
+                np.exp(predictions.no_answer_score),
+                strict=True,
+            )
+        ]
+
+    def attention(self, question: str, context: str) -> Attended:
+        """What the model looks at while it answers a question; raises as `answer` does."""
+        read = self._read([(question, context)])
+        batch = make_batch(read.examples, read.types, np.array([0]), self.model.max_characters)
+        return Attended(
+            read.question_offsets[0], read.context_offsets[0], attention_weights(read.model, batch)
+        )
+
+    def _read(self, pairs: Sequence[tuple[str, str]]) -> _Read:
         questions = [tokenize(question) for question, _ in pairs]
+        contexts = [tokenize(context) for _, context in pairs]
         _require_tokens("question", questions)
-        _require_tokens("context", offsets)
+        _require_tokens("context", contexts)
         table = _TypeTable(self.lexicon, self.subwords is not None)
-        context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, offsets, strict=True)]
+        context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, contexts, strict=True)]
         question_ids = [table.ids(q, spans) for (q, _), spans in zip(pairs, questions, strict=True)]
         nothing = np.full(len(pairs), -1, dtype=np.int32)
         examples = Examples(
@@ -149,23 +196,8 @@ class Answerer:
             span_end=nothing,
             impossible=np.zeros(len(pairs), dtype=bool),
         )
-        limit = self.variant.training.max_answer_tokens
         types = table.types()
-        model = self._knowing(table.unseen)
-        predictions, _ = predict(model, examples, types, limit)
-        found = predictions.answers(self.threshold)
-        return [
-            _row(context, spans, int(start), int(end), float(score), float(no_answer))
-            for (_, context), spans, start, end, score, no_answer in zip(
-                pairs,
-                offsets,
-                found.span_start,
-                found.span_end,
-                found.score,
-                np.exp(predictions.no_answer_score),
-                strict=True,
-            )
-        ]
+        return _Read(questions, contexts, examples, types, self._knowing(table.unseen))
 
     def _knowing(self, unseen: Iterable[str]) -> BiDAF:
         """The model with rows for words never seen; it shares all else with the model itself."""

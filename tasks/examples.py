@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.errors import UserError
 from tasks.evaluation import EvaluationSplit, Gold
 from tasks.predictions import Columns
 
@@ -15,6 +16,35 @@ Span = tuple[int, int]
 """Characters [start, end) of a context; -1, -1 for none."""
 Segment = tuple[str, *tuple[bool, ...]]
 """A piece of a context, whether it is gold, and whether it is in each of the predicted spans."""
+
+
+MOST_NAMED = 3
+"""Questions that one text may name."""
+
+
+def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
+    """Rows of the questions that are named by their id, or by words that they hold: the first few
+    of each name.
+
+    Raises:
+        UserError: a name fits no question.
+    """
+    questions = [_even(question) for question in split.questions]
+    found: dict[int, None] = {}
+    for name in names:
+        rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
+        rows = rows or [row for row, text in enumerate(questions) if _even(name) in text]
+        if not rows:
+            raise UserError(
+                f"examples: none of the {len(split)} questions to score on has the id {name!r} or "
+                "holds these words; give an id, or words as they stand in a question."
+            )
+        found |= dict.fromkeys(rows[:MOST_NAMED])
+    return list(found)
+
+
+def _even(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def surest_first(columns: Columns) -> list[int]:

@@ -54,6 +54,7 @@ class VariantResult:
     predictions: Path  # predictions.parquet, made by the last epoch's weights
     facts: Mapping[str, Any] = field(default_factory=dict)  # "parameters": how many are trained
     mlflow_run_url: str | None = None
+    errors: str | None = None  # address of the error report, as seen from this one
     threshold: float | None = None  # for no answer, chosen on validation
     no_threshold: str | None = None  # why there is none
 
@@ -153,6 +154,7 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
         "speed": last.get("examples_per_second"),
         "url": _web_address(variant.mlflow_run_url),
+        "errors": variant.errors,
     }
 
 

@@ -4,7 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from infra.settings import settings
+from tasks import error_report, tracking
 from tasks.checking import write_check
 from tasks.comparison import compare
 from tasks.embeddings.corpus import prepare_corpus
@@ -12,6 +15,7 @@ from tasks.embeddings.judge import judge_vectors
 from tasks.embeddings.judgement_page import write_judgement
 from tasks.embeddings.train import train_vectors
 from tasks.encoding import encode_split
+from tasks.error_report import Run, write_error_report
 from tasks.fetching import fetch
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
@@ -51,12 +55,28 @@ def report_on(
         splits={"train": facts_of(train), "dev": facts_of(dev)},
         vocabulary=facts_of(vocabulary),
     )
-    results = [_variant_result(folder) for folder in trained]
+    results = [_variant_result(folder, dataset) for folder in trained]
     write_report(out / "report.html", results, data, template=template)
     return {}
 
 
-def _variant_result(folder: Path) -> VariantResult:
+def report_errors(
+    out: Path,
+    dataset: str,
+    trained: Path,
+    dev: Path,
+    examples: Sequence[str] = (),
+    template: Template = error_report.TEMPLATE,
+) -> dict[str, Any]:
+    """Write errors.html about a trained variant, and keep a copy with its MLflow run."""
+    facts = facts_of(trained)
+    run = Run(dataset, facts["variant"], trained, facts["run_url"])
+    write_error_report(out / "errors.html", run, dev, examples, template)
+    tracking.log_artifacts(settings().tracking_uri, facts["run_id"], [out / "errors.html"])
+    return {"variant": facts["variant"]}
+
+
+def _variant_result(folder: Path, dataset: str) -> VariantResult:
     facts = facts_of(folder)
     return VariantResult(
         name=facts["variant"],
@@ -65,6 +85,7 @@ def _variant_result(folder: Path) -> VariantResult:
         predictions=folder / "predictions.parquet",
         facts={"parameters": facts["parameters"]},
         mlflow_run_url=facts["run_url"],
+        errors=quote(error_report.place(dataset, facts["variant"])),
         threshold=facts["threshold"],
         no_threshold=facts["no_threshold"],
     )
@@ -88,3 +109,4 @@ scoring = stage(score_registered, "score")
 comparing = stage(compare, "compare")
 checking = stage(write_check, "check")
 reporting = stage(report_on, "report")
+reporting_errors = stage(report_errors, "error-report")

@@ -27,7 +27,10 @@ GROUPS: dict[str, type[BaseModel]] = {
     "resources": Resources,
     "promotion": PromotionRule,
 }
-DEFAULTS = {name: group() for name, group in GROUPS.items()} | {"variants": ["baseline", "char"]}
+DEFAULTS = {name: group() for name, group in GROUPS.items()} | {
+    "variants": ["baseline", "char"],
+    "examples": [],
+}
 
 
 def read(*flags: str) -> dict[str, Any]:
@@ -60,6 +63,7 @@ def test_every_kind_of_flag_sets_its_field() -> None:
         "--training.optimizer": "adam",
         "--training.learning-rate": "1e-3",
         "--resources.gpu": "false",
+        "--examples": "Who wrote it?,q7",
     }
     given = read(*(part for flag in flags.items() for part in flag), "--no-vocabulary.lower-case")
     assert given == {
@@ -75,6 +79,7 @@ def test_every_kind_of_flag_sets_its_field() -> None:
         "training": TrainingParameters(batch_size=16, optimizer="adam", learning_rate=1e-3),
         "resources": Resources(gpu=False),
         "promotion": PromotionRule(),
+        "examples": ["Who wrote it?", "q7"],
     }
 
 

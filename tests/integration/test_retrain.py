@@ -77,6 +77,16 @@ def test_mlflow_has_a_run_per_variant_below_one_parent(first: Retrained) -> None
         assert {"config.json", "history.json", "predictions.parquet"} <= artifacts
 
 
+def test_each_variant_has_an_error_report_that_the_report_links_to(first: Retrained) -> None:
+    report = first.root / "reports" / "tiny.html"
+    links = re.findall(r'href="(tiny/[^"]*)"', report.read_text(encoding="utf-8"))
+    assert links == ["tiny/baseline.html", "tiny/char.html"]
+    for run in first.runs("variant"):
+        page = report.parent / "tiny" / f"{run.data.tags['variant']}.html"
+        kept = first.client.download_artifacts(run.info.run_id, "errors.html")
+        assert Path(kept).read_bytes() == page.read_bytes()
+
+
 def test_the_best_variant_is_the_champion_and_why_is_told(first: Retrained) -> None:
     best = max(first.runs("variant"), key=lambda run: float(run.data.metrics["dev/f1"]))
     champion = first.client.get_model_version_by_alias("bidaf-tiny", "champion")

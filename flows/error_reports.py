@@ -1,0 +1,35 @@
+"""The error report of each trained variant, and the examples that it draws."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from flows.ingest import Splits
+from tasks.evaluation import load_split
+from tasks.examples import named_questions
+from tasks.stages import Output
+from tasks.steps import reporting_errors
+
+Examples = Annotated[
+    list[Annotated[str, Field(min_length=1)]],
+    Field(
+        description="Dev questions, by their id or by words that they hold, whose attention the "
+        "error reports draw; if left empty, the surest mistakes."
+    ),
+]
+
+
+def require_examples(splits: Splits, examples: Sequence[str]) -> None:
+    """Refuse, before anything is trained, examples that are no dev questions.
+
+    Raises:
+        UserError: one of them is none.
+    """
+    if examples:
+        named_questions(load_split(splits.dev.folder), examples)
+
+
+def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:
+    """The error report on a variant, which its MLflow run has a copy of."""
+    return reporting_errors(splits.name, trained.folder, splits.dev.folder, examples)

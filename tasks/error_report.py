@@ -1,0 +1,154 @@
+"""The error report on one run: where it goes wrong, how surely, and what it looked at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from tasks.answering import Answerer
+from tasks.evaluation import EvaluationSplit, load_split
+from tasks.examples import (
+    context_of,
+    example,
+    named_questions,
+    of_distinct_contexts,
+    surest_first,
+)
+from tasks.heatmaps import CELL, Heatmap, heatmaps
+from tasks.lexicon import Lexicon
+from tasks.pages import TEMPLATES, Template
+from tasks.predictions import Columns, mean, read_predictions
+from tasks.slices import slice_table, slicings
+
+View = dict[str, Any]
+
+TEMPLATE = Template(TEMPLATES / "errors.html.j2")
+MISTAKES = 10
+"""Mistakes of each kind that are shown."""
+DRAWN = 3
+"""Mistakes whose attention is drawn where no examples are named."""
+
+RIGHT = "right"
+KINDS = {
+    "answered": "An answer where there is none",
+    "silent": "No answer where there is one",
+    "wrong": "Another answer, with no right word",
+    "partly": "Another answer, some of its words right",
+}
+
+
+def place(dataset: str, variant: str) -> str:
+    """Where a variant's page stands beside the report on its dataset."""
+    return f"{dataset}/{variant}.html"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained variant: its names, and the folder that the stage `train` made."""
+
+    dataset: str
+    variant: str
+    folder: Path
+    url: str | None = None
+
+
+def write_error_report(
+    out_file: Path,
+    run: Run,
+    evaluation: Path,
+    examples: Sequence[str] = (),
+    template: Template = TEMPLATE,
+) -> None:
+    """Write the page about a run's answers to the questions of an ingested split.
+
+    Attention is drawn for the questions that `examples` name, by id or by words that they hold;
+    else for the surest mistakes.
+
+    Raises:
+        UserError: the answers are not those of the split, or an example is none of its questions.
+    """
+    split = load_split(evaluation)
+    columns = read_predictions(run.folder / "predictions.parquet", split, run.variant)
+    kinds = kinds_of(columns, split)
+    wrong = [row for row in surest_first(columns) if kinds[row] != RIGHT]
+    drawn = named_questions(split, examples) or of_distinct_contexts(wrong, split, DRAWN)
+    known, lower_case = _words_with_vectors(run.folder / "model")
+    everything = np.ones(len(split), bool)
+    view = {
+        "run": run,
+        "made": datetime.now().astimezone(),
+        "questions": len(split),
+        "em": mean(columns["em"], everything),
+        "f1": mean(columns["f1"], everything),
+        "mistakes": len(wrong),
+        "kinds": [_kind(kind, columns, split, kinds, wrong) for kind in KINDS if kind in kinds],
+        "slices": [
+            slice_table(slicing, [columns])
+            for slicing in slicings(split, known, "the run's word vectors", lower_case)
+        ],
+        "drawn": _drawn(run, columns, split, drawn),
+        "named": bool(examples),
+        "cell": CELL,
+    }
+    out_file.write_text(template.render(view), encoding="utf-8")
+
+
+def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
+    """What kind of mistake each answer is, by the names in `KINDS`, or `RIGHT`: (n,)."""
+    answerable = np.array([bool(golds) for golds in split.golds])
+    conditions = {
+        RIGHT: columns["em"] == 1,
+        "answered": ~answerable,
+        "silent": columns["span_start_char"] < 0,
+        "partly": columns["f1"] > 0,
+    }
+    return np.select(list(conditions.values()), list(conditions), "wrong")
+
+
+def _kind(
+    kind: str,
+    columns: Columns,
+    split: EvaluationSplit,
+    kinds: npt.NDArray[np.str_],
+    wrong: Sequence[int],
+) -> View:
+    rows = [row for row in wrong if kinds[row] == kind]
+    return {
+        "title": KINDS[kind],
+        "count": len(rows),
+        "share": 100 * len(rows) / len(split),
+        "confidence": 100 * float(np.median(np.exp(np.minimum(columns["score"][rows], 0)))),
+        "examples": [
+            example(columns, split, row) for row in of_distinct_contexts(rows, split, MISTAKES)
+        ],
+    }
+
+
+def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
+    """The words of a model that have vectors, and whether they are in lower case."""
+    table = pq.read_table(model / "words.parquet", columns=["word", "in_vectors"])
+    words: Any = table["word"].filter(table["in_vectors"]).to_pylist()
+    return frozenset(words), Lexicon.load(model).lower_case
+
+
+def _drawn(run: Run, columns: Columns, split: EvaluationSplit, rows: Sequence[int]) -> list[View]:
+    """The examples, each with its heatmaps."""
+    if not rows:
+        return []
+    answerer = Answerer.load(run.folder / "model")
+    return [
+        {**example(columns, split, row), "maps": _maps(answerer, columns, split, row)}
+        for row in rows
+    ]
+
+
+def _maps(answerer: Answerer, columns: Columns, split: EvaluationSplit, row: int) -> list[Heatmap]:
+    question, context = split.questions[row], context_of(split, row)
+    golds = [(gold.start, gold.start + len(gold.text)) for gold in split.golds[row]]
+    predicted = int(columns["span_start_char"][row]), int(columns["span_end_char"][row])
+    return heatmaps(question, context, answerer.attention(question, context), golds, predicted)
