@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain check embeddings judge lineage prune datasets test quick lint up down clean compare rollback
+.PHONY: help install retrain check embeddings judge lineage prune differences datasets test quick lint up down clean compare rollback
 
 PYTHON ?= python3
 VENV := .venv
@@ -55,6 +55,9 @@ lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), 
 
 prune: $(INSTALLED)  ## say what no kept run refers to; YES=1 removes it
 	@$(SETTLED) $(VENV)/bin/python -m flows.pruning $(if $(YES),--yes)
+
+differences: $(INSTALLED)  ## show where two runs' answers differ: RUNS=one,other
+	@$(SETTLED) $(VENV)/bin/python -m flows.differences '$(RUNS)'
 
 datasets: $(INSTALLED)  ## list the data that are known by name, and what of them is here
 	@$(SETTLED) $(VENV)/bin/python -m flows.datasets

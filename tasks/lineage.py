@@ -122,6 +122,20 @@ def required_stage(made: Mapping[str, Made], run: RecordedRun) -> Made:
     )
 
 
+def made_of(made: Mapping[str, Made], stage: Made, digest: str) -> Made:
+    """The stage with this content that another one was made of.
+
+    Raises:
+        UserError: it is not there any more.
+    """
+    for name in stage.parents & made.keys():
+        if made[name].manifest["digest"] == digest:
+            return made[name]
+    raise UserError(
+        f"An input of {stage.name}, of digest {digest}, is not here: it has been pruned."
+    )
+
+
 def users_of(made: Mapping[str, Made], asked: str) -> set[str]:
     """The stages that a file went into or lies in: a path, or the first digits of a digest or key.
 

@@ -11,7 +11,9 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
+from flows.differences import differences
 from models.presets import PRESETS
+from tasks.errors import UserError
 from tasks.tiny import generate
 from tests.integration.running import ONE_WORKER, QUICK, SMALL, retrain
 
@@ -85,6 +87,20 @@ def test_each_variant_has_an_error_report_that_the_report_links_to(first: Retrai
         page = report.parent / "tiny" / f"{run.data.tags['variant']}.html"
         kept = first.client.download_artifacts(run.info.run_id, "errors.html")
         assert Path(kept).read_bytes() == page.read_bytes()
+
+
+def test_two_runs_are_compared_answer_by_answer(
+    first: Retrained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(first.root))
+    comparison, page = differences("bidaf-tiny/1, bidaf-tiny/2")
+    scores = [run.data.metrics["dev/f1"] for run in first.runs("variant")]
+    questions = sum(outcome.questions for outcome in comparison.outcomes)
+    assert f"{questions} dev questions" in first.output
+    assert abs(comparison.gain.mean) == pytest.approx(abs(scores[0] - scores[1]), abs=1e-3)
+    assert page.parent == first.root / "reports" and "Who is right" in page.read_text("utf-8")
+    with pytest.raises(UserError, match="names 1 of the two runs"):
+        differences("champion")
 
 
 def test_the_best_variant_is_the_champion_and_why_is_told(first: Retrained) -> None:
