@@ -25,7 +25,7 @@ from tasks.errors import UserError
 from tasks.fetching import whereabouts
 from tasks.stages import Output
 from tasks.steps import fetching, judging_vectors, showing_judgement
-from tasks.vectors import PACKAGED, VectorSource
+from tasks.vectors import PACKAGED, VectorSource, vector_input
 
 EXPERIMENT = "bidaflow/embeddings"
 AT_HAND = ("here", "in the mirror")
@@ -76,10 +76,7 @@ def judge_embeddings(
     if dataset is not None:
         ingested = ingest_dataset(DataParameters(dataset=dataset))
         splits = [ingested.train.folder, ingested.dev.folder]
-    judged = [
-        judging_vectors(spec if spec == PACKAGED else Path(spec), tests, splits, look)
-        for spec in vectors
-    ]
+    judged = [judging_vectors(vector_input(spec), tests, splits, look) for spec in vectors]
     page = showing_judgement(names, [output.folder for output in judged])
     file = (
         settings().root.resolve() / "reports" / f"vectors-{'-'.join(names)}.html".replace("/", "_")

@@ -1,7 +1,6 @@
 """Flow `train-embeddings`: word vectors for one's own domain, trained on one's own texts."""
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow
@@ -20,7 +19,7 @@ from tasks.embeddings.texts import TextFile, find_texts
 from tasks.errors import UserError
 from tasks.stages import Output
 from tasks.steps import fetching, preparing_corpus, training_vectors
-from tasks.vectors import NAMED, VECTORS, VectorSource
+from tasks.vectors import VECTORS, VectorInput, VectorSource, vector_input
 from tasks.word_data import COLLECTIONS
 
 Name = Annotated[
@@ -40,18 +39,13 @@ Start = Annotated[
 ]
 
 
-def vectors_of(vectors: VectorParameters) -> str | Path:
+def vectors_of(vectors: VectorParameters) -> VectorInput:
     """The set that is meant: the packaged one, a file, or one that is trained first."""
     if vectors.source in METHODS:
         chosen = vectors.training.model_dump() | {"method": vectors.source}
         trained = train_set(vectors.corpus, EmbeddingParameters(**chosen), vectors.start)
         return trained.folder / VECTORS
-    return _content(vectors.source)
-
-
-def _content(source: str) -> str | Path:
-    """As a stage takes it: a path where the content of a file counts."""
-    return source if source in NAMED else Path(source).expanduser()
+    return vector_input(vectors.source)
 
 
 def train_set(
@@ -59,7 +53,7 @@ def train_set(
 ) -> Output:
     """Read the corpus, and train a set of vectors on it."""
     prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case)
-    begin = None if start is None else _content(start)
+    begin = None if start is None else vector_input(start)
     return training_vectors(prepared.folder, embedding, begin)
 
 

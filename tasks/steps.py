@@ -28,12 +28,12 @@ from tasks.splitting import write_split
 from tasks.stages import stage
 from tasks.starting import fetch_model
 from tasks.training import train_variant
-from tasks.vectors import select_vectors
+from tasks.vectors import VectorInput, select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words
 
 
 def vectors_for_splits(
-    out: Path, source: str | Path, splits: Sequence[Path], lower_case: bool, keep_first: int
+    out: Path, source: VectorInput, splits: Sequence[Path], lower_case: bool, keep_first: int
 ) -> dict[str, Any]:
     """Pick the vectors of the splits' words, and the source's first ones for later questions."""
     return select_vectors(out, str(source), wanted_words(splits, lower_case), keep_first)

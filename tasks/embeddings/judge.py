@@ -14,7 +14,7 @@ from tasks.embeddings.similarity import SIMILARITY_TESTS, similarity
 from tasks.embeddings.weat import TESTS, weat
 from tasks.embeddings.word_map import map_words, project
 from tasks.errors import UserError
-from tasks.vectors import load_vectors
+from tasks.vectors import VectorInput, load_vectors
 from tasks.vocabulary import form_counts
 
 JUDGEMENT = "judgement.json"
@@ -33,7 +33,7 @@ class Asked(BaseModel):
 
 def judge_vectors(
     out: Path,
-    source: str | Path,
+    source: VectorInput,
     tests: Sequence[Path],
     splits: Sequence[Path],
     asked: Asked,

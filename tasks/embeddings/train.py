@@ -10,11 +10,11 @@ from tasks.embeddings.word2vec import train_by_gensim
 from tasks.embeddings.wordset import WordSet
 from tasks.errors import UserError
 from tasks.manifests import content_digest, facts_of
-from tasks.vectors import load_vectors, write_vectors
+from tasks.vectors import VectorInput, load_vectors, write_vectors
 
 
 def train_vectors(
-    out: Path, corpus: Path, parameters: EmbeddingParameters, start: str | Path | None = None
+    out: Path, corpus: Path, parameters: EmbeddingParameters, start: VectorInput | None = None
 ) -> dict[str, Any]:
     """Write vectors.parquet, the most frequent words first, and for fastText subwords.safetensors.
 

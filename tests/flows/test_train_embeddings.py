@@ -10,6 +10,7 @@ from flows.parameters import CorpusParameters, VectorParameters
 from flows.train_embeddings import corpus_files, train_embeddings, vectors_of
 from tasks.embeddings.parameters import EmbeddingParameters, EmbeddingSettings
 from tasks.errors import UserError
+from tasks.manifests import hash_file, origins
 from tasks.stages import result_of
 from tasks.vectors import PACKAGED, load_vectors
 from tests.tasks.embeddings.made import ANIMALS, worlds
@@ -55,9 +56,17 @@ def test_retrain_trains_the_vectors_that_it_is_told_to(
         training=EmbeddingSettings(**SMALL),
     )
     assert load_vectors(str(vectors_of(vectors))).vectors.shape == (12, 8)
-    assert vectors_of(VectorParameters()) == PACKAGED
+    assert str(vectors_of(VectorParameters())) == PACKAGED
     with pytest.raises(UserError, match="There is no corpus to train word vectors on"):
         vectors_of(VectorParameters(source="cbow"))
+
+
+def test_the_packaged_vectors_are_known_by_their_bytes() -> None:
+    files = list(origins({"source": vectors_of(VectorParameters())}))
+    assert [Path(file["path"]).suffix for file in files] == [".parquet", ".npy"]
+    for file in files:
+        assert file["sha256"] == hash_file(Path(file["path"]))
+    assert files[0]["rows"] == 400_000
 
 
 def test_a_datasets_own_contexts_are_read(root: Path, prefect_server: None) -> None:
