@@ -92,8 +92,16 @@ _JOINED = "".join(
     for character in map(chr, range(0x300, 0x10000))
     if unicodedata.category(character).startswith("M") or "\u1160" <= character <= "\u11ff"
 )
-# White space; plain ASCII, which is the same in every form; or a character with what it joins.
-_PIECE = re.compile(rf"(\s+)|([!-~]+)(?![{_JOINED}])|\S[{_JOINED}]*")
+
+
+@lru_cache(maxsize=1)
+def _pieces() -> re.Pattern[str]:
+    """White space; words of characters that have one form; or a character with what it joins."""
+    basic = map(chr, range(0x80, 0x10000))
+    several = (c for c in basic if not c.isspace() and unicodedata.normalize("NFKC", c) != c)
+    # One range for all that is not basic: re looks longer lists of it up one by one.
+    word = rf"[^\s{_JOINED}{''.join(several)}\U00010000-\U0010ffff]+"
+    return re.compile(rf"(\s+)|({word}(?: {word}){{,1000}})(?![{_JOINED}])|\S[{_JOINED}]*")
 
 
 class _Folded(NamedTuple):
@@ -106,7 +114,7 @@ class _Folded(NamedTuple):
 def _folded(text: str, unicode_form: bool) -> _Folded:
     characters: list[str] = []
     starts, ends = array("i"), array("i")
-    for match in _PIECE.finditer(text):
+    for match in _pieces().finditer(text):
         first, last = match.span()
         if match[2] is not None:
             characters.append(match[2])
