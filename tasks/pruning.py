@@ -15,6 +15,7 @@ from pathlib import Path
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
 from infra.settings import settings
+from tasks.errors import UserError
 from tasks.lineage import all_made, ancestors
 from tasks.locks import lock_if_free
 from tasks.manifests import stages_folder
@@ -51,9 +52,9 @@ def leftovers(uri: str) -> list[Leftover]:
     """All that can go, given the runs that MLflow keeps at `uri`.
 
     Raises:
-        UserError: no MLflow server answers there.
+        UserError: no MLflow server answers there, or it is another one than the trainings'.
     """
-    runs = recorded_runs(uri)
+    runs = recorded_runs(_required_store(uri))
     return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs), *_stale_downloads()]
 
 
@@ -61,11 +62,27 @@ def prune(uri: str) -> list[Leftover]:
     """Remove what can go and is not in use; returns it.
 
     Raises:
-        UserError: no MLflow server answers at `uri`.
+        UserError: as `leftovers` does.
     """
     locks = sorted({each.lock for each in leftovers(uri)})
     parts = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
     return [removed for part in parts for removed in _prune_what_is_free(part, uri)]
+
+
+def _required_store(uri: str) -> str:
+    """The address, if some training here was recorded there: in another store, or in one that does
+    not exist, no run is kept, and all of them would go."""
+    file = Path(uri.removeprefix("sqlite:///"))
+    exists = not uri.startswith("sqlite:") or file.is_file()
+    trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
+    known = {run.stage for run in recorded_runs(uri, deleted_too=True)} if exists else set()
+    if trained and not trained & known:
+        raise UserError(
+            f"None of the {len(trained)} trainings under {settings().root} was ever recorded in "
+            "the MLflow store in use, so all of them would go: set BIDAFLOW_MLFLOW_TRACKING_URI to "
+            "the store that has their runs."
+        )
+    return uri
 
 
 def _prune_what_is_free(locks: Iterable[Path], uri: str) -> list[Leftover]:

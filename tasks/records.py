@@ -8,10 +8,13 @@ from typing import Any
 
 from tasks.tracking import reading_client
 
+ACTIVE_ONLY, ALL = 1, 3
+"""MLflow's ViewType."""
+
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """A run that has not been deleted."""
+    """A run as MLflow has it."""
 
     id: str
     name: str
@@ -24,16 +27,19 @@ class RecordedRun:
     models: tuple[str, ...]  # its registered versions, such as bidaf-tiny/3, bidaf-tiny@champion
 
 
-def recorded_runs(uri: str) -> list[RecordedRun]:
-    """Every run that has not been deleted, the newest first.
+def recorded_runs(uri: str, deleted_too: bool = False) -> list[RecordedRun]:
+    """Every run that has not been deleted, or every one that MLflow still knows; newest first.
 
     Raises:
         UserError: no server answers.
     """
     client = reading_client(uri)
     models = _models(client)
-    experiments = {e.experiment_id: e.name for e in client.search_experiments()}
-    found = _all_pages(lambda token: client.search_runs(list(experiments), page_token=token))
+    view = ALL if deleted_too else ACTIVE_ONLY
+    experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=view)}
+    found = _all_pages(
+        lambda token: client.search_runs(list(experiments), run_view_type=view, page_token=token)
+    )
     runs = [_recorded(run, experiments, models[run.info.run_id]) for run in found]
     return sorted(runs, key=lambda run: run.started, reverse=True)
 

@@ -15,6 +15,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from flows.pruning import main
 from infra.settings import CHECKOUT, settings
+from tasks.errors import UserError
 from tasks.locks import shared_lock
 from tasks.pruning import leftovers, prune
 from tests.tasks.pipeline import Trained, counting, in_flow, reading, trained
@@ -165,6 +166,27 @@ def test_what_is_being_built_stays_and_goes_when_it_was_killed(root: Path) -> No
         (building,) = (root / "stages" / "slow").iterdir()
         os.kill(process.pid, signal.SIGKILL)
     assert pruned() == {building}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_store_that_knows_no_training_is_refused(
+    there: bool, two: tuple[Trained, Trained], tmp_path: Path, database: Path
+) -> None:
+    other = tmp_path / "other.db"
+    if there:
+        shutil.copyfile(database, other)
+    for command in (leftovers, prune):
+        with pytest.raises(UserError, match=r"None of the 2 trainings .* was ever recorded"):
+            command(f"sqlite:///{other}")
+    assert other.exists() == there
+    assert all(made.model.exists() for made in two)
+
+
+def test_trainings_whose_runs_were_all_deleted_can_go(two: tuple[Trained, Trained]) -> None:
+    for made in two:
+        forget(made)
+    in_flow(lambda: None, "words")
+    assert {made.model for made in two} <= pruned()
 
 
 def test_the_command_says_what_would_go_and_removes_it_when_told(
