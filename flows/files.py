@@ -69,7 +69,7 @@ def name_of(dataset: str) -> str:
         return dataset
     place = dataset.partition("?")[0] if is_address(dataset) else dataset
     last = Path(place).expanduser().resolve().name
-    plain = re.sub(r"(\.(jsonl?|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
+    plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 
 

@@ -9,8 +9,8 @@ from tasks.errors import UserError
 from tasks.inputs import archive_of, inner_suffix, members
 from tasks.tiny import write_tiny
 
-ENDINGS = (".json", ".jsonl", ".parquet")
-ENDINGS_IN_WORDS = ".json, .jsonl or .parquet"
+ENDINGS = (".json", ".jsonl", ".ndjson", ".parquet")
+ENDINGS_IN_WORDS = ".json, .jsonl, .ndjson or .parquet"
 
 
 def generate_tiny(out: Path, seed: int) -> dict[str, Any]:

@@ -112,15 +112,12 @@ class Stage(Generic[P]):
     when the function has returned, so a stage that fails or is killed leaves nothing finished.
     """
 
-    def __init__(self, build: Build[P], name: str, retries: int) -> None:
+    def __init__(self, build: Build[P], name: str) -> None:
         self.build, self.name = build, name
         self.task: Task[[str, dict[str, Any]], Any] = Task(
             self._run,
             name=self.name,
             description=build.__doc__,
-            retries=retries,
-            retry_delay_seconds=5,
-            retry_condition_fn=_is_no_refusal,
             persist_result=True,
             result_serializer="json",
             cache_key_fn=lambda context, parameters: str(parameters["key"]),
@@ -208,10 +205,6 @@ def _tell_of_waiting() -> None:
     get_run_logger().info("It is being made by another run; waiting for that one.")
 
 
-def _is_no_refusal(task: Any, task_run: Any, state: State[Any]) -> bool:
-    return state.name != REFUSED
-
-
 def result_of(state: State[Any]) -> Any:
     """A run's result; a refused run raises its sentence, a failed one its exception."""
     if state.name == REFUSED:
@@ -221,9 +214,4 @@ def result_of(state: State[Any]) -> Any:
 
 def stage(build: Build[P], name: str) -> Stage[P]:
     """Make a stage of a function that fills a folder."""
-    return Stage(build, name, retries=0)
-
-
-def outside_stage(build: Build[P], name: str) -> Stage[P]:
-    """Make a stage of a function that needs the network, which can fail: tried three times."""
-    return Stage(build, name, retries=2)
+    return Stage(build, name)

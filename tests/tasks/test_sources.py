@@ -13,7 +13,7 @@ from tasks.sources import by_split, data_files
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with files of data and others, a hidden one, and a zip."""
-    for name in ("b/c.json", "a.jsonl.gz", "d.PARQUET", "notes.txt", ".hidden.json"):
+    for name in ("b/c.json", "a.jsonl.gz", "d.PARQUET", "f.ndjson", "notes.txt", ".hidden.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("named", "files"),
     [
-        ("", "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json"),
+        ("", "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.ndjson"),
         ("b", "b/c.json"),
         ("notes.txt", "notes.txt"),
         ("e.zip", "e.zip/deep/dev.json.xz e.zip/train.json"),

@@ -24,7 +24,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 from infra.settings import CHECKOUT
 from tasks.errors import UserError
 from tasks.manifests import MANIFEST, content_digest, facts_of, sha256_of
-from tasks.stages import PACKAGES, REFUSED, Output, outside_stage, stage
+from tasks.stages import PACKAGES, REFUSED, Output, stage
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -272,18 +272,6 @@ def test_a_crash_leaves_nothing_and_is_no_result(root: Path) -> None:
             in_flow(lambda: breaking("out of paper"))
     assert RUNS == ["break_off"] * 2
     assert left_in(root, "break_off") == []
-
-
-def test_only_what_may_pass_is_tried_again() -> None:
-    outside = outside_stage(break_off, "outside")
-    outside.task = outside.task.with_options(retry_delay_seconds=0)
-    with pytest.raises(RuntimeError):
-        in_flow(lambda: outside("no network"))
-    assert RUNS == ["break_off"] * 3
-    RUNS.clear()
-    with pytest.raises(UserError):
-        in_flow(lambda: outside("No such thing."))
-    assert RUNS == ["break_off"]
 
 
 IN_A_PROCESS = """
