@@ -33,6 +33,9 @@ MISTAKES = 10
 DRAWN = 3
 """Mistakes whose attention is drawn where no examples are named."""
 
+LONGEST_DRAWN = 1_000
+"""Tokens of a context that is chosen to be drawn: each pair of them has a weight."""
+
 RIGHT = "right"
 KINDS = {
     "answered": "An answer where there is none",
@@ -67,7 +70,7 @@ def write_error_report(
     """Write the page about a run's answers to the questions of an ingested split.
 
     Attention is drawn for the questions that `examples` name, by id or by words that they hold;
-    else for the surest mistakes.
+    else for the surest mistakes in contexts that are not too long.
 
     Raises:
         UserError: the answers are not those of the split, or an example is none of its questions.
@@ -76,7 +79,7 @@ def write_error_report(
     columns = read_predictions(run.folder / "predictions.parquet", split, run.variant)
     kinds = kinds_of(columns, split)
     wrong = [row for row in surest_first(columns) if kinds[row] != RIGHT]
-    drawn = named_questions(split, examples) or of_distinct_contexts(wrong, split, DRAWN)
+    drawn = named_questions(split, examples) or _sure_and_short(wrong, split)
     known, lower_case = _words_with_vectors(run.folder / "model")
     everything = np.ones(len(split), bool)
     view = {
@@ -92,7 +95,7 @@ def write_error_report(
             for slicing in slicings(split, known, "the run's word vectors", lower_case)
         ],
         "drawn": _drawn(run, columns, split, drawn),
-        "named": bool(examples),
+        "chosen_up_to": None if examples else LONGEST_DRAWN,
         "cell": CELL,
     }
     out_file.write_text(template.render(view), encoding="utf-8")
@@ -127,6 +130,11 @@ def _kind(
             example(columns, split, row) for row in of_distinct_contexts(rows, split, MISTAKES)
         ],
     }
+
+
+def _sure_and_short(wrong: Sequence[int], split: EvaluationSplit) -> list[int]:
+    short = split.context_lengths[split.context_of] <= LONGEST_DRAWN
+    return of_distinct_contexts((row for row in wrong if short[row]), split, DRAWN)
 
 
 def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:

@@ -15,6 +15,7 @@ from tasks.ingestion import ingest_articles
 from tasks.predictions import read_predictions
 from tasks.reading import read_articles
 from tasks.squad import Answer, Article, Paragraph, Question
+from tests.tasks.ingested import ingest
 from tests.tasks.pages import Page, assert_stands_alone, shown
 from tests.tasks.splits import write_split
 from tests.tasks.untrained import untrained_run
@@ -113,6 +114,13 @@ def test_hostile_text_is_only_text(tmp_path: Path) -> None:
     assert attack in shown(page)
     assert len(drawings(page)) == 3
     Page(page)
+
+
+def test_only_named_examples_are_drawn_from_very_long_contexts(tmp_path: Path) -> None:
+    split = ingest(tmp_path / "split", ("Ada wrote. " * 400, ["Who wrote?"]))
+    run = untrained_run(tmp_path / "run", split, [(0, 0)], "baseline", KNOWN)
+    assert not drawings(written(run, split, "baseline"))
+    assert len(drawings(written(run, split, "baseline", "who"))) == 2
 
 
 def test_examples_are_named_by_id_or_words(split: Path) -> None:
