@@ -121,7 +121,7 @@ def train(way: Way, data: Data, steps: int) -> dict[str, float]:
         batch = resident.batch(rows)
         optimizer.zero_grad()
         start, end = way.model(batch)
-        torch.autograd.backward(span_nll(start, end, batch).mean())
+        torch.autograd.backward(span_nll(start, end, batch.start, batch.end).mean())
         nn.utils.clip_grad_norm_(parameters, 5.0, foreach=foreach)
         optimizer.step()
         averages.update(number)

@@ -176,10 +176,19 @@ class TrainingParameters(Form):
     )
     max_answer_tokens: int | None = Field(None, ge=1, description="Longest answer, in tokens.")
     max_context_tokens: int | None = Field(
-        None, ge=1, description="Longer contexts are not trained on; they are scored all the same."
+        None,
+        ge=1,
+        description="Longer contexts are not trained on; they are scored all the "
+        "same. With window_stride, the tokens of a window.",
     )
     max_question_tokens: int | None = Field(
         None, ge=1, description="Longer questions are not trained on."
+    )
+    window_stride: int | None = Field(
+        None,
+        ge=1,
+        description="Read longer contexts in windows of max_context_tokens tokens that begin so "
+        "many tokens apart, in training and in answering; half of it suits.",
     )
     seed: int | None = Field(
         None, ge=0, description="Draws first weights, order of batches, dropout."

@@ -91,7 +91,8 @@ class Examples:
             raise ValueError(
                 "No question can be trained on: none has an answer that was found, in a context of "
                 f"at most {max_context} tokens (max_context_tokens), and is itself of at most "
-                f"{max_question} (max_question_tokens)."
+                f"{max_question} (max_question_tokens); window_stride reads longer contexts in "
+                "windows."
             )
         return rows
 
@@ -112,7 +113,7 @@ class Batch:
     end: Tensor  # (B,) int64
 
 
-def _targets(positions: IntArray, impossible: npt.NDArray[np.bool_]) -> Tensor:
+def target_positions(positions: IntArray, impossible: npt.NDArray[np.bool_]) -> Tensor:
     """Token positions -> batch positions: one further for the null token, 0 for no answer."""
     shifted = np.where(positions >= 0, positions + 1, -1)
     return torch.from_numpy(np.where(impossible, 0, shifted).astype(np.int64))
@@ -158,8 +159,8 @@ class ResidentExamples:
         self.characters = _RaggedTensor(types.characters, device)
         self.words = torch.from_numpy(types.words.astype(np.int64)).to(device)
         self.context_of = torch.from_numpy(examples.context_of.astype(np.int64)).to(device)
-        self.start = _targets(examples.span_start, examples.impossible).to(device)
-        self.end = _targets(examples.span_end, examples.impossible).to(device)
+        self.start = target_positions(examples.span_start, examples.impossible).to(device)
+        self.end = target_positions(examples.span_end, examples.impossible).to(device)
         self.local = torch.zeros_like(self.words)  # of types: their rows in the latest batch
         self._character_lengths = np.minimum(types.characters.lengths, max_characters)
         self._is_used = np.zeros(len(types.words), dtype=bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 QueryToContext = Literal["starter", "max"]
 UnknownWords = Literal["zero", "random", "trainable", "subword"]
@@ -143,13 +143,22 @@ class ModelConfig:
             )
 
 
+class Window(NamedTuple):
+    """Parts in which a context is read: of so many tokens, each so many further than the last."""
+
+    tokens: int
+    stride: int
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """How the weights are found. `rho` and `epsilon` are Adadelta's; Adam ignores `rho`.
     A `clip_norm` of 0 clips no gradient.
 
     Training examples whose context or question is longer than the two token limits are left
-    out (and counted); evaluation is on every question whatever its length.
+    out (and counted); evaluation is on every question whatever its length. With a `window_stride`
+    longer contexts are instead read in windows of `max_context_tokens` tokens, so many apart, in
+    training and in prediction.
 
     A training ends after `epochs`, or before: when validation F1 has not risen for `patience`
     epochs (the best epoch's weights are then the result, else the last one's), when it has reached
@@ -171,6 +180,7 @@ class TrainingConfig:
     max_answer_tokens: int = 15
     max_context_tokens: int = 400
     max_question_tokens: int = 50
+    window_stride: int | None = None
     seed: int = 0
     patience: int | None = None
     stop_at_f1: float | None = None
@@ -193,13 +203,25 @@ class TrainingConfig:
         for name in ("rho", "ema_decay"):
             _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
         _require_choices(self, {"optimizer": OptimizerName, "precision": Precision})
-        for name in ("patience", "checkpoint_steps"):
+        for name in ("patience", "checkpoint_steps", "window_stride"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"{name} must be at least 1.")
         for name in ("max_minutes", "stop_at_f1", "checkpoint_minutes"):
             value = getattr(self, name)
             _require(value is None or value > 0, f"{name} must be above 0.")
         _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100, a percentage.")
+        _require(
+            self.window_stride is None or self.window_stride <= self.max_context_tokens,
+            f"window_stride ({self.window_stride}) must not exceed max_context_tokens "
+            f"({self.max_context_tokens}): what lies between two windows would not be read.",
+        )
+
+    @property
+    def window(self) -> Window | None:
+        """The windows in which longer contexts are read, if they are."""
+        if self.window_stride is None:
+            return None
+        return Window(self.max_context_tokens, self.window_stride)
 
 
 @dataclass(frozen=True)

@@ -7,40 +7,104 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.batching import Batch, Examples, ResidentExamples, Types, sorted_batches
+from models.batching import (
+    Examples,
+    IntArray,
+    ResidentExamples,
+    Types,
+    sorted_batches,
+    target_positions,
+)
 from models.bidaf import BiDAF
+from models.config import Window
 from models.decoding import Predictions, best_spans
+from models.layers import MASKED
+from models.windows import Windows, cut
 
 EVALUATION_TOKENS = 32_768
 """Context tokens in one batch of prediction, padding included: bounds memory on long contexts."""
 
 
-def span_nll(start: Tensor, end: Tensor, batch: Batch) -> Tensor:
-    """Negative log-likelihood of each example's span: (B,), nats, start + end."""
-    return F.cross_entropy(start, batch.start, reduction="none", ignore_index=-1) + F.cross_entropy(
-        end, batch.end, reduction="none", ignore_index=-1
+def span_nll(start: Tensor, end: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """Negative log-likelihood of each example's span, from the logits (B, T) and its positions
+    (B,), -1 for none: (B,), nats, start + end."""
+    return F.cross_entropy(start, first, reduction="none", ignore_index=-1) + F.cross_entropy(
+        end, last, reduction="none", ignore_index=-1
     )
 
 
 @torch.no_grad()
 def predict(
-    model: BiDAF, examples: Examples, types: Types, max_answer_tokens: int
+    model: BiDAF,
+    examples: Examples,
+    types: Types,
+    max_answer_tokens: int,
+    window: Window | None = None,
 ) -> tuple[Predictions, float]:
-    """The best span for every example, in order, and the mean NLL (nats) of those with a target."""
+    """The best span for every example, in order, and the mean NLL (nats) of those with a target.
+
+    With a `window` longer contexts are read in such windows, in memory that does not grow with
+    them.
+    """
     n = len(examples)
     spans = np.full((2, n), -1, dtype=np.int64)
     scores = np.zeros((2, n))
     nll, targets = 0.0, 0
     model.eval()
-    device = next(model.parameters()).device
-    resident = ResidentExamples(examples, types, model.max_characters, device)
+    logits = _Logits(model, examples, types, window)
     for rows in sorted_batches(examples.context_lengths, EVALUATION_TOKENS):
-        batch = resident.batch(rows)
-        start, end = model(batch)
+        start, end = logits.of(rows)
         first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
         scores[:, rows] = torch.stack([score, no_answer]).cpu().numpy()
-        nll += float(span_nll(start, end, batch).sum())
-        targets += int((batch.start >= 0).sum())
+        wanted = [
+            target_positions(positions[rows], examples.impossible[rows]).to(start.device)
+            for positions in (examples.span_start, examples.span_end)
+        ]
+        nll += float(span_nll(start, end, *wanted).sum())
+        targets += int((wanted[0] >= 0).sum())
     predictions = Predictions(spans[0], spans[1], scores[0], scores[1])
     return predictions, nll / targets if targets else float("nan")
+
+
+class _Logits:
+    """Gives examples' logits, from windows where their contexts are too long."""
+
+    def __init__(
+        self, model: BiDAF, examples: Examples, types: Types, window: Window | None
+    ) -> None:
+        self.model = model
+        self.windows: Windows | None = None
+        self.lengths = examples.context_lengths
+        if window is not None and self.lengths.max(initial=0) > window.tokens:
+            self.windows = cut(examples, window)
+            examples = self.windows.examples
+        device = next(model.parameters()).device
+        self.resident = ResidentExamples(examples, types, model.max_characters, device)
+
+    def of(self, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """Logits of start and end, (B, T + 1) each, the null token first."""
+        if self.windows is None:
+            start, end = self.model(self.resident.batch(rows))
+            return start, end
+        return self._joined(self.windows, rows)
+
+    def _joined(self, windows: Windows, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """Each token's logits from the window in whose middle it lies most; those of no answer
+        from the window that finds it least likely, as an answer in one window is enough."""
+        logits = torch.full(
+            (2, len(rows), 1 + int(self.lengths[rows].max())), MASKED, dtype=torch.float64
+        )
+        logits[:, :, 0] = torch.inf
+        own = windows.of_examples(rows)
+        place = {int(row): i for i, row in enumerate(rows)}
+        for chosen in sorted_batches(windows.examples.context_lengths[own], EVALUATION_TOKENS):
+            found = torch.stack(self.model(self.resident.batch(own[chosen]))).double().cpu()
+            for i, window in enumerate(own[chosen].tolist()):
+                joined = logits[:, place[int(windows.of[window])]]
+                start, end = int(windows.core_start[window]), int(windows.core_end[window])
+                shift = int(windows.first[window])
+                joined[:, 1 + start : 1 + end] = found[:, i, 1 + start - shift : 1 + end - shift]
+                if found[:, i, 0].sum() < joined[:, 0].sum():
+                    joined[:, 0] = found[:, i, 0]
+        return logits[0], logits[1]

@@ -16,6 +16,7 @@ from models.bidaf import BiDAF
 from models.config import TrainingConfig
 from models.decoding import Predictions
 from models.prediction import predict, span_nll
+from models.windows import to_train_on
 
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
 """Steps after which losses are read from a device: a GPU's would wait for the host at each one."""
@@ -109,7 +110,7 @@ class Trainer:
             ValueError: no example can be trained on.
         """
         config = self.config
-        rows = examples.trainable(config.max_context_tokens, config.max_question_tokens)
+        examples, rows = to_train_on(examples, config, self.epoch)
         lengths = examples.context_lengths[rows]
         batches = shuffled_batches(lengths, config.batch_size, config.seed, self.epoch)
         resident = ResidentExamples(examples, types, self.model.max_characters, self.device)
@@ -143,7 +144,7 @@ class Trainer:
         ):
             start, end = self.wrapped(batch)
         # Workers' gradients are averaged: sum · world size / global batch is the global mean.
-        loss = span_nll(start.float(), end.float(), batch).sum() * weight
+        loss = span_nll(start.float(), end.float(), batch.start, batch.end).sum() * weight
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         if self.config.clip_norm:
@@ -182,7 +183,8 @@ class Trainer:
         """Predictions of the averaged weights for every example, and the mean NLL of those that
         have a target."""
         with self.averages.in_use():
-            return predict(self.model, examples, types, self.config.max_answer_tokens)
+            limit, window = self.config.max_answer_tokens, self.config.window
+            return predict(self.model, examples, types, limit, window)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed training needs that is a tensor, and the same for all workers:

@@ -155,8 +155,8 @@ class Answerer:
             UserError: a question or a context holds no token; the sentence says which.
         """
         read = self._read(pairs)
-        limit = self.variant.training.max_answer_tokens
-        predictions, _ = predict(read.model, read.examples, read.types, limit)
+        limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
+        predictions, _ = predict(read.model, read.examples, read.types, limit, window)
         found = predictions.answers(self.threshold)
         return [
             _row(context, spans, int(start), int(end), float(score), float(no_answer))

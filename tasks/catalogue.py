@@ -160,6 +160,7 @@ DATASETS = {
                 sha256="1e63c496dfdc859e617913d9ca57d221bcfcbf09d9dcd87097be92cb0265076e",
                 bytes=2_697_495,
             ),
+            training={"window_stride": 200},
         ),
     )
 }

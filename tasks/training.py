@@ -80,12 +80,11 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
 
 
 def _require_examples(encoded_train: Path, training: TrainingConfig) -> None:
+    from models.windows import to_train_on
     from tasks.encoding import load_encoded
 
     try:
-        load_encoded(encoded_train).trainable(
-            training.max_context_tokens, training.max_question_tokens
-        )
+        to_train_on(load_encoded(encoded_train), training)
     except ValueError as error:
         raise UserError(str(error)) from error
 

@@ -145,6 +145,7 @@ LEAST: dict[str, Any] = {
     "clip_norm": 0,
     "ema_decay": 0,
     "max_answer_tokens": 1,
+    "window_stride": 1,
     "max_context_tokens": 1,
     "max_question_tokens": 1,
     "seed": 0,

@@ -34,6 +34,11 @@ def test_impossible_characters(field: str, value: Any) -> None:
 
 IMPOSSIBLE: list[tuple[type, dict[str, Any], tuple[str, str]]] = [
     (
+        TrainingConfig,
+        {"window_stride": 31, "max_context_tokens": 30},
+        ("window_stride (31)", "max_context_tokens (30)"),
+    ),
+    (
         CharacterConfig,
         {"kernel_widths": (7, 3), "filters": (1, 1), "max_characters": 6},
         ("characters.kernel_widths (up to 7)", "characters.max_characters (6)"),

@@ -105,6 +105,18 @@ def test_many_at_once_are_answered_like_each_alone(answerer: Answerer, abstainer
         assert all(map(alike, together, reversed(model.answer(pairs[::-1]))))
 
 
+def test_long_texts_are_read_in_windows(answerer: Answerer) -> None:
+    """As they are answered whole where they fit, and from their far end where they do not."""
+    training = replace(answerer.variant.training, max_context_tokens=60, window_stride=20)
+    reader = replace(answerer, variant=replace(answerer.variant, training=training))
+    assert reader.answer(COMMON) == answerer.answer(COMMON)
+    far = ("Where?", " ".join(["Filler."] * 3000) + " The mill stands on the hill.")
+    (row,) = reader.answer([far])
+    assert stands_in(row, far[1], training.max_answer_tokens)
+    (beside, _) = reader.answer([far, COMMON[0]])
+    assert alike(row, beside)
+
+
 words = st.lists(
     st.sampled_from([*CONTEXT.split(), "Zyx", "磨坊", "🏠", "don't", "3.5", "—", "a" * 40]),
     min_size=1,
