@@ -16,6 +16,7 @@ from flows.command_line import parameters_from
 from flows.ingest import ingest_dataset
 from flows.parameters import DataParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.train_embeddings import vector_input
 from infra.settings import settings
 from tasks import tracking
 from tasks.embeddings.analogies import ANALOGIES
@@ -25,7 +26,7 @@ from tasks.errors import UserError
 from tasks.fetching import whereabouts
 from tasks.stages import Output
 from tasks.steps import fetching, judging_vectors, showing_judgement
-from tasks.vectors import PACKAGED, VectorSource, vector_input
+from tasks.vectors import PACKAGED, VectorSource
 
 EXPERIMENT = "bidaflow/embeddings"
 AT_HAND = ("here", "in the mirror")

@@ -284,7 +284,8 @@ class VectorParameters(Form):
 
     source: Annotated[str, AfterValidator(check_choice)] = Field(
         PACKAGED,
-        description="glove-6b-50d; a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
+        description="glove-6b-50d; a known set, which is downloaded (`make datasets` lists them), "
+        "such as glove.840B.300d; a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
         ".txt or .vec, or the vectors.parquet of a set that was trained here; or a method (cbow, "
         "skipgram, fasttext, glove), by which they are trained on `corpus` first; none for "
         "variants that read only characters.",

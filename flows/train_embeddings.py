@@ -1,6 +1,7 @@
 """Flow `train-embeddings`: word vectors for one's own domain, trained on one's own texts."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow
@@ -19,7 +20,15 @@ from tasks.embeddings.texts import TextFile, find_texts
 from tasks.errors import UserError
 from tasks.stages import Output
 from tasks.steps import fetching, preparing_corpus, training_vectors
-from tasks.vectors import VECTORS, VectorInput, VectorSource, vector_input
+from tasks.vectors import (
+    DOWNLOADED,
+    NO_VECTORS,
+    PACKAGED,
+    VECTORS,
+    VectorInput,
+    VectorSource,
+    packaged,
+)
 from tasks.word_data import COLLECTIONS
 
 Name = Annotated[
@@ -46,6 +55,22 @@ def vectors_of(vectors: VectorParameters) -> VectorInput:
         trained = train_set(vectors.corpus, EmbeddingParameters(**chosen), vectors.start)
         return trained.folder / VECTORS
     return vector_input(vectors.source)
+
+
+def vector_input(spec: str) -> VectorInput:
+    """A set as stages take it, downloaded where it is a known one; `glove.6B/glove.6B.100d.txt` is
+    a member of one that has several.
+
+    Raises:
+        UserError: it can't be had.
+    """
+    name, _, member = spec.partition("/")
+    if name in DOWNLOADED:
+        source = DOWNLOADED[name].source
+        return fetching(source).folder / source.name / member
+    if spec == PACKAGED:
+        return packaged()
+    return spec if spec == NO_VECTORS else Path(spec).expanduser()
 
 
 def train_set(

@@ -112,7 +112,9 @@ def _origin(path: Path) -> dict[str, Any]:
         return {"path": str(file.resolve()), **member, **_entry(file)}
     stage, key, *inside = path.relative_to(stages_folder()).parts
     digest = read_manifest(stages_folder() / stage / key)["digest"]
-    file_inside = {"file": "/".join(inside), "sha256": sha256_of(path)} if inside else {}
+    file_inside = (
+        {"file": "/".join(inside), "sha256": sha256_of(archive_of(path) or path)} if inside else {}
+    )
     return {"stage": stage, "key": key, "digest": digest, **file_inside}
 
 

