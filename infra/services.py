@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -27,7 +28,8 @@ from infra.settings import CHECKOUT, LOOPBACK, settings
 
 START_SECONDS = 240.0
 SETTLED_SECONDS = 30.0
-"""A service that dies younger than this is not started again: it would die for ever."""
+EARLY_ENDS = 3
+"""A service that dies younger than this, so often in a row, is given up: it would die for ever."""
 
 PYTHON = sys.executable
 
@@ -42,6 +44,7 @@ class Service(BaseModel, frozen=True):
     name: str
     command: list[str]
     health: str | None = None  # None: deemed there as soon as it runs
+    needs: str | None = None  # an address that answers before it is started again
 
 
 def services() -> list[Service]:
@@ -65,7 +68,11 @@ def services() -> list[Service]:
             command=[*mlflow, *store, *artifacts, *at, str(here.mlflow_port)],
             health=f"{here.mlflow_url}/health",
         ),
-        Service(name="worker", command=[*prefect, "worker", "start", "--pool", deployments.POOL]),
+        Service(
+            name="worker",
+            command=[*prefect, "worker", "start", "--pool", deployments.POOL, "--type", "process"],
+            needs=f"{here.prefect_url}/api/health",
+        ),
     ]
 
 
@@ -120,6 +127,7 @@ class Started:
     def __init__(self) -> None:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.began: dict[str, float] = {}
+        self.early_ends: Counter[str] = Counter()
         self._write()
 
     def start(self, service: Service) -> None:
@@ -157,17 +165,27 @@ class Started:
         """Start again what dies.
 
         Raises:
-            ServicesError: a service died right after its start.
+            ServicesError: a service died right after its start, again and again.
         """
+        ended: dict[str, float] = {}
         while True:
             for service in services():
                 if self.processes[service.name].poll() is None:
                     continue
-                if time.monotonic() - self.began[service.name] < SETTLED_SECONDS:
-                    raise ServicesError(_failure(service.name))
-                _say(f"{service.name} ended unasked: it is started again.")
-                self.start(service)
+                ended.setdefault(service.name, time.monotonic())
+                if service.needs is None or _answers(service.needs):
+                    self._start_again(service, ended.pop(service.name))
             time.sleep(1)
+
+    def _start_again(self, service: Service, ended: float) -> None:
+        if ended - self.began[service.name] < SETTLED_SECONDS:
+            self.early_ends[service.name] += 1
+        else:
+            self.early_ends[service.name] = 0
+        if self.early_ends[service.name] > EARLY_ENDS:
+            raise ServicesError(_failure(service.name))
+        _say(f"{service.name} ended unasked: it is started again.")
+        self.start(service)
 
     def stop(self) -> None:
         """Stop all, the worker and its flow runs first."""

@@ -1,12 +1,12 @@
 """`up` and `down` with the real servers, on ports and a root of their own."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,16 @@ class Services:
         address = f"{self.recorded.prefect_url}/api/deployments/filter"
         found: list[dict[str, Any]] = httpx.post(address, json={}).json()
         return next(one for one in found if one["name"] == name)
+
+    def worker_is_online(self, since: datetime) -> bool:
+        """Whether a worker has asked the server for work."""
+        address = f"{self.recorded.prefect_url}/api/work_pools/local/workers/filter"
+        try:
+            workers = httpx.post(address, json={}).raise_for_status().json()
+        except (httpx.TransportError, httpx.HTTPStatusError):
+            return False
+        seen = [datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in workers]
+        return any(time > since for time in seen)
 
 
 @pytest.fixture(scope="module")
@@ -170,12 +180,13 @@ def test_what_was_paused_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
 
 
 def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Services) -> None:
-    time.sleep(30)  # younger services are given up
-    mlflow = services.recorded.services["mlflow"]
-    for process in (*psutil.Process(mlflow.pid).children(recursive=True),):
+    before, killed = services.recorded.services, datetime.now(UTC)
+    for process in services.processes():
         process.kill()
-    os.kill(mlflow.pid, signal.SIGKILL)
-    wait(lambda: services.recorded.services["mlflow"].pid != mlflow.pid)
+    wait(
+        lambda: all(one.pid != before[name].pid for name, one in services.recorded.services.items())
+    )
+    wait(lambda: services.worker_is_online(since=killed))
 
     processes = services.processes()
     assert services.process is not None

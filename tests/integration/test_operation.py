@@ -17,7 +17,7 @@ import psutil
 import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from infra.processes import Recorded
 from infra.settings import CHECKOUT
@@ -138,21 +138,23 @@ def server(services: Services) -> Server:
     return Server(services)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@pytest.fixture
+def page() -> Iterator[Page]:
+    """A tab of the system's browser, headless."""
     if CHROMIUM is None:
         pytest.skip("the web pages need a browser: install chromium")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
+        tab = opened.new_page(viewport={"width": 1280, "height": 860})
+        tab.set_default_timeout(SECONDS * 1000)
+        yield tab
         opened.close()
 
 
 def test_a_person_starts_a_run_by_its_form_and_compares_it(
-    services: Services, server: Server, browser: Browser, own: Path
+    services: Services, server: Server, page: Page, own: Path
 ) -> None:
     first = server.start(parameters(own))
-    page = browser.new_page(viewport={"width": 1280, "height": 860})
     # The address of "Copy to new run": the form, filled with an earlier run's parameters.
     form = f"deployments/deployment/{server.retrain}/run?parameters="
     page.goto(f"{services.recorded.prefect_url}/{form}{quote(json.dumps(parameters(own)))}")
@@ -185,7 +187,6 @@ def test_a_person_starts_a_run_by_its_form_and_compares_it(
     report = f"experiments/{experiment}/runs/{parent.info.run_id}/artifacts/{own.name}.html"
     page.goto(f"{mlflow}/{report}")
     page.frame_locator("iframe").get_by_text("Question answering report").first.wait_for()
-    page.close()
 
 
 def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, own: Path) -> None:
@@ -212,6 +213,14 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
         wait("the run on new data", lambda: "Completed" in states()[known:])
     finally:
         httpx.delete(f"{address}/{made['id']}").raise_for_status()
+
+
+def test_what_was_refused_is_tried_again(server: Server, own: Path) -> None:
+    own.rename(own.with_name("to-come"))
+    run_id = server.start(parameters(own))
+    wait("the refusal", lambda: server.run(run_id)["state_name"] == "AwaitingRetry")
+    own.with_name("to-come").rename(own)
+    assert server.ended(run_id) == "Completed"
 
 
 def in_training(server: Server, run_id: str) -> bool:
