@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import mlflow.data
@@ -229,19 +230,46 @@ def test_a_whole_run_through_a_server(
     assert tracking.run_url(server, run_id).startswith(f"{server}/#/experiments/")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real MLflow server on loopback."""
-    root, address = tmp_path_factory.mktemp("server"), f"http://127.0.0.1:{free_port()}"
+@pytest.mark.heavy
+def test_a_server_that_is_away_for_a_minute_loses_no_metric(tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    process = start_server(tmp_path, address)
+    run_id = variant(address, parent(address, "away"))
+    logger = EpochLogger(address, run_id)
+    logger.epoch(1, {"dev/f1": 1.0})
+    stop(process)
+    # Its start takes some more: it is back when MLflow asks for the seventh time, after 63 s.
+    comes_back = Timer(50, lambda: started.append(start_server(tmp_path, address)))
+    started: list[subprocess.Popen[bytes]] = []
+    comes_back.start()
+    logger.epoch(2, {"dev/f1": 2.0})
+    logger.epoch(3, {"dev/f1": 3.0})
+    comes_back.join()
+    assert history(address, run_id, "dev/f1") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    stop(*started)
+
+
+def start_server(root: Path, address: str) -> subprocess.Popen[bytes]:
+    """A real MLflow server on loopback, that answers."""
     command: list[Any] = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     command += ["--port", address.rpartition(":")[2]]
     command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
     command += ["--artifacts-destination", root / "artifacts"]
-    with (root / "log").open("w") as log:
+    with (root / "log").open("a") as log:
         process = subprocess.Popen(command, cwd=root, stdout=log, stderr=log)
-    try:
-        wait_for(f"{address}/health", process)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
+    wait_for(f"{address}/health", process)
+    return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real MLflow server on loopback."""
+    address = f"http://127.0.0.1:{free_port()}"
+    process = start_server(tmp_path_factory.mktemp("server"), address)
+    yield address
+    stop(process)
