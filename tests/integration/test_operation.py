@@ -144,7 +144,9 @@ def page() -> Iterator[Page]:
     if CHROMIUM is None:
         pytest.skip("the web pages need a browser: install chromium")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         tab = opened.new_page(viewport={"width": 1280, "height": 860})
         tab.set_default_timeout(SECONDS * 1000)
         yield tab
