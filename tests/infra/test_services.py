@@ -73,6 +73,12 @@ class Services:
                 return lines
         raise AssertionError("".join(lines))
 
+    def end(self) -> None:
+        """Stop as Ctrl-C does."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(timeout=120)
+
     @property
     def recorded(self) -> Up:
         return Up.model_validate_json((self.root / "services.json").read_text(encoding="utf-8"))
@@ -105,7 +111,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     try:
         yield made
     finally:
-        made.run("down")
+        made.end()
 
 
 def wait(condition: Any) -> None:
@@ -168,9 +174,8 @@ def test_what_was_paused_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
     address = f"{services.recorded.prefect_url}/api/deployments/{schedule}"
     httpx.patch(address, json={"active": False}).raise_for_status()
     processes = services.processes()
-    assert services.process is not None
-    services.process.send_signal(signal.SIGINT)
-    assert services.process.wait(timeout=60) == 0
+    services.end()
+    assert services.process is not None and services.process.returncode == 0
     assert not [process for process in processes if process.is_running()]
     assert not (services.root / "services.json").exists()
 
