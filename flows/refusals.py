@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from prefect import get_run_logger
+from prefect import get_client, get_run_logger
 from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
 from prefect.states import Failed
 
 from tasks.errors import UserError
@@ -31,9 +32,20 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
                 return body(*args, **kwargs)
         except UserError as error:
             get_run_logger().error(str(error))
+            _try_no_more()
             return Failed(name=REFUSED, message=str(error))
 
     return run
+
+
+def _try_no_more() -> None:
+    """Retries, where a deployment has them, are for what breaks: not for what was refused."""
+    context = FlowRunContext.get()
+    assert context is not None and context.flow_run is not None
+    policy = context.flow_run.empirical_policy
+    if policy.retries:
+        never = policy.model_copy(update={"retries": 0})
+        get_client(sync_client=True).update_flow_run(context.flow_run.id, empirical_policy=never)
 
 
 def result_or_exit(state: State[Any]) -> Any:

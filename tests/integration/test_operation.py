@@ -217,6 +217,20 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
         httpx.delete(f"{address}/{made['id']}").raise_for_status()
 
 
+def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, own: Path) -> None:
+    assert server.ended(server.start(parameters(own / "nowhere"))) == "Refused"
+
+    stages = server.services.root / "stages"
+    away = stages.with_name("away")
+    stages.rename(away)
+    stages.write_text("in the way")
+    run_id = server.start(parameters(own))
+    wait("the failure", lambda: server.run(run_id)["state_name"] == "AwaitingRetry")
+    stages.unlink()
+    away.rename(stages)
+    assert server.ended(run_id) == "Completed"
+
+
 def in_training(server: Server, run_id: str) -> bool:
     return any(run.data.metrics.get("epoch", 0) >= 1 for run in server.mlflow_runs(run_id))
 
