@@ -2,7 +2,8 @@
 
 from itertools import chain
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -12,31 +13,28 @@ from tasks.transfer import megabytes
 from tasks.word_data import COLLECTIONS
 
 
-def known() -> Table:
-    """A row for each known entry: what it is, its size and licence, and where it is."""
-    table = Table(title="Known by name", show_lines=True)
-    for title in ("name", "what", "size", "licence", "file", "where"):
-        table.add_column(title, justify="right" if title == "size" else "left")
-    for entry in chain(DATASETS.values(), COLLECTIONS.values()):
-        table.add_row(entry.name, _about(entry), *_files(entry))
-    return table
+def known() -> Group:
+    """A block for each known entry: what it is, its licence, and each file's size and place."""
+    return Group(*map(_block, chain(DATASETS.values(), COLLECTIONS.values())))
 
 
-def _about(entry: Entry) -> Text:
-    text = Text(entry.about)
-    return text.append(f"\n{entry.citation}", "dim") if entry.citation else text
-
-
-def _files(entry: Entry) -> tuple[str, str, str, str]:
+def _block(entry: Entry) -> Group:
+    about = Text(f"{entry.about} ({entry.licence})")
+    if entry.citation:
+        about.append(f"\n{entry.citation}", "dim")
+    files = Table.grid("file", "size", "where", padding=(0, 2))
+    files.columns[1].justify = "right"
+    for source in entry.sources:
+        files.add_row(source.name, _size(source), whereabouts(source))
     if not entry.sources:
-        return "", entry.licence, "", "generated"
-    sizes, names, places = zip(*map(_file, entry.sources), strict=True)
-    return "\n".join(sizes), entry.licence, "\n".join(names), "\n".join(places)
+        files.add_row("generated")
+    return Group(
+        Text(entry.name, "bold"), *(Padding(part, (0, 0, 0, 4)) for part in (about, files))
+    )
 
 
-def _file(source: Source) -> tuple[str, str, str]:
-    size = megabytes(source.bytes) if source.bytes else "unknown"
-    return size, source.name, whereabouts(source)
+def _size(source: Source) -> str:
+    return megabytes(source.bytes) if source.bytes else "size unknown"
 
 
 if __name__ == "__main__":

@@ -54,10 +54,10 @@ def test_make_datasets_lists_them_all(shared_data: Path, monkeypatch: pytest.Mon
     console.print(known())
     shown = console.export_text()
     for entry in ENTRIES:
-        assert re.search(rf"│ {re.escape(entry.name)} +│", shown), entry.name
-    assert re.search(r"covid_qa\.json +│ in the mirror", shown)
-    assert re.search(r"dev-v2\.0\.json +│ another one in the mirror", shown)
-    assert re.search(r"2,176\.8 MB +│ PDDL", shown)
+        assert re.search(rf"^{re.escape(entry.name)} *$", shown, re.MULTILINE), entry.name
+    assert re.search(r"covid_qa\.json +[\d.]+ MB +in the mirror", shown)
+    assert re.search(r"dev-v2\.0\.json +[\d.]+ MB +another one in the mirror", shown)
+    assert re.search(r"2,176\.8 MB", shown)
 
 
 @pytest.mark.parametrize(
