@@ -220,9 +220,10 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
 def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, own: Path) -> None:
     assert server.ended(server.start(parameters(own / "nowhere"))) == "Refused"
 
+    settle(server)
     stages = server.services.root / "stages"
-    away = stages.with_name("away")
-    stages.rename(away)
+    stages.mkdir(exist_ok=True)
+    away = stages.rename(stages.with_name("away"))
     stages.write_text("in the way")
     run_id = server.start(parameters(own))
     wait("the failure", lambda: server.run(run_id)["state_name"] == "AwaitingRetry")
