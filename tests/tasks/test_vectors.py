@@ -200,5 +200,5 @@ def test_sources_by_name_or_file_type(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", ["glove-6b-100d", "vectors.npy", ""])
 def test_other_sources_are_refused_before_anything_runs(spec: str) -> None:
-    with pytest.raises(ValidationError, match="vectors come from 'glove-6b-50d', 'glove.6B'"):
+    with pytest.raises(ValidationError, match=r"vectors come from 'glove-6b-50d', 'glove\.6B'"):
         TypeAdapter[Any](VectorSource).validate_python(spec)
