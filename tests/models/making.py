@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,17 @@ from models.presets import PRESETS
 WORDS = 40
 VECTOR_SIZE = 6
 CHARACTERS = 20
+
+
+BY_HEART: dict[str, Any] = {
+    "hidden_size": 16,
+    "batch_size": 8,
+    "optimizer": "adam",
+    "learning_rate": 0.01,
+    "dropout": 0.0,
+    "ema_decay": 0.8,
+}
+"""Settings by which a small model learns a few examples by heart."""
 
 
 def make_types(seed: int = 0, longest: int = 10) -> Types:

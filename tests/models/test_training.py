@@ -21,7 +21,7 @@ from models.config import VariantConfig
 from models.prediction import predict, span_nll
 from models.presets import PRESETS
 from models.training import Reading, Trainer
-from tests.models.making import WORDS, make_examples, make_model, make_types, small
+from tests.models.making import BY_HEART, WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
 names = pytest.mark.parametrize("name", PRESETS)
@@ -82,12 +82,7 @@ def answerable(n: int) -> Examples:
 def test_learns_24_examples_by_heart(name: str) -> None:
     variant = small(
         name,
-        hidden_size=16,
-        batch_size=8,
-        optimizer="adam",
-        learning_rate=0.01,
-        dropout=0.0,
-        ema_decay=0.8,
+        **BY_HEART,
     )
     trainer, examples = make_trainer(variant), answerable(24)
     before = trainer.train_epoch(examples, TYPES)

@@ -17,7 +17,7 @@ from models.config import TrainingConfig, Window
 from models.prediction import predict
 from models.training import Trainer
 from models.windows import Windows, cut, to_train_on
-from tests.models.making import WORDS, make_examples, make_model, make_types, small
+from tests.models.making import BY_HEART, WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
 
@@ -230,12 +230,7 @@ def needles(n: int, tokens: int) -> Examples:
 def test_answers_in_long_contexts_are_learnt() -> None:
     variant = small(
         "baseline",
-        hidden_size=16,
-        batch_size=8,
-        optimizer="adam",
-        learning_rate=0.01,
-        dropout=0.0,
-        ema_decay=0.8,
+        **BY_HEART,
         max_answer_tokens=4,
         max_context_tokens=12,
         window_stride=6,
