@@ -5,7 +5,7 @@ from pathlib import Path
 from infra.settings import settings
 from tasks import registry
 from tasks.errors import UserError
-from tasks.starting import MODEL_FILES, MODEL_TABLES
+from tasks.model_files import MODEL_FILES, MODEL_TABLES
 from tasks.steps import fetching_model
 
 

@@ -1,6 +1,7 @@
 """Processes that outlive a command: recorded by id and time of birth, and stopped by them alone."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 
 import psutil
 from pydantic import BaseModel
@@ -17,9 +18,9 @@ class Recorded(BaseModel, frozen=True):
         try:
             found = psutil.Process(self.pid)
             same = abs(found.create_time() - self.created) < 1
-            return found if same and found.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
+        return found if same and _runs(found) else None
 
     @property
     def alive(self) -> bool:
@@ -42,15 +43,32 @@ def stop(recorded: Recorded, patience: float = 15) -> None:
     end(below, patience)
 
 
-def end(processes: Iterable[psutil.Process], patience: float) -> None:
-    """Send SIGTERM to all, and SIGKILL to those that are still there after `patience` seconds."""
+def end(processes: Sequence[psutil.Process], patience: float) -> None:
+    """Send SIGTERM to all, and SIGKILL to those that still run after `patience` seconds."""
     _send("terminate", processes)
-    _, alive = psutil.wait_procs(processes, timeout=patience)
-    _send("kill", alive)
-    psutil.wait_procs(alive, timeout=patience)
+    left = _wait(processes, patience)
+    _send("kill", left)
+    _wait(left, patience)
 
 
-def _send(signal: str, processes: Iterable[psutil.Process]) -> None:
+def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Those that still run after that time at most; one that nobody has waited for has ended."""
+    end_of_wait = time.monotonic() + seconds
+    while running := [process for process in processes if _runs(process)]:
+        if time.monotonic() > end_of_wait:
+            break
+        time.sleep(0.1)
+    return running
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _send(signal: str, processes: Sequence[psutil.Process]) -> None:
     for process in processes:
         try:
             getattr(process, signal)()

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from tasks.answering import Answerer
 from tasks.evaluation import EvaluationSplit, load_split
 from tasks.examples import (
     context_of,
@@ -24,6 +23,9 @@ from tasks.lexicon import Lexicon
 from tasks.pages import TEMPLATES, Template
 from tasks.predictions import Columns, mean, read_predictions
 from tasks.slices import slice_table, slicings
+
+if TYPE_CHECKING:
+    from tasks.answering import Answerer
 
 View = dict[str, Any]
 
@@ -148,6 +150,8 @@ def _drawn(run: Run, columns: Columns, split: EvaluationSplit, rows: Sequence[in
     """The examples, each with its heatmaps."""
     if not rows:
         return []
+    from tasks.answering import Answerer
+
     answerer = Answerer.load(run.folder / "model")
     return [
         {**example(columns, split, row), "maps": _maps(answerer, columns, split, row)}
@@ -155,7 +159,9 @@ def _drawn(run: Run, columns: Columns, split: EvaluationSplit, rows: Sequence[in
     ]
 
 
-def _maps(answerer: Answerer, columns: Columns, split: EvaluationSplit, row: int) -> list[Heatmap]:
+def _maps(
+    answerer: "Answerer", columns: Columns, split: EvaluationSplit, row: int
+) -> list[Heatmap]:
     question, context = split.questions[row], context_of(split, row)
     golds = [(gold.start, gold.start + len(gold.text)) for gold in split.golds[row]]
     predicted = int(columns["span_start_char"][row]), int(columns["span_end_char"][row])

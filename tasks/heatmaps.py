@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from tasks.answering import Attended, Offsets
 from tasks.examples import Span
+
+if TYPE_CHECKING:
+    from tasks.answering import Attended, Offsets
 
 Weights = npt.NDArray[np.floating]
 
@@ -63,7 +66,7 @@ class Heatmap:
 
 
 def heatmaps(
-    question: str, context: str, attended: Attended, golds: Sequence[Span], predicted: Span
+    question: str, context: str, attended: "Attended", golds: Sequence[Span], predicted: Span
 ) -> list[Heatmap]:
     """C2Q, Q2C and, where the model has it, self-attention of one example.
 
@@ -101,7 +104,7 @@ def heatmaps(
 
 
 def _context_tokens(
-    context: str, offsets: Offsets, golds: Sequence[Span], predicted: Span
+    context: str, offsets: "Offsets", golds: Sequence[Span], predicted: Span
 ) -> list[Token]:
     def within(start: int, end: int, spans: Sequence[Span]) -> bool:
         return any(first < end and start < last for first, last in spans)

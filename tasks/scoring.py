@@ -1,7 +1,7 @@
 """A registered model's answers to every question of a split, whatever data it was trained on."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 from infra.settings import settings
 from models.metrics import QuestionScore, mean_scores, score_questions
 from tasks import registry
-from tasks.answering import Answerer
 from tasks.errors import UserError
 from tasks.evaluation import EvaluationSplit, load_split
 from tasks.significance import FloatArray
+
+if TYPE_CHECKING:
+    from tasks.answering import Answerer
 
 ANSWERS = "answers.parquet"
 
@@ -27,6 +29,8 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
     Raises:
         UserError: the model was made by code whose models today's can't read.
     """
+    from tasks.answering import Answerer
+
     folder = out / "model"
     registry.download(settings().tracking_uri, model_id, folder)
     try:
@@ -51,7 +55,7 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
     return {"model_id": model_id, "em": told.em, "f1": told.f1, "questions": len(scores)}
 
 
-def ask(answerer: Answerer, split: EvaluationSplit) -> tuple[list[str], list[QuestionScore]]:
+def ask(answerer: "Answerer", split: EvaluationSplit) -> tuple[list[str], list[QuestionScore]]:
     """Answers to all questions of a split, and their scores by the official rules."""
     contexts = [split.contexts[row] for row in split.context_of.tolist()]
     rows = answerer.answer(list(zip(split.questions, contexts, strict=True)))

@@ -1,7 +1,5 @@
 """A model before its first step: drawn from the seed, or carried over from an earlier one."""
 
-import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -12,28 +10,12 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file
 
-from infra.settings import settings
 from models.bidaf import BiDAF
 from models.config import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, CarriedOver, carry_over
-from tasks import registry
 from tasks.encoding import load_word_vectors
 from tasks.errors import UserError
 from tasks.training_data import TrainingData
-
-MODEL_FILES = ("config.json", "weights.safetensors", "vectors.safetensors")
-MODEL_TABLES = ("words.parquet", "characters.parquet")
-
-
-def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:
-    """Copy a model's files into `out`: those of a logged model by its id, or the files given."""
-    if isinstance(source, str):
-        registry.download(settings().tracking_uri, source, out / "model")
-    else:
-        (out / "model").mkdir()
-        for file in source:
-            shutil.copyfile(file, out / "model" / file.name)
-    return {}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tasks.error_report import Run, write_error_report
 from tasks.fetching import fetch
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
+from tasks.model_files import fetch_model
 from tasks.objects import fetch_object
 from tasks.pages import Template
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
@@ -26,7 +27,6 @@ from tasks.scoring import score_registered
 from tasks.sources import generate_tiny
 from tasks.splitting import write_split
 from tasks.stages import stage
-from tasks.starting import fetch_model
 from tasks.training import train_variant
 from tasks.vectors import VectorInput, select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from prefect.exceptions import MissingContextError
-from prefect.logging import get_logger, get_run_logger
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -25,6 +23,9 @@ Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 def logger() -> Logger:
     """The run's own logger, or outside of runs the project's."""
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_logger, get_run_logger
+
     try:
         return get_run_logger()
     except MissingContextError:

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
-from scipy.stats import spearmanr
-
 from tasks.embeddings.neighbours import Neighbours
 from tasks.errors import UserError
 from tasks.word_data import COLLECTIONS
@@ -36,6 +34,8 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str, float]]:
 
 def similarity(space: Neighbours, file: Path) -> Similarity:
     """Spearman's rank correlation of cosines and people's scores, over the covered pairs."""
+    from scipy.stats import spearmanr
+
     pairs = list(read_pairs(file))
     cosines, scores, spelt = [], [], 0
     for left, right, score in pairs:

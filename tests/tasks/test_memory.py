@@ -1,4 +1,4 @@
-"""Memory of the data's road: as much for six times the data as for the data."""
+"""Memory of the data's road: as much for twelve times the data as for the data."""
 
 import random
 import subprocess
@@ -13,7 +13,7 @@ from tasks.squad import Answer, Article, Paragraph, Question
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
-TIMES = 6
+TIMES = 12
 STEP = """
 import sys
 from pathlib import Path

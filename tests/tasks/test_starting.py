@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from tasks.answering import save_model
 from tasks.encoding import load_word_vectors
 from tasks.errors import UserError
-from tasks.starting import fetch_model, new_model, told
+from tasks.model_files import fetch_model
+from tasks.starting import new_model, told
 from tasks.training_data import TrainingData
 from tests.tasks.prepared import prepare, small
 

@@ -1,0 +1,50 @@
+"""Processes that are stopped by their record."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from infra import processes
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); "
+
+
+def start(code: str) -> subprocess.Popen[bytes]:
+    """A Python process that has said its first line."""
+    started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    started.stdout.readline()
+    return started
+
+
+@pytest.mark.parametrize(
+    ("code", "patience", "ended_by"),
+    [
+        ("import time; print(flush=True); time.sleep(60)", 30, signal.SIGTERM),
+        (STUBBORN + "time.sleep(60)", 0.5, signal.SIGKILL),
+    ],
+)
+def test_nobody_waits_for_a_process_that_has_ended(
+    code: str, patience: float, ended_by: signal.Signals
+) -> None:
+    """The child is a zombie until this test waits for it, which it does at the end only."""
+    child = start(code)
+    recorded = processes.record(child.pid)
+    began = time.monotonic()
+    processes.stop(recorded, patience)
+    assert time.monotonic() - began < 5
+    assert not recorded.alive
+    assert child.wait() == -ended_by
+
+
+def test_a_later_process_with_the_same_id_is_left_alone() -> None:
+    child = start("import time; print(flush=True); time.sleep(60)")
+    earlier = processes.Recorded(pid=child.pid, created=time.time() - 3600)
+    assert not earlier.alive
+    processes.stop(earlier)
+    assert child.poll() is None
+    child.kill()
+    child.wait()
