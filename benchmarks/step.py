@@ -2,9 +2,10 @@
 
 Use: python -m benchmarks.step [--dataset squad-v1.1-recovered] [--steps 8] [--out FILE.json]
 
-The three ways train the same preset (`char`, d = 100) on the same examples, in turns: ours
-(batches of like lengths, padded LSTMs, characters once per distinct word), and
-`benchmarks.references` packed and padded (batches in random order, characters of every token).
+All train the same preset (`char`, d = 100) on the same examples, one after the other: ours
+(batches of like lengths, padded LSTMs, characters once per distinct word) with products in float32
+and in bfloat16, and `benchmarks.references` packed and padded (batches in random order, characters
+of every token, float32). Answers are computed in float32 by all.
 A packed step takes minutes. Inference: one question on a context of 130 tokens, and batches of
 128, on dev's own.
 """
@@ -33,6 +34,7 @@ from flows.vocabulary import encode_dataset
 from models.averaging import AveragedWeights
 from models.batching import Batch, Examples, IntArray, ResidentExamples, Types, shuffled_batches
 from models.bidaf import BiDAF
+from models.config import Precision
 from models.prediction import span_nll
 from models.presets import preset
 from tasks.encoding import load_encoded, load_types, load_word_vectors
@@ -44,7 +46,7 @@ WARM_UP, SINGLES, MANY = 1, 50, 4
 
 @dataclass(frozen=True)
 class Data:
-    """What all three ways learn from and answer."""
+    """What all ways learn from and answer."""
 
     train: Examples
     dev: Examples
@@ -81,6 +83,11 @@ class Way:
     name: str
     model: nn.Module
     in_buckets: bool
+    precision: Precision = "float32"
+
+    def products(self) -> torch.autocast:
+        """The context in which a step's products are computed."""
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bfloat16")
 
     def batches(self, examples: Examples, steps: int) -> list[IntArray]:
         """Rows of so many training batches: the same examples whatever the order."""
@@ -94,16 +101,14 @@ class Way:
 
 
 def ways(data: Data) -> list[Way]:
-    """Ours, and the two references."""
+    """Ours in both precisions, and the two references."""
     config = preset("char").model
+    sizes = (config, data.vectors, data.characters)
     return [
-        Way("bidaflow", BiDAF(config, data.vectors, data.characters), True),
-        *(
-            Way(
-                name, ReferenceBiDAF(config, data.vectors, data.characters, name == "packed"), False
-            )
-            for name in ("packed", "padded")
-        ),
+        Way("bidaflow bfloat16", BiDAF(*sizes), True, "bfloat16"),
+        Way("bidaflow", BiDAF(*sizes), True),
+        Way("padded", ReferenceBiDAF(*sizes, False), False),
+        Way("packed", ReferenceBiDAF(*sizes, True), False),
     ]
 
 
@@ -120,8 +125,10 @@ def train(way: Way, data: Data, steps: int) -> dict[str, float]:
     def step(number: int, rows: IntArray) -> None:
         batch = resident.batch(rows)
         optimizer.zero_grad()
-        start, end = way.model(batch)
-        torch.autograd.backward(span_nll(start, end, batch.start, batch.end).mean())
+        with way.products():
+            start, end = way.model(batch)
+        loss = span_nll(start.float(), end.float(), batch.start, batch.end).mean()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(parameters, 5.0, foreach=foreach)
         optimizer.step()
         averages.update(number)
