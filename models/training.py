@@ -7,11 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from models.averaging import AveragedWeights
-from models.batching import Examples, IntArray, ResidentExamples, Types, shuffled_batches
+from models.batching import (
+    CONTEXT_STEP,
+    Examples,
+    IntArray,
+    ResidentExamples,
+    Types,
+    padded_width,
+    shuffled_batches,
+)
 from models.bidaf import BiDAF
 from models.config import TrainingConfig
 from models.decoding import Predictions
@@ -172,8 +181,8 @@ class Trainer:
 
     def _end_epoch(self, lengths: IntArray, batches: Sequence[IntArray]) -> Epoch:
         seen = sum(map(len, batches))
-        tokens = sum(int(lengths[batch].sum()) for batch in batches)
-        places = sum(int(lengths[batch].max()) * len(batch) for batch in batches)
+        tokens = seen + int(lengths[np.concatenate(batches)].sum())  # null tokens included
+        places = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
         seconds = self.seconds - self.epoch_began
         epoch = Epoch(self.nll / seen, seen / seconds, seconds, 1 - tokens / places)
         self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0

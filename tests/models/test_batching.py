@@ -6,19 +6,23 @@ from dataclasses import fields, replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.batching import (
+    CONTEXT_STEP,
     NULL,
     PADDING,
+    QUESTION_STEP,
     Examples,
     IntArray,
     Ragged,
     ResidentExamples,
     Types,
     make_batch,
+    padded_width,
     shuffled_batches,
     sorted_batches,
 )
@@ -62,12 +66,16 @@ def test_batch_by_hand() -> None:
     distinct = np.array(type_ids(TYPES, batch.type_words, batch.type_characters))
     assert sorted(distinct.tolist()) == [0, 1, 2, 3, 4, 5]
     assert distinct[PADDING] == PADDING
-    assert distinct[batch.context].tolist() == [
+    assert batch.context.shape == (3, CONTEXT_STEP)
+    assert not batch.context[:, 5:].any()
+    assert distinct[batch.context[:, :5]].tolist() == [
         [NULL, 2, 3, 2, 0],
         [NULL, 4, 0, 0, 0],
         [NULL, 3, 5, 5, 2],
     ]
-    assert distinct[batch.question].tolist() == [[NULL, 2, 4], [NULL, 5, 0], [NULL, 3, 0]]
+    assert batch.question.shape == (3, QUESTION_STEP)
+    assert not batch.question[:, 3:].any()
+    assert distinct[batch.question[:, :3]].tolist() == [[NULL, 2, 4], [NULL, 5, 0], [NULL, 3, 0]]
     assert batch.start.tolist() == [1, 0, 2]
     assert batch.end.tolist() == [1, 0, 4]
     assert {getattr(batch, f.name).dtype for f in fields(batch)} == {torch.int64}
@@ -75,10 +83,15 @@ def test_batch_by_hand() -> None:
 
 def test_batch_of_one_without_target_and_question() -> None:
     batch = make_batch(EXAMPLES, TYPES, np.array([3]), max_characters=16)
-    assert batch.question.shape == (1, 1)
-    assert batch.type_words[batch.question].tolist() == [[1]]
+    assert batch.question.shape == (1, QUESTION_STEP)
+    assert batch.type_words[batch.question].tolist() == [[NULL] + [PADDING] * (QUESTION_STEP - 1)]
     assert (batch.start.tolist(), batch.end.tolist()) == ([-1], [-1])
     assert batch.type_characters.shape[1] == 3, "only as wide as the batch's own words"
+
+
+@pytest.mark.parametrize(("tokens", "places"), [(0, 8), (7, 8), (8, 16), (15, 16), (16, 24)])
+def test_widths_hold_the_null_token_and_are_multiples(tokens: int, places: int) -> None:
+    assert padded_width(np.array([0, tokens]), 8) == places
 
 
 def test_words_are_cut_at_max_characters() -> None:

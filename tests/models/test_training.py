@@ -508,8 +508,8 @@ def test_an_epoch_says_what_it_cost() -> None:
     trainer = make_trainer(small("baseline", batch_size=2))
     readings: list[Reading] = []
     epoch = trainer.train_epoch(examples, TYPES, lambda r: readings.append(r) or True)
-    # Batches (2, 4) and (6, 8): 20 tokens in 2·4 + 2·8 = 24 places.
-    assert epoch.padding_ratio == pytest.approx(1 - 20 / 24)
+    # Batches (2, 4) and (6, 8), and a null token in front of each: 24 tokens in 4·16 places.
+    assert epoch.padding_ratio == pytest.approx(1 - 24 / 64)
     assert epoch.nll == pytest.approx(sum(r.nlls[0] for r in readings) / 2)
     assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds)
 
