@@ -26,7 +26,7 @@ import torch
 from prefect import flow
 from torch import nn
 
-from benchmarks.machine import machine, today
+from benchmarks.machine import as_a_worker, machine, today
 from benchmarks.references import ReferenceBiDAF
 from flows.ingest import ingest_dataset
 from flows.parameters import DataParameters, VectorParameters
@@ -181,6 +181,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    as_a_worker()
     data = load(arguments.dataset)
     torch.manual_seed(0)
     measured = {}

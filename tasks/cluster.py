@@ -50,13 +50,13 @@ class Allotment(BaseModel, frozen=True):
 _CONNECTING = threading.Lock()
 
 KEPT_MEMORY = {
-    # For glibc's allocator, and for jemalloc, which Ray brings along.
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
 }
-"""A step's large tensors take the memory of the last step's. By default each of them is mapped
-anew, and zeroing its pages is a quarter of a training step on a CPU."""
+"""For glibc's allocator and for jemalloc: a step's large tensors take the memory of the last
+step's. By default each of them is mapped anew, and zeroing its pages is a quarter of a training
+step on a CPU."""
 
 
 def is_remote() -> bool:
@@ -78,23 +78,23 @@ def connect() -> float:
 @cache
 def _start() -> float:
     began = time.perf_counter()
-    here = {} if is_remote() else {"PYTHONPATH": str(CHECKOUT), **_jemalloc()}
+    variables = KEPT_MEMORY if is_remote() else memory_here() | {"PYTHONPATH": str(CHECKOUT)}
     ray.init(
         address=os.environ.get("RAY_ADDRESS") or "local",
         # Ray's own sizing would take a third of the memory; the stages pass files, not objects.
         object_store_memory=None if is_remote() else 200 * 2**20,
         include_dashboard=None if is_remote() else True,
-        runtime_env={"env_vars": KEPT_MEMORY | here},
+        runtime_env={"env_vars": variables},
         logging_level=logging.ERROR,
     )
     return time.perf_counter() - began
 
 
-def _jemalloc() -> dict[str, str]:
-    """Loads jemalloc into the workers where Ray's wheel holds it: of sizes that differ from step
-    to step, it finds room sooner than glibc."""
+def memory_here() -> dict[str, str]:
+    """Variables for processes that train on this machine: memory is kept, by jemalloc where Ray's
+    wheel holds it. Of sizes that differ from step to step, it finds room sooner than glibc."""
     library = Path(ray.__file__).parent / "core" / "libjemalloc.so"
-    return {"LD_PRELOAD": str(library)} if library.exists() else {}
+    return KEPT_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
 
 
 def disconnect() -> None:

@@ -17,7 +17,7 @@ from models.bidaf import BiDAF
 from models.presets import preset
 from models.training import Trainer
 from tasks.catalogue import DATASETS
-from tasks.cluster import KEPT_MEMORY
+from tasks.cluster import memory_here
 from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
 from tasks.evaluation import evaluate, load_split
 from tasks.ingestion import ingest_articles
@@ -95,7 +95,7 @@ def f1(tiny: Tiny) -> dict[str, float]:
     """Dev F1 of `char`, of `char` with shuffled questions, and of `baseline`, trained at once."""
     trainings = {"char": ("char", False), "shuffled": ("char", True), "baseline": ("baseline",)}
     before = dict(os.environ)
-    os.environ.update(KEPT_MEMORY, OMP_NUM_THREADS="1")
+    os.environ.update(memory_here(), OMP_NUM_THREADS="1")
     try:
         with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as processes:
             found = {name: processes.submit(tiny.f1, *each) for name, each in trainings.items()}

@@ -1,0 +1,182 @@
+"""Where a training step's time goes on a CPU, and how little it could be.
+
+Use: python -m benchmarks.floor [--dataset squad-v1.1-recovered] [--steps 12] [--out FILE.json]
+
+Profiles steps of `char` on one thread, products in bfloat16 and in float32: each operator's share
+of the time. Counts what these steps compute (products of matrices, convolutions, LSTMs; backward
+as two forwards) and the bytes that their operators read and write, and divides both by what this
+machine reached in the same run: a large product of matrices, and the copy of a large tensor. The
+larger quotient is the floor for these operators; fused ones would move fewer bytes.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.machine import as_a_worker, machine, today
+from benchmarks.step import Data, load
+from models.bidaf import BiDAF
+from models.config import Precision
+from models.presets import preset
+from models.training import Reading, Trainer
+
+PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
+SHOWN = 12
+
+
+@dataclass
+class Counts:
+    """What some steps computed and moved."""
+
+    flops: float = 0.0
+    bytes: float = 0.0
+
+
+class _Bytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Adds up the sizes of what each operator reads and writes; views move nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        tensors = [leaf for leaf in tree_leaves((args, kwargs, out)) if isinstance(leaf, Tensor)]
+        if not func.is_view:
+            self.bytes += sum(tensor.nbytes for tensor in tensors)
+        return out
+
+
+def lstm_flops(module: nn.LSTM, x: Tensor) -> float:
+    """Of one forward pass over (B, N, input): four gates of input and state at every place."""
+    rows, steps, size = x.shape
+    return 2.0 * rows * steps * 4 * module.hidden_size * (size + module.hidden_size)
+
+
+def count(trainer: Trainer, data: Data, steps: int) -> Counts:
+    """Flops and bytes of so many training steps."""
+    counts = Counts()
+
+    def add(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(module, nn.LSTM)
+        counts.flops += 3 * lstm_flops(module, inputs[0])  # PyTorch's counter knows no LSTM
+
+    lstms = [module for module in trainer.model.modules() if isinstance(module, nn.LSTM)]
+    hooks = [lstm.register_forward_pre_hook(add) for lstm in lstms]
+    with FlopCounterMode(display=False) as counter, _Bytes() as moved:
+        train(trainer, data, steps)
+    for hook in hooks:
+        hook.remove()
+    counts.flops += counter.get_total_flops()
+    counts.bytes += moved.bytes
+    return counts
+
+
+def train(trainer: Trainer, data: Data, steps: int) -> None:
+    """So many steps of an epoch, from its beginning."""
+    trainer.epoch = trainer.position = 0
+    trainer.train_epoch(data.train, data.types, lambda reading: _goes_on(reading, steps))
+
+
+def _goes_on(reading: Reading, steps: int) -> bool:
+    return reading.of_epoch < steps
+
+
+def rate(act: Callable[[], Any], amount: float, times: int = 10) -> float:
+    """Of what an action computes or moves: so much a second, at best of several times."""
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        act()
+        seconds.append(time.perf_counter() - began)
+    return amount / min(seconds)
+
+
+def peaks(precision: Precision) -> Counts:
+    """What this machine computes and moves in a second."""
+    size = 2048
+    a, b = torch.randn(2, size, size, dtype=getattr(torch, precision))
+    source = torch.zeros(64 << 20)
+    target = torch.empty_like(source)
+    return Counts(
+        rate(lambda: a @ b, 2.0 * size**3),
+        rate(lambda: target.copy_(source), 2.0 * source.nbytes),
+    )
+
+
+def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
+    """Seconds of a step, its floor, and the operators' shares of it."""
+    variant = preset("char")
+    training = replace(variant.training, precision=precision, optimizer="adam")
+    torch.manual_seed(0)
+    trainer = Trainer(BiDAF(variant.model, data.vectors, data.characters), training)
+    train(trainer, data, steps)  # oneDNN compiles its kernels for these batches' shapes
+    began = time.perf_counter()
+    train(trainer, data, steps)
+    seconds = (time.perf_counter() - began) / steps
+    with profile() as profiled:
+        train(trainer, data, steps)
+    counted, peak = count(trainer, data, steps), peaks(precision)
+    floors = {
+        "flops": counted.flops / steps / peak.flops,
+        "bytes": counted.bytes / steps / peak.bytes,
+    }
+    return {
+        "seconds_a_step": seconds,
+        "examples_per_second": training.batch_size / seconds,
+        "counted_a_step": {name: value / steps for name, value in asdict(counted).items()},
+        "peak_a_second": asdict(peak),
+        "floor_seconds_a_step": floors,
+        "operators": shares(profiled),
+    }
+
+
+def shares(profiled: profile) -> dict[str, float]:
+    """The operators that took most, and their own shares of all operators' time."""
+    events = profiled.key_averages()
+    total = sum(event.self_cpu_time_total for event in events)
+    most = sorted(events, key=lambda event: -event.self_cpu_time_total)[:SHOWN]
+    return {event.key: round(event.self_cpu_time_total / total, 4) for event in most}
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", default="squad-v1.1-recovered")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    as_a_worker()
+    torch.set_num_threads(1)
+    data = load(arguments.dataset)
+    result = {
+        "command": f"python -m benchmarks.floor --dataset {arguments.dataset} "
+        f"--steps {arguments.steps}",
+        "date": today(),
+        "machine": machine(),
+        "measured": {p: measure(data, p, arguments.steps) for p in PRECISIONS},
+    }
+    print(json.dumps(result, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
