@@ -51,7 +51,9 @@ def _keep_paused(server: str, before: dict[str, Any], now: dict[str, Any]) -> No
 
 def _prefect(server: str, *arguments: str) -> None:
     """Run the command line; its words are shown only where it fails."""
-    environment = {**variables(), **os.environ, "PREFECT_API_URL": f"{server}/api"}
+    # prefect.yaml names the checkout by $PWD, which is still the folder that `make -C` came from.
+    here = {"PWD": str(CHECKOUT), "PREFECT_API_URL": f"{server}/api"}
+    environment = {**variables(), **os.environ, **here}
     command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
     done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True)
     if done.returncode:

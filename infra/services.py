@@ -85,8 +85,7 @@ def up() -> None:
     _require_down()
     _require_free("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     _require_free("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    _handle_signals(_interrupt)
     started = Started()
     try:
         *servers, worker = services()
@@ -105,8 +104,7 @@ def up() -> None:
     except KeyboardInterrupt:
         _say("\nStopping …")
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        _handle_signals(signal.SIG_IGN)
         started.stop()
 
 
@@ -259,6 +257,13 @@ def _addresses(prefect_url: str, mlflow_url: str) -> str:
         f"MLflow    {mlflow_url}   compare runs: choose “Model training”\n"
         "Stop      Ctrl-C here, or make down"
     )
+
+
+def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Answer what ends a program by the handler; what is ignored, as by `nohup`, stays ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

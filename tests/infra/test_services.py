@@ -37,7 +37,8 @@ class Services:
             "BIDAFLOW_PREFECT_PORT": str(free_port()),
             "BIDAFLOW_MLFLOW_PORT": str(free_port()),
         }
-        self.root, self.environment = root, environment_for(root, **ports)
+        # PWD is what `make -C` leaves in it where it is called in another folder.
+        self.root, self.environment = root, environment_for(root, PWD=str(root), **ports)
         self.process: subprocess.Popen[str] | None = None
 
     def command(self, word: str) -> list[str]:
@@ -56,9 +57,9 @@ class Services:
         )
 
     def up(self) -> list[str]:
-        """Start, and wait for the last line; what was printed until then."""
+        """Start as `nohup` does, and wait for the last line; what was printed until then."""
         self.process = subprocess.Popen(
-            self.command("up"),
+            ["nohup", *self.command("up")],
             env=self.environment,
             cwd=CHECKOUT,
             stdout=subprocess.PIPE,
@@ -146,6 +147,19 @@ def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Se
     assert (weekly["schedule"]["cron"], weekly["active"]) == ("0 3 * * 1", True)
     assert weekly["schedule"]["timezone"] == "Europe/London"
     assert retrain["global_concurrency_limit"]["limit"] == 1
+
+
+def test_runs_take_the_code_of_this_checkout_wherever_up_was_called(services: Services) -> None:
+    (step,) = services.deployment("retrain")["pull_steps"]
+    (where,) = step.values()
+    assert where["directory"] == str(CHECKOUT) != services.environment["PWD"]
+
+
+def test_it_outlives_the_terminal_that_it_was_started_from(services: Services) -> None:
+    assert services.process is not None
+    services.process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        services.process.wait(timeout=3)
 
 
 def test_a_second_up_says_so_and_a_taken_port_is_named(services: Services, tmp_path: Path) -> None:
