@@ -32,17 +32,28 @@ class Files:
 
 def find_files(data: DataParameters) -> Files:
     """The files that the parameters name, fetched where they are elsewhere."""
-    known = None if data.train_files else DATASETS.get(data.dataset)
+    known = known_as(data)
     train, dev = _train_and_dev(data, known)
     given = _all(data.dev_files, "dev", data.seed)
     return Files(
-        name=data.dataset if data.train_files else name_of(data.dataset),
+        name=_name(data),
         train=train,
         dev=given or dev,
         mixed=[(_all(part.files, "train", data.seed), part.weight) for part in data.mix],
         validation_share=_validation_share(data, known),
         overlap=data.overlap or ("leave out" if known and not given else "refuse"),
     )
+
+
+def known_as(data: DataParameters) -> Dataset | None:
+    """The dataset of the catalogue that the parameters name, where its own files are taken."""
+    return None if data.train_files else DATASETS.get(data.dataset)
+
+
+def _name(data: DataParameters) -> str:
+    if data.train_files and data.dataset == "tiny":  # the default, which these files are not
+        return name_of(data.train_files[0])
+    return data.dataset if data.train_files else name_of(data.dataset)
 
 
 def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:

@@ -11,6 +11,7 @@ from prefect.artifacts import (
     create_markdown_artifact,
     create_table_artifact,
 )
+from prefect.runtime import flow_run
 from rich.console import Console
 from rich.table import Table
 
@@ -103,15 +104,16 @@ def publish(outcome: Outcome, contest: Contest | None = None) -> None:
         )
     if contest and decision:
         create_markdown_artifact(_told(contest, decision), key="decision")
+    uri = settings().tracking_uri
     if not outcome.new and not decision:
         create_markdown_artifact(f"{UNCHANGED} The last report: {report}", key="nothing-to-do")
+        tracking.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # an earlier try's, if any
         return
-    uri, run_id = settings().tracking_uri, parent_run_of(outcome.splits.name)
+    run_id = parent_run_of(outcome.splits.name)
     tracking.log_artifacts(uri, run_id, [report])
     if contest and decision:
-        for run in (run_id, contest.challenger.run_id):
-            tracking.log_text(uri, run, "decision.md", _told(contest, decision))
-            tracking.log_text(uri, run, "decision.json", json.dumps(decision.to_dict(), indent=1))
+        tracking.log_text(uri, run_id, "decision.md", _told(contest, decision))
+        tracking.log_text(uri, run_id, "decision.json", json.dumps(decision.to_dict(), indent=1))
     tracking.finish(uri, run_id, "FINISHED")
 
 

@@ -1,22 +1,27 @@
 """Promotion: the best of the trained variants against the champion, on the same questions."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prefect.runtime import flow_run
+from pydantic import TypeAdapter
+
 from flows.ingest import Splits
 from infra.settings import settings
-from tasks import registry
+from tasks import registry, tracking
 from tasks.evaluation import load_split
 from tasks.lexicon import Lexicon
 from tasks.locks import exclusive_lock
 from tasks.manifests import content_digest, digest_of
-from tasks.promotion import FIRST, Decision, PromotionRule, decide, guarded_slices
+from tasks.promotion import FIRST, Decision, PromotionRule, decide, guarded_slices, markdown
 from tasks.registry import Registered
 from tasks.scoring import f1_of
 from tasks.stages import Output
 from tasks.steps import scoring
 
-REASON, KEY = "promotion", "promotion.key"
+REASON, KEY, FLOW_RUN = "promotion", "promotion.key", "promotion.flow_run_id"
+DECISION = "decision.json"
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Contest:
     challenger: Registered
     champion: Registered | None  # before the decision
     questions: str
-    decision: Decision | None  # None: it was decided by an earlier run
+    decision: Decision | None  # None: it was decided by an earlier flow run
 
     @property
     def sentence(self) -> str:
@@ -83,13 +88,29 @@ def _contest(uri: str, challenger: Registered, judged: Judged, rule: PromotionRu
     )
     is_champion = champion is not None and champion.version == challenger.version
     if is_champion or challenger.tags.get(KEY) == key:
-        return Contest(challenger, champion, judged.questions, None)
+        return Contest(challenger, champion, judged.questions, _decided_before(uri, challenger))
     decision = FIRST if champion is None else _compare(champion, challenger, judged, rule)
+    # In this order, a run that is broken off anywhere leaves numbers for what it has done.
+    _write_down(uri, challenger.run_id, decision)
+    registry.tag(uri, challenger, {REASON: decision.reason, FLOW_RUN: str(flow_run.id)})
     registry.challenge(uri, challenger)
-    registry.tag(uri, challenger, {REASON: decision.reason, KEY: key})
     if decision.promoted:
         registry.crown(uri, challenger)
+    registry.tag(uri, challenger, {KEY: key})
     return Contest(challenger, champion, judged.questions, decision)
+
+
+def _write_down(uri: str, run_id: str, decision: Decision) -> None:
+    tracking.log_text(uri, run_id, "decision.md", markdown(decision))
+    tracking.log_text(uri, run_id, DECISION, json.dumps(decision.to_dict(), indent=1))
+
+
+def _decided_before(uri: str, challenger: Registered) -> Decision | None:
+    """What an earlier try of this same flow run decided, if it came so far."""
+    if challenger.tags.get(FLOW_RUN) != str(flow_run.id):
+        return None
+    text = tracking.read_text(uri, challenger.run_id, DECISION)
+    return TypeAdapter(Decision).validate_json(text)
 
 
 def _compare(

@@ -1,6 +1,7 @@
 """A user's mistake ends a flow run with one sentence: in its state, in its log, on the terminal."""
 
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -20,7 +21,8 @@ R = TypeVar("R")
 
 
 def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
-    """Make a flow's body end in the state "Refused" where it raises a UserError.
+    """Make a flow's body end in the state "Refused" where it raises a UserError. Neither that nor
+    the end of its time is tried again.
 
     The stages that it uses are kept until its end, and what killed runs left is swept before.
     """
@@ -30,6 +32,9 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         try:
             with under_way(), used_by_flow():
                 return body(*args, **kwargs)
+        except CancelledError:  # so Prefect ends a run at its time limit
+            _try_no_more()
+            raise
         except UserError as error:
             get_run_logger().error(str(error))
             _try_no_more()
@@ -39,7 +44,7 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
 
 
 def _try_no_more() -> None:
-    """Retries, where a deployment has them, are for what breaks: not for what was refused."""
+    """Retries, where a deployment has them, are for what breaks, not for what would come again."""
     context = FlowRunContext.get()
     assert context is not None and context.flow_run is not None
     policy = context.flow_run.empirical_policy

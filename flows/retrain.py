@@ -17,6 +17,7 @@ from flows.refusals import result_or_exit, told_in_a_sentence
 from flows.train import train_variants
 from infra.settings import settings
 from tasks.cluster import Resources
+from tasks.errors import UserError
 from tasks.promotion import PromotionRule
 from tasks.pruning import prune
 from tasks.retention import retire
@@ -47,7 +48,11 @@ def retrain(
     Where data, parameters and code are as they were, the run ends as "Nothing to do".
     """
     outcome = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
-    contest = promote_best(outcome.splits, outcome.trained, promotion)
+    try:
+        contest = promote_best(outcome.splits, outcome.trained, promotion)
+    except UserError:
+        publish(outcome)  # what was trained is to be seen, whatever the champion is like
+        raise
     publish(outcome, contest)
     _forget_the_oldest(outcome.splits.name)
     summary = outcome.summary(contest)

@@ -5,6 +5,7 @@ Use: python -m flows.rollback DATASET
 
 import sys
 
+from flows.files import name_of
 from infra.settings import settings
 from tasks import registry
 from tasks.errors import UserError
@@ -12,12 +13,13 @@ from tasks.locks import exclusive_lock
 
 
 def rollback(dataset: str) -> str:
-    """Exchange the champion of a dataset and the one before it; says what was done.
+    """Exchange the champion of a dataset, named as for `retrain`, and the one before it; says what
+    was done.
 
     Raises:
         UserError: there is none before it.
     """
-    name = f"bidaf-{dataset}"
+    name = f"bidaf-{name_of(dataset)}"
     lock = settings().root.resolve() / "locks" / f"promotion-{name}"
     with exclusive_lock(lock, on_wait=lambda: None):
         again, replaced = registry.rollback(settings().tracking_uri, name)

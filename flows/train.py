@@ -11,6 +11,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.command_line import parameters_from
 from flows.error_reports import Examples, error_report, require_examples
+from flows.files import known_as
 from flows.hooks import ENDING_RUNS
 from flows.ingest import Splits, ingest_dataset
 from flows.outcome import Outcome, announce, publish
@@ -28,7 +29,6 @@ from flows.vocabulary import Encoded, encode_dataset
 from infra.settings import settings
 from models.config import VariantConfig
 from tasks import cluster, steps
-from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
 from tasks.following import following
 from tasks.stages import Output, outputs_of
@@ -95,7 +95,8 @@ def train_variants(
 
     Every step whose inputs, parameters and code are as they were is taken from the cache.
     """
-    suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
+    known = known_as(data)
+    suited = known.training if known else {}
     configs = [configure(name, suited, training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)
     wanted = vectors_for(configs, vectors)

@@ -23,8 +23,15 @@ def additive_scores(attending: Tensor, attended: Tensor, weight: Tensor) -> Tens
     tanh(x + y) = 1 − 2/(1 + e^2x·e^2y) the exponentials are those of B·(T + J)·size numbers, and a
     pair costs a product and a division: on a CPU a sixth of the time of a hyperbolic tangent.
     """
-    scores: Tensor = _AdditiveScores.apply(attending, attended, weight)  # type: ignore[no-untyped-call]
+    with torch.autocast(attending.device.type, enabled=False):  # long sums of small numbers
+        scores: Tensor = _AdditiveScores.apply(  # type: ignore[no-untyped-call]
+            _at_least_float32(attending), _at_least_float32(attended), weight
+        )
     return scores
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class _AdditiveScores(torch.autograd.Function):

@@ -199,6 +199,11 @@ class TrainingConfig:
             number = getattr(self, name)
             _require(0 < number < math.inf, f"{name} must be above 0, and a finite number.")
         _require(0 <= self.clip_norm < math.inf, "clip_norm must be at least 0, and finite.")
+        _require(
+            self.optimizer != "adam" or self.learning_rate <= 0.1,
+            f"optimizer is 'adam', with which a learning_rate of {self.learning_rate:g} diverges: "
+            "0.001 suits it.",
+        )
         _require(self.seed >= 0, "seed must be at least 0.")
         for name in ("rho", "ema_decay"):
             _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")

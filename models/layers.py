@@ -49,7 +49,7 @@ class Dropout(nn.Module):
         # From the lowest number on, so that all 64 bits are random.
         draws.random_(torch.iinfo(torch.int64).min, None)
         kept = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= self.dropped
-        return x * (kept * (256 / (256 - self.dropped)))
+        return x * (kept * (256 / (256 - self.dropped))).to(x.dtype)
 
 
 class VariationalDropout(nn.Module):
@@ -64,7 +64,7 @@ class VariationalDropout(nn.Module):
         if not self.training or self.rate == 0:
             return x
         kept = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= self.rate
-        return x * (kept / (1 - self.rate))
+        return x * (kept / (1 - self.rate)).to(x.dtype)
 
 
 class Dropouts:

@@ -79,9 +79,17 @@ class BiGRU(nn.Module):
 
 def _both_ways(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
     index = reversal_index(mask)
-    read_ahead, _ = ahead(x)
-    read_back, _ = back(_reversed(x, index))
+    read_ahead, read_back = _read(ahead, x), _read(back, _reversed(x, index))
     return torch.cat([read_ahead, _reversed(read_back, index)], 2) * mask.unsqueeze(2)
+
+
+def _read(layer: nn.Module, x: Tensor) -> Tensor:
+    if x.is_cuda:  # autocast hands cuDNN float16 whatever its type is; gradients vanish in that
+        with torch.autocast("cuda", enabled=False):
+            read: Tensor = layer(x.float())[0]
+    else:
+        read = layer(x)[0]
+    return read
 
 
 def bidirectional(config: ModelConfig, input_size: int) -> BiLSTM | BiGRU:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
+NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""MLflow's codes for a model or version, and for an alias, that it does not know."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ def registered(uri: str, model_uri: str) -> Registered:
     try:
         return _registered(client_of(uri).get_model_version(name, version))
     except MlflowException as error:
+        if error.error_code not in NOT_THERE:
+            raise
         raise UserError(
             f"MLflow has no version {version} of {name} any more: remove the stages of `train`, or "
             "choose another seed, and it is trained anew."
@@ -51,12 +55,18 @@ def registered(uri: str, model_uri: str) -> Registered:
 
 
 def with_alias(uri: str, name: str, alias: str) -> Registered | None:
-    """The version that bears an alias, if one does."""
+    """The version that bears an alias, if one does.
+
+    Raises:
+        MlflowException: MLflow can't tell.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
         return _registered(client_of(uri).get_model_version_by_alias(name, alias))
-    except MlflowException:
+    except MlflowException as error:
+        if error.error_code not in NOT_THERE:
+            raise
         return None
 
 

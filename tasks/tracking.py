@@ -6,6 +6,7 @@ MLflow takes a second to import, so the functions import it when they are called
 import json
 import logging
 import os
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -192,6 +193,13 @@ def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
 def log_text(uri: str, run_id: str, name: str, text: str) -> None:
     """Keep a text with the run, as a file of this name."""
     client_of(uri).log_text(run_id, text, name)
+
+
+def read_text(uri: str, run_id: str, name: str) -> str:
+    """A text that was kept with the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = client_of(uri).download_artifacts(run_id, name, folder)
+        return Path(file).read_text(encoding="utf-8")
 
 
 def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:

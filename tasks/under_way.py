@@ -7,7 +7,7 @@ processes that it has left (Ray's bear its id in their environment) are ended by
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -43,7 +43,9 @@ def under_way() -> Iterator[None]:
     run_id = str(flow_run.id)
     note = _note(run_id)
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(record(os.getpid()).model_dump_json(), encoding="utf-8")
+    unfinished = note.with_suffix(".unfinished")
+    unfinished.write_text(record(os.getpid()).model_dump_json(), encoding="utf-8")
+    unfinished.replace(note)  # others read it at any time
     os.environ[VARIABLE] = run_id
     try:
         yield
@@ -110,8 +112,11 @@ def _bears(process: psutil.Process, run_id: str) -> bool:
 
 
 def _notes() -> dict[str, Recorded]:
-    files = _folder().glob("*.json")
-    return {f.stem: Recorded.model_validate_json(f.read_text(encoding="utf-8")) for f in files}
+    notes = {}
+    for file in _folder().glob("*.json"):
+        with suppress(FileNotFoundError):  # its run has ended meanwhile
+            notes[file.stem] = Recorded.model_validate_json(file.read_text(encoding="utf-8"))
+    return notes
 
 
 def _note(run_id: str) -> Path:

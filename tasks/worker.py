@@ -111,12 +111,15 @@ class _Questions:
 class _Cadence:
     """When a checkpoint within an epoch is due; asked of all workers with the same numbers."""
 
-    def __init__(self, config: TrainingConfig, trainer: Trainer) -> None:
+    def __init__(self, config: TrainingConfig, step: int) -> None:
         self.steps = config.checkpoint_steps or math.inf
         self.seconds = 60 * (config.checkpoint_minutes or math.inf)
-        self.last_step, self.last_seconds = trainer.step, trainer.seconds
+        self.last_step = step
+        self.last_seconds: float | None = None  # counted from the first question on: clocks differ
 
     def is_due(self, step: int, seconds: float) -> bool:
+        if self.last_seconds is None:
+            self.last_seconds = seconds
         late = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
         if late:
             self.last_step, self.last_seconds = step, seconds
@@ -134,7 +137,7 @@ class _Loop:
         self.record = _resume(trainer)
         self.train = load_encoded(job.data.train.encoded)
         self.types = load_types(job.data.vocabulary)
-        self.cadence = _Cadence(self.training, trainer)
+        self.cadence = _Cadence(self.training, trainer.step)
         self.is_first = trainer.rank == 0
         if self.is_first:
             splits = {"validation": job.data.validation, "dev": job.data.dev}

@@ -23,6 +23,7 @@ def test_own_files_go_before_the_catalogue(two: list[str]) -> None:
     assert (files.validation_share, files.overlap) == (0.1, "refuse")
     files = find_files(DataParameters(train_files=two[:1], dev_files=two[1:]))
     assert (files.train, files.dev) == ([Path(two[0])], [Path(two[1])])
+    assert files.name == "a", "not the default's name, whose champion it would challenge"
 
 
 def test_names_of_known_datasets_stand_for_their_files(

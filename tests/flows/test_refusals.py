@@ -3,6 +3,7 @@
 import json
 import logging
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,16 @@ def test_a_host_that_is_not_there_is_told_in_a_sentence(
     assert url in told and "by hand" in told and "BIDAFLOW_MIRROR" in told
     assert len([line for line in log if "trying again" in line]) == download.ATTEMPTS - 1
     assert not any("Traceback" in line for line in log)
+
+
+def test_a_run_whose_time_is_up_is_not_tried_again() -> None:
+    tries = []
+
+    @flow(name="idling", timeout_seconds=1, retries=2)
+    @told_in_a_sentence
+    def idling() -> None:
+        tries.append(time.monotonic())
+        time.sleep(20)
+
+    state = idling(return_state=True)
+    assert (state.name, len(tries)) == ("TimedOut", 1)

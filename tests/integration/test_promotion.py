@@ -6,10 +6,13 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from prefect import flow
 from safetensors.torch import load_file, save_file
@@ -147,10 +150,43 @@ def test_the_first_reigns_until_a_better_one_comes(promote: Callable[..., Contes
     assert (version("champion"), version("previous")) == ("better", "old")
     assert promote("better").decision is None
 
-    assert "again" in rollback("planted")
+    assert "again" in rollback("data/planted.json"), "named as for retrain"
     assert (version("champion"), version("previous")) == ("old", "better")
     rollback("planted")
     assert version("champion") == "better"
+
+
+def test_a_second_try_of_a_flow_run_tells_what_the_first_decided(
+    promote: Callable[..., Contest],
+) -> None:
+    @flow
+    def trying_twice(name: str) -> list[Contest]:
+        return [promote.fn(name), promote.fn(name)]  # type: ignore[attr-defined]
+
+    promote("old")
+    first, second = trying_twice("better")
+    assert first.decision and first.decision.promoted
+    assert second.decision == first.decision
+    assert (version("champion"), version("previous")) == ("better", "old")
+
+
+def test_a_registry_that_breaks_is_not_one_without_a_champion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(500)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with HTTPServer(("127.0.0.1", 0), Broken) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(MlflowException):
+            registry.with_alias(uri, "bidaf-planted", registry.CHAMPION)
+        server.shutdown()
 
 
 def test_of_two_at_once_the_better_one_reigns(promote: Callable[..., Contest]) -> None:

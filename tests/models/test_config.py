@@ -245,3 +245,8 @@ def test_models_import_with_torch_and_numpy_alone() -> None:
         [sys.executable, "-c", IMPORTS_ALONE], cwd=CHECKOUT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_adam_at_the_rate_of_adadelta_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"optimizer is 'adam'.* learning_rate of 0\.5 diverges"):
+        TrainingConfig(optimizer="adam")

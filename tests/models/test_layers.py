@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from models.layers import Dropout, Highway, VariationalDropout, masked_softmax
 from tests.models.checking import (
@@ -139,3 +140,9 @@ def test_variational_dropout_drops_the_same_numbers_of_all_tokens() -> None:
     assert dropped.double().mean().item() == pytest.approx(0.3, abs=0.02)
     torch.testing.assert_close(out, x * ~dropped / 0.7)
     assert torch.equal(dropout.eval()(x), x)
+
+
+@pytest.mark.parametrize("layer", [Dropout(0.5), VariationalDropout(0.5)])
+def test_dropout_keeps_the_type_of_numbers(layer: nn.Module) -> None:
+    x = torch.ones(2, 3, 4, dtype=torch.bfloat16)
+    assert layer.train()(x).dtype == torch.bfloat16

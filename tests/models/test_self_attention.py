@@ -198,3 +198,12 @@ def test_additive_scores_on_a_gpu_are_those_of_the_cpu() -> None:
     expected = additive_scores(*inputs)
     found = additive_scores(*(x.cuda() for x in inputs))
     torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-5)
+
+
+def test_additive_scores_are_as_exact_under_autocast() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 5, 3), torch.randn(2, 4, 3)
+    weight = torch.randn(3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = additive_scores(x, y, weight)
+    torch.testing.assert_close(scores, additive_scores(x, y, weight), rtol=0, atol=0)

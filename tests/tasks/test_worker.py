@@ -19,7 +19,7 @@ from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file
 
-from models.config import VariantConfig
+from models.config import TrainingConfig, VariantConfig
 from models.training import Reading
 from tasks import cluster
 from tasks.checkpoints import TENSORS, Record, load_record
@@ -27,7 +27,7 @@ from tasks.cluster import Allotment
 from tasks.encoding import load_encoded, load_types
 from tasks.fitting import Fitted, fit
 from tasks.training_data import TrainingData
-from tasks.worker import Job, make_trainer
+from tasks.worker import Job, _Cadence, make_trainer
 from tests.tasks.prepared import make_job, prepare, small
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
@@ -209,3 +209,12 @@ def test_a_target_ends_it(data: TrainingData, tmp_path: Path) -> None:
     assert record.ended is not None and "was asked for" in record.ended
     assert record.history[-1]["validation/f1"] >= 1e-3
     assert all(entry["validation/f1"] < 1e-3 for entry in record.history[:-1])
+
+
+def test_checkpoints_are_due_by_the_clock_that_all_workers_are_told() -> None:
+    """Whatever a worker's own clock says: if one stopped to save and another did not, both would
+    wait for ever."""
+    cadence = _Cadence(TrainingConfig(checkpoint_minutes=10), step=0)
+    asked = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
+    due = [cadence.is_due(step, seconds) for step, seconds in enumerate(asked)]
+    assert due == [False, False, True, False, False, True]
