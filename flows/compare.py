@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from flows.command_line import parameters_from
 from flows.error_reports import error_report
 from flows.hooks import ENDING_RUNS
 from flows.ingest import ingest_dataset
+from flows.names import names_of_data, names_of_vectors, require_each_once
 from flows.parameters import (
     DataParameters,
     TrainingParameters,
@@ -51,6 +53,7 @@ Seeds = Annotated[
 AllVectors = Annotated[
     list[VectorParameters], Field(min_length=1, description="The word vectors to compare.")
 ]
+COMPARED = ("data", "variants", "seeds", "vectors")
 
 
 @flow(
@@ -71,26 +74,44 @@ def compare_variants(
 ) -> dict[str, Any]:
     """Train every variant from every seed on all data and vectors; returns the table's rows.
 
-    The first variant of a dataset is what the others are compared with. The champion stays what
-    it is.
+    The first variant of a dataset is what the others are compared with. Datasets or vectors of one
+    name are told apart by their folders or settings. The champion stays what it is.
     """
+    compared: tuple[Sequence[Any], ...] = (data, variants, seeds, vectors)
+    for field, given in zip(COMPARED, compared, strict=True):
+        require_each_once(field, given)
     start = model_to_start_from(training.start_from)
-    grid: list[tuple[Cell, Training]] = []
-    for one in data:
-        splits = ingest_dataset(one)
-        for source in vectors:
-            configs = [_configured(one, *pair, training) for pair in product(variants, seeds)]
-            encoded = encode_dataset(splits, vectors_for(configs, source), vocabulary)
-            for config in configs:
-                cell = Cell(splits.name, Path(source.source).name, config.name)
-                grid.append((cell, Training(config, splits, encoded, start)))
+    grid = grid_of(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
     trained = train_all([training for _, training in grid], resources)
     folders: dict[Cell, list[Path]] = {}
     for (cell, training_of), output in zip(grid, trained, strict=True):
         error_report(training_of.splits, output, [])
         folders.setdefault(cell, []).append(output.folder)
     comparison = comparing(list(folders), list(folders.values()), seeds)
-    return _publish(comparison, [cell.dataset for cell in folders])
+    return _publish(comparison, [training_of.splits.name for _, training_of in grid])
+
+
+def grid_of(
+    data: Sequence[DataParameters],
+    vectors: Sequence[VectorParameters],
+    models: Sequence[tuple[VariantName, int]],
+    vocabulary: VocabularyParameters,
+    training: TrainingParameters,
+    start: Path | None,
+) -> list[tuple[Cell, Training]]:
+    """The trainings of some models - variants, each from a seed - on all data and vectors, ready to
+    start, each with the cell that it counts for."""
+    grid = []
+    for dataset, one in zip(names_of_data(data), data, strict=True):
+        splits = ingest_dataset(one)
+        for name, source in zip(names_of_vectors(vectors), vectors, strict=True):
+            configs = [_configured(one, *model, training) for model in models]
+            encoded = encode_dataset(splits, vectors_for(configs, source), vocabulary)
+            grid += [
+                (Cell(dataset, name, config.name), Training(config, splits, encoded, start))
+                for config in configs
+            ]
+    return grid
 
 
 def _configured(

@@ -1,0 +1,43 @@
+"""What the flow that compares would train, and what it compares with what."""
+
+import json
+from pathlib import Path
+
+from flows.compare import grid_of
+from flows.parameters import DataParameters, TrainingParameters, VectorParameters
+from tasks.tiny import generate
+from tasks.vocabulary import VocabularyParameters
+from tests.tasks.ingested import write_lines
+from tests.tasks.pipeline import in_flow
+
+
+def own_data(folder: Path, seed: int) -> DataParameters:
+    """A dataset of few articles, in a folder named "own"."""
+    folder.mkdir(parents=True)
+    for part, data in zip(("train", "dev"), generate(seed, 2, 1), strict=True):
+        (folder / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
+    return DataParameters(dataset=str(folder), validation_share=0)
+
+
+def test_equal_names_of_different_inputs_share_no_cell(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    data = [own_data(tmp_path / f"place{seed}" / "own", seed) for seed in (1, 2)]
+    vectors = []
+    for name, line in (("support", "the 1 0"), ("legal", "the 0 1")):
+        (tmp_path / name).mkdir()
+        file = write_lines(tmp_path / name / "vectors.txt", line)
+        vectors.append(VectorParameters(source=file))
+    parameters = VocabularyParameters(), TrainingParameters(), None
+    grid = in_flow(
+        lambda: grid_of(data, vectors, [("baseline", 0), ("baseline", 1)], *parameters), "grid"
+    )
+    cells = [cell for cell, _ in grid]
+    inputs = [(training.splits.train, training.encoded.vectors) for _, training in grid]
+    folders = [tuple(output.folder for output in outputs) for outputs in inputs]
+    assert len(set(cells)) == len(set(folders)) == 4
+    assert [cells.count(cell) for cell in cells] == [2] * 8  # the two seeds
+    assert len(set(zip(cells, folders, strict=True))) == 4
+    assert {cell.dataset for cell in cells} == {"place1/own", "place2/own"}
+    assert {cell.vectors for cell in cells} == {"support/vectors.txt", "legal/vectors.txt"}
+    assert {training.splits.name for _, training in grid} == {"own"}
