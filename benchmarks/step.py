@@ -2,11 +2,12 @@
 
 Use: python -m benchmarks.step [--dataset squad-v1.1-recovered] [--steps 8] [--out FILE.json]
 
-All train the same preset (`char`, d = 100) on the same examples, one after the other: ours
-(batches of like lengths, padded LSTMs, characters once per distinct word) with products in float32
-and in bfloat16, and `benchmarks.references` packed and padded (batches in random order, characters
-of every token, float32). Answers are computed in float32 by all.
-A packed step takes minutes. Inference: one question on a context of 130 tokens, and batches of
+All train the same preset (`char`, d = 100) on 4,096 examples drawn from the dataset, one after the
+other: ours (batches of like lengths, padded LSTMs, characters once per distinct word) with products
+in bfloat16 and in float32, and `benchmarks.references` padded and packed (batches in random order,
+characters of every token, float32). Ours runs through all 64 batches, the references through the
+first `--steps` of their random ones, each after one that is not timed. Answers are computed in
+float32 by all: the forward pass for one question on a context of 130 tokens, and for batches of
 128, on dev's own.
 """
 
@@ -32,7 +33,17 @@ from flows.ingest import ingest_dataset
 from flows.parameters import DataParameters, VectorParameters
 from flows.vocabulary import encode_dataset
 from models.averaging import AveragedWeights
-from models.batching import Batch, Examples, IntArray, ResidentExamples, Types, shuffled_batches
+from models.batching import (
+    CONTEXT_STEP,
+    POOL_BATCHES,
+    Batch,
+    Examples,
+    IntArray,
+    ResidentExamples,
+    Types,
+    padded_width,
+    shuffled_batches,
+)
 from models.bidaf import BiDAF
 from models.config import Precision
 from models.prediction import span_nll
@@ -41,7 +52,7 @@ from tasks.encoding import load_encoded, load_types, load_word_vectors
 from tasks.vocabulary import VocabularyParameters
 
 BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
-WARM_UP, SINGLES, MANY = 1, 50, 4
+SINGLES, MANY = 50, 4
 
 
 @dataclass(frozen=True)
@@ -90,14 +101,14 @@ class Way:
         return torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bfloat16")
 
     def batches(self, examples: Examples, steps: int) -> list[IntArray]:
-        """Rows of so many training batches: the same examples whatever the order."""
+        """Rows of training batches: all of the drawn ones in buckets, or the first so many."""
         training = preset("char").training
         rows = examples.trainable(training.max_context_tokens, training.max_question_tokens)
-        rows = np.random.default_rng(0).permutation(rows)[: steps * BATCH_SIZE]
+        rows = np.random.default_rng(0).permutation(rows)[: POOL_BATCHES * BATCH_SIZE]
         if self.in_buckets:
             lengths = examples.context_lengths[rows]
             return [rows[batch] for batch in shuffled_batches(lengths, BATCH_SIZE, 0, 0)]
-        return [rows[i : i + BATCH_SIZE] for i in range(0, len(rows), BATCH_SIZE)]
+        return np.split(rows, len(rows) // BATCH_SIZE)[:steps]
 
 
 def ways(data: Data) -> list[Way]:
@@ -113,9 +124,9 @@ def ways(data: Data) -> list[Way]:
 
 
 def train(way: Way, data: Data, steps: int) -> dict[str, float]:
-    """Examples per second over so many steps, and the share of padding."""
+    """Examples per second, and the share of padding."""
     resident = ResidentExamples(data.train, data.types, 16, torch.device("cpu"))
-    batches = way.batches(data.train, steps + WARM_UP)
+    batches = way.batches(data.train, steps)
     parameters = list(way.model.parameters())
     foreach = way.in_buckets  # ours; the references take PyTorch's defaults
     optimizer = torch.optim.Adadelta(parameters, 0.5, foreach=foreach)
@@ -133,14 +144,16 @@ def train(way: Way, data: Data, steps: int) -> dict[str, float]:
         optimizer.step()
         averages.update(number)
 
-    seconds = [_time(partial(step, number, rows)) for number, rows in enumerate(batches)]
-    timed = batches[WARM_UP:]
+    step(0, batches[0])
+    seconds = [_time(partial(step, number, rows)) for number, rows in enumerate(batches, 1)]
     lengths = data.train.context_lengths
-    places = sum(int(lengths[batch].max()) * len(batch) for batch in timed)
+    tokens = sum(int((lengths[batch] + 1).sum()) for batch in batches)
+    places = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
     return {
-        "examples_per_second": sum(map(len, timed)) / sum(seconds[WARM_UP:]),
-        "median_step_seconds": statistics.median(seconds[WARM_UP:]),
-        "padding_ratio": 1 - sum(int(lengths[batch].sum()) for batch in timed) / places,
+        "steps": len(batches),
+        "examples_per_second": sum(map(len, batches)) / sum(seconds),
+        "median_step_seconds": statistics.median(seconds),
+        "padding_ratio": 1 - tokens / places,
     }
 
 
@@ -148,7 +161,7 @@ def answer(way: Way, data: Data) -> dict[str, float]:
     """Median milliseconds for one question, and questions per second in batches."""
     resident = ResidentExamples(data.dev, data.types, 16, torch.device("cpu"))
     lengths = data.dev.context_lengths
-    near = np.argsort(np.abs(lengths - CONTEXT_TOKENS), kind="stable")[: SINGLES + WARM_UP]
+    near = np.argsort(np.abs(lengths - CONTEXT_TOKENS), kind="stable")[: SINGLES + 1]
     order = np.random.default_rng(0).permutation(np.flatnonzero(lengths <= 400))
     order = order[: (MANY + 1) * INFERENCE_BATCH]
     if way.in_buckets:
@@ -159,7 +172,7 @@ def answer(way: Way, data: Data) -> dict[str, float]:
         alone = _times(way.model, (resident.batch(near[i : i + 1]) for i in range(len(near))))
         together = _times(way.model, (resident.batch(rows) for rows in many))
     return {
-        "one_question_ms": 1000 * statistics.median(alone[WARM_UP:]),
+        "one_question_ms": 1000 * statistics.median(alone[1:]),
         "answers_per_second": INFERENCE_BATCH * (len(together) - 1) / sum(together[1:]),
     }
 

@@ -1,0 +1,98 @@
+"""How long a trained model takes from text to answer.
+
+Use: python -m benchmarks.answering MODEL_FOLDER SPLIT_FOLDER [--threads 2] [--out FILE.json]
+
+MODEL_FOLDER is the `model` folder of a training's stage, SPLIT_FOLDER an ingested split. Times
+single questions whose contexts have close to 130 tokens, one after the other, and batches of 128
+questions drawn from the split. Splitting into words, looking them up, the model and the search for
+the best span are all in it.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.machine import as_a_worker, machine, today
+from tasks.answering import Answerer
+from tasks.evaluation import EvaluationSplit, load_split
+from tasks.tokenizer import tokenize
+
+CONTEXT_TOKENS, SINGLES, BATCH, BATCHES = 130, 200, 128, 8
+
+Pair = tuple[str, str]
+
+
+def pairs_of(split: EvaluationSplit, rows: Sequence[int]) -> list[Pair]:
+    """Questions with their contexts."""
+    return [(split.questions[row], split.contexts[split.context_of[row]]) for row in rows]
+
+
+def singles(split: EvaluationSplit) -> list[Pair]:
+    """The questions whose contexts are nearest to so many tokens."""
+    lengths = np.array([len(tokenize(context)) for context in split.contexts])
+    distances = np.abs(lengths[np.asarray(split.context_of)] - CONTEXT_TOKENS)
+    return pairs_of(split, np.argsort(distances, kind="stable")[:SINGLES].tolist())
+
+
+def batches(split: EvaluationSplit) -> list[list[Pair]]:
+    """Questions drawn at random, in batches."""
+    order = np.random.default_rng(0).permutation(len(split))[: BATCHES * BATCH]
+    return [pairs_of(split, rows.tolist()) for rows in np.split(order, len(order) // BATCH)]
+
+
+def seconds(answerer: Answerer, asked: Sequence[list[Pair]]) -> list[float]:
+    """Of each call, after a first one that is not counted."""
+    answerer.answer(asked[0])
+    taken = []
+    for pairs in asked:
+        began = time.perf_counter()
+        answerer.answer(pairs)
+        taken.append(time.perf_counter() - began)
+    return taken
+
+
+def measure(model: Path, folder: Path) -> dict[str, float]:
+    """Milliseconds a question, and questions a second in batches."""
+    answerer, split = Answerer.load(model), load_split(folder)
+    alone = seconds(answerer, [[pair] for pair in singles(split)])
+    together = seconds(answerer, batches(split))
+    return {
+        "one_question_ms_median": 1000 * statistics.median(alone),
+        "one_question_ms_95_percent": 1000 * float(np.quantile(alone, 0.95)),
+        "answers_per_second": BATCH * len(together) / sum(together),
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("split", type=Path)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    as_a_worker()
+    torch.set_num_threads(arguments.threads)
+    result: dict[str, Any] = {
+        "command": "python -m benchmarks.answering MODEL_FOLDER SPLIT_FOLDER "
+        f"--threads {arguments.threads}",
+        "date": today(),
+        "machine": machine(),
+        "measured": measure(arguments.model, arguments.split),
+    }
+    config = json.loads((arguments.model / "config.json").read_text(encoding="utf-8"))
+    result["model"] = {"name": config["name"], "hidden_size": config["model"]["hidden_size"]}
+    print(json.dumps(result, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
