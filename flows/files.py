@@ -10,9 +10,10 @@ from tasks.catalogue import DATASETS, Dataset
 from tasks.errors import UserError
 from tasks.held_out import Part
 from tasks.objects import find_objects, is_address
-from tasks.sources import by_split, data_below, data_files
+from tasks.sources import ENDINGS_IN_WORDS, by_split, data_below, data_files
 from tasks.splitting import Overlap
-from tasks.steps import fetching, fetching_object, generating
+from tasks.steps import fetching, fetching_object, fetching_web_file, generating
+from tasks.web import find_web_file, is_on_the_web
 
 VALIDATION_SHARE = 0.1
 """Share of the training articles on which choices are made, unless a dataset suggests another."""
@@ -96,7 +97,13 @@ def _files_of(named: str, part: Part, seed: int) -> list[Path]:
 
 
 def _stored(address: str) -> list[Path]:
-    """Copies of an object store's files, taken anew where an object has changed."""
+    """Copies of files elsewhere, taken anew where one has changed."""
+    if is_on_the_web(address):
+        file = find_web_file(address)
+        files = data_below(fetching_web_file(file).folder / file.name)
+        if not files:
+            raise UserError(f"{address} is no data by its name: end it in {ENDINGS_IN_WORDS}.")
+        return files
     found = find_objects(address)
     copies = [fetching_object(stored).folder / stored.name for stored in found]
     return [file for copy in copies for file in data_below(copy)]

@@ -2,9 +2,10 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 
@@ -23,6 +24,8 @@ SPARE_BYTES = 64 << 20
 """Left free on the disk."""
 
 BUSY = (408, 425, 429)
+
+Result = TypeVar("Result")
 
 
 class NotDownloaded(Exception):
@@ -44,15 +47,37 @@ def download(url: str, partial: Path) -> None:
         NotDownloaded: the server refuses it, or the network failed too often.
         UserError: the disk is too small.
     """
-    failures, most = 0, _size(partial)
+    _persist(url, lambda: _attempt(url, partial), lambda: _size(partial))
+
+
+def validator(url: str) -> str | None:
+    """What the server tells the content of an address by: a strong ETag, or the time of its last
+    change; None if it names neither.
+
+    Raises:
+        NotDownloaded: the server refuses it, or the network failed too often.
+    """
+    return _persist(url, lambda: _ask(url), lambda: 0)
+
+
+def _ask(url: str) -> str | None:
+    """By a GET that is broken off: not every server answers a HEAD."""
+    with _opened(url, {"Accept-Encoding": "identity"}) as response:
+        _refuse_status(response)
+        return _validator_of(response)
+
+
+def _persist(url: str, act: Callable[[], Result], size: Callable[[], int]) -> Result:
+    """What `act` returns, called again while the network fails; `size` tells what it has got."""
+    failures, most = 0, size()
     while True:
         try:
-            _attempt(url, partial)
-            return
+            return act()
         except (httpx.TransportError, _Interrupted) as error:
             reason = str(error) or type(error).__name__
-        failures = 1 if _size(partial) > most else failures + 1
-        most = max(most, _size(partial))
+        got = size()
+        failures = 1 if got > most else failures + 1
+        most = max(most, got)
         if failures >= ATTEMPTS:
             raise NotDownloaded(f"{url}: {reason}")
         wait = BACK_OFF_SECONDS * 2 ** (failures - 1)

@@ -30,6 +30,7 @@ from tasks.stages import stage
 from tasks.training import train_variant
 from tasks.vectors import VectorInput, select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words
+from tasks.web import fetch_web_file
 
 
 def vectors_for_splits(
@@ -94,6 +95,7 @@ def _variant_result(folder: Path, dataset: str) -> VariantResult:
 generating = stage(generate_tiny, "generate-tiny")
 fetching = stage(fetch, "fetch")
 fetching_object = stage(fetch_object, "fetch-object")
+fetching_web_file = stage(fetch_web_file, "fetch-web-file")
 ingesting = stage(ingest_file, "ingest")
 splitting = stage(write_split, "split")
 selecting_vectors = stage(vectors_for_splits, "select-vectors")

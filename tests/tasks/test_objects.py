@@ -119,7 +119,7 @@ def test_a_changed_object_is_taken_anew(tmp_path: Path) -> None:
     [
         ("s3://bucket/nothing", "nothing.* holds no files; check the address"),
         ("s3://bucket/months/*.xml", "holds no files"),
-        ("https://example.org/a.json", "Unrecognized filesystem type"),
+        ("ftp://example.org/a.json", "Unrecognized filesystem type"),
         ("s3://key:hidden@bucket/a.json", "holds a secret"),
     ],
 )
