@@ -37,8 +37,9 @@ def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
     from tasks.embeddings.glove import train_glove
     from tasks.embeddings.word2vec import train_by_gensim
 
-    train = train_glove if parameters.method == "glove" else train_by_gensim
-    return train(corpus, facts, parameters, None)[1]
+    if parameters.method == "glove":
+        return train_glove(corpus, facts, parameters, None, corpus.parent)[1]
+    return train_by_gensim(corpus, facts, parameters, None)[1]
 
 
 def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> dict[str, Any]:

@@ -6,8 +6,7 @@ its own format is a pickle, and is not written.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Literal
 
@@ -27,30 +26,38 @@ FILES: dict[ExportFormat, str] = {
 def publish_vectors(made: Path, folder: Path, exports: Sequence[ExportFormat]) -> list[Path]:
     """Copy a trained set to `folder`, and write the exports beside it; the files, the set first.
 
-    Each file appears whole or not at all; others of an earlier set are removed.
+    All of it is written before files of an earlier set are touched, which are then removed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (SUBWORDS, *FILES.values()):
-        (folder / stale).unlink(missing_ok=True)
+    filled = folder / ".part"
+    shutil.rmtree(filled, ignore_errors=True)  # of one that was killed
+    filled.mkdir(parents=True)
+    try:
+        names = _fill(filled, made, exports)
+        _replace_set(folder, filled, names)
+    finally:
+        shutil.rmtree(filled)
+    return [folder / name for name in names]
+
+
+def _fill(folder: Path, made: Path, exports: Sequence[ExportFormat]) -> list[str]:
     copied = [name for name in (VECTORS, SUBWORDS) if (made / name).exists()]
     for name in copied:
-        with _whole(folder / name) as out, (made / name).open("rb") as file:
-            shutil.copyfileobj(file, out)
+        shutil.copyfile(made / name, folder / name)
     if exports:
         chosen = load_vectors(str(made / VECTORS))
         for form in exports:
-            with _whole(folder / FILES[form]) as out:
+            with (folder / FILES[form]).open("wb") as out:
                 export(out, chosen, form)
-    return [folder / name for name in (*copied, *(FILES[form] for form in exports))]
+    return [*copied, *(FILES[form] for form in exports)]
 
 
-@contextmanager
-def _whole(file: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name when all of it has been written."""
-    temporary = file.with_name(f".{file.name}.part")
-    with temporary.open("wb") as out:
-        yield out
-    os.replace(temporary, file)
+def _replace_set(folder: Path, filled: Path, names: Sequence[str]) -> None:
+    """Move the files in. The vectors go first and come last: whoever is killed between leaves no
+    set, and never vectors with the n-grams of others, or with none of their own."""
+    for stale in (VECTORS, SUBWORDS, *FILES.values()):
+        (folder / stale).unlink(missing_ok=True)
+    for name in reversed(names):
+        os.replace(filled / name, folder / name)
 
 
 def export(out: IO[bytes], chosen: WordSet, form: ExportFormat) -> None:

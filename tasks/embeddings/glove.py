@@ -29,11 +29,16 @@ Pairs = npt.NDArray[np.void]
 
 
 def train_glove(
-    corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters, start: WordSet | None
+    corpus: Path,
+    facts: dict[str, Any],
+    parameters: EmbeddingParameters,
+    start: WordSet | None,
+    scratch: Path,
 ) -> tuple[WordSet, dict[str, Any]]:
     """Vectors w + w̃ of a prepared corpus' words, the most frequent first, and facts of it.
 
-    From `start`, half of a word's vector is the first value of its w and of its w̃.
+    From `start`, half of a word's vector is the first value of its w and of its w̃. The counts lie
+    in a folder of their own in `scratch` meanwhile.
 
     Raises:
         UserError: fewer than two words occur often enough, or none near another.
@@ -42,7 +47,7 @@ def train_glove(
     rows = {word: row for row, word in enumerate(counts)}
     rng = np.random.default_rng(parameters.seed)
     memory = parameters.memory_mb << 20
-    with tempfile.TemporaryDirectory(prefix=".counts-", dir=corpus.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=".counts-", dir=scratch) as folder:
         counting = Progress("counting", facts["words"], "words")
         runs = count_pairs(corpus, facts["words"], rows, parameters.context, memory, Path(folder))
         expected = facts["words"] * parameters.context

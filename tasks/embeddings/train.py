@@ -28,7 +28,7 @@ def train_vectors(
     begin = load_vectors(str(start)) if start is not None else None
     if begin is not None:
         _require_same_size(begin, parameters)
-    trained, facts = _train(corpus, told, parameters, begin)
+    trained, facts = _train(out, corpus, told, parameters, begin)
     if begin is not None:
         facts |= _carried_over(trained, begin)
         trained = _with_the_rest(trained, begin)
@@ -51,12 +51,17 @@ def train_vectors(
 
 
 def _train(
-    corpus: Path, told: dict[str, Any], parameters: EmbeddingParameters, begin: WordSet | None
+    out: Path,
+    corpus: Path,
+    told: dict[str, Any],
+    parameters: EmbeddingParameters,
+    begin: WordSet | None,
 ) -> tuple[WordSet, dict[str, Any]]:
     if parameters.method == "glove":
         from tasks.embeddings.glove import train_glove
 
-        return train_glove(corpus, told, parameters, begin)
+        # The counts take gigabytes: in `out`, pruning finds what a killed stage leaves of them.
+        return train_glove(corpus, told, parameters, begin, out)
     return train_by_gensim(corpus, told, parameters, begin)
 
 

@@ -129,17 +129,35 @@ def parameters(**changes: int) -> EmbeddingParameters:
 def test_loss_falls_and_one_worker_repeats_itself(tmp_path: Path) -> None:
     folder = corpus_of(tmp_path, worlds())
     facts = {"words": 8000}
-    first, told = train_glove(folder, facts, parameters(memory_mb=16), None)
-    second, _ = train_glove(folder, facts, parameters(memory_mb=16), None)
+    first, told = train_glove(folder, facts, parameters(memory_mb=16), None, tmp_path)
+    second, _ = train_glove(folder, facts, parameters(memory_mb=16), None, tmp_path)
     assert told["losses"][-1] < 0.5 * told["losses"][0]
     np.testing.assert_array_equal(first.vectors, second.vectors)
-    other, _ = train_glove(folder, facts, parameters(memory_mb=16, seed=1), None)
+    other, _ = train_glove(folder, facts, parameters(memory_mb=16, seed=1), None, tmp_path)
     assert not np.allclose(first.vectors, other.vectors)
     assert not list(tmp_path.glob(".counts-*")), "the counts are cleared away"
 
 
+def test_the_counts_lie_where_they_are_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("corpus", "out"):
+        (tmp_path / name).mkdir()
+    folder = corpus_of(tmp_path / "corpus", worlds(20))
+    seen: list[Path] = []
+
+    def looking(state: State, files: list[Path], *rest: object) -> tuple[list[float], float]:
+        seen.extend(files)
+        return [], 1.0
+
+    monkeypatch.setattr(glove, "fit", looking)
+    train_glove(folder, {"words": 400}, parameters(), None, tmp_path / "out")
+    assert seen and all(file.parent.parent == tmp_path / "out" for file in seen)
+    assert not list((tmp_path / "out").iterdir()), "the counts are cleared away"
+
+
 def test_vectors_are_in_the_vocabularys_order(tmp_path: Path) -> None:
     folder = corpus_of(tmp_path, worlds())
-    trained, _ = train_glove(folder, {"words": 8000}, parameters(epochs=1), None)
+    trained, _ = train_glove(folder, {"words": 8000}, parameters(epochs=1), None, tmp_path)
     assert trained.words == list(read_vocabulary(folder, 1))
     assert glove.PAIR.itemsize == 12
