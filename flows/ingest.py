@@ -47,7 +47,9 @@ def ingest_dataset(data: DataParameters) -> Splits:
         apart = Apart(held_out=(dev.folder,))
     validation = None
     if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
-        validation = splitting(portions, "validation", shares, apart=apart)
+        validation = splitting(
+            portions, "validation", shares, apart=apart, negatives=data.negatives
+        )
         apart = replace(apart, held_out=(*apart.held_out, validation.folder))
     train = splitting(portions, "train", shares, mixed, apart, data.negatives)
     return Splits(files.name, train, validation, dev)

@@ -107,9 +107,9 @@ class DataParameters(Form):
         0.0,
         ge=0,
         le=1,
-        description="Share of the answerable training questions that are asked once more, about "
-        "another paragraph of their article that does not hold the answer: unanswerable questions "
-        "for data that have too few.",
+        description="Share of the answerable questions of train and validation that are asked once "
+        "more, about another paragraph of their article that does not hold the answer: "
+        "unanswerable questions for data that have too few.",
     )
     seed: int = Field(
         7,

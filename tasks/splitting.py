@@ -45,7 +45,7 @@ def write_split(
 
     Raises:
         UserError: two files share a question id; a context also stands in the set to score on; no
-            question is left; or negatives are asked for, and none can be made.
+            question is left; or negatives are asked for, and none can be made to train on.
     """
     every = [*portions, *mixed]
     refuse_shared_ids(every)
@@ -57,7 +57,7 @@ def write_split(
             writer.add(portion, shares.seed, negatives)
     if not writer.counts["questions"]:
         raise UserError(f'No question is left for the part "{part}": give more articles.')
-    if negatives and not writer.counts["negatives"]:
+    if negatives and part != "validation" and not writer.counts["negatives"]:
         raise UserError(
             f"data.negatives is {negatives:g}, but no article to train on holds another paragraph "
             "that a question with an answer could be asked about: leave it at 0, or give articles "
@@ -72,8 +72,8 @@ def keep_part(contexts: Sequence[Contexts], part: Part, shares: Shares) -> None:
     """Keep the contexts of one part's articles."""
     if part == "all":
         return
-    articles = [article for portion in contexts for article in portion.articles]
-    if shares.dev and len(articles) < 2:
+    articles = [portion.articles for portion in contexts]
+    if shares.dev and sum(map(len, articles)) < 2:
         raise UserError(
             "The data hold one article only, which can't be divided into train and dev: give "
             "files for both, or more articles."

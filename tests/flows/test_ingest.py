@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,37 @@ def test_next_months_file_alone_is_parsed_and_the_digest_changes(
     ]
 
 
-def test_negatives_are_trained_on_alone(tmp_path: Path) -> None:
+def test_negatives_are_trained_on_and_chosen_on_but_never_reported_on(tmp_path: Path) -> None:
     file = write(tmp_path / "all.json", ARTICLES)
     splits = ingested(DataParameters(dataset=file, validation_share=0.2, negatives=0.5))
     assert splits.validation is not None
-    assert splits.train.facts["negatives"] > 10
-    assert splits.validation.facts["negatives"] == splits.dev.facts["negatives"] == 0
+    for facts in (splits.train.facts, splits.validation.facts):
+        asked = facts["answerable"]
+        assert facts["negatives"] == pytest.approx(0.5 * asked, rel=0.2)
+    assert splits.dev.facts["negatives"] == 0
+
+
+def test_a_small_file_with_unanswerable_questions_is_part_of_validation(tmp_path: Path) -> None:
+    for article in (small := deepcopy(ARTICLES[20:22])):
+        for asked in (asked for paragraph in article["paragraphs"] for asked in paragraph["qas"]):
+            asked |= {"answers": [], "is_impossible": True}
+    large = [
+        {**article, "paragraphs": [_answerable(p) for p in article["paragraphs"]]}
+        for article in ARTICLES[:20]
+    ]
+    files = [write(tmp_path / "large.json", large), write(tmp_path / "small.json", small)]
+    dev = write(tmp_path / "dev.json", ARTICLES[22:])
+    for seed in range(4):
+        data = DataParameters(dataset="mine", train_files=files, dev_files=[dev], seed=seed)
+        splits = ingested(data)
+        assert splits.validation is not None
+        assert splits.validation.facts["articles"] == 2
+        for facts in (splits.train.facts, splits.validation.facts):
+            assert facts["impossible"] and facts["answerable"]
+
+
+def _answerable(paragraph: dict[str, Any]) -> dict[str, Any]:
+    return {**paragraph, "qas": [asked for asked in paragraph["qas"] if asked["answers"]]}
 
 
 def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
