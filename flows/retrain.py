@@ -21,6 +21,7 @@ from tasks.errors import UserError
 from tasks.promotion import PromotionRule
 from tasks.pruning import prune
 from tasks.retention import retire
+from tasks.uses import used_now
 from tasks.vocabulary import VocabularyParameters
 
 NOTHING_TO_DO = "Nothing to do"
@@ -64,7 +65,8 @@ def retrain(
 def _forget_the_oldest(dataset: str) -> None:
     """Retire what is more than the setting keeps, and remove the stages that nobody needs then."""
     uri = settings().tracking_uri
-    retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs)
+    spared = used_now()  # a variant that lost long ago stays as long as it is among those compared
+    retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, spared)
     if retired:
         removed = prune(uri)
         get_run_logger().info(f"{len(retired)} old MLflow runs and {len(removed)} folders removed")

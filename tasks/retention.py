@@ -2,25 +2,26 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tasks.records import RecordedRun, recorded_runs
 from tasks.tracking import client_of
 
 
-def retire(uri: str, experiment: str, keep: int) -> list[RecordedRun]:
+def retire(uri: str, experiment: str, keep: int, spared: Collection[str] = ()) -> list[RecordedRun]:
     """Delete the MLflow runs of all but the `keep` newest flow runs of an experiment, with their
     models; returns them.
 
-    Runs whose model bears an alias (champion, previous, one that people gave) stay, and so does
-    what still runs. In a database on this machine their artifacts go too.
+    Runs whose model bears an alias (champion, previous, one that people gave) stay, those of the
+    `spared` stages (<stage>/<key>), and what still runs. In a database on this machine the others'
+    artifacts go too.
     """
     runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
     parents = [run for run in runs if run.parent is None]
     retired: list[RecordedRun] = []
     for parent in parents[keep:]:
         below = [run for run in runs if run.parent == parent.id]
-        free = [run for run in below if not _is_wanted(run)]
+        free = [run for run in below if not _is_wanted(run) and f"train/{run.stage}" not in spared]
         retired += free
         if len(free) == len(below) and not _is_wanted(parent):
             retired.append(parent)

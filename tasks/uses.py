@@ -67,10 +67,19 @@ def _remember(uses: _Uses) -> None:
     """Write down the stages of the flow's newest run, in place of those of the one before."""
     file = _newest_runs() / f"{flow_run.flow_name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    keys = [f"{folder.parent.name}/{folder.name}" for folder in uses.folders]
+    keys = [_key(folder) for folder in uses.folders]
     written = file.with_suffix(f".{os.getpid()}")
     written.write_text(json.dumps({"flow_run": flow_run.id, "stages": keys}), encoding="utf-8")
     os.replace(written, file)
+
+
+def _key(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def used_now() -> set[str]:
+    """The stages that the flow run under way has called, as <stage>/<key>."""
+    return {_key(folder) for folder in (_of_the_flow.get() or _OF_THE_PROCESS).folders}
 
 
 def newest_uses() -> set[str]:

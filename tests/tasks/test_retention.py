@@ -44,3 +44,4 @@ def test_the_newest_stay_and_what_has_an_alias(uri: str, tmp_path: Path) -> None
     logged = list((tmp_path / "mlartifacts").rglob("MLmodel"))
     assert len(logged) == 3, "the files of the others are gone"
     assert retire(uri, EXPERIMENT, keep=2) == []
+    assert retire(uri, EXPERIMENT, keep=1, spared={"train/flow-3"}) == []
