@@ -102,7 +102,8 @@ def train_variants(
     wanted = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
     require_examples(splits, examples)
-    encoded = encode_dataset(splits, wanted, vocabulary)
+    spell = any(config.model.unknown_words == "subword" for config in configs)
+    encoded = encode_dataset(splits, wanted, vocabulary, spell)
     trained = train_all([Training(config, splits, encoded, start) for config in configs], resources)
     report = steps.reporting(
         splits.name,

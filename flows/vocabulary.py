@@ -25,15 +25,21 @@ class Encoded:
 
 
 def encode_dataset(
-    splits: Splits, vectors: VectorParameters, vocabulary: VocabularyParameters
+    splits: Splits,
+    vectors: VectorParameters,
+    vocabulary: VocabularyParameters,
+    spell: bool = True,
 ) -> Encoded:
-    """Pick the vectors, build the vocabulary, encode the splits."""
+    """Pick the vectors, build the vocabulary, encode the splits.
+
+    Rare words that the vectors' n-grams can spell are left out only where `spell` is false.
+    """
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
     picked = selecting_vectors(
         vectors_of(vectors), [train, *others], vocabulary.lower_case, vocabulary.pretrained_words
     )
-    built = building_vocabulary(train, others, picked.folder, vocabulary)
+    built = building_vocabulary(train, others, picked.folder, vocabulary, spell)
     *validation, dev = (encoding(split, built.folder) for split in others)
     return Encoded(picked, built, encoding(train, built.folder), next(iter(validation), None), dev)
 

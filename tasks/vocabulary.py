@@ -1,7 +1,7 @@
 """The words, characters and distinct forms of a dataset, counted as a map-reduce."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,22 +181,24 @@ def choose_words(
     others: Mapping[str, int],
     vectors: Mapping[str, int],
     parameters: VocabularyParameters,
+    spelt: Container[str] = (),
 ) -> list[str]:
     """The words that are kept, in order.
 
-    `train` and `others` count forms; `vectors` gives each word's row. By training count, then by
-    word; words that the training split lacks come last, in the vectors' order.
+    `train` and `others` count forms; `vectors` gives each word's row; those of `spelt` are kept
+    however rare. By training count, then by word; words that the training split lacks come last,
+    in the vectors' order.
     """
     counts: Counter[str] = Counter()
     for form, count in train.items():
         counts[word_of(form, vectors, parameters.lower_case)] += count
     seen = {word_of(form, vectors, parameters.lower_case) for form in others}.union(counts)
-    kept = {w for w in seen if w in vectors or counts[w] >= parameters.min_count}
+    kept = {w for w in seen if w in vectors or w in spelt or counts[w] >= parameters.min_count}
     first = list(vectors)[: parameters.pretrained_words]
     kept.update(w for w in first if case_key(w, parameters.lower_case) == w)
 
     def rank(word: str) -> tuple[int, int, str]:
-        return -counts[word], 0 if counts[word] else vectors[word], word
+        return -counts[word], 0 if counts[word] else vectors.get(word, len(vectors)), word
 
     return sorted(kept, key=rank)[: parameters.max_words]
 
@@ -235,15 +237,19 @@ def build_vocabulary(
     others: Sequence[Path],
     vectors: Path,
     parameters: VocabularyParameters,
+    spell: bool = True,
 ) -> dict[str, Any]:
     """Write words.parquet, characters.parquet and types.parquet; return the facts about them.
 
     `train` and `others` are folders of ingested splits, `vectors` a folder of `select_vectors`.
-    Counts come from `train` alone; `others` add forms, and words that have a vector.
+    Counts come from `train` alone; `others` add forms, and words that have a vector. With `spell`,
+    words that n-grams spell are kept too, however rare, for models that read them so; a vector of
+    their own they still lack.
     """
     counts, other_counts = form_counts([train]), form_counts(others)
     rows = vector_rows(vectors)
-    words = choose_words(counts, other_counts, rows, parameters)
+    spelt = spelt_words(vectors) if spell else frozenset()
+    words = choose_words(counts, other_counts, rows, parameters, spelt)
     characters = choose_characters(counts, parameters.min_character_count)
     lexicon = Lexicon(indices(words), indices(characters), parameters.lower_case)
     forms = [*counts, *(form for form in other_counts if form not in counts)]
@@ -266,9 +272,16 @@ def build_vocabulary(
 
 
 def vector_rows(folder: Path) -> dict[str, int]:
-    """The words of a set of vectors, each with its row."""
-    words: Any = pq.read_table(folder / "vectors.parquet", columns=["word"])["word"].to_pylist()
-    return {word: row for row, word in enumerate(words)}
+    """The words of a set that have vectors of their own, not spelt by n-grams, and their rows."""
+    table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"]).to_pydict()
+    rows = enumerate(zip(table["word"], table["spelt"], strict=True))
+    return {word: row for row, (word, spelt) in rows if not spelt}
+
+
+def spelt_words(folder: Path) -> frozenset[str]:
+    """The words of a set whose vectors are spelt by n-grams."""
+    table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"])
+    return frozenset(table["word"].filter(table["spelt"]).to_pylist())
 
 
 def types_table(forms: Sequence[str], lexicon: Lexicon) -> pa.Table:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.errors import UserError
-from tasks.inputs import COMPRESSED, archive_of, inner_suffix, members, open_input
+from tasks.inputs import archive_of, inner_suffix, members, open_input
 from tasks.parquet import row_batches
 
 BLOCK_ROWS = 1024
@@ -37,7 +37,7 @@ def find_texts(spec: str) -> list[TextFile]:
     path = _find(name + ".parquet" if mark else spec)
     files = _texts_below(path) if path.is_dir() else [path]
     if not files:
-        raise UserError(f"{path} holds no texts: .txt or .parquet files, packed or not.")
+        raise UserError(f"{path} holds no texts: .txt (packed or not), .zip or .parquet.")
     return [TextFile(file, column or "text") for file in files]
 
 
@@ -49,10 +49,12 @@ def _find(spec: str) -> Path:
 
 
 def _texts_below(folder: Path) -> list[Path]:
-    endings = (".txt", ".parquet", ".zip", *COMPRESSED)
-    return sorted(
-        file for file in folder.rglob("*") if file.is_file() and file.suffix.lower() in endings
-    )
+    return sorted(file for file in folder.rglob("*") if file.is_file() and _holds_text(file))
+
+
+def _holds_text(file: Path) -> bool:
+    """Whether a file's name says so: .txt, packed or not, .parquet or .zip."""
+    return inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
 
 
 def read_texts(file: TextFile) -> Iterator[str]:

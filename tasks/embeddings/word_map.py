@@ -16,10 +16,11 @@ Point = tuple[str, float, float]
 
 def map_words(space: Neighbours, asked: Sequence[str], count: int = MAP_WORDS) -> list[str]:
     """The words asked for, their neighbours, and frequent ones: `count` at most."""
-    near = [n for word in asked if space.row(word) is not None for n, _ in space.neighbours(word)]
+    known = [word for word in asked if space.vector(word) is not None]
+    near = [neighbour for word in known for neighbour, _ in space.neighbours(word)]
     frequent = [word for word in space.words[SKIPPED:] if WORD.fullmatch(word)][:count]
-    known = [word for word in (*asked, *near, *frequent) if space.row(word) is not None]
-    return list(dict.fromkeys(known))[:count]
+    placed = [word for word in (*known, *near, *frequent) if space.vector(word) is not None]
+    return list(dict.fromkeys(placed))[:count]
 
 
 def project(space: Neighbours, words: Sequence[str]) -> list[Point]:

@@ -42,6 +42,7 @@ def test_every_kind_of_file_gives_its_paragraphs_in_order(tmp_path: Path) -> Non
     (folder / "deep" / "c.txt.xz").write_bytes(lzma.compress(text.encode()))
     (folder / "deep" / "d.txt.zst").write_bytes(pa.compress(text.encode(), "zstd").to_pybytes())
     (folder / "notes.pdf").write_bytes(b"%PDF\0")
+    (folder / "train.json.gz").write_bytes(gzip.compress(b'{"data": []}'))
     with ZipFile(folder / "e.zip", "w") as archive:
         archive.writestr("in/e.txt", text)
         archive.writestr("readme.md", "no text of the corpus")

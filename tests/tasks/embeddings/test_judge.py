@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks.embeddings import word_map
 from tasks.embeddings.analogies import analogies, read_questions
 from tasks.embeddings.coverage import coverage_by_band
 from tasks.embeddings.judge import Asked, judge_vectors
@@ -17,7 +18,7 @@ from tasks.embeddings.judgement_page import write_judgement
 from tasks.embeddings.neighbours import Neighbours
 from tasks.embeddings.similarity import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.weat import Association, p_value, weat
-from tasks.embeddings.word_map import project
+from tasks.embeddings.word_map import map_words, project
 from tasks.embeddings.wordset import Subwords, WordSet
 from tasks.errors import UserError
 from tasks.vectors import PACKAGED, write_vectors
@@ -143,6 +144,16 @@ def test_a_map_spreads_words_over_the_square() -> None:
     assert [word for word, _, _ in points] == list(PLANE)
     assert values.min() == 0 and values.max() == 1
     assert project(space_of(PLANE), ["king"]) == []
+
+
+def test_words_whose_vectors_are_zero_have_no_place_on_the_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(word_map, "SKIPPED", 0)
+    space = space_of({**PLANE, "wolf": [0, 0], "lynx": [0, 0]})
+    words = map_words(space, ["wolf", "owl"])
+    assert words[0] == "owl" and set(words) == set(PLANE)
+    assert len(project(space, words)) == len(PLANE)
 
 
 def test_sets_side_by_side_in_a_page_that_needs_no_network(tmp_path: Path) -> None:

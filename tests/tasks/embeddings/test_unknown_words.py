@@ -38,6 +38,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize(("spell", "kept"), [(True, {"mouse", "mice", "who"}), (False, {"mouse"})])
+def test_spelt_words_lack_a_vector_and_are_as_rare_as_others(
+    folder: Path, spell: bool, kept: set[str]
+) -> None:
+    (folder / "built").mkdir()
+    facts = build_vocabulary(
+        folder / "built",
+        folder / "split",
+        [],
+        folder / "vectors",
+        VocabularyParameters(min_count=2),
+        spell,
+    )
+    table = pq.read_table(folder / "built" / "words.parquet").to_pydict()
+    in_vectors = dict(zip(table["word"], table["in_vectors"], strict=True))
+    assert {word for word, known in in_vectors.items() if known} == set(KNOWN)
+    assert in_vectors.keys() & {"mouse", "mice", "who"} == kept
+    assert facts["coverage_train"]["tokens_looked_up"] == pytest.approx(5 / 13)
+
+
 def matrix_of(folder: Path, policy: UnknownWords) -> tuple[list[str], np.ndarray]:
     words = pq.read_table(folder / "vocabulary" / "words.parquet")["word"].to_pylist()
     return words, load_word_vectors(folder / "vocabulary", folder / "vectors", policy)
