@@ -33,6 +33,7 @@ METRICS_PER_CALL = 1000  # MLflow's own limit
 ANSWERING_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
+Split = Literal["train", "validation", "dev"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class InputDataset:
     name: str
     digest: str
     source: str
-    context: Literal["train", "dev"]
+    context: Split
 
 
 def parent_run(
@@ -82,6 +83,8 @@ def start_variant_run(
 
     A run of the same stage (its key) is reopened if the same flow run opened it, or if it
     failed or was killed in another; one that another flow run finished is left as it is.
+    A reopened run keeps the parameters that it has, since MLflow lets nobody change them: of equal
+    content, its inputs may have come by other settings.
     """
     from mlflow.entities import Param
 
@@ -98,7 +101,9 @@ def start_variant_run(
     own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}
     own |= {"mlflow.parentRunId": parent_run_id, **tags}
     run_id = _open_run(client, parent.info.experiment_id, found[:1], name, own)
-    client.log_batch(run_id, params=[Param(k, str(v)) for k, v in flatten(config).items()])
+    known = found[0].data.params if found else {}
+    params = [Param(k, str(v)) for k, v in flatten(config).items() if k not in known]
+    client.log_batch(run_id, params=params)
     _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in datasets])
     return run_id
 

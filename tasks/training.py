@@ -17,7 +17,8 @@ from tasks.cluster import Resources
 from tasks.errors import UserError
 from tasks.manifests import content_digest
 from tasks.measures import THRESHOLD
-from tasks.training_data import TrainingData
+from tasks.run_parameters import run_parameters
+from tasks.training_data import SplitFolders, TrainingData
 from tasks.vectors import require_subwords
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def train_variant(
     allotment = cluster.allot(resources)
     uri = settings().tracking_uri
     began = time.perf_counter()
-    run_id = _start_run(uri, dataset, variant, out.name, data)
+    run_id = _start_run(uri, dataset, variant, out.name, data, resources)
     if carried is not None:
         tracking.tag(uri, run_id, {"carried_over": told(carried, variant)})
     job = Job(variant, data, uri, run_id)
@@ -102,34 +103,34 @@ def parent_run_of(dataset: str) -> str:
 
 
 def _start_run(
-    uri: str, dataset: str, variant: VariantConfig, stage: str, data: TrainingData
+    uri: str,
+    dataset: str,
+    variant: VariantConfig,
+    stage: str,
+    data: TrainingData,
+    resources: Resources,
 ) -> str:
     """Id of this variant's MLflow run, below the flow run's."""
-    parent = parent_run_of(dataset)
-    digests = {
-        "train.digest": content_digest(data.train.ingested),
-        "dev.digest": content_digest(data.dev.ingested),
-        "vocabulary.digest": content_digest(data.vocabulary),
-        "vectors.digest": content_digest(data.vectors),
-    }
-    config = variant.to_dict()
+    splits: dict[tracking.Split, SplitFolders] = {"train": data.train, "dev": data.dev}
+    if data.validation is not None:
+        splits["validation"] = data.validation
+    digests = {name: content_digest(folders.ingested) for name, folders in splits.items()}
     return tracking.start_variant_run(
         uri,
-        parent,
+        parent_run_of(dataset),
         name=variant.name,
         stage=stage,
-        config={
-            "variant": config["name"],
+        config=run_parameters(dataset, variant, data, resources),
+        tags={
+            "variant": variant.name,
             "dataset": dataset,
-            **config["model"],
-            **config["training"],
+            **{f"{name}.digest": digest for name, digest in digests.items()},
+            "vocabulary.digest": content_digest(data.vocabulary),
+            "vectors.digest": content_digest(data.vectors),
         },
-        tags={"variant": variant.name, "dataset": dataset, **digests},
         datasets=[
-            tracking.InputDataset(
-                dataset, digests["train.digest"], str(data.train.ingested), "train"
-            ),
-            tracking.InputDataset(dataset, digests["dev.digest"], str(data.dev.ingested), "dev"),
+            tracking.InputDataset(dataset, digests[name], str(folders.ingested), name)
+            for name, folders in splits.items()
         ],
     )
 

@@ -28,6 +28,9 @@ NAMED = (PACKAGED, NO_VECTORS, *DOWNLOADED)
 TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 VECTORS = "vectors.parquet"
+History = dict[str, Any]
+"""How a set was made: its `method`, and where it was trained here, the `parameters` of that."""
+PRE_TRAINED: History = {"method": "pre-trained"}
 
 
 def check_source(spec: str) -> str:
@@ -99,7 +102,7 @@ def select_vectors(
     Raises UserError for a missing or broken file, naming the line.
     """
     wanted = set(wanted)
-    chosen, rows, method = _select(source, wanted, keep_first)
+    chosen, rows, history = _select(source, wanted, keep_first)
     facts = {
         "source": _short_name(source),
         "dimension": chosen.vectors.shape[1],
@@ -112,7 +115,7 @@ def select_vectors(
         chosen.subwords.save(out)
         chosen = WordSet([*chosen.words, *missing], np.concatenate([chosen.vectors, spelt]))
         facts["spelt"] = len(missing)
-    write_vectors(out, chosen, {"method": method, **facts}, known)
+    write_vectors(out, chosen, {**history, **facts}, known)
     return {"rows": len(chosen.words), **facts}
 
 
@@ -121,17 +124,17 @@ def load_vectors(source: str) -> WordSet:
     return _select(source, set(), np.iinfo(np.int64).max)[0]
 
 
-def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, str]:
+def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
     """What is kept of a set, how many rows it has, and how it was made."""
-    if source == NO_VECTORS:
-        return WordSet([], np.empty((0, 1), np.float32)), 0, "none"  # Arrow has no lists of none
+    if source == NO_VECTORS:  # Arrow has no lists of none
+        return WordSet([], np.empty((0, 1), np.float32)), 0, {"method": "none"}
     if source == PACKAGED:
-        return *_select_packaged(wanted, keep_first), "pre-trained"
+        return *_select_packaged(wanted, keep_first), PRE_TRAINED
     if source.endswith(".parquet"):
         return _select_trained(Path(source), wanted, keep_first)
     with _open(Path(source)) as reader:
         chosen = _collect(reader, wanted, keep_first)
-        return chosen, reader.row_count, "pre-trained"
+        return chosen, reader.row_count, PRE_TRAINED
 
 
 def _short_name(source: str) -> str:
@@ -166,6 +169,15 @@ def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, Floa
         return words, matrix
     kept = ~pq.read_table(folder / VECTORS, columns=["spelt"])["spelt"].to_numpy()
     return words.filter(pa.array(kept)), matrix[kept]
+
+
+def history_of(file: Path) -> History:
+    """How the set in a Parquet file was made, as far as the file tells."""
+    metadata = pq.read_schema(file).metadata or {}
+    history: History = {"method": metadata.get(b"method", b"unknown").decode()}
+    if b"parameters" in metadata:
+        history["parameters"] = json.loads(metadata[b"parameters"])
+    return history
 
 
 def require_subwords(folder: Path) -> Path:
@@ -208,15 +220,15 @@ def _take(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet
     return WordSet(words.take(pa.array(chosen)).to_pylist(), np.ascontiguousarray(matrix[chosen]))
 
 
-def _select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, str]:
+def _select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
     try:
         words, matrix = _read(file)
-        metadata = pq.read_schema(file).metadata or {}
-    except (pa.ArrowException, OSError, KeyError) as error:
+        history = history_of(file)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise UserError(f"The vectors {file} can't be read: {error}.") from error
     chosen = _take(words, matrix, wanted, keep_first)
     with_subwords = WordSet(chosen.words, chosen.vectors, Subwords.load(file.parent))
-    return with_subwords, len(words), metadata.get(b"method", b"unknown").decode()
+    return with_subwords, len(words), history
 
 
 def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:

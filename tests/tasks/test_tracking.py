@@ -25,6 +25,7 @@ from tests.tasks.test_pyfunc import ASKED, free_port, made_model, wait_for
 FLOW_URL = "http://127.0.0.1:4200/runs/flow-run/1"
 DATASETS = (
     InputDataset("made-train", "ab" * 32, "/data/train.json", "train"),
+    InputDataset("made-validation", "ef" * 32, "/data/validation.json", "validation"),
     InputDataset("made-dev", "cd" * 32, "https://example.org/dev.json", "dev"),
 )
 
@@ -80,6 +81,7 @@ def test_a_variant_run_hangs_below_its_parent_and_tells_config_and_inputs(uri: s
     inputs = {i.dataset.name: i for i in run.inputs.dataset_inputs}
     assert {name: i.tags[0].value for name, i in inputs.items()} == {
         "made-train": "train",
+        "made-validation": "validation",
         "made-dev": "dev",
     }
     sources = {name: mlflow.data.get_source(i).to_dict() for name, i in inputs.items()}
@@ -94,6 +96,18 @@ def test_a_retry_goes_on_with_its_variant_run(uri: str) -> None:
     tracking.finish(uri, first, "FINISHED")
     assert variant(uri, parent_id, "stage-again") == first
     assert variant(uri, parent_id, "another-stage") != first
+
+
+def test_a_reopened_run_keeps_its_parameters_and_gets_those_it_lacks(uri: str) -> None:
+    parent_id = parent(uri, "reopened")
+
+    def opened(config: dict[str, Any]) -> str:
+        return tracking.start_variant_run(uri, parent_id, "char", "reopened", config, {}, [])
+
+    first = opened({"data": {"seed": 7}})
+    tracking.finish(uri, first, "KILLED")
+    assert opened({"data": {"seed": 8, "negatives": 0.5}}) == first
+    assert read(uri, first).data.params == {"data.seed": "7", "data.negatives": "0.5"}
 
 
 def test_another_flow_run_takes_over_a_killed_variant_but_no_finished_one(uri: str) -> None:
