@@ -82,15 +82,19 @@ class Examples:
         """(n,) tokens of each example's context."""
         return self.contexts.lengths[self.context_of]
 
+    @property
+    def has_target(self) -> npt.NDArray[np.bool_]:
+        """Which examples have an answer that was found, or none by right: (n,)."""
+        return (self.span_start >= 0) | self.impossible
+
     def trainable(self, max_context: int, max_question: int) -> IntArray:
         """Rows that can be trained on: a target, and neither side longer than its limit.
 
         Raises:
             ValueError: there are none.
         """
-        has_target = (self.span_start >= 0) | self.impossible
         fits = (self.context_lengths <= max_context) & (self.questions.lengths <= max_question)
-        rows = np.flatnonzero(has_target & fits)
+        rows = np.flatnonzero(self.has_target & fits)
         if len(rows) == 0:
             raise ValueError(
                 "No question can be trained on: none has an answer that was found, in a context of "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -40,8 +41,9 @@ def predict(
     types: Types,
     max_answer_tokens: int,
     window: Window | None = None,
-) -> tuple[Predictions, float]:
-    """The best span for every example, in order, and the mean NLL (nats) of those with a target.
+) -> tuple[Predictions, npt.NDArray[np.float64]]:
+    """The best span for every example, in order, and its target's NLL: (n,), nats, not a number
+    where it has no target.
 
     With a `window` longer contexts are read in such windows, in memory that does not grow with
     them.
@@ -49,7 +51,7 @@ def predict(
     n = len(examples)
     spans = np.full((2, n), -1, dtype=np.int64)
     scores = np.zeros((2, n))
-    nll, targets = 0.0, 0
+    nlls = np.full(n, np.nan)
     model.eval()
     logits = _Logits(model, examples, types, window)
     for rows in sorted_batches(examples.context_lengths, EVALUATION_TOKENS):
@@ -61,10 +63,9 @@ def predict(
             target_positions(positions[rows], examples.impossible[rows]).to(start.device)
             for positions in (examples.span_start, examples.span_end)
         ]
-        nll += float(span_nll(start, end, *wanted).sum())
-        targets += int((wanted[0] >= 0).sum())
-    predictions = Predictions(spans[0], spans[1], scores[0], scores[1])
-    return predictions, nll / targets if targets else float("nan")
+        nll = span_nll(start, end, *wanted).masked_fill(wanted[0] < 0, torch.nan)
+        nlls[rows] = nll.cpu().numpy()
+    return Predictions(spans[0], spans[1], scores[0], scores[1]), nlls
 
 
 class _Logits:

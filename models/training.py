@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -188,9 +189,11 @@ class Trainer:
         self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0
         return epoch
 
-    def predict(self, examples: Examples, types: Types) -> tuple[Predictions, float]:
-        """Predictions of the averaged weights for every example, and the mean NLL of those that
-        have a target."""
+    def predict(
+        self, examples: Examples, types: Types
+    ) -> tuple[Predictions, npt.NDArray[np.float64]]:
+        """Predictions of the averaged weights for every example, and their targets' NLL (n,); see
+        `models.prediction.predict`."""
         with self.averages.in_use():
             limit, window = self.config.max_answer_tokens, self.config.window
             return predict(self.model, examples, types, limit, window)

@@ -55,6 +55,7 @@ class VariantResult:
     facts: Mapping[str, Any] = field(default_factory=dict)  # "parameters": how many are trained
     mlflow_run_url: str | None = None
     errors: str | None = None  # address of the error report, as seen from this one
+    scores: Mapping[str, float] = field(default_factory=dict)  # of the epoch that was kept
     threshold: float | None = None  # for no answer, chosen on validation
     no_threshold: str | None = None  # why there is none
 
@@ -141,6 +142,7 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
     everything = np.ones(len(split), bool)
     agreed = map(answer_versus_none, columns["prediction"], split.gold_texts)
     last = variant.history[-1] if variant.history else {}
+    kept = {**last, **variant.scores}
     return {
         "name": variant.name,
         "em": mean(columns["em"], everything),
@@ -148,7 +150,9 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
         "f1": mean(columns["f1"], everything),
         "f1_margin": _margin(columns["f1"]),
         "avna": 100 * sum(agreed) / len(split),
-        "nll": last.get("dev/nll"),
+        "nll": kept.get("dev/nll"),
+        "at_threshold": _part(kept, "at_threshold"),
+        "within": _within(kept, variant, split),
         "parameters": variant.facts.get("parameters"),
         "epochs": len(variant.history),
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
@@ -156,6 +160,24 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
         "url": _web_address(variant.mlflow_run_url),
         "errors": variant.errors,
     }
+
+
+def _part(scores: Mapping[str, float], suffix: str) -> View | None:
+    """EM, F1, AvNA and NLL under names that end so, as far as they are known."""
+    names = ("em", "f1", "avna", "nll")
+    found = {name: scores.get(f"dev/{name}_{suffix}") for name in names}
+    return None if found["em"] is None else found
+
+
+def _within(
+    scores: Mapping[str, float], variant: VariantResult, split: EvaluationSplit
+) -> View | None:
+    """The scores without the contexts longer than those trained on; None where that is all."""
+    found, questions = _part(scores, "within"), scores.get("dev/questions_within")
+    if found is None or questions == len(split):
+        return None
+    tokens = variant.config["training"]["max_context_tokens"]
+    return {"tokens": tokens, "questions": questions, **found}
 
 
 def _margin(scores: npt.NDArray[np.floating]) -> float:

@@ -87,6 +87,7 @@ def _variant_result(folder: Path, dataset: str) -> VariantResult:
         facts={"parameters": facts["parameters"]},
         mlflow_run_url=facts["run_url"],
         errors=quote(error_report.place(dataset, facts["variant"])),
+        scores=facts["scores"],
         threshold=facts["threshold"],
         no_threshold=facts["no_threshold"],
     )

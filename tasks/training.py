@@ -242,7 +242,8 @@ def _write_predictions(file: Path, job: "Job", checkpoint: Path) -> int:
 
 SCORES = (
     *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
-    *("dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
+    *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
+    *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
     *("examples_per_second", "seconds"),
 )
 

@@ -21,8 +21,8 @@ from models.stopping import is_out_of_time, reason_to_end
 from models.training import Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
 from tasks.encoding import load_encoded, load_types
-from tasks.evaluation import EvaluationSplit, load_split
-from tasks.measures import THRESHOLD, measures, measures_at
+from tasks.evaluation import EvaluationSplit, evaluate, load_split
+from tasks.measures import THRESHOLD, mean_nll, measures, measures_at, measures_within
 from tasks.progress import entry_of, epoch_line, progress_line
 from tasks.starting import new_model
 from tasks.thresholds import best_threshold, why_none
@@ -184,16 +184,23 @@ class _Loop:
 
     def _evaluate(self) -> tuple[dict[str, float], Predictions]:
         """Scores on every question of each split by the official rules, and the predictions for
-        dev. The threshold that suits validation best, if there can be one, is tried on both."""
+        dev. The threshold that suits validation best, if there can be one, is tried on both; dev
+        is also scored without the contexts that are longer than those trained on."""
         argmax = argmax_threshold(bool(self.train.impossible.any()))
         scores: dict[str, float] = {}
         for name, asked in self.scored.items():  # validation first
-            predictions, nll = self.trainer.predict(asked.examples, self.types)
-            scores |= measures(name, asked.split, predictions, argmax) | {f"{name}/nll": nll}
+            predictions, nlls = self.trainer.predict(asked.examples, self.types)
+            found = evaluate(asked.split, predictions, argmax)
+            with_target = asked.examples.has_target
+            scores |= measures(name, found) | {f"{name}/nll": mean_nll(nlls, with_target)}
             if self.chooses and name == "validation":
                 scores[THRESHOLD] = best_threshold(asked.split, predictions)
             if self.chooses:
                 scores |= measures_at(name, asked.split, predictions, scores[THRESHOLD])
+            if name == "dev":
+                within = asked.examples.context_lengths <= self.training.max_context_tokens
+                scores |= measures_within(name, found, within)
+                scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
         return scores, predictions
 
     def _validation_f1s(self) -> list[float]:

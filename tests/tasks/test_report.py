@@ -119,6 +119,30 @@ def test_best_of_each_column_is_marked_and_a_single_variant_is_not(
     assert "★ marks" not in alone
 
 
+def test_scores_at_the_threshold_and_without_long_contexts_stand_where_there_are_any(
+    folder: Path, split: EvaluationSplit
+) -> None:
+    at_threshold = {"dev/em_at_threshold": 61.25, "dev/f1_at_threshold": 62.5}
+    within = {
+        **{"dev/questions_within": 3, "dev/em_within": 71.25, "dev/f1_within": 72.5},
+        **{"dev/avna_within": 73.75, "dev/nll_within": 2.5, "dev/nll": 1.5},
+    }
+    config = {"training": {"max_context_tokens": 400}}
+    plain = variant(folder, split, "plain", GOLD)
+    scored = variant(folder, split, "scored", WEAK, config=config, scores=within | at_threshold)
+    both = shown(written(folder, [plain, scored]))
+    assert "EM at threshold F1 at threshold AvNA at threshold" in both
+    assert "1.50 61.25 62.50 –" in both, "of the epoch that was kept, not of the last"
+    assert "2.33 – – –" in both
+    part = both.split("Without the longest contexts")[1]
+    assert "scored 400 3 of 4 71.25 72.50 73.75 2.50" in part
+    everything = variant(
+        folder, split, "all", GOLD, config=config, scores=within | {"dev/questions_within": 4}
+    )
+    alone = shown(written(folder, [everything]))
+    assert "Without the longest contexts" not in alone and "at threshold" not in alone
+
+
 def test_minutes_are_those_of_the_whole_training(folder: Path, split: EvaluationSplit) -> None:
     page = written(folder, [variant(folder, split, "one", GOLD, history=history(4))])
     assert "4 6.0 210" in shown(page)  # epochs, minutes, examples a second

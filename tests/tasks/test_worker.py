@@ -185,6 +185,10 @@ def test_patience_ends_it_and_the_best_epoch_is_there(data: TrainingData, tmp_pa
     for entry in record.history:
         assert entry["validation/f1_at_threshold"] >= entry["validation/f1"] - 1e-9
         assert entry["dev/avna_at_threshold"] >= entry["dev/em_at_threshold"]
+        # Here no context is too long.
+        for name in ("em", "f1", "avna"):
+            assert entry[f"dev/{name}_within"] == pytest.approx(entry[f"dev/{name}"])
+        assert entry["dev/nll_within"] == entry["dev/nll"]
     assert {"validation/threshold", "dev/f1_at_threshold", "dev/ece"} <= set(logged.data.metrics)
 
 
