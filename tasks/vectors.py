@@ -214,21 +214,47 @@ def packaged_words() -> frozenset[str]:
 
 
 def _take(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet:
+    """The kept rows; of equal words the first."""
     keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
     keep[:keep_first] = True
+    keep &= pc.index_in(words, value_set=words).to_numpy() == np.arange(len(words))
     chosen = np.flatnonzero(keep)
     return WordSet(words.take(pa.array(chosen)).to_pylist(), np.ascontiguousarray(matrix[chosen]))
 
 
 def _select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
     try:
+        _require_columns(file, pq.read_schema(file))
         words, matrix = _read(file)
         history = history_of(file)
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise UserError(f"The vectors {file} can't be read: {error}.") from error
+    if words.null_count:
+        raise UserError(f"The vectors {file} hold a row without a word; train anew.")
     chosen = _take(words, matrix, wanted, keep_first)
+    _require_numbers(file, chosen)
     with_subwords = WordSet(chosen.words, chosen.vectors, Subwords.load(file.parent))
     return with_subwords, len(words), history
+
+
+def _require_columns(file: Path, schema: pa.Schema) -> None:
+    types: dict[str, Any] = {field.name: field.type for field in schema}
+    vector = types.get("vector", pa.null())
+    fixed = pa.types.is_fixed_size_list(vector) and vector.value_type == pa.float32()
+    if types.get("word") != pa.string() or not fixed:
+        raise UserError(
+            f"The vectors {file} are of another kind than those that are trained here: they need "
+            "the columns word (string) and vector (a list of float32 of one fixed length)."
+        )
+
+
+def _require_numbers(file: Path, chosen: WordSet) -> None:
+    whole = np.isfinite(chosen.vectors).all(axis=1)
+    if not whole.all():
+        word = chosen.words[int(np.argmin(whole))]
+        raise UserError(
+            f"The vectors {file}, word {word!r}, hold something that is not a number; train anew."
+        )
 
 
 def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:

@@ -7,6 +7,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -202,3 +203,43 @@ def test_sources_by_name_or_file_type(spec: str) -> None:
 def test_other_sources_are_refused_before_anything_runs(spec: str) -> None:
     with pytest.raises(ValidationError, match=r"vectors come from 'glove-6b-50d', 'glove\.6B'"):
         TypeAdapter[Any](VectorSource).validate_python(spec)
+
+
+def parquet_of(file: Path, words: list[str | None], vectors: Any, kind: pa.DataType) -> str:
+    pq.write_table(pa.table({"word": words, "vector": pa.array(vectors, kind)}), file)
+    return str(file)
+
+
+PAIRS = pa.list_(pa.float32(), 2)
+
+
+def test_the_first_of_two_equal_words_of_a_parquet_file_wins(tmp_path: Path) -> None:
+    vectors = [[1, 2], [3, 4], [5, 6]]
+    source = parquet_of(tmp_path / "v.parquet", ["a", "b", "a"], vectors, PAIRS)
+    assert select(tmp_path, source, {"a", "b"}, 9) == {"a": [1, 2], "b": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("words", "vectors", "kind", "message"),
+    [
+        (["a"], [[1, 2]], pa.list_(pa.float32()), "need the columns word .* and vector"),
+        (["a"], [[1, 2]], pa.list_(pa.float64(), 2), "need the columns word .* and vector"),
+        ([b"a"], [[1, 2]], PAIRS, "need the columns word .* and vector"),
+        (["a", "b"], [[1, 2], [3, float("nan")]], PAIRS, "word 'b', hold something that is not"),
+        (["a", "b"], [[1, 2], None], PAIRS, "can't be read"),
+        (["a", None], [[1, 2], [3, 4]], PAIRS, "hold a row without a word"),
+        (["a", "b"], [[1, 2], [3, None]], PAIRS, "can't be read"),
+    ],
+)
+def test_broken_parquet_files_are_told(
+    tmp_path: Path, words: list[Any], vectors: Any, kind: pa.DataType, message: str
+) -> None:
+    source = parquet_of(tmp_path / "v.parquet", words, vectors, kind)
+    with pytest.raises(UserError, match=rf"v\.parquet.* {message}"):
+        select(tmp_path, source, {"a", "b"})
+
+
+def test_a_parquet_file_of_something_else_is_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "v.parquet")
+    with pytest.raises(UserError, match=r"v\.parquet are of another kind"):
+        select(tmp_path, str(tmp_path / "v.parquet"))
