@@ -1,29 +1,48 @@
-"""The flows of prefect.yaml on a Prefect server: deployed anew, with what people paused kept so."""
+"""The flows of prefect.yaml on a Prefect server: deployed anew, with what people changed kept."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from infra.environment import variables
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, settings
 
 POOL = "local"
+
+PATIENCE = 120.0
+"""Seconds to wait for an answer: given up halfway, what people changed would be lost."""
+
+CHANGEABLE = ("paused", "parameters", "schedules")
+"""What of a deployment both prefect.yaml and people in the UI can set."""
+
+Sections = dict[str, dict[str, str]]
+"""What prefect.yaml says of each deployment: the text of each changeable field."""
 
 
 def deploy(server: str) -> None:
     """Create the work pool and all deployments, or bring them up to date.
 
-    A deployment or schedule that was paused in the UI stays paused.
+    What people changed in the UI stays so, but for what prefect.yaml says otherwise than it did at
+    the last deployment.
     """
-    before = {deployment["name"]: deployment for deployment in _deployments(server)}
-    _prefect(server, "work-pool", "create", POOL, "--type", "process", "--overwrite")
-    _prefect(server, "deploy", "--all")
-    for deployment in _deployments(server):
-        if deployment["name"] in before:
-            _keep_paused(server, before[deployment["name"]], deployment)
+    before = {deployment["id"]: deployment for deployment in _deployments(server)}
+    then = now = _remembered()
+    try:
+        _prefect(server, "work-pool", "create", POOL, "--type", "process", "--overwrite")
+        _prefect(server, "deploy", "--all")
+        now = _sections()
+    finally:  # where it is interrupted, some are deployed: all that was there before is
+        for one in _deployments(server):
+            if one["id"] in before:
+                rewritten = _rewritten(then.get(one["name"], {}), now.get(one["name"], {}))
+                _restore(server, before[one["id"]], one, rewritten)
+    _remember(now)
 
 
 def worker_is_online(server: str) -> bool:
@@ -33,20 +52,59 @@ def worker_is_online(server: str) -> bool:
 
 
 def _deployments(server: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = httpx.post(f"{server}/api/deployments/filter", json={}).json()
+    address = f"{server}/api/deployments/filter"
+    answer = httpx.post(address, json={}, timeout=PATIENCE).raise_for_status()
+    found: list[dict[str, Any]] = answer.json()
     return found
 
 
-def _keep_paused(server: str, before: dict[str, Any], now: dict[str, Any]) -> None:
-    address = f"{server}/api/deployments/{now['id']}"
-    if before["paused"] and not now["paused"]:
-        httpx.post(f"{address}/pause_deployment").raise_for_status()
-    paused = {one["slug"] for one in before["schedules"] if not one["active"]}
-    for schedule in now["schedules"]:
-        if schedule["active"] and schedule["slug"] in paused:
-            httpx.patch(
-                f"{address}/schedules/{schedule['id']}", json={"active": False}
-            ).raise_for_status()
+def _rewritten(then: dict[str, str], now: dict[str, str]) -> set[str]:
+    """The fields that prefect.yaml is known to have said something else of."""
+    return {field for field in then.keys() & now.keys() if then[field] != now[field]}
+
+
+def _restore(
+    server: str, before: dict[str, Any], deployed: dict[str, Any], rewritten: set[str]
+) -> None:
+    """Set a deployment's changeable fields to what they were, but for the rewritten ones.
+
+    Prefect updates the deployment of that name and flow by the fields given. Deleting schedules
+    one by one would also delete the runs that were missed while nothing was up.
+    """
+    fields = {field: (deployed if field in rewritten else before)[field] for field in CHANGEABLE}
+    given = ("schedule", "active", "parameters", "slug")
+    schedules = [{name: one[name] for name in given} for one in fields["schedules"]]
+    which = {"name": deployed["name"], "flow_id": deployed["flow_id"]}
+    update = {**which, **fields, "schedules": schedules}
+    httpx.post(f"{server}/api/deployments/", json=update, timeout=PATIENCE).raise_for_status()
+
+
+def _sections() -> Sections:
+    file = yaml.safe_load((CHECKOUT / "prefect.yaml").read_text(encoding="utf-8"))
+    return {
+        section.get("name", ""): {
+            field: json.dumps(section.get(field), default=str) for field in CHANGEABLE
+        }
+        for section in file["deployments"]
+    }
+
+
+def _remembered() -> Sections:
+    """What prefect.yaml said at the last deployment to a server of this root."""
+    if not _memory().exists():
+        return {}
+    found: Sections = json.loads(_memory().read_text(encoding="utf-8"))
+    return found
+
+
+def _remember(sections: Sections) -> None:
+    new = _memory().with_suffix(".new")
+    new.write_text(json.dumps(sections, indent=1) + "\n", encoding="utf-8")
+    new.rename(_memory())
+
+
+def _memory() -> Path:
+    return settings().root.resolve() / "deployments.json"
 
 
 def _prefect(server: str, *arguments: str) -> None:

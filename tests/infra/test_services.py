@@ -1,5 +1,6 @@
 """`up` and `down` with the real servers, on ports and a root of their own."""
 
+import json
 import signal
 import socket
 import subprocess
@@ -180,22 +181,51 @@ def test_a_flow_started_by_hand_finds_the_server(services: Services) -> None:
     assert done.stdout.strip() == f"{services.recorded.prefect_url}/api"
 
 
-def test_what_was_paused_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
+def schedules_of(deployment: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """What people can set of a deployment's schedules, in a fixed order."""
+    fields = ("slug", "active", "parameters", "schedule")
+    return sorted(
+        (tuple(one[field] for field in fields) for one in deployment["schedules"]), key=str
+    )
+
+
+def test_what_people_changed_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
     services: Services,
 ) -> None:
-    retrain = services.deployment("retrain")
-    schedule = f"{retrain['id']}/schedules/{retrain['schedules'][0]['id']}"
-    address = f"{services.recorded.prefect_url}/api/deployments/{schedule}"
-    httpx.patch(address, json={"active": False}).raise_for_status()
+    def send(method: str, name: str, below: str, body: Any) -> None:
+        address = f"{services.recorded.prefect_url}/api/deployments/"
+        address += services.deployment(name)["id"] + below
+        httpx.request(method, address, json=body).raise_for_status()
+
+    (weekly,) = services.deployment("retrain")["schedules"]
+    edited = {"schedule": {"cron": "30 5 * * 2", "timezone": "Asia/Tokyo"}, "active": False}
+    edited["parameters"] = {"data": {"dataset": "squad-v1.1"}}
+    send("PATCH", "retrain", f"/schedules/{weekly['id']}", edited)
+    send("POST", "retrain", "/schedules", [{"schedule": {"interval": 3600.0}, "active": False}])
+    send("PATCH", "retrain", "", {"parameters": {"variants": ["char"]}})
+    send("PATCH", "train", "", {"parameters": {"variants": ["char"]}})
+    send("POST", "ingest", "/pause_deployment", None)
+    before = services.deployment("retrain")
+
     processes = services.processes()
     services.end()
     assert services.process is not None and services.process.returncode == 0
-    assert not [process for process in processes if process.is_running()]
+    wait(lambda: not any(process.is_running() for process in processes))  # init reaps them
     assert not (services.root / "services.json").exists()
+    memory = services.root / "deployments.json"
+    sections = json.loads(memory.read_text(encoding="utf-8"))
+    sections["train"]["parameters"] = "as if prefect.yaml had been edited since"
+    memory.write_text(json.dumps(sections), encoding="utf-8")
 
     services.up()
-    (weekly,) = services.deployment("retrain")["schedules"]
-    assert weekly["active"] is False
+    after = services.deployment("retrain")
+    assert len(after["schedules"]) == 2 and schedules_of(after) == schedules_of(before)
+    assert after["parameters"] == {"variants": ["char"]}
+    assert after["global_concurrency_limit"]["limit"] == 1
+    for field in ("id", "description", "entrypoint", "job_variables", "pull_steps", "tags"):
+        assert after[field] == before[field]
+    assert services.deployment("train")["parameters"] == {}
+    assert services.deployment("ingest")["paused"] is True
 
 
 def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Services) -> None:
@@ -212,5 +242,5 @@ def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Se
     services.process.kill()
     services.process.wait()
     assert services.run("down").stdout.strip() == "Stopped."
-    assert not [process for process in processes if process.is_running()]
+    wait(lambda: not any(process.is_running() for process in processes))  # init reaps them
     assert services.run("down").stdout.strip() == "Nothing is up."
