@@ -15,7 +15,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 import httpx
@@ -23,6 +22,7 @@ from pydantic import BaseModel
 
 from infra import deployments, running
 from infra.environment import variables
+from infra.logs import log_file, set_long_aside
 from infra.processes import record, stop
 from infra.settings import CHECKOUT, LOOPBACK, settings
 
@@ -88,6 +88,8 @@ def up() -> None:
     _handle_signals(_interrupt)
     started = Started()
     try:
+        for service in services():
+            set_long_aside(service.name)
         *servers, worker = services()
         _say("Starting the Prefect and MLflow servers …")
         for server in servers:
@@ -130,7 +132,7 @@ class Started:
 
     def start(self, service: Service) -> None:
         """Start a service in a session of its own, which Ctrl-C does not reach."""
-        with _log_file(service.name).open("ab") as log:
+        with log_file(service.name).open("ab") as log:
             self.processes[service.name] = subprocess.Popen(
                 service.command,
                 env=_environment(),
@@ -202,12 +204,6 @@ class Started:
         ).write()
 
 
-def _log_file(name: str) -> Path:
-    folder = settings().root.resolve() / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}.log"
-
-
 def _require_down() -> None:
     """Refuse a second `up`; what is left of one that was killed is stopped."""
     here = running.recorded()
@@ -247,8 +243,8 @@ def _answers(address: str) -> bool:
 
 
 def _failure(name: str) -> str:
-    tail = _log_file(name).read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    return "\n".join([*tail, f"The {name} did not start or ended: see {_log_file(name)}."])
+    tail = log_file(name).read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
+    return "\n".join([*tail, f"The {name} did not start or ended: see {log_file(name)}."])
 
 
 def _addresses(prefect_url: str, mlflow_url: str) -> str:
