@@ -15,6 +15,12 @@ from tasks.pages import TEMPLATES, Template
 from tasks.significance import FloatArray, Gain, paired_gain
 
 TEMPLATE = Template(TEMPLATES / "comparison.html.j2")
+AT_THRESHOLD = {
+    "EM at threshold": "dev/em_at_threshold",
+    "F1 at threshold": "dev/f1_at_threshold",
+    "AvNA at threshold": "dev/avna_at_threshold",
+}
+"""Columns that are there where validation chose a threshold for no answer in any of the runs."""
 ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
 
 
@@ -50,6 +56,7 @@ class Row:
     f1: Measured
     nll: Measured
     avna: Measured
+    at_threshold: dict[str, Measured]  # by column; empty where no threshold was chosen
     examples_per_second: float
     minutes: float
     gain: Gain | None
@@ -72,7 +79,10 @@ def compare(
     rows = [_row(cell, folders, first) for cell, folders in zip(cells, trained, strict=True)]
     told = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
     (out / "comparison.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    view = {"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)}
+    view = {
+        **{"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)},
+        "at_threshold": columns_at_threshold(rows),
+    }
     (out / "comparison.html").write_text(template.render(view), encoding="utf-8")
     return {"rows": table(rows), "markdown": markdown(rows)}
 
@@ -90,6 +100,11 @@ def _row(cell: Cell, trained: Sequence[Path], first: dict[str, FloatArray]) -> R
         f1=_measured([one["dev/f1"] for one in scores]),
         nll=_measured([one["dev/nll"] for one in scores]),
         avna=_measured([one["dev/avna"] for one in scores]),
+        at_threshold={
+            column: _measured([one[metric] for one in scores])
+            for column, metric in AT_THRESHOLD.items()
+            if all(metric in one for one in scores)
+        },
         examples_per_second=float(np.mean([one["examples_per_second"] for one in scores])),
         minutes=float(np.mean([one["seconds"] for one in scores])) / 60,
         gain=gain,
@@ -137,6 +152,7 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
 
 def table(rows: Sequence[Row]) -> list[dict[str, str]]:
     """The rows as texts, for tables that others draw."""
+    columns = columns_at_threshold(rows)
     return [
         {
             **asdict(row.cell),
@@ -145,12 +161,18 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
             "F1": _told(row.f1, 2),
             "NLL": _told(row.nll, 3),
             "AvNA": _told(row.avna, 2),
+            **{column: _told(row.at_threshold.get(column), 2) for column in columns},
             "F1 gain, 95 %": told_gain(row.gain),
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
         }
         for row in rows
     ]
+
+
+def columns_at_threshold(rows: Sequence[Row]) -> list[str]:
+    """The columns of scores at a threshold that any of the rows has."""
+    return [column for column in AT_THRESHOLD if any(column in row.at_threshold for row in rows)]
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -169,6 +191,8 @@ def told_gain(gain: Gain | None) -> str:
     )
 
 
-def _told(measured: Measured, places: int) -> str:
+def _told(measured: Measured | None, places: int) -> str:
+    if measured is None:
+        return "–"
     spread = f" ± {measured.sd:.{places}f}" if measured.sd is not None else ""
     return f"{measured.mean:.{places}f}{spread}"

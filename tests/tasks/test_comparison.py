@@ -20,11 +20,12 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def trained(folder: Path, f1: np.ndarray) -> Path:
+def trained(folder: Path, f1: np.ndarray, /, **at_threshold: float) -> Path:
     """What a training with these F1 (0 to 1) leaves of what is compared."""
     folder.mkdir(parents=True)
     mean = 100 * float(f1.mean())
     scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
+    scores |= {f"dev/{name}_at_threshold": value for name, value in at_threshold.items()}
     facts = {"scores": {**scores, "examples_per_second": 100.0, "seconds": 90.0}}
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
     pq.write_table(pa.table({"f1": pa.array(f1, pa.float32())}), folder / "predictions.parquet")
@@ -71,6 +72,24 @@ def test_the_page_stands_alone_and_shows_every_seed(tmp_path: Path, out: Path) -
     assert "<b>" not in text and "src=" not in text and "{{" not in text
     told = json.loads((out / "comparison.json").read_text())
     assert told["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]
+
+
+def test_scores_at_the_threshold_are_columns_where_any_run_has_them(
+    tmp_path: Path, out: Path
+) -> None:
+    cells = [Cell("d", "v", "plain"), Cell("d", "v", "chosen")]
+    plain = [trained(tmp_path / f"plain-{i}", planted(0.5)) for i in range(2)]
+    chosen = [
+        trained(tmp_path / f"chosen-{i}", planted(0.5), em=60 + i, f1=70 + i, avna=80 + i)
+        for i in range(2)
+    ]
+    rows = compare(out, cells, [plain, chosen], [0, 1])["rows"]
+    assert [row["F1 at threshold"] for row in rows] == ["–", "70.50 ± 0.71"]
+    assert list(rows[0]) == list(rows[1])
+    text = (out / "comparison.html").read_text(encoding="utf-8")
+    assert '<th scope="col">AvNA at threshold</th>' in text and "80.50 <small>± 0.71" in text
+    assert "at threshold" not in str(compare(out, cells[:1], [plain], [0, 1]))
+    assert "at threshold" not in (out / "comparison.html").read_text(encoding="utf-8")
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
