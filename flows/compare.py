@@ -15,6 +15,7 @@ from rich.table import Table
 
 from flows.command_line import parameters_from
 from flows.error_reports import error_report
+from flows.files import suited_to
 from flows.hooks import ENDING_RUNS
 from flows.ingest import ingest_dataset
 from flows.names import names_of_data, names_of_vectors, require_each_once
@@ -34,7 +35,6 @@ from flows.vocabulary import encode_dataset
 from infra.settings import settings
 from models.config import VariantConfig
 from tasks import tracking
-from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
 from tasks.comparison import Cell
 from tasks.stages import Output
@@ -117,8 +117,7 @@ def grid_of(
 def _configured(
     data: DataParameters, variant: VariantName, seed: int, training: TrainingParameters
 ) -> VariantConfig:
-    suited = DATASETS[data.dataset].training if data.dataset in DATASETS else {}
-    return configure(variant, suited, training.changes(), {"seed": seed})
+    return configure(variant, suited_to(data), training.changes(), {"seed": seed})
 
 
 def _publish(comparison: Output, datasets: list[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flows.parameters import DataParameters
 from tasks.catalogue import DATASETS, Dataset
@@ -33,7 +34,7 @@ class Files:
 
 def find_files(data: DataParameters) -> Files:
     """The files that the parameters name, fetched where they are elsewhere."""
-    known = known_as(data)
+    known = _known_as(data)
     train, dev = _train_and_dev(data, known)
     given = _all(data.dev_files, "dev", data.seed)
     return Files(
@@ -46,7 +47,13 @@ def find_files(data: DataParameters) -> Files:
     )
 
 
-def known_as(data: DataParameters) -> Dataset | None:
+def suited_to(data: DataParameters) -> dict[str, Any]:
+    """The changes of a preset's training that suit a dataset of the catalogue."""
+    known = _known_as(data)
+    return known.training if known else {}
+
+
+def _known_as(data: DataParameters) -> Dataset | None:
     """The dataset of the catalogue that the parameters name, where its own files are taken."""
     return None if data.train_files else DATASETS.get(data.dataset)
 

@@ -11,7 +11,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.command_line import parameters_from
 from flows.error_reports import Examples, error_report, require_examples
-from flows.files import known_as
+from flows.files import suited_to
 from flows.hooks import ENDING_RUNS
 from flows.ingest import Splits, ingest_dataset
 from flows.outcome import Outcome, announce, publish
@@ -95,9 +95,7 @@ def train_variants(
 
     Every step whose inputs, parameters and code are as they were is taken from the cache.
     """
-    known = known_as(data)
-    suited = known.training if known else {}
-    configs = [configure(name, suited, training.changes()) for name in variants]
+    configs = [configure(name, suited_to(data), training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)
     wanted = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
