@@ -3,8 +3,9 @@
 Use: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered --variants char …
 
 Runs the flow `train` with these flags and writes a TSV file for each variant (epoch, hours of
-training, dev F1). Prints the seconds of training until dev F1 0.73 and 0.75, examples per second,
-padding ratio and peak memory. Of a variant that had been trained before, nothing is written.
+training, dev F1) and a picture of it. Prints the seconds of training until dev F1 0.73 and 0.75,
+examples per second, padding ratio and peak memory. Of a variant that had been trained before,
+nothing is written.
 """
 
 import argparse
@@ -14,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import matplotlib.pyplot as plt
 
 from benchmarks.machine import machine, today
 from infra.settings import CHECKOUT, settings
@@ -71,6 +74,19 @@ def summary(history: History) -> dict[str, Any]:
     }
 
 
+def draw(history: History, name: str, file: Path) -> None:
+    """F1 on validation and dev over minutes of training."""
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    minutes = [entry["seconds"] / 60 for entry in history]
+    for split in ("validation", "dev"):
+        if f"{split}/f1" in history[-1]:
+            axes.plot(minutes, [entry[f"{split}/f1"] for entry in history], "o-", label=split)
+    axes.set(xlabel="minutes of training", ylabel="F1", title=name, xlim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(file, dpi=150)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -86,6 +102,7 @@ def main() -> None:
         (arguments.out / f"{name}.tsv").write_text("\n".join(rows(history)) + "\n", "utf-8")
         result = {**told, "machine": machine(), "config": config, **summary(history)}
         (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        draw(history, name, arguments.out / f"{name}.png")
         print(name, json.dumps(summary(history), indent=1))
 
 
