@@ -55,7 +55,7 @@ def guess(out: Path, dev: Path) -> dict[str, Any]:
     for name, value in {"config": {}, "history": []}.items():
         (out / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     told = dict.fromkeys(["run_url", "threshold", "no_threshold"])
-    return {"variant": "guess", "parameters": 0, **told}
+    return {"variant": "guess", "parameters": 0, "scores": {}, **told}
 
 
 guess.__module__ = "tasks.evaluation"  # of the project, so that there is a source to be digested
