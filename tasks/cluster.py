@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -99,21 +98,9 @@ def memory_here() -> dict[str, str]:
 
 
 def disconnect() -> None:
-    """Leave the cluster; one that was started here ends, and its logs and sockets are removed."""
-    if not ray.is_initialized():
-        return
-    here = ray.get_runtime_context()
-    session = Path(here.get_temp_dir()) / here.get_session_name()
-    ray.shutdown(wait_for_processes=True)
-    if not is_remote():
-        _remove(session)
-
-
-def _remove(session: Path) -> None:
-    latest = session.with_name("session_latest")
-    if latest.is_symlink() and latest.readlink() == session:  # Ray never replaces a broken link
-        latest.unlink(missing_ok=True)
-    shutil.rmtree(session, ignore_errors=True)
+    """Leave the cluster; one that was started here ends."""
+    if ray.is_initialized():
+        ray.shutdown()
 
 
 def map_on_cluster(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
