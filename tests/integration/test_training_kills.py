@@ -22,7 +22,7 @@ from tests.integration.running import ONE_WORKER, environment_for
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
-KILLS = int(os.environ.get("BIDAFLOW_TEST_KILLS", "7"))
+KILLS = int(os.environ.get("BIDAFLOW_TEST_KILLS", "3"))
 TARGETS = {"RayTrainWorker": 12, "TrainController": 4, "flow": 4}
 """Titles of Ray's processes, the flow's own, and how often each is chosen."""
 
