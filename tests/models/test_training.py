@@ -102,7 +102,7 @@ PARTS = ("attention", "modeling")
 
 @names
 def test_word_vectors_and_the_padding_character_never_change(name: str) -> None:
-    trainer = make_trainer(small(name, optimizer="adam"))
+    trainer = make_trainer(small(name, optimizer="adam", learning_rate=0.01))
     vectors = trainer.model.words.word_vectors.clone()
     before = cloned(trainer)
     trainer.train_epoch(make_examples([5, 6, 7, 8]), TYPES)
@@ -250,7 +250,7 @@ RESUMED = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])  # in batches of 4: three
 )
 def test_a_resumed_training_is_the_same_to_the_bit(name: str, optimizer: str, steps: int) -> None:
     """Broken off after any number of its six steps, the last of an epoch and none included."""
-    variant = small(name, optimizer=optimizer, dropout=0.3)
+    variant = small(name, optimizer=optimizer, learning_rate=0.1, dropout=0.3)
     whole = make_trainer(variant)
     kept = [checkpoint(whole)]
 
