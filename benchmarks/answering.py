@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.machine import as_a_worker, machine, today
+from benchmarks.machine import as_a_worker, machine, tell, today
 from tasks.answering import Answerer
 from tasks.evaluation import EvaluationSplit, load_split
 from tasks.tokenizer import tokenize
@@ -89,9 +89,7 @@ def main() -> None:
     }
     config = json.loads((arguments.model / "config.json").read_text(encoding="utf-8"))
     result["model"] = {"name": config["name"], "hidden_size": config["model"]["hidden_size"]}
-    print(json.dumps(result, indent=1))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    tell(result, arguments.out)
 
 
 if __name__ == "__main__":

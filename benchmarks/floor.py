@@ -10,7 +10,6 @@ larger quotient is the floor for these operators; fused ones would move fewer by
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.machine import as_a_worker, machine, today
+from benchmarks.machine import as_a_worker, machine, tell, today
 from benchmarks.step import Data, load
 from models.bidaf import BiDAF
 from models.config import Precision
@@ -173,9 +172,7 @@ def main() -> None:
         "machine": machine(),
         "measured": {p: measure(data, p, arguments.steps) for p in PRECISIONS},
     }
-    print(json.dumps(result, indent=1))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    tell(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What every result says of the machine and the day it was measured on."""
 
+import json
 import os
 import platform
 import sys
@@ -40,3 +41,11 @@ def _processor() -> str:
 def today() -> str:
     """The date, as results bear it."""
     return date.today().isoformat()
+
+
+def tell(result: Any, out: Path | None) -> None:
+    """Print a result, and write it to a file where one is named."""
+    text = json.dumps(result, indent=1)
+    print(text)
+    if out:
+        out.write_text(text + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ import torch
 from prefect import flow
 from torch import nn
 
-from benchmarks.machine import as_a_worker, machine, today
+from benchmarks.machine import as_a_worker, machine, tell, today
 from benchmarks.references import ReferenceBiDAF
 from flows.ingest import ingest_dataset
 from flows.parameters import DataParameters, VectorParameters
@@ -210,9 +210,7 @@ def main() -> None:
         "batch_size": BATCH_SIZE,
         "measured": measured,
     }
-    print(json.dumps(result, indent=1))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    tell(result, arguments.out)
 
 
 if __name__ == "__main__":
