@@ -87,8 +87,8 @@ def main() -> None:
         "machine": machine(),
         "measured": measure(arguments.model, arguments.split),
     }
-    config = json.loads((arguments.model / "config.json").read_text(encoding="utf-8"))
-    result["model"] = {"name": config["name"], "hidden_size": config["model"]["hidden_size"]}
+    variant = json.loads((arguments.model / "config.json").read_text(encoding="utf-8"))["variant"]
+    result["model"] = {"name": variant["name"], "hidden_size": variant["model"]["hidden_size"]}
     tell(result, arguments.out)
 
 

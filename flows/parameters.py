@@ -15,6 +15,7 @@ from models.config import (
     Precision,
     QueryToContext,
     Recurrent,
+    Schedule,
     SelfAttention,
     UnknownWords,
     VariantConfig,
@@ -165,6 +166,12 @@ class TrainingParameters(Form):
     optimizer: OptimizerName | None = Field(None, description="Adadelta, or Adam.")
     learning_rate: float | None = Field(
         None, gt=0, description="Step size; about 0.5 suits Adadelta, 0.001 to 0.002 Adam."
+    )
+    schedule: Schedule | None = Field(
+        None, description="The step size stays constant, or falls linearly to 0 over all epochs."
+    )
+    warmup_steps: int | None = Field(
+        None, ge=0, description="Steps over which the step size rises; large batches want some."
     )
     rho: float | None = Field(None, ge=0, lt=1, description="Adadelta's decay of its averages.")
     epsilon: float | None = Field(None, gt=0, description="Adadelta's floor of its averages.")

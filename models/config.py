@@ -15,6 +15,7 @@ OutputReads = Literal["attention", "self-attention"]
 EndPointer = Literal["independent", "conditioned", "chained"]
 DropoutForm = Literal["outputs", "inputs", "variational"]
 OptimizerName = Literal["adadelta", "adam"]
+Schedule = Literal["constant", "linear"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -153,7 +154,9 @@ class Window(NamedTuple):
 @dataclass(frozen=True)
 class TrainingConfig:
     """How the weights are found. `rho` and `epsilon` are Adadelta's; Adam ignores `rho`.
-    A `clip_norm` of 0 clips no gradient.
+    A `clip_norm` of 0 clips no gradient. The learning rate is `models.schedule.learning_rate`: it
+    rises over `warmup_steps`, as large batches want it, and then stays ("constant") or falls to 0
+    at the end of the last epoch ("linear").
 
     Training examples whose context or question is longer than the two token limits are left
     out (and counted); evaluation is on every question whatever its length. With a `window_stride`
@@ -173,6 +176,8 @@ class TrainingConfig:
     batch_size: int = 64
     optimizer: OptimizerName = "adadelta"
     learning_rate: float = 0.5
+    schedule: Schedule = "constant"
+    warmup_steps: int = 0
     rho: float = 0.9
     epsilon: float = 1e-6
     clip_norm: float = 5.0
@@ -204,10 +209,13 @@ class TrainingConfig:
             f"optimizer is 'adam', with which a learning_rate of {self.learning_rate:g} diverges: "
             "0.001 suits it.",
         )
-        _require(self.seed >= 0, "seed must be at least 0.")
+        for name in ("seed", "warmup_steps"):
+            _require(getattr(self, name) >= 0, f"{name} must be at least 0.")
         for name in ("rho", "ema_decay"):
             _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
-        _require_choices(self, {"optimizer": OptimizerName, "precision": Precision})
+        _require_choices(
+            self, {"optimizer": OptimizerName, "schedule": Schedule, "precision": Precision}
+        )
         for name in ("patience", "checkpoint_steps", "window_stride"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"{name} must be at least 1.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -41,20 +43,22 @@ def predict(
     types: Types,
     max_answer_tokens: int,
     window: Window | None = None,
+    batches: slice = slice(None),
 ) -> tuple[Predictions, npt.NDArray[np.float64]]:
     """The best span for every example, in order, and its target's NLL: (n,), nats, not a number
     where it has no target.
 
     With a `window` longer contexts are read in such windows, in memory that does not grow with
-    them.
+    them. Of all batches only these `batches` are predicted; other examples' numbers are 0.
     """
     n = len(examples)
-    spans = np.full((2, n), -1, dtype=np.int64)
+    spans = np.zeros((2, n), dtype=np.int64)
     scores = np.zeros((2, n))
-    nlls = np.full(n, np.nan)
+    nlls = np.zeros(n)
     model.eval()
     logits = _Logits(model, examples, types, window)
-    for rows in sorted_batches(examples.context_lengths, EVALUATION_TOKENS):
+    every = sorted_batches(examples.context_lengths, EVALUATION_TOKENS)
+    for rows in islice(every, batches.start, batches.stop, batches.step):
         start, end = logits.of(rows)
         first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1

@@ -26,6 +26,7 @@ from models.bidaf import BiDAF
 from models.config import TrainingConfig
 from models.decoding import Predictions
 from models.prediction import predict, span_nll
+from models.schedule import learning_rate
 from models.windows import to_train_on
 
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
@@ -130,11 +131,16 @@ class Trainer:
         every = STEPS_PER_READING[self.device.type]
         goes_on = True
         while goes_on and self.position < len(batches):
+            self._set_rate(self.epoch + self.position / len(batches))
             self._train_step(resident, rows[batches[self.position]])
             self.position += 1
             if self.position % every == 0 or self.position == len(batches):
                 goes_on = go_on(self._read(batches))
         return self._end_epoch(lengths, batches[: self.position])
+
+    def _set_rate(self, epochs_done: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config, self.step, epochs_done)
 
     def _share(self, rows: IntArray) -> tuple[IntArray, float]:
         """This worker's rows of a global batch, and the weight of each in its loss.
@@ -193,10 +199,16 @@ class Trainer:
         self, examples: Examples, types: Types
     ) -> tuple[Predictions, npt.NDArray[np.float64]]:
         """Predictions of the averaged weights for every example, and their targets' NLL (n,); see
-        `models.prediction.predict`."""
+        `models.prediction.predict`. Each worker makes its share, and gets all of them."""
+        limit, window = self.config.max_answer_tokens, self.config.window
+        mine = slice(self.rank, None, self.world_size)
         with self.averages.in_use():
-            limit, window = self.config.max_answer_tokens, self.config.window
-            return predict(self.model, examples, types, limit, window)
+            found, nlls = predict(self.model, examples, types, limit, window, mine)
+        shares = [found.span_start, found.span_end, found.span_score, found.no_answer_score, nlls]
+        together = torch.from_numpy(np.stack(shares)).to(self.device)
+        self.add_up(together)
+        start, end, score, no_answer, nlls = together.cpu().numpy()
+        return Predictions(start.astype(np.int64), end.astype(np.int64), score, no_answer), nlls
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed training needs that is a tensor, and the same for all workers:

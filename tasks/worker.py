@@ -4,6 +4,7 @@ import math
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,14 @@ from models.training import Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
 from tasks.encoding import load_encoded, load_types
 from tasks.evaluation import EvaluationSplit, evaluate, load_split
-from tasks.measures import THRESHOLD, mean_nll, measures, measures_at, measures_within
+from tasks.measures import (
+    THRESHOLD,
+    FloatArray,
+    mean_nll,
+    measures,
+    measures_at,
+    measures_within,
+)
 from tasks.progress import entry_of, epoch_line, progress_line
 from tasks.starting import new_model
 from tasks.thresholds import best_threshold, why_none
@@ -128,7 +136,7 @@ class _Cadence:
 
 class _Loop:
     """One worker's training, from the latest checkpoint to its end. The first worker also
-    evaluates, logs and speaks, and decides for all whether it goes on."""
+    scores, logs and speaks, and decides for all whether it goes on."""
 
     def __init__(self, job: Job, trainer: Trainer) -> None:
         self.began = time.perf_counter()
@@ -139,9 +147,9 @@ class _Loop:
         self.types = load_types(job.data.vocabulary)
         self.cadence = _Cadence(self.training, trainer.step)
         self.is_first = trainer.rank == 0
+        splits = {"validation": job.data.validation, "dev": job.data.dev}
+        self.scored = {name: _Questions.load(s) for name, s in splits.items() if s is not None}
         if self.is_first:
-            splits = {"validation": job.data.validation, "dev": job.data.dev}
-            self.scored = {name: _Questions.load(s) for name, s in splits.items() if s is not None}
             asked = self.scored.get("validation")
             self.chooses = not why_none(self.train, asked.examples if asked else None)
             self.logger = EpochLogger(job.tracking_uri, job.run_id)
@@ -151,15 +159,19 @@ class _Loop:
         """Train epoch after epoch, each with an evaluation and a checkpoint behind it."""
         while self.record.ended is None:
             epoch = self.trainer.train_epoch(self.train, self.types, self._after_reading)
-            predictions, ended = None, None
+            answered = {
+                name: self.trainer.predict(asked.examples, self.types)
+                for name, asked in self.scored.items()
+            }
+            ended = None
             if self.is_first:
-                scores, predictions = self._evaluate()
+                scores = self._scores(answered)
                 entry = entry_of(self.trainer, epoch, scores, self.record.history)
                 self.record.history.append(entry)
                 self._tell(entry)
                 ended = reason_to_end(self.training, self._validation_f1s(), self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)
-            self._save(predictions)
+            self._save(answered["dev"][0] if self.is_first else None)
         if self.is_first:
             _say(f"{self.variant.name} ended: {self.record.ended}.")
 
@@ -182,14 +194,14 @@ class _Loop:
             self.spoke = time.monotonic()
             _say(progress_line(self.variant, self.trainer.epoch + 1, reading))
 
-    def _evaluate(self) -> tuple[dict[str, float], Predictions]:
-        """Scores on every question of each split by the official rules, and the predictions for
-        dev. The threshold that suits validation best, if there can be one, is tried on both; dev
-        is also scored without the contexts that are longer than those trained on."""
+    def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
+        """Scores on every question of each split by the official rules, from its predictions.
+        The threshold that suits validation best, if there can be one, is tried on both; dev is
+        also scored without the contexts that are longer than those trained on."""
         argmax = argmax_threshold(bool(self.train.impossible.any()))
         scores: dict[str, float] = {}
         for name, asked in self.scored.items():  # validation first
-            predictions, nlls = self.trainer.predict(asked.examples, self.types)
+            predictions, nlls = answered[name]
             found = evaluate(asked.split, predictions, argmax)
             with_target = asked.examples.has_target
             scores |= measures(name, found) | {f"{name}/nll": mean_nll(nlls, with_target)}
@@ -201,7 +213,7 @@ class _Loop:
                 within = asked.examples.context_lengths <= self.training.max_context_tokens
                 scores |= measures_within(name, found, within)
                 scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
-        return scores, predictions
+        return scores
 
     def _validation_f1s(self) -> list[float]:
         return [entry.get("validation/f1", math.nan) for entry in self.record.history]

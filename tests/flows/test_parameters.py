@@ -140,6 +140,8 @@ LEAST: dict[str, Any] = {
     "batch_size": 1,
     "optimizer": "adadelta",
     "learning_rate": 1e-9,
+    "schedule": "linear",
+    "warmup_steps": 0,
     "rho": 0,
     "epsilon": 1e-300,
     "clip_norm": 0,

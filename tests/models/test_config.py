@@ -116,6 +116,8 @@ def test_impossible_models(field: str, value: Any) -> None:
         ("ema_decay", 1.0),
         ("optimizer", "sgd"),
         ("precision", "float16"),
+        ("schedule", "cosine"),
+        ("warmup_steps", -1),
         ("patience", 0),
         ("checkpoint_steps", 0),
         ("checkpoint_minutes", 0.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -250,7 +251,8 @@ RESUMED = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])  # in batches of 4: three
 )
 def test_a_resumed_training_is_the_same_to_the_bit(name: str, optimizer: str, steps: int) -> None:
     """Broken off after any number of its six steps, the last of an epoch and none included."""
-    variant = small(name, optimizer=optimizer, learning_rate=0.1, dropout=0.3)
+    schedule = {"schedule": "linear", "warmup_steps": 5}
+    variant = small(name, optimizer=optimizer, learning_rate=0.1, dropout=0.3, **schedule)
     whole = make_trainer(variant)
     kept = [checkpoint(whole)]
 
@@ -468,6 +470,21 @@ def test_workers_train_the_model_that_one_does(workers: int) -> None:
         first, *others = (dict(t.model.named_parameters())[name] for t in trainers)
         assert all(torch.equal(first, other) for other in others)
         torch.testing.assert_close(first, weight, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_workers_predict_what_one_does(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.prediction, "EVALUATION_TOKENS", 30)  # 4 batches
+    variant, examples = small("char"), make_examples([4 + i % 5 for i in range(13)])
+    together = Together(workers)
+    trainers = [together.trainer(variant, rank) for rank in range(workers)]
+    with ThreadPoolExecutor(workers) as pool:
+        found = list(pool.map(lambda trainer: trainer.predict(examples, TYPES), trainers))
+    expected, expected_nlls = make_trainer(variant).predict(examples, TYPES)
+    for predictions, nlls in found:
+        for name, numbers in vars(expected).items():
+            np.testing.assert_array_equal(vars(predictions)[name], numbers, strict=True)
+        np.testing.assert_array_equal(nlls, expected_nlls, strict=True)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
