@@ -39,6 +39,13 @@ Dataset = Annotated[
     str | None,
     Field(description="A dataset, known or your own, of whose words the coverage is told."),
 ]
+LowerCase = Annotated[
+    bool,
+    Field(
+        description="Look the dataset's words up, and spell words by n-grams, in lower case, as "
+        "training does; turn it off for sets whose words keep their case."
+    ),
+]
 Look = Annotated[Asked, Field(description="What is looked up in every set.")]
 
 
@@ -71,13 +78,17 @@ def judge_embeddings(
     vectors: Vectors = [PACKAGED],
     dataset: Dataset = None,
     look: Look = Asked(),
+    lower_case: LowerCase = True,
 ) -> dict[str, Any]:
     """Judge the sets, log a run for each to MLflow; returns the numbers and where the page is."""
     names, tests, splits = names_of(vectors), test_files(), []
     if dataset is not None:
         ingested = ingest_dataset(DataParameters(dataset=dataset))
-        splits = [ingested.train.folder, ingested.dev.folder]
-    judged = [judging_vectors(vector_input(spec), tests, splits, look) for spec in vectors]
+        parts = (ingested.train, ingested.validation, ingested.dev)
+        splits = [part.folder for part in parts if part is not None]
+    judged = [
+        judging_vectors(vector_input(spec), tests, splits, look, lower_case) for spec in vectors
+    ]
     page = showing_judgement(names, [output.folder for output in judged])
     file = (
         settings().root.resolve() / "reports" / f"vectors-{'-'.join(names)}.html".replace("/", "_")

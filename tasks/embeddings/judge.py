@@ -41,7 +41,8 @@ def judge_vectors(
 ) -> dict[str, Any]:
     """Write judgement.json: all that is told of a set of vectors.
 
-    `tests` are the files of the published tests by their own names, `splits` ingested ones.
+    `tests` are the files of the published tests by their own names, `splits` ingested ones, whose
+    words are looked up, and spelt by n-grams, in lower case or as they are.
 
     Raises:
         UserError: the set or a test can't be read, or an analogy is not asked by three words.
@@ -49,7 +50,7 @@ def judge_vectors(
     chosen = load_vectors(str(source))
     if not chosen.words:
         raise UserError(f"{source} holds no words to judge.")
-    space = Neighbours(chosen)
+    space = Neighbours(chosen, lower_case)
     files = {file.name: file for file in tests}
     judgement = {
         "words": len(chosen.words),
@@ -99,4 +100,5 @@ def metrics(judgement: dict[str, Any]) -> dict[str, float]:
     for name, result in judgement["bias"].items():
         label = name.replace(":", " -").replace(",", "").replace("'", "")
         found[f"bias/{label}"] = result["effect"]
+        found[f"bias/{label}.p"] = result["p"]
     return {name: value for name, value in found.items() if value is not None}

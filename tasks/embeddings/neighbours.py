@@ -6,6 +6,7 @@ import numpy as np
 
 from tasks.embeddings.wordset import FloatArray, WordSet
 from tasks.errors import UserError
+from tasks.lexicon import case_key
 
 Found = list[tuple[str, float]]
 
@@ -13,11 +14,13 @@ Found = list[tuple[str, float]]
 class Neighbours:
     """The vectors of a set at length one, (words, d), so that products are cosines.
 
-    A word is looked up as it is, then in lower case, then spelt by n-grams where the set has them.
+    A word is looked up as it is, then in lower case, then spelt by n-grams where the set has them:
+    in lower case too, but for sets whose words keep their case.
     """
 
-    def __init__(self, chosen: WordSet) -> None:
+    def __init__(self, chosen: WordSet, lower_case: bool = True) -> None:
         self.words, self.rows, self.subwords = chosen.words, chosen.rows, chosen.subwords
+        self.lower_case = lower_case
         self.unit = unit(chosen.vectors)
 
     def row(self, word: str) -> int | None:
@@ -31,7 +34,7 @@ class Neighbours:
         if row is not None:
             vector: FloatArray = self.unit[row]
         elif self.subwords is not None:
-            vector = unit(self.subwords.vector(word.lower())[None])[0]
+            vector = unit(self.subwords.vector(case_key(word, self.lower_case))[None])[0]
         else:
             return None
         return vector if vector.any() else None

@@ -10,7 +10,8 @@ METHODS: tuple[str, ...] = get_args(Method)
 
 
 class EmbeddingSettings(BaseModel):
-    """Settings of the methods; the defaults are those of the methods' authors."""
+    """Settings of the methods; the defaults are those of the methods' authors, but for the buckets
+    of fasttext, of which its authors have 2,000,000."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -28,6 +28,7 @@ def train_vectors(
     begin = load_vectors(str(start)) if start is not None else None
     if begin is not None:
         _require_same_size(begin, parameters)
+        _require_same_ngrams(begin, parameters)
     trained, facts = _train(out, corpus, told, parameters, begin)
     if begin is not None:
         facts |= _carried_over(trained, begin)
@@ -70,6 +71,21 @@ def _require_same_size(begin: WordSet, parameters: EmbeddingParameters) -> None:
         raise UserError(
             f"The vectors to go on from have {begin.vectors.shape[1]} numbers a word, and "
             f"{parameters.dimension} are asked for: set dimension to {begin.vectors.shape[1]}."
+        )
+
+
+def _require_same_ngrams(begin: WordSet, parameters: EmbeddingParameters) -> None:
+    """Of another kind, the n-grams that were learnt would be lost without a word."""
+    if parameters.method != "fasttext" or begin.subwords is None:
+        return
+    fields = ("buckets", "min_ngram", "max_ngram")
+    given = dict(zip(fields, begin.subwords.kind, strict=True))
+    wrong = [name for name in fields if given[name] != getattr(parameters, name)]
+    if wrong:
+        asked = ", ".join(f"{name} {getattr(parameters, name)}" for name in wrong)
+        wanted = ", ".join(f"{name} to {given[name]}" for name in wrong)
+        raise UserError(
+            f"The vectors to go on from have n-grams of another kind than {asked}: set {wanted}."
         )
 
 

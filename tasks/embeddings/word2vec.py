@@ -19,6 +19,8 @@ from tasks.embeddings.progress import Progress
 from tasks.embeddings.wordset import Subwords, WordSet
 
 SECONDS_BETWEEN_LOOKS = 1.0
+GREATEST_TALLY = 2.0**20
+"""gensim adds up losses as float32, whose steps are 1/8 from here on: smaller losses get lost."""
 
 
 def train_by_gensim(
@@ -27,8 +29,9 @@ def train_by_gensim(
     """Vectors of a prepared corpus' words, the most frequent first, and facts of the training.
 
     `facts` are those of `prepare_corpus`. From `start` the vectors of words that the corpus has
-    are taken as first values. The loss is the mean over pairs that one worker saw: gensim keeps no
-    other, and none for fastText.
+    are taken as first values. The loss is a word's mean in one worker's share: gensim keeps no
+    other, none for fastText, and no right one of more than some ten thousands of words a worker,
+    of which none is told.
 
     Raises:
         UserError: fewer than two words occur often enough.
@@ -50,7 +53,8 @@ def train_by_gensim(
             callbacks=[watch],
         )
     told = {"words_per_second": round(facts["words"] * parameters.passes / progress.seconds)}
-    return _word_set(model, parameters), told | ({"losses": watch.losses} if watch.losses else {})
+    losses = {"losses": watch.losses} if len(watch.losses) == parameters.passes else {}
+    return _word_set(model, parameters), told | losses
 
 
 def make_model(parameters: EmbeddingParameters) -> Any:
@@ -78,7 +82,7 @@ def make_model(parameters: EmbeddingParameters) -> Any:
 
 
 def _begin_with(model: Any, start: WordSet) -> None:
-    """Set first values: by word, and of the n-grams where they are of the same kind."""
+    """Set first values: by word, and of n-grams, which are of the same kind if there are any."""
     vectors, rows = model.wv.vectors, start.rows
     shared = [(i, rows[w]) for i, w in enumerate(model.wv.index_to_key) if w in rows]
     if not shared:
@@ -87,8 +91,7 @@ def _begin_with(model: Any, start: WordSet) -> None:
     if not hasattr(model.wv, "vectors_ngrams"):
         vectors[here] = start.vectors[there]
         return
-    wanted = model.wv.vectors_ngrams.shape[0], model.wv.min_n, model.wv.max_n
-    if start.subwords is not None and start.subwords.kind == wanted:
+    if start.subwords is not None:
         model.wv.vectors_ngrams[:] = start.subwords.ngrams
     # A word's vector is the mean of its own row and its n-grams'; its own row is solved for.
     for i, row in shared:
@@ -134,9 +137,10 @@ class _Watch:
         """Tell of the epoch."""
         self.epoch += 1
         more = f", epoch {self.epoch} of {self.parameters.passes}"
-        if self.parameters.method != "fasttext":
+        tally = float(model.running_training_loss)
+        if self.parameters.method != "fasttext" and tally < GREATEST_TALLY:
             share = self.words / self.parameters.threads
-            self.losses.append(float(model.running_training_loss) / share)
+            self.losses.append(tally / share)
             more += f", loss {self.losses[-1]:.3f} a word"
         self.progress.at(self.epoch * self.words, more, always=True)
 

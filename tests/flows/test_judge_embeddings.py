@@ -1,13 +1,18 @@
 """The flow that judges sets of word vectors."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from flows.ingest import ingest_dataset
 from flows.judge_embeddings import judge_embeddings, names_of
+from flows.parameters import DataParameters
 from tasks.embeddings.judge import Asked
 from tasks.errors import UserError
 from tasks.stages import result_of
+from tasks.tiny import generate
+from tasks.vocabulary import form_counts
 from tests.tasks.ingested import write_lines
 
 
@@ -18,13 +23,20 @@ def test_two_sets_are_judged_logged_and_shown(
 
     one = write_lines(tmp_path / "one.txt", "the 1 0", "is 0 1", "in 1 1", "of 2 1")
     two = write_lines(tmp_path / "two.txt", "the 1 0", "of 0 1")
-    result = result_of(
-        judge_embeddings([one, two], "tiny", Asked(words=["the"]), return_state=True)
-    )
+    data = str(tmp_path / "tickets.json")
+    made = generate(3)[0]
+    write_lines(Path(data), json.dumps({**made, "data": made["data"][:30]}))
+    result = result_of(judge_embeddings([one, two], data, Asked(words=["the"]), return_state=True))
     page = Path(result["page"])
     assert page == root / "reports" / "vectors-one.txt-two.txt.html" and page.exists()
     covered = [result["metrics"][name]["coverage/all.tokens"] for name in ("one.txt", "two.txt")]
     assert 0 < covered[1] < covered[0] < 1
+    splits = ingest_dataset(DataParameters(dataset=data))
+    assert splits.validation is not None
+    parts = [splits.train.folder, splits.validation.folder, splits.dev.folder]
+    for file in root.glob("stages/judge-embeddings/*/judgement.json"):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        assert told["coverage"]["all"]["tokens"] == sum(form_counts(parts).values())
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("bidaflow/embeddings")
     runs = client.search_runs([experiment.experiment_id])

@@ -48,6 +48,15 @@ def test_words_are_looked_up_in_lower_case_too_and_spelt_last() -> None:
     assert space_of(PLANE).vector("owlet") is None
 
 
+def test_words_of_a_cased_set_are_spelt_as_they_are_written() -> None:
+    subwords = Subwords(np.random.default_rng(0).random((50, 2), np.float32) - 0.5, 3, 6)
+    chosen = WordSet(list(PLANE), np.array(list(PLANE.values()), np.float32), subwords)
+    for lower_case, spelt in ((True, "owlet"), (False, "Owlet")):
+        found = Neighbours(chosen, lower_case).vector("Owlet")
+        vector = subwords.vector(spelt)
+        assert found == pytest.approx(vector / np.linalg.norm(vector), rel=1e-5)
+
+
 def test_an_analogy_leaves_its_own_words_out() -> None:
     assert space_of(PLANE).analogy("man", "king", "woman")[0][0] == "queen"
 

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.embeddings import word2vec
 from tasks.embeddings.parameters import METHODS, EmbeddingParameters
 from tasks.embeddings.train import train_vectors
-from tasks.embeddings.wordset import Subwords, hashes
+from tasks.embeddings.wordset import Subwords, WordSet, hashes
 from tasks.errors import UserError
 from tasks.stages import Output, stage
-from tasks.vectors import load_vectors, read_vectors, select_vectors
+from tasks.vectors import load_vectors, read_vectors, select_vectors, write_vectors
 from tests.tasks.embeddings.made import ANIMALS, TOOLS, corpus_of, worlds
 
 SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "buckets": 500, "epochs": 10}
@@ -71,6 +72,13 @@ def test_one_worker_and_one_seed_give_equal_bytes(
 def test_the_loss_is_told_by_epoch(tmp_path: Path, corpus: Path) -> None:
     losses = train(tmp_path / "out", corpus, method="skipgram", epochs=6)["losses"]
     assert len(losses) == 6 and losses[-1] < losses[0]
+
+
+def test_a_loss_too_great_for_its_type_is_not_told(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word2vec, "GREATEST_TALLY", 1000.0)  # an eighth a word
+    assert "losses" not in train(tmp_path / "out", corpus, method="skipgram", epochs=1)
 
 
 def test_a_word_never_seen_is_spelt_by_its_ngrams(tmp_path: Path, corpus: Path) -> None:
@@ -131,6 +139,16 @@ def test_vectors_of_another_size_cant_be_gone_on_from(tmp_path: Path, corpus: Pa
         train(
             tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet", dimension=8
         )
+
+
+def test_ngrams_of_another_kind_cant_be_gone_on_from(tmp_path: Path, corpus: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    subwords = Subwords(np.ones((70, 16), np.float32), 3, 5)
+    write_vectors(given, WordSet(["otter"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
+    subwords.save(given)
+    with pytest.raises(UserError, match=r"than buckets 500, max_ngram 6: set buckets to 70, max_n"):
+        train(tmp_path / "out", corpus, start=given / "vectors.parquet", method="fasttext")
 
 
 def test_a_training_that_fails_leaves_nothing(
