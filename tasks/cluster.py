@@ -1,6 +1,7 @@
 """The Ray cluster: started here or joined by RAY_ADDRESS, and what may be asked of it."""
 
 import logging
+import math
 import os
 import threading
 import time
@@ -32,7 +33,8 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
         ge=0,
         le=1024,
         exclude=True,
-        description="Trainings at a time, which share what there is; 0: as many as it allows.",
+        description="Trainings at a time, which share what there is; 0: as many as there are CPUs "
+        "for, or GPUs. Several of one worker each can share a GPU.",
     )
     gpu: bool | None = Field(
         None, description="Train on GPUs, one a worker; left open, where the cluster has them."
@@ -44,7 +46,7 @@ class Allotment(BaseModel, frozen=True):
 
     workers: int
     cpus_per_worker: int
-    gpu: bool
+    gpus_per_worker: float  # 0 on CPUs; a part of one where trainings share it
 
 
 _CONNECTING = threading.Lock()
@@ -140,6 +142,15 @@ def share(resources: Resources, trainings: int) -> Resources:
     return resources.model_copy(update={"trainings": side_by_side})
 
 
+def parts_of_gpus(resources: Resources, gpus: int) -> float:
+    """What of a GPU each worker gets: parts of it where more trainings of one worker run side by
+    side than there are GPUs. Several workers of one training can't be on the same GPU."""
+    if resources.workers > 1:
+        return 1.0
+    at_a_gpu = math.ceil(max(1, resources.trainings) / gpus)
+    return 1 / at_a_gpu
+
+
 def allot(resources: Resources) -> Allotment:
     """Check a request against the connected cluster, since Ray would wait for ever for what
     isn't there, and fill in what it leaves open.
@@ -169,4 +180,8 @@ def allot(resources: Resources) -> Allotment:
             f"{resources.workers} worker(s) with {per_worker} CPU(s) each were asked for, but the "
             f"cluster has {cpus} CPU(s): ask for fewer workers or fewer CPUs per worker."
         )
-    return Allotment(workers=resources.workers, cpus_per_worker=per_worker, gpu=gpu)
+    return Allotment(
+        workers=resources.workers,
+        cpus_per_worker=per_worker,
+        gpus_per_worker=parts_of_gpus(resources, gpus) if gpu else 0,
+    )

@@ -69,8 +69,11 @@ def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchT
         train_loop_config={"job": job, "allotment": allotment},
         scaling_config=ScalingConfig(
             num_workers=allotment.workers,
-            use_gpu=allotment.gpu,
-            resources_per_worker={"CPU": allotment.cpus_per_worker, "GPU": int(allotment.gpu)},
+            use_gpu=allotment.gpus_per_worker > 0,
+            resources_per_worker={
+                "CPU": allotment.cpus_per_worker,
+                "GPU": allotment.gpus_per_worker,
+            },
         ),
         run_config=RunConfig(
             name=name,

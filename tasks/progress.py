@@ -27,7 +27,7 @@ def entry_of(
         **scores,
         "examples_per_second": epoch.examples_per_second,
         "padding_ratio": epoch.padding_ratio,
-        "peak_memory_bytes": _peak_memory(),
+        "peak_memory_bytes": _peak_memory(trainer.device),
         "seconds": epoch.seconds + (history[-1]["seconds"] if history else 0.0),
         "elapsed_seconds": trainer.seconds,
     }
@@ -65,9 +65,9 @@ def epoch_line(variant: VariantConfig, entry: dict[str, Any]) -> str:
     )
 
 
-def _peak_memory() -> int:
-    """Bytes: of the GPU where there is one, else of this process."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
+def _peak_memory(device: torch.device) -> int:
+    """Bytes: of the GPU that is trained on, else of this process."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

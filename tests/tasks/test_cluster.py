@@ -7,7 +7,7 @@ import ray
 from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from tasks.cluster import Resources, allot, share
+from tasks.cluster import Allotment, Resources, allot, parts_of_gpus, share
 from tasks.errors import UserError
 
 pytestmark = pytest.mark.heavy
@@ -43,7 +43,7 @@ def test_more_than_there_is_is_refused(
 @pytest.mark.parametrize(("workers", "each"), [(1, 4), (2, 2), (3, 1)])
 def test_what_is_left_open_is_divided(node_with_a_gpu: None, workers: int, each: int) -> None:
     allotted = allot(Resources(workers=workers))  # torch sees no GPU there: none is taken
-    assert (allotted.workers, allotted.cpus_per_worker, allotted.gpu) == (workers, each, False)
+    assert allotted == Allotment(workers=workers, cpus_per_worker=each, gpus_per_worker=0)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,29 @@ def test_trainings_side_by_side_share_the_cpus(
     assert (shared.trainings, allot(shared).cpus_per_worker) == (at_a_time, each)
 
 
+@pytest.mark.parametrize(
+    ("workers", "trainings", "gpus", "each"),
+    [
+        (1, 1, 1, 1.0),
+        (1, 1, 4, 1.0),
+        (1, 4, 1, 0.25),
+        (1, 3, 2, 0.5),  # three to two would leave the third without room
+        (2, 2, 2, 1.0),  # one training's workers can't be on one GPU: the other training waits
+    ],
+)
+def test_trainings_of_one_worker_share_gpus(
+    workers: int, trainings: int, gpus: int, each: float
+) -> None:
+    assert parts_of_gpus(Resources(workers=workers, trainings=trainings), gpus) == each
+
+
 def gpus_of_this_worker() -> None:
     """Report how many GPUs Ray gave to the worker."""
     assert len(ray.get_gpu_ids()) == 1
 
 
-def test_ray_schedules_the_request_for_a_gpu(node_with_a_gpu: None) -> None:
-    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 1})
+@pytest.mark.parametrize("part", [1, 0.25])
+def test_ray_schedules_the_request_for_a_gpu(node_with_a_gpu: None, part: float) -> None:
+    asked = {"CPU": 1, "GPU": part}
+    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=asked)
     TorchTrainer(gpus_of_this_worker, scaling_config=scaling, torch_config=GLOO).fit()

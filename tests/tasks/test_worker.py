@@ -45,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainingData]:
 def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int = 1) -> Fitted:
     """Train a variant to its end."""
     job = make_job(folder, data, variant)
-    allotment = Allotment(workers=workers, cpus_per_worker=1, gpu=False)
+    allotment = Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0)
     return fit(job, allotment, "trained", folder / "ray")
 
 
