@@ -31,6 +31,11 @@ class Files:
     validation_share: float
     overlap: Overlap
 
+    @property
+    def all(self) -> list[Path]:
+        """Every file, whatever it is for."""
+        return [*self.train, *self.dev, *(file for part, _ in self.mixed for file in part)]
+
 
 def find_files(data: DataParameters) -> Files:
     """The files that the parameters name, fetched where they are elsewhere."""

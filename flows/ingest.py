@@ -10,8 +10,10 @@ from flows.files import find_files
 from flows.parameters import DataParameters
 from flows.refusals import told_in_a_sentence
 from tasks.held_out import Shares, has_validation
+from tasks.inputs import HOW_FAR
 from tasks.manifests import facts_of
 from tasks.portions import Portion
+from tasks.read_progress import reading
 from tasks.splitting import Apart
 from tasks.stages import Output
 from tasks.steps import ingesting, splitting
@@ -34,13 +36,17 @@ class Splits:
 def ingest_dataset(data: DataParameters) -> Splits:
     """Find the files that are meant, ingest each of them, and divide their articles."""
     files = find_files(data)
-    portions = ingest_each(files.train, data)
-    mixed = [portion for part, weight in files.mixed for portion in ingest_each(part, data, weight)]
+    with reading(files.all):
+        portions = ingest_each(files.train, data)
+        mixed = [
+            portion for part, weight in files.mixed for portion in ingest_each(part, data, weight)
+        ]
+        given = ingest_each(files.dev, data)
     shares = Shares(
         validation=files.validation_share, dev=0 if files.dev else data.dev_share, seed=data.seed
     )
-    if files.dev:
-        dev = splitting(ingest_each(files.dev, data))
+    if given:
+        dev = splitting(given)
         apart = Apart(scored=dev.folder, overlap=files.overlap)
     else:
         dev = splitting(portions, "dev", shares)
@@ -57,10 +63,13 @@ def ingest_dataset(data: DataParameters) -> Splits:
 
 def ingest_each(files: Sequence[Path], data: DataParameters, weight: float = 1.0) -> list[Portion]:
     """Ingest files one by one, so that those which are known already come from the cache."""
-    made = [ingesting(file, data.repair, data.max_rejected) for file in files]
-    return [
-        Portion(output.folder, file.name, weight) for output, file in zip(made, files, strict=True)
-    ]
+    return [Portion(_ingested(file, data).folder, file.name, weight) for file in files]
+
+
+def _ingested(file: Path, data: DataParameters) -> Output:
+    output = ingesting(file, data.repair, data.max_rejected)
+    HOW_FAR.get()(file, 1.0)  # whether it was read or came from the cache
+    return output
 
 
 @flow(name="ingest", description=__doc__)

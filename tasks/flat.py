@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from tasks.inputs import open_input
+from tasks.inputs import HOW_FAR, open_input
 from tasks.mistakes import Mistake, not_json, not_utf8, refuse_wide_characters, shown, wrong_field
 from tasks.parquet import row_batches
 from tasks.squad import Article, FlatQuestion, Paragraph, Question
@@ -47,7 +47,7 @@ def read_rows(path: Path) -> Iterator[Article]:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
         try:
-            yield from _grouped(_row_entries(file))
+            yield from _grouped(_row_entries(file, path))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).partition("\n")[0]
             raise Mistake(f"not a whole Parquet file ({reason}); get it anew.") from error
@@ -72,7 +72,7 @@ def _parsed(line: bytes, number: int, before: int) -> Any:
         raise not_utf8(line, before) or not_json(reason) from error
 
 
-def _row_entries(source: Path | IO[bytes]) -> Iterator[Entry]:
+def _row_entries(source: Path | IO[bytes], path: Path) -> Iterator[Entry]:
     with pq.ParquetFile(source) as file:
         there = file.schema_arrow.names
         missing = [name for name in REQUIRED if name not in there]
@@ -87,6 +87,7 @@ def _row_entries(source: Path | IO[bytes]) -> Iterator[Entry]:
             for row in batch.to_pylist():
                 number += 1
                 yield _entry(row, f"row {number}")
+            HOW_FAR.get()(path, number / file.metadata.num_rows)
 
 
 def _entry(found: Any, place: str) -> Entry:

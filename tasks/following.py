@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import Context, copy_context
-from uuid import UUID
 
 from prefect import get_run_logger
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+from tasks.progress_artifact import ProgressArtifact
 
 FROM_WORKER = re.compile(
     r"^(?:\x1b\[\d+m)?\((?P<worker>[^)]*pid=[^)]*)\)(?:\x1b\[0m)? (?P<line>.*)$"
@@ -63,27 +63,18 @@ class _Progress:
 
     def __init__(self, context: Context) -> None:
         self.context = context  # Ray prints from a thread of its own, which knows no flow run
-        self.artifacts: dict[str, UUID] = {}
+        self.artifacts: dict[str, ProgressArtifact] = {}
 
     def follow(self, worker: str, line: str) -> None:
         found = HOW_FAR.match(line)
         if not found:
             return
         epoch, epochs, step, steps = (int(found[n]) for n in ("epoch", "epochs", "step", "steps"))
-        percent = 100 * (epoch - 1 + step / steps) / epochs
-        if worker in self.artifacts:
-            self._update(worker, percent, line)
-            return
-        made = self.context.copy().run(
-            create_progress_artifact, percent, key=f"progress-{found['what']}", description=line
-        )
-        assert isinstance(made, UUID)
-        self.artifacts[worker] = made
+        if worker not in self.artifacts:
+            key = f"progress-{found['what']}"
+            self.artifacts[worker] = self.context.copy().run(ProgressArtifact, key)
+        self.artifacts[worker].at(100 * (epoch - 1 + step / steps) / epochs, line)
 
     def complete(self) -> None:
-        for worker in self.artifacts:
-            self._update(worker, 100.0, None)
-
-    def _update(self, worker: str, percent: float, line: str | None) -> None:
-        artifact = self.artifacts[worker]
-        self.context.copy().run(update_progress_artifact, artifact, percent, description=line)
+        for artifact in self.artifacts.values():
+            artifact.complete()

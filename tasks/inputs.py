@@ -10,9 +10,10 @@ import lzma
 import stat
 import zlib
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from contextvars import ContextVar
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import pyarrow as pa
@@ -37,6 +38,11 @@ _OPENERS: dict[str, Opener] = {
     ".zst": lambda file: cast(BinaryIO, _zstandard(file)),
 }
 COMPRESSED = tuple(_OPENERS)
+
+HOW_FAR: ContextVar[Callable[[Path, float], None]] = ContextVar(
+    "how_far", default=lambda path, share: None
+)
+"""Is called with each file that is read, and the share of it that has been."""
 
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
 
@@ -68,6 +74,13 @@ def members(archive: Path) -> list[Path]:
     return sorted(archive / info.filename for info in infos)
 
 
+def stored_size(path: Path) -> int:
+    """Bytes that a file takes where it is stored, packed or not; 0 where it can't be read."""
+    with ExitStack() as closing, suppress(*_BROKEN, UserError):
+        return (_open_member(path, closing) or _open_file(path, closing)).size
+    return 0
+
+
 def open_input(path: Path) -> BinaryIO:
     """A stream of the file's bytes, unpacked if its name ends in .gz, .xz or .zst.
 
@@ -78,22 +91,31 @@ def open_input(path: Path) -> BinaryIO:
     """
     closing = ExitStack()
     try:
-        stored, size = _open_member(path, closing) or _open_file(path, closing)
+        stored = _open_member(path, closing) or _open_file(path, closing)
         opener = _OPENERS.get(path.suffix.lower())
-        stream = closing.enter_context(opener(stored)) if opener else stored
+        stream = closing.enter_context(opener(stored.stream)) if opener else stored.stream
     except _BROKEN as error:
         closing.close()
         raise _unreadable(path, error) from error
     packed = opener is not None or archive_of(path) is not None
-    limit = max(UNPACKED_FREE, UNPACKED_RATIO * size) if packed else None
-    return io.BufferedReader(_Guarded(path, stream, limit, closing), 1 << 20)
+    limit = max(UNPACKED_FREE, UNPACKED_RATIO * stored.size) if packed else None
+    return io.BufferedReader(_Guarded(path, stored, stream, limit, closing), 1 << 20)
 
 
-def _open_file(path: Path, closing: ExitStack) -> tuple[BinaryIO, int]:
-    return closing.enter_context(path.open("rb")), path.stat().st_size
+class _Stored(NamedTuple):
+    """A file or a zip's member: its stream, its size on disk, and the stream's length."""
+
+    stream: BinaryIO
+    size: int
+    length: int
 
 
-def _open_member(path: Path, closing: ExitStack) -> tuple[BinaryIO, int] | None:
+def _open_file(path: Path, closing: ExitStack) -> _Stored:
+    size = path.stat().st_size
+    return _Stored(closing.enter_context(path.open("rb")), size, size)
+
+
+def _open_member(path: Path, closing: ExitStack) -> _Stored | None:
     archive = archive_of(path)
     if archive is None:
         return None
@@ -106,7 +128,8 @@ def _open_member(path: Path, closing: ExitStack) -> tuple[BinaryIO, int] | None:
         there = ", ".join(info.filename for info in opened.infolist()[:5]) or "nothing"
         raise UserError(f"{archive} holds no {name} (it holds: {there}); mend the path.") from None
     _refuse_unsafe(archive, info)
-    return cast(BinaryIO, closing.enter_context(opened.open(info))), info.compress_size
+    stream = cast(BinaryIO, closing.enter_context(opened.open(info)))
+    return _Stored(stream, info.compress_size, info.file_size)
 
 
 def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
@@ -125,8 +148,16 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 class _Guarded(io.RawIOBase):
     """Reads on from a stream, and tells in a sentence what is wrong with it."""
 
-    def __init__(self, path: Path, stream: BinaryIO, limit: int | None, closing: ExitStack) -> None:
-        self._path, self._stream, self._limit, self._closing = path, stream, limit, closing
+    def __init__(
+        self,
+        path: Path,
+        stored: _Stored,
+        stream: BinaryIO,
+        limit: int | None,
+        closing: ExitStack,
+    ) -> None:
+        self._path, self._stored, self._stream = path, stored, stream
+        self._limit, self._closing = limit, closing
         self._given = 0
 
     def readable(self) -> bool:
@@ -144,6 +175,8 @@ class _Guarded(io.RawIOBase):
                 f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size, like a zip "
                 "bomb; if it is meant so, unpack it and give the unpacked file."
             )
+        if block:
+            HOW_FAR.get()(self._path, self._stored.stream.tell() / self._stored.length)
         return len(block)
 
     def close(self) -> None:

@@ -46,13 +46,23 @@ def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int]
 def _bar() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        # Prefect's console knows no style of rich's by name.
+        BarColumn(style="bright_black", complete_style="cyan", finished_style="green"),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=log_console(),
         transient=True,
     )
+
+
+def log_console() -> Console:
+    """Where Prefect prints log lines, which then pass above a bar; else the standard error."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    handlers = logging.getLogger().handlers
+    own = (each.console for each in handlers if isinstance(each, PrefectConsoleHandler))
+    return next(own, Console(stderr=True))
 
 
 class _Lines:

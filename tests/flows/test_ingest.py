@@ -13,10 +13,14 @@ from prefect import flow
 from flows.ingest import Splits, ingest_dataset
 from flows.parameters import DataParameters, MixedIn, VectorParameters
 from flows.vocabulary import encode_dataset
+from tasks import read_progress
 from tasks.errors import UserError
+from tasks.inputs import HOW_FAR
 from tasks.manifests import content_digest
+from tasks.read_progress import reading
 from tasks.tiny import generate
 from tasks.vocabulary import VocabularyParameters
+from tests.tasks.test_following import artifacts
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -156,3 +160,48 @@ def test_an_overlap_is_refused_in_a_sentence_unless_it_is_left_out(tmp_path: Pat
         ingested(given)
     splits = ingested(given.model_copy(update={"overlap": "leave out"}))
     assert splits.train.facts["contexts_left_out"] == len(ARTICLES[9]["paragraphs"])
+
+
+def test_how_far_the_reading_is_stands_in_prefect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_progress, "SECONDS_BETWEEN", 0.0)
+    data = [tmp_path / name for name in ("a.json", "b.json")]
+    for file, size in zip(data, (3_000_000, 1_000_000), strict=True):
+        file.write_bytes(b" " * size)
+    seen: list[tuple[float, str]] = []
+    known = {artifact["id"] for artifact in artifacts("progress-reading")}
+
+    def shown() -> tuple[float, str]:
+        (new,) = [a for a in artifacts("progress-reading") if a["id"] not in known]
+        assert new["flow_run_id"] is not None
+        return new["data"], new["description"]
+
+    @flow(name="reading")
+    def read() -> None:
+        with reading([*data, data[0]]):
+            for file, share in ((data[0], 0.5), (data[0], 0.4), (data[0], 1), (data[1], 0.2)):
+                HOW_FAR.get()(file, share)
+                seen.append(shown())
+
+    read()
+    assert seen[0] == (37.5, "1.5 MB of 4.0 MB read") == seen[1]
+    assert seen[2:] == [(75, "3.0 MB of 4.0 MB read"), (80, "3.2 MB of 4.0 MB read")]
+    assert shown()[0] == 100
+
+
+def test_what_is_soon_read_has_no_artifact_and_what_was_cached_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_progress, "SECONDS_BETWEEN", 3600.0)
+    known = len(artifacts("progress-reading"))
+    file = write(tmp_path / "all.json", ARTICLES)
+    data = DataParameters(dataset="mine", train_files=[file])
+    ingested(data)
+    assert len(artifacts("progress-reading")) == known
+    monkeypatch.setattr(read_progress, "SECONDS_BETWEEN", 0.0)
+    ingested(data.model_copy(update={"seed": 1}))  # the file comes from the cache
+    newest = max(artifacts("progress-reading"), key=lambda artifact: str(artifact["created"]))
+    size = (tmp_path / "all.json").stat().st_size / 1e6
+    assert len(artifacts("progress-reading")) == known + 1
+    assert newest["description"] == f"{size:.1f} MB of {size:.1f} MB read"

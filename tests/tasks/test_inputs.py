@@ -3,6 +3,7 @@
 import gzip
 import io
 import lzma
+import random
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from tasks import inputs
 from tasks.errors import UserError
-from tasks.inputs import archive_of, inner_suffix, members, open_input
+from tasks.inputs import HOW_FAR, archive_of, inner_suffix, members, open_input, stored_size
 
 TEXT = "".join(f'{{"id": {i}, "question": "Wäre {i * i} √?"}}\n' for i in range(3000)).encode()
 
@@ -53,6 +54,25 @@ def write(folder: Path, name: str, content: bytes) -> Path:
 def read(path: Path) -> bytes:
     with open_input(path) as stream:
         return stream.read()
+
+
+@packers
+def test_how_far_a_file_has_been_read_is_told(name: str, tmp_path: Path) -> None:
+    content = random.Random(0).randbytes(3 << 20)  # of which no packer makes less
+    path = write(tmp_path, name, PACKERS[name](content))
+    told: list[tuple[Path, float]] = []
+    before = HOW_FAR.set(lambda *one: told.append(one))
+    try:
+        assert read(path) == content
+    finally:
+        HOW_FAR.reset(before)
+    shares = [share for _, share in told]
+    assert {file for file, _ in told} == {path}
+    assert len(shares) > 2 and shares == sorted(shares)
+    assert 0 < shares[0] < 1 and shares[-1] == 1
+    packed = zipfile.ZipFile(tmp_path / name).infolist()[0].compress_size if ".zip" in name else 0
+    assert stored_size(path) == (packed or path.stat().st_size)
+    assert stored_size(tmp_path / "nowhere") == 0
 
 
 @packers
