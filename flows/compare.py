@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -83,11 +84,12 @@ def compare_variants(
     start = model_to_start_from(training.start_from)
     grid = grid_of(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
     trained = train_all([training for _, training in grid], resources)
-    folders: dict[Cell, list[Path]] = {}
+    folders: defaultdict[Cell, list[Path]] = defaultdict(list)
+    reports: defaultdict[Cell, list[Path]] = defaultdict(list)
     for (cell, training_of), output in zip(grid, trained, strict=True):
-        error_report(training_of.splits, output, [])
-        folders.setdefault(cell, []).append(output.folder)
-    comparison = comparing(list(folders), list(folders.values()), seeds)
+        folders[cell].append(output.folder)
+        reports[cell].append(error_report(training_of.splits, output, []).folder)
+    comparison = comparing(list(folders), list(folders.values()), list(reports.values()), seeds)
     return _publish(comparison, [training_of.splits.name for _, training_of in grid])
 
 

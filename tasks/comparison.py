@@ -15,12 +15,15 @@ from tasks.pages import TEMPLATES, Template
 from tasks.significance import FloatArray, Gain, paired_gain
 
 TEMPLATE = Template(TEMPLATES / "comparison.html.j2")
-AT_THRESHOLD = {
+FURTHER = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
     "AvNA at threshold": "dev/avna_at_threshold",
+    "EM outside GloVe": "dev/em_outside_glove",
+    "F1 outside GloVe": "dev/f1_outside_glove",
 }
-"""Columns that are there where validation chose a threshold for no answer in any of the runs."""
+"""Columns that are there where any of the runs has them: validation chose a threshold for no
+answer, or dev has questions whose words, or their answers', are not all among GloVe's."""
 ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
 
 
@@ -56,7 +59,7 @@ class Row:
     f1: Measured
     nll: Measured
     avna: Measured
-    at_threshold: dict[str, Measured]  # by column; empty where no threshold was chosen
+    further: dict[str, Measured]  # by column, those that the runs have
     examples_per_second: float
     minutes: float
     gain: Gain | None
@@ -66,29 +69,35 @@ def compare(
     out: Path,
     cells: Sequence[Cell],
     trained: Sequence[Sequence[Path]],
+    reports: Sequence[Sequence[Path]],
     seeds: Sequence[int],
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write comparison.html and comparison.json about cells, each trained from every seed.
 
-    `trained` are the folders that the stage `train` made: a list a cell, a folder a seed. A
-    cell's answers are judged question by question, by their mean F1 over the seeds, against
-    those of the first cell of the same dataset.
+    `trained` are the folders that the stage `train` made, `reports` those of `error-report`: a
+    list a cell, a folder a seed. A cell's answers are judged question by question, by their mean
+    F1 over the seeds, against those of the first cell of the same dataset.
     """
     first: dict[str, FloatArray] = {}
-    rows = [_row(cell, folders, first) for cell, folders in zip(cells, trained, strict=True)]
+    rows = [_row(*each, first) for each in zip(cells, trained, reports, strict=True)]
     told = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
     (out / "comparison.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     view = {
         **{"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)},
-        "at_threshold": columns_at_threshold(rows),
+        "further": further_columns(rows),
     }
     (out / "comparison.html").write_text(template.render(view), encoding="utf-8")
     return {"rows": table(rows), "markdown": markdown(rows)}
 
 
-def _row(cell: Cell, trained: Sequence[Path], first: dict[str, FloatArray]) -> Row:
-    scores = [facts_of(folder)["scores"] for folder in trained]
+def _row(
+    cell: Cell, trained: Sequence[Path], reports: Sequence[Path], first: dict[str, FloatArray]
+) -> Row:
+    scores = [
+        facts_of(folder)["scores"] | facts_of(report)["scores"]
+        for folder, report in zip(trained, reports, strict=True)
+    ]
     of_questions = _f1_of_questions(trained)
     gain = None
     if cell.dataset in first:
@@ -100,9 +109,9 @@ def _row(cell: Cell, trained: Sequence[Path], first: dict[str, FloatArray]) -> R
         f1=_measured([one["dev/f1"] for one in scores]),
         nll=_measured([one["dev/nll"] for one in scores]),
         avna=_measured([one["dev/avna"] for one in scores]),
-        at_threshold={
+        further={
             column: _measured([one[metric] for one in scores])
-            for column, metric in AT_THRESHOLD.items()
+            for column, metric in FURTHER.items()
             if all(metric in one for one in scores)
         },
         examples_per_second=float(np.mean([one["examples_per_second"] for one in scores])),
@@ -152,7 +161,7 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
 
 def table(rows: Sequence[Row]) -> list[dict[str, str]]:
     """The rows as texts, for tables that others draw."""
-    columns = columns_at_threshold(rows)
+    columns = further_columns(rows)
     return [
         {
             **asdict(row.cell),
@@ -161,7 +170,7 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
             "F1": _told(row.f1, 2),
             "NLL": _told(row.nll, 3),
             "AvNA": _told(row.avna, 2),
-            **{column: _told(row.at_threshold.get(column), 2) for column in columns},
+            **{column: _told(row.further.get(column), 2) for column in columns},
             "F1 gain, 95 %": told_gain(row.gain),
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
@@ -170,9 +179,9 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
     ]
 
 
-def columns_at_threshold(rows: Sequence[Row]) -> list[str]:
-    """The columns of scores at a threshold that any of the rows has."""
-    return [column for column in AT_THRESHOLD if any(column in row.at_threshold for row in rows)]
+def further_columns(rows: Sequence[Row]) -> list[str]:
+    """The columns of `FURTHER` that any of the rows has."""
+    return [column for column in FURTHER if any(column in row.further for row in rows)]
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from tasks.evaluation import EvaluationSplit
 from tasks.lexicon import case_key, typewriter
+from tasks.predictions import Columns, mean
 from tasks.tokenizer import tokenize
 
 
@@ -27,3 +28,14 @@ def outside_vectors(
         ],
         dtype=bool,
     )
+
+
+def scores_outside(
+    split: EvaluationSplit, answers: Columns, known: Container[str]
+) -> dict[str, float]:
+    """`dev/em_outside_glove` and `dev/f1_outside_glove` (percent): of the answers to the questions
+    of `outside_vectors`, `known` being GloVe's words; nothing where there are no such questions."""
+    outside = outside_vectors(split, known)
+    if not outside.any():
+        return {}
+    return {f"dev/{name}_outside_glove": mean(answers[name], outside) for name in ("em", "f1")}

@@ -16,19 +16,22 @@ from tasks.embeddings.judgement_page import write_judgement
 from tasks.embeddings.train import train_vectors
 from tasks.encoding import encode_split
 from tasks.error_report import Run, write_error_report
+from tasks.evaluation import load_split
 from tasks.fetching import fetch
 from tasks.ingestion import ingest_file
 from tasks.manifests import facts_of
 from tasks.model_files import fetch_model
 from tasks.objects import fetch_object
+from tasks.outside import scores_outside
 from tasks.pages import Template
+from tasks.predictions import read_predictions
 from tasks.report import TEMPLATE, ReportData, VariantResult, write_report
 from tasks.scoring import score_registered
 from tasks.sources import generate_tiny
 from tasks.splitting import write_split
 from tasks.stages import stage
 from tasks.training import train_variant
-from tasks.vectors import VectorInput, select_vectors
+from tasks.vectors import VectorInput, packaged_words, select_vectors
 from tasks.vocabulary import build_vocabulary, wanted_words
 from tasks.web import fetch_web_file
 
@@ -69,12 +72,31 @@ def report_errors(
     examples: Sequence[str] = (),
     template: Template = error_report.TEMPLATE,
 ) -> dict[str, Any]:
-    """Write errors.html about a trained variant, and keep a copy with its MLflow run."""
+    """Write errors.html about a trained variant, and keep a copy with its MLflow run, whose metrics
+    then tell EM and F1 on questions with words outside GloVe too."""
     facts = facts_of(trained)
     run = Run(dataset, facts["variant"], trained, facts["run_url"])
     write_error_report(out / "errors.html", run, dev, examples, template)
-    tracking.log_artifacts(settings().tracking_uri, facts["run_id"], [out / "errors.html"])
-    return {"variant": facts["variant"]}
+    uri, run_id = settings().tracking_uri, facts["run_id"]
+    tracking.log_artifacts(uri, run_id, [out / "errors.html"])
+    outside = _scores_outside_glove(trained, dev, facts["variant"])
+    tracking.EpochLogger(uri, run_id).epoch(_step_of_epoch(trained, facts["epoch"]), outside)
+    return {"variant": facts["variant"], "scores": outside}
+
+
+def _scores_outside_glove(trained: Path, dev: Path, variant: str) -> dict[str, float]:
+    known, split = packaged_words(), load_split(dev)
+    if not known:  # its package is not installed
+        return {}
+    return scores_outside(
+        split, read_predictions(trained / "predictions.parquet", split, variant), known
+    )
+
+
+def _step_of_epoch(trained: Path, epoch: int) -> int:
+    """The optimisation step at which an epoch of a training ended."""
+    history = json.loads((trained / "history.json").read_text(encoding="utf-8"))
+    return next(int(entry["step"]) for entry in history if entry["epoch"] == epoch)
 
 
 def _variant_result(folder: Path, dataset: str) -> VariantResult:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,16 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def trained(folder: Path, f1: np.ndarray, /, **at_threshold: float) -> Path:
-    """What a training with these F1 (0 to 1) leaves of what is compared."""
-    folder.mkdir(parents=True)
+def trained(
+    folder: Path, f1: np.ndarray, /, outside: float | None = None, **at_threshold: float
+) -> Path:
+    """What a training with these F1 (0 to 1) leaves of what is compared; its error report beside,
+    which tells of `outside`."""
+    (folder / "errors").mkdir(parents=True)
+    told = (
+        {} if outside is None else {f"dev/{name}_outside_glove": outside for name in ("em", "f1")}
+    )
+    (folder / "errors" / "manifest.json").write_text(json.dumps({"facts": {"scores": told}}))
     mean = 100 * float(f1.mean())
     scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
     scores |= {f"dev/{name}_at_threshold": value for name, value in at_threshold.items()}
@@ -30,6 +38,11 @@ def trained(folder: Path, f1: np.ndarray, /, **at_threshold: float) -> Path:
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
     pq.write_table(pa.table({"f1": pa.array(f1, pa.float32())}), folder / "predictions.parquet")
     return folder
+
+
+def compared(out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]) -> Any:
+    """The facts of a comparison."""
+    return compare(out, cells, folders, [[each / "errors" for each in of] for of in folders], seeds)
 
 
 def planted(share: float) -> np.ndarray:
@@ -50,7 +63,7 @@ def test_means_deviations_and_gains_over_the_first_of_each_dataset(
         [trained(tmp_path / f"{i}-{seed}", planted(share)) for seed, share in enumerate(pair)]
         for i, pair in enumerate(shares.values())
     ]
-    facts = compare(out, cells, folders, [0, 1])
+    facts = compared(out, cells, folders, [0, 1])
     rows = {(row["dataset"], row["variant"]): row for row in facts["rows"]}
     assert rows["one", "base"]["F1"] == "45.00 ± 7.07"
     assert rows["one", "base"]["F1 gain, 95 %"] == "reference"
@@ -65,7 +78,7 @@ def test_means_deviations_and_gains_over_the_first_of_each_dataset(
 
 def test_the_page_stands_alone_and_shows_every_seed(tmp_path: Path, out: Path) -> None:
     folders = [[trained(tmp_path / str(i), planted(i / 4)) for i in range(3)]]
-    compare(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
+    compared(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
     text = (out / "comparison.html").read_text(encoding="utf-8")
     page = Page(text)
     assert sum(name == "circle" for name, _ in page.elements) == 3
@@ -83,15 +96,22 @@ def test_scores_at_the_threshold_are_columns_where_any_run_has_them(
         trained(tmp_path / f"chosen-{i}", planted(0.5), em=60 + i, f1=70 + i, avna=80 + i)
         for i in range(2)
     ]
-    rows = compare(out, cells, [plain, chosen], [0, 1])["rows"]
+    rows = compared(out, cells, [plain, chosen], [0, 1])["rows"]
     assert [row["F1 at threshold"] for row in rows] == ["–", "70.50 ± 0.71"]
     assert list(rows[0]) == list(rows[1])
     text = (out / "comparison.html").read_text(encoding="utf-8")
     assert '<th scope="col">AvNA at threshold</th>' in text and "80.50 <small>± 0.71" in text
-    assert "at threshold" not in str(compare(out, cells[:1], [plain], [0, 1]))
+    assert "at threshold" not in str(compared(out, cells[:1], [plain], [0, 1]))
     assert "at threshold" not in (out / "comparison.html").read_text(encoding="utf-8")
 
 
+def test_scores_on_questions_outside_glove_are_columns(tmp_path: Path, out: Path) -> None:
+    folders = [[trained(tmp_path / str(i), planted(0.5), outside=20.0 + i) for i in range(2)]]
+    (row,) = compared(out, [Cell("d", "v", "b")], folders, [0, 1])["rows"]
+    assert row["F1 outside GloVe"] == row["EM outside GloVe"] == "20.50 ± 0.71"
+    assert ">F1 outside GloVe</th>" in (out / "comparison.html").read_text(encoding="utf-8")
+
+
 def test_one_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
-    facts = compare(out, [Cell("d", "v", "b")], [[trained(tmp_path / "0", planted(0.5))]], [3])
+    facts = compared(out, [Cell("d", "v", "b")], [[trained(tmp_path / "0", planted(0.5))]], [3])
     assert facts["rows"][0]["F1"] == "50.00"

@@ -1,11 +1,21 @@
 """Questions with words that a set of vectors lacks."""
 
+import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tasks import tracking
 from tasks.evaluation import load_split
-from tasks.outside import holds_unknown, outside_vectors
+from tasks.outside import holds_unknown, outside_vectors, scores_outside
+from tasks.steps import report_errors
 from tasks.vectors import packaged_words
 from tests.tasks.ingested import ingest
+from tests.tasks.splits import write_split
+from tests.tasks.untrained import untrained_run
 
 
 def test_case_and_quotes_count_as_the_pipeline_counts_them() -> None:
@@ -18,3 +28,29 @@ def test_case_and_quotes_count_as_the_pipeline_counts_them() -> None:
 def test_a_split_is_divided_by_its_questions(tmp_path: Path) -> None:
     folder = ingest(tmp_path / "split", ("An owl.", ["Who is Zorblaxia?", "Who is an owl?"]))
     assert outside_vectors(load_split(folder), packaged_words()).tolist() == [True, False]
+
+
+def test_a_runs_metrics_tell_the_scores_on_such_questions(root: Path, tmp_path: Path) -> None:
+    split = write_split(made_folder(tmp_path / "split"))
+    run = untrained_run(tmp_path / "run", split, [(0, 1)] * 4, "char", ["ada", "wrote"])
+    uri = f"sqlite:///{root}/mlflow.db"
+    run_id = tracking.parent_run(uri, "bidaflow/made", "flow-run", None, "char", {})
+    facts = {"variant": "char", "run_url": None, "run_id": run_id, "epoch": 2}
+    (run / "manifest.json").write_text(json.dumps({"facts": facts}))
+    history = [{"epoch": epoch, "step": 10 * epoch} for epoch in (1, 2, 3)]
+    (run / "history.json").write_text(json.dumps(history))
+    report_errors(made_folder(tmp_path / "out"), "made", run, split)
+    answers = pq.read_table(run / "predictions.parquet").to_pylist()
+    outside = answers[2:]  # "≈" and "𝔘x" are no words of GloVe's
+    client = MlflowClient(uri)
+    for name in ("em", "f1"):
+        (found,) = client.get_metric_history(run_id, f"dev/{name}_outside_glove")
+        expected = 100 * sum(answer[name] for answer in outside) / len(outside)
+        assert (found.step, found.value) == (20, pytest.approx(expected))
+    everywhere = scores_outside(load_split(split), {"em": np.ones(4), "f1": np.ones(4)}, set())
+    assert everywhere == {"dev/em_outside_glove": 100.0, "dev/f1_outside_glove": 100.0}
+
+
+def made_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
