@@ -27,6 +27,7 @@ from flows.parameters import (
     Variants,
     VectorParameters,
     configure,
+    reads_spelt_words,
     vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
@@ -108,7 +109,8 @@ def grid_of(
         splits = ingest_dataset(one)
         for name, source in zip(names_of_vectors(vectors), vectors, strict=True):
             configs = [_configured(one, *model, training) for model in models]
-            encoded = encode_dataset(splits, vectors_for(configs, source), vocabulary)
+            wanted = vectors_for(configs, source)
+            encoded = encode_dataset(splits, wanted, vocabulary, reads_spelt_words(configs))
             grid += [
                 (Cell(dataset, name, config.name), Training(config, splits, encoded, start))
                 for config in configs

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from flows.command_line import parameters_from
 from flows.ingest import ingest_dataset
-from flows.parameters import DataParameters
+from flows.names import names_of_vectors, require_each_once
+from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
 from flows.train_embeddings import vector_input
 from infra.settings import settings
@@ -22,7 +23,6 @@ from tasks import tracking
 from tasks.embeddings.analogies import ANALOGIES
 from tasks.embeddings.judge import Asked
 from tasks.embeddings.similarity import SIMILARITY_TESTS
-from tasks.errors import UserError
 from tasks.fetching import whereabouts
 from tasks.stages import Output
 from tasks.steps import fetching, judging_vectors, showing_judgement
@@ -49,23 +49,6 @@ LowerCase = Annotated[
 Look = Annotated[Asked, Field(description="What is looked up in every set.")]
 
 
-def names_of(vectors: list[str]) -> list[str]:
-    """A name for each set: its file's, with the folder's where that says more, and all different.
-
-    Raises:
-        UserError: a set is given twice.
-    """
-    if len(set(vectors)) < len(vectors):
-        raise UserError("A set of vectors is given twice: name each once.")
-    short = [_short(spec) for spec in vectors]
-    return short if len(set(short)) == len(short) else vectors
-
-
-def _short(spec: str) -> str:
-    path = Path(spec)
-    return path.parent.resolve().name if path.name == "vectors.parquet" else path.name
-
-
 def test_files() -> list[Path]:
     """The published tests that are at hand; nothing is downloaded unasked."""
     known = [*SIMILARITY_TESTS.values(), ANALOGIES]
@@ -81,7 +64,9 @@ def judge_embeddings(
     lower_case: LowerCase = True,
 ) -> dict[str, Any]:
     """Judge the sets, log a run for each to MLflow; returns the numbers and where the page is."""
-    names, tests, splits = names_of(vectors), test_files(), []
+    require_each_once("vectors", vectors)
+    names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
+    tests, splits = test_files(), []
     if dataset is not None:
         ingested = ingest_dataset(DataParameters(dataset=dataset))
         parts = (ingested.train, ingested.validation, ingested.dev)

@@ -9,6 +9,7 @@ from flows.files import name_of
 from flows.parameters import DataParameters, VectorParameters
 from tasks.errors import UserError
 from tasks.tracking import flatten
+from tasks.vectors import VECTORS
 
 
 def require_each_once(field: str, given: Sequence[Any]) -> None:
@@ -33,8 +34,14 @@ def names_of_data(data: Sequence[DataParameters]) -> list[str]:
 
 
 def names_of_vectors(vectors: Sequence[VectorParameters]) -> list[str]:
-    """A name for each set of vectors: its file's or its method's, and what it takes beyond that."""
-    return distinct_names([(str(Path(one.source)), one.model_dump()) for one in vectors])
+    """A name for each set of vectors: its file's, its folder's where it was trained here, or its
+    method's, and what it takes beyond that."""
+    return distinct_names([(_place_of(one.source), one.model_dump()) for one in vectors])
+
+
+def _place_of(source: str) -> str:
+    path = Path(source)
+    return str(path.resolve().parent if path.name == VECTORS else path)
 
 
 def distinct_names(described: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:

@@ -325,6 +325,11 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
     return chosen
 
 
+def reads_spelt_words(configs: Sequence[VariantConfig]) -> bool:
+    """Whether any of some variants reads words that n-grams spell."""
+    return any(config.model.unknown_words == "subword" for config in configs)
+
+
 def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
     """A preset with its fields changed, later changes over earlier ones.
 

@@ -21,6 +21,7 @@ from flows.parameters import (
     Variants,
     VectorParameters,
     configure,
+    reads_spelt_words,
     vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
@@ -100,8 +101,7 @@ def train_variants(
     wanted = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
     require_examples(splits, examples)
-    spell = any(config.model.unknown_words == "subword" for config in configs)
-    encoded = encode_dataset(splits, wanted, vocabulary, spell)
+    encoded = encode_dataset(splits, wanted, vocabulary, reads_spelt_words(configs))
     trained = train_all([Training(config, splits, encoded, start) for config in configs], resources)
     report = steps.reporting(
         splits.name,

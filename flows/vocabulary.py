@@ -28,11 +28,12 @@ def encode_dataset(
     splits: Splits,
     vectors: VectorParameters,
     vocabulary: VocabularyParameters,
-    spell: bool = True,
+    spell: bool = False,
 ) -> Encoded:
     """Pick the vectors, build the vocabulary, encode the splits.
 
-    Rare words that the vectors' n-grams can spell are left out only where `spell` is false.
+    Rare words that the vectors' n-grams can spell are kept where `spell` is true, for variants
+    that read words so.
     """
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from flows.ingest import ingest_dataset
-from flows.judge_embeddings import judge_embeddings, names_of
+from flows.judge_embeddings import judge_embeddings
 from flows.parameters import DataParameters
 from tasks.embeddings.judge import Asked
-from tasks.errors import UserError
 from tasks.stages import result_of
 from tasks.tiny import generate
 from tasks.vocabulary import form_counts
@@ -43,10 +42,3 @@ def test_two_sets_are_judged_logged_and_shown(
     logged = {run.info.run_name: run for run in runs}
     assert logged["one.txt"].data.metrics == pytest.approx(result["metrics"]["one.txt"])
     assert {run.info.status for run in runs} == {"FINISHED"} and len(runs) == 3
-
-
-def test_names_tell_sets_apart() -> None:
-    assert names_of(["glove-6b-50d", "a/b/vectors.parquet"]) == ["glove-6b-50d", "b"]
-    assert names_of(["a/v.txt", "b/v.txt"]) == ["a/v.txt", "b/v.txt"]
-    with pytest.raises(UserError, match="is given twice"):
-        names_of(["a/v.txt", "a/v.txt"])

@@ -44,9 +44,11 @@ def test_sets_of_vectors_are_told_apart_by_folders_and_by_settings() -> None:
     files = [f".bidaflow/embeddings/{name}/vectors.parquet" for name in ("support", "legal")]
     sources = [VectorParameters(source=file) for file in (*files, "glove-6b-50d", "glove/v.txt")]
     assert names_of_vectors(sources) == [
-        *("support/vectors.parquet", "legal/vectors.parquet"),
+        *("support", "legal"),
         *("glove-6b-50d", "v.txt"),
     ]
+    alike = [VectorParameters(source=f"{place}/own/vectors.parquet") for place in ("a", "b")]
+    assert names_of_vectors(alike) == ["a/own", "b/own"]
     trained = [
         VectorParameters(source="skipgram", training=EmbeddingSettings(dimension=dimension))
         for dimension in (50, 100)
