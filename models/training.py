@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ from models.windows import to_train_on
 
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
 """Steps after which losses are read from a device: a GPU's would wait for the host at each one."""
+
+
+class Diverged(ArithmeticError):
+    """A training's numbers are no finite ones any more, and never will be again."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,7 @@ class Trainer:
 
         Raises:
             ValueError: no example can be trained on.
+            Diverged: a loss is not finite, so told to all workers before `go_on` is called.
         """
         config = self.config
         examples, rows = to_train_on(examples, config, self.epoch)
@@ -179,6 +185,9 @@ class Trainer:
         self.add_up(told)
         *nlls, seconds = told.tolist()
         self._unread.clear()
+        for step, nll in enumerate(nlls, self.step - len(nlls) + 1):
+            if not math.isfinite(nll):
+                raise Diverged(f"the loss of step {step} is {nll}")
         done = batches[: self.position]
         self.nll += sum(
             nll * len(batch) for nll, batch in zip(nlls, done[-len(nlls) :], strict=True)
@@ -199,7 +208,11 @@ class Trainer:
         self, examples: Examples, types: Types
     ) -> tuple[Predictions, npt.NDArray[np.float64]]:
         """Predictions of the averaged weights for every example, and their targets' NLL (n,); see
-        `models.prediction.predict`. Each worker makes its share, and gets all of them."""
+        `models.prediction.predict`. Each worker makes its share, and gets all of them.
+
+        Raises:
+            Diverged: an answer has no finite probability, as after a last step that was too large.
+        """
         limit, window = self.config.max_answer_tokens, self.config.window
         mine = slice(self.rank, None, self.world_size)
         with self.averages.in_use():
@@ -208,6 +221,8 @@ class Trainer:
         together = torch.from_numpy(np.stack(shares)).to(self.device)
         self.add_up(together)
         start, end, score, no_answer, nlls = together.cpu().numpy()
+        if not np.isfinite(no_answer).all():
+            raise Diverged(f"after step {self.step} the probabilities of answers are not finite")
         return Predictions(start.astype(np.int64), end.astype(np.int64), score, no_answer), nlls
 
     def tensors(self) -> dict[str, Tensor]:

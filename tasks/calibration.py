@@ -1,5 +1,6 @@
 """Whether a model is right as often as it says: reliability and expected calibration error."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,8 @@ def reliability(probability: FloatArray, em: FloatArray, bins: int = BINS) -> li
 
 def expected_calibration_error(bins: list[Bin]) -> float:
     """How far probability and share of right answers are apart on average over the answers, in
-    percentage points. Source: Guo et al. 2017, equation 3."""
+    percentage points; not a number where there are none. Source: Guo et al. 2017, equation 3."""
+    if not bins:
+        return math.nan
     total = sum(one.count for one in bins)
     return 100 * sum(one.count * abs(one.probability - one.right) for one in bins) / total

@@ -41,7 +41,8 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
     another process, goes on from its last checkpoint.
 
     Raises:
-        UserError: the process that controls the workers has died, and they with it.
+        UserError: the training diverged, or the process that controls the workers has died, and
+            they with it.
         ray.train.TrainingFailedError: workers failed, and again when they had been replaced.
     """
     began = time.perf_counter()
@@ -52,6 +53,8 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
             "Ray Train's controller has died, for want of memory or by another's hand: run the "
             "flow again, and the training goes on from its last checkpoint."
         ) from error
+    if result.return_value is not None:
+        raise UserError(result.return_value)
     last = Path(result.checkpoint.path)
     best = last
     if job.data.validation is not None:

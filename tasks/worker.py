@@ -19,7 +19,7 @@ from models.batching import Examples
 from models.config import TrainingConfig, VariantConfig
 from models.decoding import Predictions, argmax_threshold
 from models.stopping import is_out_of_time, reason_to_end
-from models.training import Reading, Trainer
+from models.training import Diverged, Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
 from tasks.encoding import load_encoded, load_types
 from tasks.evaluation import EvaluationSplit, evaluate, load_split
@@ -73,9 +73,23 @@ def make_trainer(job: Job, threads: int) -> Trainer:
     return trainer
 
 
-def train_worker(config: dict[str, Any]) -> None:
-    """Train the `job` as one of the workers, with what the `allotment` gives each."""
-    _Loop(config["job"], make_trainer(config["job"], config["allotment"].cpus_per_worker)).run()
+def train_worker(config: dict[str, Any]) -> str | None:
+    """Train the `job` as one of the workers, with what the `allotment` gives each.
+
+    Returns a sentence where it diverged. An error would have Ray replace the workers, who would
+    diverge again.
+    """
+    job: Job = config["job"]
+    try:
+        _Loop(job, make_trainer(job, config["allotment"].cpus_per_worker)).run()
+    except Diverged as error:
+        return f"{job.variant.name} diverged: {error}; {_remedy(job.variant.training)}."
+    return None
+
+
+def _remedy(training: TrainingConfig) -> str:
+    smaller = f"set a smaller learning_rate than {training.learning_rate:g}"
+    return smaller if training.precision == "float32" else f"{smaller}, or precision to float32"
 
 
 def _add_up(tensor: torch.Tensor) -> None:

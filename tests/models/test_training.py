@@ -21,7 +21,7 @@ from models.batching import Examples, Ragged, make_batch
 from models.config import VariantConfig
 from models.prediction import predict, span_nll
 from models.presets import PRESETS
-from models.training import Reading, Trainer
+from models.training import Diverged, Reading, Trainer
 from tests.models.making import BY_HEART, WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
@@ -132,6 +132,20 @@ def test_gradients_are_clipped_to_the_norm() -> None:
     trainer.train_epoch(make_examples([5, 6, 7]), TYPES)
     norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
     assert norm.item() == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("window_stride", [None, 4])
+def test_a_training_that_diverges_says_at_which_step(window_stride: int | None) -> None:
+    sizes = {"max_context_tokens": 8, "window_stride": window_stride}
+    trainer = make_trainer(small("baseline", learning_rate=1e30, **sizes))
+    examples = make_examples([5, 6, 7, 8, 30])
+    told: list[Reading] = []
+    trainer.train_epoch(examples, TYPES, lambda reading: bool(told.append(reading)))
+    with pytest.raises(Diverged, match="after step 1 the probabilities"):
+        trainer.predict(examples, TYPES)
+    with pytest.raises(Diverged, match=r"the loss of step 2 is (nan|inf)"):
+        trainer.train_epoch(examples, TYPES, lambda reading: bool(told.append(reading)))
+    assert [reading.step for reading in told] == [1]
 
 
 # Optimisers

@@ -1,5 +1,7 @@
 """Calibration, by hand and in its limits."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +19,10 @@ def test_by_hand() -> None:
     ]
     # (1·0.05 + 1·0.5 + 3·0.3) / 5
     assert expected_calibration_error(bins) == pytest.approx(29)
+
+
+def test_without_answers_there_is_no_error() -> None:
+    assert math.isnan(expected_calibration_error(reliability(np.array([]), np.array([]))))
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=50))

@@ -25,6 +25,7 @@ from tasks import cluster
 from tasks.checkpoints import TENSORS, Record, load_record
 from tasks.cluster import Allotment
 from tasks.encoding import load_encoded, load_types
+from tasks.errors import UserError
 from tasks.fitting import Fitted, fit
 from tasks.training_data import TrainingData
 from tasks.worker import Job, _Cadence, make_trainer
@@ -205,6 +206,18 @@ def test_a_time_budget_ends_it_after_the_step_with_a_score(
     assert "dev/ece" in entry
     assert not [name for name in entry if "validation" in name or "threshold" in name]
     assert fitted.best == fitted.last
+
+
+def test_a_training_that_diverges_ends_at_once_with_a_sentence(
+    data: TrainingData, tmp_path: Path
+) -> None:
+    variant = small(optimizer="adadelta", learning_rate=1e30, precision="bfloat16")
+    sentence = (
+        r"^char diverged: the loss of step 2 is nan; set a smaller learning_rate than 1e\+30, "
+        r"or precision to float32\.$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, data, variant, workers=2)
 
 
 def test_a_target_ends_it(data: TrainingData, tmp_path: Path) -> None:
