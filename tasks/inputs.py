@@ -175,7 +175,7 @@ class _Guarded(io.RawIOBase):
                 f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size, like a zip "
                 "bomb; if it is meant so, unpack it and give the unpacked file."
             )
-        if block:
+        if self._stored.length:
             HOW_FAR.get()(self._path, self._stored.stream.tell() / self._stored.length)
         return len(block)
 

@@ -24,10 +24,10 @@ class ProgressArtifact:
         with suppress(httpx.HTTPError):
             self._context.copy().run(self._show, percent, description)
 
-    def complete(self) -> None:
+    def complete(self, description: str | None = None) -> None:
         """Show that all is done, where anything was shown before."""
         if self._id is not None:
-            self.at(100.0)
+            self.at(100.0, description)
 
     def _show(self, percent: float, description: str | None) -> None:
         if self._id is not None:

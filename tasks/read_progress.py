@@ -23,7 +23,7 @@ def reading(files: Sequence[Path]) -> Iterator[None]:
             yield
         finally:
             HOW_FAR.reset(before)
-    shown.artifact.complete()
+    shown.artifact.complete(f"{megabytes(shown.total)} read")
 
 
 class _Reading:

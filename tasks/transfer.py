@@ -46,14 +46,18 @@ def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int]
 def _bar() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
-        # Prefect's console knows no style of rich's by name.
-        BarColumn(style="bright_black", complete_style="cyan", finished_style="green"),
+        bar_column(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
         console=log_console(),
         transient=True,
     )
+
+
+def bar_column(width: int | None = 40) -> BarColumn:
+    """A bar for Prefect's console, which knows none of rich's styles by name."""
+    return BarColumn(width, style="bright_black", complete_style="cyan", finished_style="green")
 
 
 def log_console() -> Console:

@@ -1,12 +1,15 @@
 """Workers' lines in the log and the progress of a real flow run."""
 
+import io
 import threading
 from typing import Any
 
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
+from rich.console import Console
 
+from tasks import following as module
 from tasks.following import following
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
@@ -46,3 +49,28 @@ def test_progress_is_that_of_all_epochs_and_ends_at_its_end() -> None:
     assert artifact["flow_run_id"] is not None
     assert artifact["data"] == 100
     assert "372 examples/s  1:23 left" in artifact["description"]
+
+
+STEPS = (
+    f"{PREFIX}char epoch 2/4 step 10/20  nll 2.31  372 examples/s  1:23 left",
+    f"{PREFIX}char epoch 2: train nll 2.5",
+    f"{PREFIX}char ended: all epochs are done.",
+)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_in_a_terminal_a_bar_stands_for_the_lines_that_tell_how_far_it_is(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    drawn = io.StringIO()
+    console = Console(file=drawn, force_terminal=terminal, force_interactive=terminal, width=80)
+    monkeypatch.setattr(module, "log_console", lambda: console)
+    printing(list(STEPS))
+    step, *others = (line.removeprefix(PREFIX) for line in STEPS)
+    assert set(others) <= set(caplog.messages)
+    assert (step in caplog.messages) is not terminal
+    bar = drawn.getvalue()
+    if terminal:
+        assert "char epoch 2/4" in bar and "nll 2.31  372 examples/s  1:23 left" in bar
+    else:
+        assert bar == ""
