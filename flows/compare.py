@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.command_line import parameters_from
-from flows.error_reports import error_report
+from flows.error_reports import Examples, error_report, examples_of_each
 from flows.files import suited_to
 from flows.hooks import ENDING_RUNS
 from flows.ingest import ingest_dataset
@@ -73,6 +73,7 @@ def compare_variants(
     vocabulary: VocabularyParameters = VocabularyParameters(),
     training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
+    examples: Examples = [],
 ) -> dict[str, Any]:
     """Train every variant from every seed on all data and vectors; returns the table's rows.
 
@@ -84,12 +85,13 @@ def compare_variants(
         require_each_once(field, given)
     start = model_to_start_from(training.start_from)
     grid = grid_of(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
+    drawn = examples_of_each([training_of.splits for _, training_of in grid], examples)
     trained = train_all([training for _, training in grid], resources)
     folders: defaultdict[Cell, list[Path]] = defaultdict(list)
     reports: defaultdict[Cell, list[Path]] = defaultdict(list)
-    for (cell, training_of), output in zip(grid, trained, strict=True):
+    for (cell, training_of), output, names in zip(grid, trained, drawn, strict=True):
         folders[cell].append(output.folder)
-        reports[cell].append(error_report(training_of.splits, output, []).folder)
+        reports[cell].append(error_report(training_of.splits, output, names).folder)
     comparison = comparing(list(folders), list(folders.values()), list(reports.values()), seeds)
     return _publish(comparison, [training_of.splits.name for _, training_of in grid])
 

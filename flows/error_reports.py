@@ -7,7 +7,7 @@ from pydantic import Field
 
 from flows.ingest import Splits
 from tasks.evaluation import load_split
-from tasks.examples import named_questions
+from tasks.examples import named_questions, rows_named
 from tasks.stages import Output
 from tasks.steps import reporting_errors
 
@@ -28,6 +28,20 @@ def require_examples(splits: Splits, examples: Sequence[str]) -> None:
     """
     if examples:
         named_questions(load_split(splits.dev.folder), examples)
+
+
+def examples_of_each(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
+    """The examples that are dev questions of each of some datasets.
+
+    Raises:
+        UserError: one of them is no question of any.
+    """
+    dev = [load_split(each.dev.folder) for each in splits] if examples else []
+    held = [[name for name in examples if rows_named(split, name)] for split in dev]
+    for name in examples:
+        if not any(name in names for names in held):
+            named_questions(dev[0], [name])
+    return held or [[] for _ in splits]
 
 
 def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:

@@ -56,6 +56,20 @@ def to_train_on(
     return windows.examples, windows.sampled(rows, config.seed, epoch)
 
 
+def trained_questions(examples: Examples, config: TrainingConfig) -> int:
+    """How many of the examples the epochs train on: the others have no target, or none in a window,
+    or are longer than the limits.
+
+    Raises:
+        ValueError: there are none.
+    """
+    limits = config.max_context_tokens, config.max_question_tokens
+    if config.window is None:
+        return len(examples.trainable(*limits))
+    windows = cut(examples, config.window)
+    return len(np.unique(windows.of[windows.examples.trainable(*limits)]))
+
+
 def cut(examples: Examples, window: Window) -> Windows:
     """Windows of `window.tokens` tokens that begin `window.stride` apart, the last one of a context
     at its end. They are copies, of `tokens` / `stride` times the contexts' size in all."""

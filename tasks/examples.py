@@ -29,18 +29,24 @@ def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
     Raises:
         UserError: a name fits no question.
     """
-    questions = [_even(question) for question in split.questions]
     found: dict[int, None] = {}
     for name in names:
-        rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
-        rows = rows or [row for row, text in enumerate(questions) if _even(name) in text]
+        rows = rows_named(split, name)
         if not rows:
             raise UserError(
                 f"examples: none of the {len(split)} questions to score on has the id {name!r} or "
                 "holds these words; give an id, or words as they stand in a question."
             )
-        found |= dict.fromkeys(rows[:MOST_NAMED])
+        found |= dict.fromkeys(rows)
     return list(found)
+
+
+def rows_named(split: EvaluationSplit, name: str) -> list[int]:
+    """Rows of the question that has this id, or else of the first few that hold these words."""
+    rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
+    words = _even(name)
+    rows = rows or [row for row, text in enumerate(split.questions) if words in _even(text)]
+    return rows[:MOST_NAMED]
 
 
 def _even(text: str) -> str:

@@ -52,7 +52,8 @@ class VariantResult:
     config: Mapping[str, Any]  # nested plain values
     history: Sequence[Mapping[str, float]]  # a row an epoch
     predictions: Path  # predictions.parquet, made by the last epoch's weights
-    facts: Mapping[str, Any] = field(default_factory=dict)  # "parameters": how many are trained
+    facts: Mapping[str, Any] = field(default_factory=dict)  # numbers of "parameters" that were
+    # trained, and of questions that they were "trained_on"
     mlflow_run_url: str | None = None
     errors: str | None = None  # address of the error report, as seen from this one
     scores: Mapping[str, float] = field(default_factory=dict)  # of the epoch that was kept
@@ -154,6 +155,7 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
         "at_threshold": _part(kept, "at_threshold"),
         "within": _within(kept, variant, split),
         "parameters": variant.facts.get("parameters"),
+        "trained_on": variant.facts.get("trained_on"),
         "epochs": len(variant.history),
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
         "speed": last.get("examples_per_second"),

@@ -106,7 +106,7 @@ def _variant_result(folder: Path, dataset: str) -> VariantResult:
         config=json.loads((folder / "config.json").read_text(encoding="utf-8")),
         history=json.loads((folder / "history.json").read_text(encoding="utf-8")),
         predictions=folder / "predictions.parquet",
-        facts={"parameters": facts["parameters"]},
+        facts={name: facts.get(name) for name in ("parameters", "trained_on")},
         mlflow_run_url=facts["run_url"],
         errors=quote(error_report.place(dataset, facts["variant"])),
         scores=facts["scores"],

@@ -50,7 +50,7 @@ def train_variant(
     if variant.model.unknown_words == "subword":
         require_subwords(data.vectors)
     _require_validation(data, variant.training)
-    _require_examples(data.train.encoded, variant.training)
+    trained_on = _trained_questions(data.train.encoded, variant.training)
     _, carried = new_model(variant, data)
     if carried is not None:
         print(told(carried, variant), flush=True)
@@ -68,7 +68,7 @@ def train_variant(
         fitted = fit(job, allotment, out.name, storage)
         facts = _finish(out, job, fitted, dataset, seconds)
     shutil.rmtree(storage / out.name)
-    return facts | facts_of_start(carried)
+    return facts | {"trained_on": trained_on} | facts_of_start(carried)
 
 
 def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
@@ -80,12 +80,12 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
             )
 
 
-def _require_examples(encoded_train: Path, training: TrainingConfig) -> None:
-    from models.windows import to_train_on
+def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
+    from models.windows import trained_questions
     from tasks.encoding import load_encoded
 
     try:
-        to_train_on(load_encoded(encoded_train), training)
+        return trained_questions(load_encoded(encoded_train), training)
     except ValueError as error:
         raise UserError(str(error)) from error
 

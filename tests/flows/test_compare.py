@@ -3,8 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from flows.compare import grid_of
+from flows.error_reports import examples_of_each
+from flows.ingest import Splits
 from flows.parameters import DataParameters, TrainingParameters, VectorParameters
+from tasks.errors import UserError
+from tasks.evaluation import load_split
 from tasks.tiny import generate
 from tasks.vocabulary import VocabularyParameters
 from tests.tasks.ingested import write_lines
@@ -41,3 +47,14 @@ def test_equal_names_of_different_inputs_share_no_cell(
     assert {cell.dataset for cell in cells} == {"place1/own", "place2/own"}
     assert {cell.vectors for cell in cells} == {"support/vectors.txt", "legal/vectors.txt"}
     assert {training.splits.name for _, training in grid} == {"own"}
+    _drawn_where_they_are_asked([training.splits for _, training in grid])
+
+
+def _drawn_where_they_are_asked(splits: list[Splits]) -> None:
+    questions = [load_split(each.dev.folder).questions for each in splits]
+    own = next(text for text in questions[0] if text not in questions[-1])
+    drawn = examples_of_each(splits, ["Who", own])
+    assert drawn == [["Who", *([own] if own in asked else [])] for asked in questions]
+    with pytest.raises(UserError, match="holds these words"):
+        examples_of_each(splits, ["Who", "no such words"])
+    assert examples_of_each(splits, []) == [[]] * len(splits)

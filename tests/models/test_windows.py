@@ -16,7 +16,7 @@ from models.bidaf import BiDAF
 from models.config import TrainingConfig, Window
 from models.prediction import predict
 from models.training import Trainer
-from models.windows import Windows, cut, to_train_on
+from models.windows import Windows, cut, to_train_on, trained_questions
 from tests.models.making import BY_HEART, WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
@@ -100,6 +100,7 @@ def test_an_epoch_trains_on_each_answer_and_one_window_beside(
     except ValueError:
         assert not (windows.examples.impossible | (windows.examples.span_start >= 0)).any()
         return
+    assert trained_questions(examples, config) == len(set(windows.of[rows].tolist()))
     assert len(set(rows.tolist())) == len(rows)
     for i in range(len(examples)):
         own = windows.of_examples(np.array([i]))

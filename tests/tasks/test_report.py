@@ -77,7 +77,9 @@ def test_page_holds_scores_and_stands_alone(folder: Path, split: EvaluationSplit
         folder,
         [
             variant(folder, split, "weak", WEAK),
-            variant(folder, split, "strong", GOLD, facts={"parameters": 1_234_567}),
+            variant(
+                folder, split, "strong", GOLD, facts={"parameters": 1_234_567, "trained_on": 1_150}
+            ),
         ],
         splits={"train": {**facts, "questions": 1_200}, "dev": facts},
         vocabulary={"words": 48_000, "coverage_train": {"tokens_looked_up": 0.9812}},
@@ -86,7 +88,8 @@ def test_page_holds_scores_and_stands_alone(folder: Path, split: EvaluationSplit
     for expected in (
         "21 November 2025",
         "all 4 questions about 3 contexts",
-        "trained on 1,200 questions",
+        "1,200 questions to train on",
+        "1,150 1,234,567",
         "Best variant by F1 strong",
         "1,234,567",
         "98.77",
