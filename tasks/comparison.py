@@ -19,11 +19,13 @@ FURTHER = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
     "AvNA at threshold": "dev/avna_at_threshold",
+    "EM within": "dev/em_within",
+    "F1 within": "dev/f1_within",
     "EM outside GloVe": "dev/em_outside_glove",
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
 """Columns that are there where any of the runs has them: validation chose a threshold for no
-answer, or dev has questions whose words, or their answers', are not all among GloVe's."""
+answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words, or their answers', are not all among GloVe's."""
 ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
 
 
@@ -94,10 +96,7 @@ def compare(
 def _row(
     cell: Cell, trained: Sequence[Path], reports: Sequence[Path], first: dict[str, FloatArray]
 ) -> Row:
-    scores = [
-        facts_of(folder)["scores"] | facts_of(report)["scores"]
-        for folder, report in zip(trained, reports, strict=True)
-    ]
+    scores = [_scores(*each) for each in zip(trained, reports, strict=True)]
     of_questions = _f1_of_questions(trained)
     gain = None
     if cell.dataset in first:
@@ -118,6 +117,14 @@ def _row(
         minutes=float(np.mean([one["seconds"] for one in scores])) / 60,
         gain=gain,
     )
+
+
+def _scores(trained: Path, report: Path) -> dict[str, float]:
+    facts = facts_of(trained)
+    scores: dict[str, float] = facts["scores"] | facts_of(report)["scores"]
+    if scores.get("dev/questions_within") == facts["questions"]:  # the same as all
+        return {name: value for name, value in scores.items() if not name.endswith("_within")}
+    return scores
 
 
 def _f1_of_questions(trained: Sequence[Path]) -> FloatArray:

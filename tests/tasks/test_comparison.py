@@ -34,7 +34,10 @@ def trained(
     mean = 100 * float(f1.mean())
     scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
     scores |= {f"dev/{name}_at_threshold": value for name, value in at_threshold.items()}
-    facts = {"scores": {**scores, "examples_per_second": 100.0, "seconds": 90.0}}
+    facts = {
+        "questions": len(f1),
+        "scores": {**scores, "examples_per_second": 100.0, "seconds": 90.0},
+    }
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
     pq.write_table(pa.table({"f1": pa.array(f1, pa.float32())}), folder / "predictions.parquet")
     return folder
@@ -110,6 +113,19 @@ def test_scores_on_questions_outside_glove_are_columns(tmp_path: Path, out: Path
     (row,) = compared(out, [Cell("d", "v", "b")], folders, [0, 1])["rows"]
     assert row["F1 outside GloVe"] == row["EM outside GloVe"] == "20.50 ± 0.71"
     assert ">F1 outside GloVe</th>" in (out / "comparison.html").read_text(encoding="utf-8")
+
+
+def test_scores_without_the_longest_contexts_are_columns_where_there_are_any(
+    tmp_path: Path, out: Path
+) -> None:
+    for questions, told in ((QUESTIONS - 1, "71.25"), (QUESTIONS, None)):
+        folder = trained(tmp_path / str(questions), planted(0.5))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        within = {"dev/questions_within": questions, "dev/em_within": 61.0, "dev/f1_within": 71.25}
+        manifest["facts"]["scores"] |= within
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        (row,) = compared(out, [Cell("d", "v", "b")], [[folder]], [0])["rows"]
+        assert row.get("F1 within") == told
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
