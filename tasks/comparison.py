@@ -25,7 +25,8 @@ FURTHER = {
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
 """Columns that are there where any of the runs has them: validation chose a threshold for no
-answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words, or their answers', are not all among GloVe's."""
+answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words,
+or their answers', are not all among GloVe's."""
 ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
 
 
