@@ -36,6 +36,8 @@ STAGES = (
     "generate-tiny",
     "ingest",
     "split",
+    "prepare-corpus",
+    "train-embeddings",
     "select-vectors",
     "build-vocabulary",
     "encode",
@@ -66,8 +68,10 @@ def run_flow(root: Path, source: Source) -> None:
     os.environ["BIDAFLOW_ROOT"] = str(root)
     from flows.check import check
     from flows.ingest import ingest_dataset
-    from flows.parameters import DataParameters, VectorParameters
+    from flows.parameters import CorpusParameters, DataParameters, VectorParameters
+    from flows.train_embeddings import train_set
     from flows.vocabulary import encode_dataset
+    from tasks.embeddings.parameters import EmbeddingParameters
     from tasks.steps import fetching, generating, reporting
     from tasks.vocabulary import VocabularyParameters
 
@@ -77,6 +81,9 @@ def run_flow(root: Path, source: Source) -> None:
         dev = generating(3).folder / "dev.json"
         data = DataParameters(dataset="killed", train_files=[str(train)], dev_files=[str(dev)])
         splits = ingest_dataset(data)
+        corpus = CorpusParameters(files=[str(splits.train.folder / "contexts.parquet")])
+        small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
+        train_set(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
         folders = (splits.train.folder, splits.dev.folder, encoded.vocabulary.folder)
         reporting(splits.name, [stage(guess, "guess")(splits.dev.folder).folder], *folders)
