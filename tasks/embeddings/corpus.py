@@ -1,10 +1,12 @@
 """A corpus as training reads it: tokenised once, as questions and contexts are, on all cores."""
 
+import os
+import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,8 @@ def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokeni
         return
     # Forking a process in which Prefect's threads run may lock up; spawned ones are clean.
     with ExitStack() as closing:
-        pool = closing.enter_context(ProcessPoolExecutor(cores(), get_context("spawn")))
+        spawned = ProcessPoolExecutor(cores(), get_context("spawn"), initializer=_end_with_parent)
+        pool = closing.enter_context(spawned)
         waiting: deque[Future[Tokenised]] = deque()
         closing.callback(pool.shutdown, wait=False, cancel_futures=True)
         for block in (first, second):
@@ -113,6 +116,18 @@ def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokeni
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is killed; else it would wait for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def write_counts(file: Path, counts: Counter[str]) -> None:

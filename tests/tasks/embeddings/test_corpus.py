@@ -2,10 +2,13 @@
 
 import gzip
 import lzma
+import time
 import tracemalloc
+from multiprocessing import get_context
 from pathlib import Path
 from zipfile import ZipFile
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -95,6 +98,22 @@ def test_processes_give_what_one_gives_in_bounded_memory(
         sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     )
     assert peak < source.stat().st_size / 2
+
+
+def test_a_killed_preparation_leaves_no_process(tmp_path: Path) -> None:
+    source = tmp_path / "long.txt"
+    source.write_text(f"{'A word and another. ' * 50}\n" * 20_000, encoding="utf-8")
+    arguments = (tmp_path, find_texts(str(source)), True)
+    process = get_context("spawn").Process(target=prepare_corpus, args=arguments)
+    process.start()
+    written = tmp_path / "corpus.txt"
+    while not (written.exists() and written.stat().st_size):
+        assert process.is_alive()
+        time.sleep(0.02)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.join()
+    assert children and not psutil.wait_procs(children, timeout=20)[1]
 
 
 @pytest.mark.parametrize(
