@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Failed
 
+from flows.forms import documented
 from tasks.errors import UserError
 from tasks.stages import REFUSED, result_of
 from tasks.under_way import under_way
@@ -40,6 +41,7 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
             _try_no_more()
             return Failed(name=REFUSED, message=str(error))
 
+    run.__doc__ = documented(body)
     return run
 
 

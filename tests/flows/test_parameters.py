@@ -1,5 +1,6 @@
 """Forms of the flows' parameters, and the variants that come of them."""
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -8,6 +9,7 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 from pydantic import BaseModel, ValidationError
 
+from flows.compare import compare_variants
 from flows.ingest import ingest
 from flows.parameters import (
     CharacterParameters,
@@ -19,11 +21,14 @@ from flows.parameters import (
     vectors_for,
 )
 from flows.retrain import retrain
+from flows.train import train
+from flows.train_embeddings import train_embeddings
 from flows.vocabulary import build_vocabulary
 from models.config import CharacterConfig, ModelConfig, TrainingConfig
 from models.presets import PRESETS, preset
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
+from tasks.embeddings.parameters import METHODS
 from tasks.errors import UserError
 from tasks.vectors import NO_VECTORS
 from tasks.vocabulary import VocabularyParameters
@@ -90,6 +95,53 @@ def test_prefects_form_knows_choices_and_bounds(of: Any) -> None:
     assert dev_share["description"] == DataParameters.model_fields["dev_share"].description
     if of is retrain:
         assert schema.properties["variants"]["items"]["enum"] == list(PRESETS)
+
+
+DEPLOYED = [ingest, build_vocabulary, train_embeddings, train, compare_variants, retrain]
+deployed = pytest.mark.parametrize("of", DEPLOYED, ids=lambda flow: flow.name)
+
+
+def shown(of: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of a flow's form, with its place."""
+    schema = parameter_schema(of)
+    yield from schema.properties.items()
+    for form, definition in schema.definitions.items():
+        for name, field in definition.get("properties", {}).items():
+            yield f"{form}.{name}", field
+
+
+@deployed
+def test_prefects_form_has_a_sentence_and_a_default_for_every_field(of: Any) -> None:
+    definitions = parameter_schema(of).definitions
+    for place, field in shown(of):
+        told = definitions[Path(field["$ref"]).name] if "$ref" in field else field
+        assert told.get("description", "").endswith("."), place
+        assert "default" in field or place == "MixedIn.files", place
+
+
+@deployed
+def test_prefects_form_has_a_bound_for_every_number(of: Any) -> None:
+    for place, field in shown(of):
+        for kind in (field, field.get("items", {}), *field.get("anyOf", ())):
+            if kind.get("type") in ("integer", "number"):
+                assert {"minimum", "exclusiveMinimum"} & kind.keys(), place
+
+
+@pytest.mark.parametrize(
+    ("of", "place", "choices"),
+    [
+        (train, "variants", list(PRESETS)),
+        (compare_variants, "variants", list(PRESETS)),
+        (train, "TrainingParameters.optimizer", ["adadelta", "adam"]),
+        (train, "DataParameters.overlap", ["refuse", "leave out"]),
+        (train_embeddings, "EmbeddingParameters.method", list(METHODS)),
+        (train_embeddings, "exports", ["glove", "word2vec", "word2vec-binary"]),
+    ],
+)
+def test_prefects_form_offers_the_choices(of: Any, place: str, choices: list[str]) -> None:
+    field = dict(shown(of))[place]
+    kinds = (field, field.get("items", {}), *field.get("anyOf", ()))
+    assert [kind["enum"] for kind in kinds if "enum" in kind] == [choices]
 
 
 def test_every_known_dataset_is_told_of() -> None:
