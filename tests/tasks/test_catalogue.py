@@ -4,6 +4,7 @@ import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from tasks.catalogue import DATASETS, Dataset
 from tasks.manifests import sha256_of
 from tasks.reading import read_articles
 from tasks.tiny import write_tiny
+from tasks.tokenizer import tokenize
 from tasks.word_data import COLLECTIONS
 
 ENTRIES = [*DATASETS.values(), *COLLECTIONS.values()]
@@ -96,3 +98,13 @@ def test_suited_settings_are_possible_for_every_preset(dataset: Dataset) -> None
         changed = preset.with_changes(**dataset.training)
         fields = {**vars(changed.model), **vars(changed.training)}
         assert {name: fields[name] for name in dataset.training} == dataset.training
+
+
+def test_answers_of_covid_qa_may_be_as_long_as_all_but_the_longest_of_them(
+    shared_data: Path,
+) -> None:
+    articles = read_articles(shared_data / "qa" / "covid_qa.json")
+    asked = [qa for article in articles for paragraph in article.paragraphs for qa in paragraph.qas]
+    lengths = [len(tokenize(answer.text)) for qa in asked for answer in qa.answers]
+    assert np.percentile(lengths, 95) == DATASETS["covid_qa"].training["max_answer_tokens"]
+    assert round(float(np.mean(np.array(lengths) > 15)), 2) == 0.43
