@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -240,12 +241,19 @@ def shuffled_batches(
     return [batches[i] for i in random.permutation(len(batches))]
 
 
-def sorted_batches(lengths: IntArray, max_tokens: int) -> Iterator[npt.NDArray[np.intp]]:
-    """Every position once, by length, each batch padded to at most `max_tokens` tokens
-    (a single longer example makes a batch of its own)."""
+def sorted_batches(
+    lengths: IntArray, max_tokens: int, max_pairs: float = math.inf
+) -> Iterator[npt.NDArray[np.intp]]:
+    """Every position once, by length, each batch padded to at most `max_tokens` tokens and
+    `max_pairs` pairs of tokens of the same example (a single longer example makes a batch of its
+    own)."""
+
+    def fit(rows: int, width: int) -> bool:
+        return rows * width <= max_tokens and rows * width**2 <= max_pairs
+
     order = np.argsort(lengths, kind="stable")
     first = 0
     for i in range(1, len(order) + 1):
-        if i == len(order) or (i + 1 - first) * (lengths[order[i]] + 1) > max_tokens:
+        if i == len(order) or not fit(i + 1 - first, int(lengths[order[i]]) + 1):
             yield order[first:i]
             first = i

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -26,6 +28,10 @@ from models.windows import Windows, cut
 
 EVALUATION_TOKENS = 32_768
 """Context tokens in one batch of prediction, padding included: bounds memory on long contexts."""
+
+EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
+"""Pairs of a context's tokens in one batch of a model with self-attention, which weighs them all:
+128 MiB a matrix. They are the tighter bound from contexts of 1,024 tokens on."""
 
 
 def span_nll(start: Tensor, end: Tensor, first: Tensor, last: Tensor) -> Tensor:
@@ -57,8 +63,7 @@ def predict(
     nlls = np.zeros(n)
     model.eval()
     logits = _Logits(model, examples, types, window)
-    every = sorted_batches(examples.context_lengths, EVALUATION_TOKENS)
-    for rows in islice(every, batches.start, batches.stop, batches.step):
+    for rows in islice(logits.batches(), batches.start, batches.stop, batches.step):
         start, end = logits.of(rows)
         first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
@@ -86,6 +91,13 @@ class _Logits:
             examples = self.windows.examples
         device = next(model.parameters()).device
         self.resident = ResidentExamples(examples, types, model.max_characters, device)
+        self.max_pairs = EVALUATION_PAIRS if model.config.self_attention != "none" else math.inf
+
+    def batches(self) -> Iterator[npt.NDArray[np.intp]]:
+        """Rows of the examples whose logits are found together."""
+        read_whole = self.windows is None
+        pairs = self.max_pairs if read_whole else math.inf
+        return sorted_batches(self.lengths, EVALUATION_TOKENS, pairs)
 
     def of(self, rows: IntArray) -> tuple[Tensor, Tensor]:
         """Logits of start and end, (B, T + 1) each, the null token first."""
@@ -103,7 +115,8 @@ class _Logits:
         logits[:, :, 0] = torch.inf
         own = windows.of_examples(rows)
         place = {int(row): i for i, row in enumerate(rows)}
-        for chosen in sorted_batches(windows.examples.context_lengths[own], EVALUATION_TOKENS):
+        lengths = windows.examples.context_lengths[own]
+        for chosen in sorted_batches(lengths, EVALUATION_TOKENS, self.max_pairs):
             found = torch.stack(self.model(self.resident.batch(own[chosen]))).double().cpu()
             for i, window in enumerate(own[chosen].tolist()):
                 joined = logits[:, place[int(windows.of[window])]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 from itertools import pairwise
 
@@ -193,15 +194,18 @@ def test_shuffled_batches_are_alike_in_length() -> None:
     assert sum(a > b for a, b in pairwise(firsts)) > 20, "batches come in the order of length"
 
 
-@given(lengths=LENGTHS, budget=st.integers(1, 200))
-def test_sorted_batches(lengths: IntArray, budget: int) -> None:
-    batches = list(sorted_batches(lengths, budget))
+@given(lengths=LENGTHS, budget=st.integers(1, 200), pairs=st.integers(1, 2000) | st.just(math.inf))
+def test_sorted_batches(lengths: IntArray, budget: int, pairs: float) -> None:
+    def too_large(rows: int, longest: int) -> bool:
+        return rows * (longest + 1) > budget or rows * (longest + 1) ** 2 > pairs
+
+    batches = list(sorted_batches(lengths, budget, pairs))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
-        assert len(batch) == 1 or len(batch) * (int(lengths[batch].max()) + 1) <= budget
+        assert len(batch) == 1 or not too_large(len(batch), int(lengths[batch].max()))
     # No batch could have taken in the first of the next.
     for batch, following in pairwise(batches):
-        assert (len(batch) + 1) * (int(lengths[following[0]]) + 1) > budget
+        assert too_large(len(batch) + 1, int(lengths[following[0]]))
 
 
 def test_a_row_above_the_budget_is_a_batch_of_its_own() -> None:

@@ -1,4 +1,5 @@
-"""Peak memory of additive self-attention at full size, in a process of its own."""
+"""Peak memory at full size: of additive self-attention, and of windows; in processes of their
+own."""
 
 from __future__ import annotations
 
@@ -43,12 +44,58 @@ peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(trainer.step, peak // 1024 if sys.platform == "darwin" else peak)
 """
 
+WINDOWS = """
+import resource
+import sys
+
+import numpy as np
+import torch
+
+from models.batching import Examples, Ragged, Types
+from models.bidaf import BiDAF
+from models.presets import preset
+from models.training import Trainer
+
+TOKENS = int(sys.argv[1])
+torch.set_num_threads(1)
+random = np.random.default_rng(0)
+examples = Examples(
+    contexts=Ragged.from_rows([random.integers(2, 500, TOKENS).tolist()]),
+    questions=Ragged.from_rows(random.integers(2, 500, (2, 15)).tolist()),
+    context_of=np.array([0, 0]),
+    span_start=np.array([5, TOKENS - 9]),
+    span_end=np.array([9, TOKENS - 5]),
+    impossible=np.zeros(2, bool),
+)
+spelled = random.integers(2, 90, (498, 9)).tolist()
+types = Types(np.arange(500), Ragged.from_rows([[], [1], *spelled]))
+variant = preset("char-selfattn").with_changes(hidden_size=8, window_stride=200)
+trainer = Trainer(BiDAF(variant.model, torch.zeros(500, 50), 100), variant.training)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+trainer.train_epoch(examples, types)
+found, _ = trainer.predict(examples, types)
+assert len(found.span_start) == 2
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(trainer.step, peak // 1024 if sys.platform == "darwin" else peak)
+"""
+
+
+def bytes_of(script: str, *arguments: str) -> int:
+    """The peak that a script of one training step tells."""
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    steps, kilobytes = map(int, done.stdout.split())
+    assert steps == 1
+    return kilobytes * 1024
+
 
 def test_a_step_of_60_contexts_of_400_tokens_stays_below_4_gb() -> None:
     """The (B, T, T, d) tensor alone would be 3.8 GB, and training needs it more than once."""
-    done = subprocess.run(
-        [sys.executable, "-c", STEP], cwd=CHECKOUT, capture_output=True, text=True, check=True
-    )
-    steps, kilobytes = map(int, done.stdout.split())
-    assert steps == 1
-    assert kilobytes * 1024 < 4e9
+    assert bytes_of(STEP) < 4e9
+
+
+def test_windows_read_contexts_of_any_length_in_the_same_memory() -> None:
+    """The longest of covid_qa, and one twice as long; a (T, T) matrix of them alone would be 0.7
+    and 2.9 GB."""
+    longest, twice = (bytes_of(WINDOWS, str(tokens)) for tokens in (13_349, 26_698))
+    assert longest < 0.5e9 and twice < longest + 0.1e9

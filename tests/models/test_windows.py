@@ -210,6 +210,25 @@ def test_no_batch_holds_more_than_its_tokens(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(rows for rows, _ in read) >= 700 / 4
 
 
+@pytest.mark.parametrize(
+    ("name", "window", "rows"),
+    [
+        ("baseline", None, [4]),
+        ("char-selfattn", None, [1, 1, 2]),
+        ("docqa", None, [1, 1, 2]),
+        ("docqa", Window(15, 7), [1, 3, 3, 3, 3, 3, 3]),
+    ],
+)
+def test_no_batch_of_a_model_with_self_attention_holds_more_than_its_pairs(
+    name: str, window: Window | None, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.prediction, "EVALUATION_PAIRS", 1000)
+    model, read = make_model(small(name)), []
+    model.register_forward_pre_hook(lambda _, batch: read.append(len(batch[0].context)))
+    predict(model, make_examples([70, 50, 20, 20]), TYPES, 3, window)
+    assert sorted(read) == rows
+
+
 # Learning
 
 
