@@ -8,22 +8,26 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tasks.cluster import memory_here
+import torch
 
 
 def as_a_worker() -> None:
     """Start this program once more, with the memory of processes that train."""
+    from tasks.cluster import memory_here  # where Ray is, which other benchmarks go without
+
     wanted = memory_here()
     if not wanted.items() <= os.environ.items():
         os.execve(sys.executable, sys.orig_argv, os.environ | wanted)
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, operating system and Python, as the system names them."""
+    """Processor, cores, memory, GPU, operating system and Python, as the system names them."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
+        "torch": torch.__version__,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }

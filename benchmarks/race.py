@@ -14,16 +14,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 
+from benchmarks.clock import rows, summary
 from benchmarks.machine import machine, today
 from infra.settings import CHECKOUT, settings
 from tasks.manifests import facts_of
-from tasks.progress import History, seconds_to
-
-HEADER = ("epoch", "hours", "f1")
+from tasks.progress import History
 
 
 def train(flags: list[str]) -> list[Path]:
@@ -33,45 +31,6 @@ def train(flags: list[str]) -> list[Path]:
     command = [sys.executable, "-m", "flows.train", *flags]
     subprocess.run(command, cwd=CHECKOUT, env={**os.environ}, check=True)
     return sorted(set(stages.glob("[!.]*")) - before)
-
-
-def rows(history: History) -> list[str]:
-    """Lines of the TSV file: hours of training and dev F1 (0 to 1) after each epoch."""
-    lines = [
-        f"{entry['epoch']}\t{entry['seconds'] / 3600:.6f}\t{entry['dev/f1'] / 100:.6f}"
-        for entry in history
-    ]
-    return ["\t".join(HEADER), *lines]
-
-
-def _validation_f1(entry: dict[str, Any]) -> float:
-    """An epoch's; its number where nothing is held out, so that the last one is chosen."""
-    return float(entry["validation/f1" if "validation/f1" in entry else "epoch"])
-
-
-def summary(history: History) -> dict[str, Any]:
-    """What the training cost and reached."""
-    last = history[-1]
-    chosen = max(history, key=_validation_f1)
-    before = [0.0, *(entry["seconds"] for entry in history[:-1])]
-    examples = sum(
-        entry["examples_per_second"] * (entry["seconds"] - began)
-        for entry, began in zip(history, before, strict=True)
-    )
-    return {
-        "epochs": len(history),
-        # Chosen by validation, where there is one; the highest on dev is there for DAWNBench's way.
-        "chosen_epoch": chosen["epoch"],
-        "dev_f1": round(chosen["dev/f1"] / 100, 4),
-        "highest_dev_f1": round(max(entry["dev/f1"] for entry in history) / 100, 4),
-        "seconds": round(last["seconds"], 1),
-        "seconds_with_evaluations": round(last["elapsed_seconds"], 1),
-        "seconds_to_f1_0.73": seconds_to(history, 73.0),
-        "seconds_to_f1_0.75": seconds_to(history, 75.0),
-        "examples_per_second": round(examples / last["seconds"], 1),
-        "padding_ratio": round(last["padding_ratio"], 4),
-        "peak_memory_bytes": last["peak_memory_bytes"],
-    }
 
 
 def draw(history: History, name: str, file: Path) -> None:

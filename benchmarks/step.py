@@ -48,7 +48,8 @@ from models.bidaf import BiDAF
 from models.config import Precision
 from models.prediction import span_nll
 from models.presets import preset
-from tasks.encoding import load_encoded, load_types, load_word_vectors
+from tasks.encoded import load_encoded, load_types
+from tasks.encoding import load_word_vectors
 from tasks.vocabulary import VocabularyParameters
 
 BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
@@ -71,13 +72,13 @@ def prepare(dataset: str) -> list[str]:
     """Ingest and encode the dataset, from the cache where it has been; the folders."""
     splits = ingest_dataset(DataParameters(dataset=dataset))
     encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
-    parts = (encoded.train, encoded.dev, encoded.vocabulary, encoded.vectors)
+    parts = (encoded.train, encoded.dev, encoded.vocabulary, encoded.vectors, splits.dev)
     return [str(part.folder) for part in parts]
 
 
 def load(dataset: str) -> Data:
     """The dataset's examples, words and vectors."""
-    train, dev, vocabulary, vectors = map(Path, prepare(dataset))
+    train, dev, vocabulary, vectors, _ = map(Path, prepare(dataset))
     return Data(
         load_encoded(train),
         load_encoded(dev),

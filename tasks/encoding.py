@@ -1,6 +1,6 @@
 """Ingested splits as type ids in Arrow files that are memory-mapped for training."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tasks.encoded import concatenated
 from tasks.errors import UserError
 from tasks.lexicon import SPECIAL
 from tasks.vectors import read_vectors
 from tasks.vocabulary import read_batches, text_columns, token_texts
 
 if TYPE_CHECKING:
-    from models.batching import Examples, Ragged, Types
     from models.config import UnknownWords
 
     Lists = pa.ListArray[pa.Int32Scalar]
@@ -111,11 +111,11 @@ def _joined(
     tokens = 0
     for batch in batches:
         if tokens >= TOKENS_PER_BATCH:
-            yield _concatenated(waiting)
+            yield concatenated(waiting)
             waiting, tokens = [], 0
         waiting.append(batch)
         tokens += _token_count(batch, column)
-    yield _concatenated(waiting)
+    yield concatenated(waiting)
 
 
 def _token_count(batch: pa.RecordBatch, column: str) -> int:
@@ -123,49 +123,8 @@ def _token_count(batch: pa.RecordBatch, column: str) -> int:
     return len(lists.values)
 
 
-def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]
-    return joined
-
-
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-
-
-def _read(file: Path) -> pa.RecordBatch:
-    """The file's rows; a single record batch is mapped into memory, several are read into it."""
-    reader = pa.ipc.open_file(pa.memory_map(str(file)))
-    batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-    return batches[0] if len(batches) == 1 else _concatenated(batches)
-
-
-def _ragged(lists: Any) -> "Ragged":
-    from models.batching import Ragged
-
-    return Ragged(lists.values.to_numpy(), lists.offsets.to_numpy().astype(np.int64))
-
-
-def load_encoded(folder: Path) -> "Examples":
-    """The examples of `encode_split`. Token ids stay in the mapped files."""
-    from models.batching import Examples
-
-    contexts, examples = _read(folder / "contexts.arrow"), _read(folder / "examples.arrow")
-    return Examples(
-        contexts=_ragged(contexts["tokens"]),
-        questions=_ragged(examples["question"]),
-        context_of=examples["context"].to_numpy(),
-        span_start=examples["span_start"].to_numpy(),
-        span_end=examples["span_end"].to_numpy(),
-        impossible=examples["is_impossible"].to_numpy(zero_copy_only=False),
-    )
-
-
-def load_types(vocabulary: Path) -> "Types":
-    """Each type's word and characters, by type id."""
-    from models.batching import Types
-
-    table = pq.read_table(vocabulary / "types.parquet", columns=["word", "characters"])
-    return Types(table["word"].to_numpy(), _ragged(table["characters"].combine_chunks()))
 
 
 def load_word_vectors(

@@ -82,7 +82,7 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
 
 def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
     from models.windows import trained_questions
-    from tasks.encoding import load_encoded
+    from tasks.encoded import load_encoded
 
     try:
         return trained_questions(load_encoded(encoded_train), training)
@@ -190,7 +190,7 @@ def _finish(
 
 
 def _why_no_threshold(data: TrainingData) -> str | None:
-    from tasks.encoding import load_encoded
+    from tasks.encoded import load_encoded
     from tasks.thresholds import why_none
 
     validation = load_encoded(data.validation.encoded) if data.validation else None
@@ -198,7 +198,7 @@ def _why_no_threshold(data: TrainingData) -> str | None:
 
 
 def _allows_no_answer(data: TrainingData) -> bool:
-    from tasks.encoding import load_encoded
+    from tasks.encoded import load_encoded
 
     return bool(load_encoded(data.train.encoded).impossible.any())
 

@@ -21,7 +21,7 @@ from models.decoding import Predictions, argmax_threshold
 from models.stopping import is_out_of_time, reason_to_end
 from models.training import Diverged, Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
-from tasks.encoding import load_encoded, load_types
+from tasks.encoded import load_encoded, load_types
 from tasks.evaluation import EvaluationSplit, evaluate, load_split
 from tasks.measures import (
     THRESHOLD,

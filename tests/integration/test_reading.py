@@ -18,7 +18,8 @@ from models.presets import preset
 from models.training import Trainer
 from tasks.catalogue import DATASETS
 from tasks.cluster import memory_here
-from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
+from tasks.encoded import load_encoded, load_types
+from tasks.encoding import encode_split, load_word_vectors
 from tasks.evaluation import evaluate, load_split
 from tasks.ingestion import ingest_articles
 from tasks.reading import read_articles

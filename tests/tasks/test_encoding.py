@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from models.batching import Ragged
 from tasks import encoding
-from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
+from tasks.encoded import load_encoded, load_types
+from tasks.encoding import encode_split, load_word_vectors
 from tasks.errors import UserError
 from tasks.ingestion import ingest_articles
 from tasks.lexicon import UNKNOWN

@@ -15,7 +15,8 @@ from models.config import VariantConfig
 from models.presets import PRESETS, preset
 from models.training import Trainer
 from tasks.answering import Answerer, save_model
-from tasks.encoding import encode_split, load_encoded, load_types, load_word_vectors
+from tasks.encoded import load_encoded, load_types
+from tasks.encoding import encode_split, load_word_vectors
 from tasks.evaluation import evaluate, load_split
 from tasks.ingestion import ingest_articles
 from tasks.lexicon import Lexicon

@@ -24,7 +24,7 @@ from models.training import Reading
 from tasks import cluster
 from tasks.checkpoints import TENSORS, Record, load_record
 from tasks.cluster import Allotment
-from tasks.encoding import load_encoded, load_types
+from tasks.encoded import load_encoded, load_types
 from tasks.errors import UserError
 from tasks.fitting import Fitted, fit
 from tasks.training_data import TrainingData

@@ -1,0 +1,215 @@
+"""A training against the clock where only torch, numpy and pyarrow are: no Ray, no Prefect.
+
+Use: python -m benchmarks.alone pack FOLDER [--dataset squad-v1.1-recovered]
+     python -m benchmarks.alone train FOLDER OUT [--variant char] [--seeds 0 1 2] [--epochs 12]
+         [--batch-size 256] [--optimizer adam] [--learning-rate 0.004] [--schedule linear]
+         [--warmup-steps 200] [--precision bfloat16] [--max-minutes 60]
+
+`pack` puts what a training reads (encoded splits, word vectors) into a folder of some tens of
+megabytes, to be carried to such a machine. `train` trains the preset there, on the GPU where torch
+has one: each seed in a process of its own, side by side. It writes for each seed a TSV file as
+DAWNBench's and a JSON file, as `benchmarks.race` does, and with `--profile` the operators that took
+most of some steps and the share of their time that the device was computing.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from torch.profiler import profile
+
+from benchmarks.clock import rows, summary
+from benchmarks.machine import machine, today
+from models.batching import Examples, Types
+from models.bidaf import BiDAF
+from models.config import TrainingConfig, VariantConfig
+from models.decoding import argmax_threshold
+from models.presets import preset
+from models.stopping import reason_to_end
+from models.training import Reading, Trainer
+from tasks.encoded import load_encoded, load_types
+from tasks.evaluation import EvaluationSplit, evaluate, load_split
+from tasks.measures import measures
+from tasks.progress import History, entry_of
+
+OVERRIDES = (
+    *("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "warmup_steps"),
+    *("precision", "max_minutes"),
+)
+PROFILED, SHOWN = 20, 15
+
+
+def pack(folder: Path, dataset: str) -> None:
+    """Ingest and encode the dataset, and gather in the folder what `train` reads."""
+    from benchmarks.step import prepare
+
+    gather(folder, dataset, *map(Path, prepare(dataset)))
+
+
+def gather(
+    folder: Path, dataset: str, train: Path, dev: Path, vocabulary: Path, vectors: Path, split: Path
+) -> None:
+    """Put encoded splits, vocabulary, vectors and the ingested dev split into the folder."""
+    from tasks.encoding import load_word_vectors
+
+    for name, part in {"train": train, "dev": dev, "split": split}.items():
+        shutil.copytree(part, folder / name, dirs_exist_ok=True)
+    shutil.copy(vocabulary / "types.parquet", folder)
+    np.save(folder / "vectors.npy", load_word_vectors(vocabulary, vectors))
+    characters = pq.read_metadata(vocabulary / "characters.parquet").num_rows
+    about = {"dataset": dataset, "characters": characters}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What `pack` gathered."""
+
+    about: dict[str, Any]
+    train: Examples
+    dev: Examples
+    types: Types
+    split: EvaluationSplit
+    vectors: torch.Tensor
+
+    @classmethod
+    def load(cls, folder: Path) -> "Packed":
+        """Of that folder."""
+        return cls(
+            json.loads((folder / "about.json").read_text(encoding="utf-8")),
+            load_encoded(folder / "train"),
+            load_encoded(folder / "dev"),
+            load_types(folder),
+            load_split(folder / "split"),
+            torch.from_numpy(np.load(folder / "vectors.npy")),
+        )
+
+
+def trainer_of(variant: VariantConfig, packed: Packed) -> Trainer:
+    """The variant's trainer, on the GPU where there is one, its weights drawn from the seed."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(variant.training.seed)
+    model = BiDAF(variant.model, packed.vectors, packed.about["characters"])
+    return Trainer(model, variant.training, wrap=lambda module: module.to(device))
+
+
+def race(variant: VariantConfig, packed: Packed) -> History:
+    """Train to an end, dev scored after each epoch."""
+    trainer = trainer_of(variant, packed)
+    threshold = argmax_threshold(bool(packed.train.impossible.any()))
+    history: History = []
+    ended = None
+    while ended is None:
+        epoch = trainer.train_epoch(packed.train, packed.types)
+        predictions, _ = trainer.predict(packed.dev, packed.types)
+        scores = measures("dev", evaluate(packed.split, predictions, threshold))
+        history.append(entry_of(trainer, epoch, scores, history))
+        f1s = [float("nan")] * len(history)  # nothing is held out: dev chooses nothing
+        ended = reason_to_end(variant.training, f1s, trainer.seconds)
+        print(variant.name, variant.training.seed, json.dumps(history[-1]), flush=True)
+    return history
+
+
+def profiled(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
+    """Of some steps: their seconds, the share of them that the GPU computed, and each operator's
+    share of the time on the device."""
+    trainer = trainer_of(variant, packed)
+    on_gpu = trainer.device.type == "cuda"
+
+    def steps(reading: Reading) -> bool:
+        return reading.of_epoch < PROFILED
+
+    trainer.train_epoch(packed.train, packed.types, steps)  # kernels are chosen, memory is taken
+    with profile() as found:
+        began = time.perf_counter()
+        trainer.train_epoch(packed.train, packed.types, steps)
+        seconds = time.perf_counter() - began
+    took = {
+        event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        for event in found.key_averages()
+    }
+    total = sum(took.values())
+    most = sorted(took, key=lambda key: -took[key])[:SHOWN]
+    return {
+        "seconds": seconds,
+        "device_busy": total / 1e6 / seconds if on_gpu else None,
+        "operators": {key: round(took[key] / total, 4) for key in most},
+    }
+
+
+def variant_of(arguments: argparse.Namespace, seed: int) -> VariantConfig:
+    """The preset with what the command line changes."""
+    given = {name: getattr(arguments, name) for name in OVERRIDES}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return preset(arguments.variant).with_changes(seed=seed, **changes)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """One seed here, several in processes of their own."""
+    if len(arguments.seeds) > 1:
+        _side_by_side(arguments.seeds)
+        return
+    (seed,) = arguments.seeds
+    packed, variant = Packed.load(arguments.folder), variant_of(arguments, seed)
+    history = race(variant, packed)
+    result = {
+        "command": f"python -m benchmarks.alone {' '.join(sys.argv[1:])}",
+        "date": today(),
+        "machine": machine(),
+        "dataset": packed.about["dataset"],
+        "config": variant.to_dict(),
+        **summary(history),
+        **({"profile": profiled(variant, packed)} if arguments.profile else {}),
+    }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    name = f"{variant.name}-seed{seed}"
+    (arguments.out / f"{name}.tsv").write_text("\n".join(rows(history)) + "\n", "utf-8")
+    (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+
+
+def _side_by_side(seeds: list[int]) -> None:
+    given = sys.argv[1:]
+    first = given.index("--seeds") + 1
+    rest = given[:first], given[first + len(seeds) :]
+    command = [sys.executable, "-m", "benchmarks.alone"]
+    started = [subprocess.Popen([*command, *rest[0], str(seed), *rest[1]]) for seed in seeds]
+    ended = [process.wait() for process in started]
+    if any(ended):
+        sys.exit(1)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    packing = commands.add_parser("pack")
+    packing.add_argument("folder", type=Path)
+    packing.add_argument("--dataset", default="squad-v1.1-recovered")
+    training = commands.add_parser("train")
+    training.add_argument("folder", type=Path)
+    training.add_argument("out", type=Path)
+    training.add_argument("--variant", default="char")
+    training.add_argument("--seeds", type=int, nargs="+", default=[0])
+    training.add_argument("--profile", action="store_true")
+    kinds = {field.name: type(field.default) for field in fields(TrainingConfig)}
+    for name in OVERRIDES:
+        kind = float if name == "max_minutes" else kinds[name]
+        training.add_argument(f"--{name.replace('_', '-')}", type=kind)
+    arguments = parser.parse_args()
+    if arguments.command == "pack":
+        pack(arguments.folder, arguments.dataset)
+    else:
+        train(arguments)
+
+
+if __name__ == "__main__":
+    main()
