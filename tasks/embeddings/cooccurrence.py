@@ -4,7 +4,7 @@ A pair of words d apart counts 1/d (Pennington et al., 2014, section 4.2), which
 words without a vector are passed over as if they were not there, as in the authors' code.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ Ids = npt.NDArray[np.int32]
 
 BLOCK_BYTES = 8 << 20
 END_OF_LINE = -1
-BYTES_PER_PAIR = 48  # while pairs are sorted: key, weight, order, and sorted copies
+BYTES_PER_PAIR = 96
+"""While some are sorted: key, weight, order, sorted copies; and the run that was given before."""
 DENSE_SHARE = 4
 """The most frequent words' pairs take 1/4 of the memory as a square, and are never sorted."""
 
@@ -38,7 +39,7 @@ def count_pairs(
     size = len(vocabulary)
     side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
     square = np.zeros((side, side))
-    room = max(memory // BYTES_PER_PAIR, 1 << 12)
+    room = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
     runs: list[Run] = []
     progress = Progress("counting", words, "words")
     done = 0
@@ -48,7 +49,7 @@ def count_pairs(
         done += int(np.count_nonzero(ids != END_OF_LINE))
         progress.at(done)
     yield from _merged(runs, room)
-    yield _run_of_square(square, size)
+    yield from _runs_of_square(square, size, room)
 
 
 def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
@@ -57,10 +58,12 @@ def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
     find[b"\n"] = END_OF_LINE
     with file.open("rb") as corpus:
         while block := corpus.read(BLOCK_BYTES):
-            tokens = (block + corpus.readline()).replace(b"\n", b" \n ").split(b" ")
-            yield np.fromiter(
-                (find[token] for token in tokens if token in find), np.int32, count=-1
-            )
+            yield _rows_of(block + corpus.readline(), find)
+
+
+def _rows_of(lines: bytes, find: Mapping[bytes, int]) -> Ids:
+    tokens = lines.replace(b"\n", b" \n ").split(b" ")
+    return np.fromiter((find[token] for token in tokens if token in find), np.int32, count=-1)
 
 
 def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, room: int) -> Iterator[Run]:
@@ -112,7 +115,7 @@ def _summed(keys: Keys, weights: Any) -> Run:
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    return ordered[first], np.add.reduceat(weights[order].astype(np.float64), first)
+    return ordered[first], np.add.reduceat(weights[order].astype(np.float64, copy=False), first)
 
 
 def _spill(run: Run, scratch: Path, number: int) -> Run:
@@ -138,12 +141,20 @@ def _merged(runs: list[Run], room: int) -> Iterator[Run]:
     ends = [[0, *cut.tolist(), len(keys)] for cut, (keys, _) in zip(cuts, runs, strict=True)]
     for part in range(len(ends[0]) - 1):
         slices = [slice(end[part], end[part + 1]) for end in ends]
-        keys = np.concatenate([keys[s] for (keys, _), s in zip(runs, slices, strict=True)])
-        sums = np.concatenate([sums[s] for (_, sums), s in zip(runs, slices, strict=True)])
-        if len(keys):
-            yield _summed(keys, sums)
+        run = _joined([(keys[s], sums[s]) for (keys, sums), s in zip(runs, slices, strict=True)])
+        if len(run[0]):
+            yield run
 
 
-def _run_of_square(square: Sums, size: int) -> Run:
-    rows, columns = np.nonzero(square)
-    return rows.astype(np.int64) * size + columns, square[rows, columns]
+def _joined(runs: Sequence[Run]) -> Run:
+    """Several runs as one."""
+    keys, sums = zip(*runs, strict=True)
+    return _summed(np.concatenate(keys), np.concatenate(sums))
+
+
+def _runs_of_square(square: Sums, size: int, room: int) -> Iterator[Run]:
+    """Some rows of it at a time, of `room` pairs at most."""
+    step = max(room // max(len(square), 1), 1)
+    for first in range(0, len(square), step):
+        rows, columns = np.nonzero(square[first : first + step])
+        yield (first + rows) * size + columns, square[first + rows, columns]

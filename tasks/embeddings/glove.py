@@ -79,14 +79,19 @@ def scatter(
     files = [folder / f"pairs-{part}.bin" for part in range(parts)]
     for file in files:
         file.touch()
-    for keys, sums in runs:
-        pairs = np.empty(len(keys), PAIR)
-        pairs["i"], pairs["j"], pairs["count"] = keys // size, keys % size, sums
-        place = rng.integers(parts, size=len(pairs))
-        for part, file in enumerate(files):
-            with file.open("ab") as out:
-                pairs[place == part].tofile(out)
+    for run in runs:
+        _scatter_run(run, size, files, rng)
     return files
+
+
+def _scatter_run(run: Run, size: int, files: Sequence[Path], rng: np.random.Generator) -> None:
+    keys, sums = run
+    pairs = np.empty(len(keys), PAIR)
+    pairs["i"], pairs["j"], pairs["count"] = keys // size, keys % size, sums
+    place = rng.integers(len(files), size=len(pairs))
+    for part, file in enumerate(files):
+        with file.open("ab") as out:
+            pairs[place == part].tofile(out)
 
 
 @dataclass
@@ -141,7 +146,7 @@ def fit(
                 held = np.fromfile(files[part], PAIR)
                 rng.shuffle(held)
                 shares = np.array_split(held, parameters.threads)
-                total += sum(pool.map(lambda share: _step(state, share, parameters), shares))
+                total += sum(pool.map(lambda share: step(state, share, parameters), shares))
                 done += 2 * len(held)
                 progress.at(done, f", epoch {epoch} of {parameters.passes}")
             losses.append(total / pairs)
@@ -150,7 +155,8 @@ def fit(
     return losses, progress.seconds
 
 
-def _step(state: State, pairs: Pairs, parameters: EmbeddingParameters) -> float:
+def step(state: State, pairs: Pairs, parameters: EmbeddingParameters) -> float:
+    """Train in place on some pairs, in their order; the sum of their losses."""
     return float(
         descend(
             np.ascontiguousarray(pairs["i"]),

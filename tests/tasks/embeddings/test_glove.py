@@ -1,5 +1,6 @@
 """Counts and training of GloVe, against loops that follow the paper word by word."""
 
+import tracemalloc
 from collections import defaultdict
 from pathlib import Path
 
@@ -11,11 +12,16 @@ from hypothesis import strategies as st
 from tasks.embeddings import glove
 from tasks.embeddings.cooccurrence import count_pairs
 from tasks.embeddings.corpus import read_vocabulary
-from tasks.embeddings.glove import State, descend, train_glove
+from tasks.embeddings.glove import PAIR, State, scatter, step, train_glove
 from tasks.embeddings.parameters import EmbeddingParameters
 from tests.tasks.embeddings.made import corpus_of, worlds
 
 Counts = dict[tuple[int, int], float]
+
+
+def parameters(**changes: float) -> EmbeddingParameters:
+    given = {"method": "glove", "dimension": 8, "min_count": 1, "workers": 1, **changes}
+    return EmbeddingParameters.model_validate(given)
 
 
 def counted_by_loop(lines: list[list[str]], rows: dict[str, int], window: int) -> Counts:
@@ -71,15 +77,35 @@ def test_counts_that_spill_to_disk_are_the_same(tmp_path: Path) -> None:
     assert all(spilled[key] == pytest.approx(expected[key], rel=1e-5) for key in expected)
 
 
+def test_memory_for_counts_is_bounded(tmp_path: Path) -> None:
+    words = [f"w{i}" for i in range(4000)]
+    rows = {word: row for row, word in enumerate(words)}
+    rng = np.random.default_rng(0)
+    ids = (len(words) * rng.random((500, 400)) ** 2).astype(int)  # the first are more frequent
+    memory = 16 << 20
+    list(
+        count_pairs(corpus_of(tmp_path, [["w0", "w1"]]), 2, rows, 10, memory, tmp_path)
+    )  # compiles
+    folder = corpus_of(tmp_path, [[words[i] for i in line] for line in ids.tolist()])
+    tracemalloc.start()
+    runs = count_pairs(folder, ids.size, rows, 10, memory, tmp_path)
+    files = scatter(runs, len(rows), 8, tmp_path, rng)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    pairs = sum(file.stat().st_size for file in files) // PAIR.itemsize
+    assert pairs * 24 > memory, "they would not fit"
+    assert peak < 1.1 * memory
+
+
 def descend_by_loop(
     pairs: list[tuple[int, int, float]], state: State, x_max: float, alpha: float, rate: float
 ) -> float:
-    """Eq. 8 with Adagrad, a pair and a number at a time."""
+    """Eq. 8 and 9 with Adagrad, a pair and a number at a time; f(x) = min(1, (x/x_max)^alpha)."""
     loss = 0.0
     w, c = state.words.astype(float), state.contexts.astype(float)
     ws, cs = state.word_squares.astype(float), state.context_squares.astype(float)
     for i, j, x in pairs:
-        weight = (x / x_max) ** alpha if x < x_max else 1.0
+        weight = min(1.0, (x / x_max) ** alpha)
         for a, b in [(i, j)] if i == j else [(i, j), (j, i)]:
             difference = w[a, :-1] @ c[b, :-1] + w[a, -1] + c[b, -1] - np.log(x)
             loss += weight * difference**2
@@ -101,29 +127,10 @@ def test_loss_and_steps_equal_a_loop_on_a_small_matrix() -> None:
     pairs = [(i, j, float(rng.uniform(0.1, 250))) for i in range(9) for j in range(i, 9)]
     ours = State.draw(9, 6, np.random.default_rng(2))
     theirs = State.draw(9, 6, np.random.default_rng(2))
-    rows, columns, counts = (np.array(column) for column in zip(*pairs, strict=True))
-    counts = counts.astype(np.float32)
-    weights = np.minimum(1, (counts / 100) ** 0.75).astype(np.float32)
     for _ in range(5):
-        loss = descend(
-            rows.astype(np.int32),
-            columns.astype(np.int32),
-            np.log(counts),
-            weights,
-            ours.words,
-            ours.contexts,
-            ours.word_squares,
-            ours.context_squares,
-            np.float32(0.05),
-        )
-        assert loss == pytest.approx(descend_by_loop(pairs, theirs, 100, 0.75, 0.05), rel=1e-4)
+        loss = step(ours, np.array(pairs, PAIR), parameters(x_max=90, alpha=0.6))
+        assert loss == pytest.approx(descend_by_loop(pairs, theirs, 90, 0.6, 0.05), rel=1e-4)
     np.testing.assert_allclose(ours.vectors(), theirs.vectors(), atol=1e-4)
-
-
-def parameters(**changes: int) -> EmbeddingParameters:
-    return EmbeddingParameters(
-        method="glove", **{"dimension": 8, "min_count": 1, "workers": 1, **changes}
-    )
 
 
 def test_loss_falls_and_one_worker_repeats_itself(tmp_path: Path) -> None:
