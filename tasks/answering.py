@@ -18,6 +18,7 @@ from models.config import VariantConfig
 from models.decoding import argmax_threshold
 from models.inspection import AttentionWeights, attention_weights
 from models.prediction import predict
+from models.windows import cut
 from tasks.embeddings.wordset import SUBWORDS, Subwords
 from tasks.errors import UserError
 from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key
@@ -101,7 +102,8 @@ class _TypeTable:
 
 @dataclass(frozen=True)
 class Attended:
-    """The tokens of a question and a context, and the weights between them, a batch of one."""
+    """The tokens of a question and of what is read of a context at once, and the weights between
+    them, a batch of one."""
 
     question_offsets: Offsets
     context_offsets: Offsets
@@ -171,13 +173,23 @@ class Answerer:
             )
         ]
 
-    def attention(self, question: str, context: str) -> Attended:
-        """What the model looks at while it answers a question; raises as `answer` does."""
+    def attention(self, question: str, context: str, around: int = 0) -> Attended:
+        """What the model looks at while it answers a question; raises as `answer` does.
+
+        Of a context that it reads in windows, only the one is told that says what the model
+        thinks of the token at the character `around`.
+        """
         read = self._read([(question, context)])
-        batch = make_batch(read.examples, read.types, np.array([0]), self.model.max_characters)
-        return Attended(
-            read.question_offsets[0], read.context_offsets[0], attention_weights(read.model, batch)
-        )
+        examples, offsets, row = read.examples, read.context_offsets[0], 0
+        if self.variant.training.window is not None:
+            windows = cut(examples, self.variant.training.window)
+            token = min(sum(end <= around for _, end in offsets), len(offsets) - 1)
+            row = int(np.searchsorted(windows.core_end, token, side="right"))
+            first = int(windows.first[row])
+            examples = windows.examples
+            offsets = offsets[first : first + int(examples.context_lengths[row])]
+        batch = make_batch(examples, read.types, np.array([row]), self.model.max_characters)
+        return Attended(read.question_offsets[0], offsets, attention_weights(read.model, batch))
 
     def _read(self, pairs: Sequence[tuple[str, str]]) -> _Read:
         questions = [tokenize(question) for question, _ in pairs]

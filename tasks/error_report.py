@@ -165,4 +165,7 @@ def _maps(
     question, context = split.questions[row], context_of(split, row)
     golds = [(gold.start, gold.start + len(gold.text)) for gold in split.golds[row]]
     predicted = int(columns["span_start_char"][row]), int(columns["span_end_char"][row])
-    return heatmaps(question, context, answerer.attention(question, context), golds, predicted)
+    marked = [predicted, *golds] if predicted[0] >= 0 else golds
+    around = marked[0][0] if marked else 0
+    attended = answerer.attention(question, context, around)
+    return heatmaps(question, context, attended, golds, predicted)

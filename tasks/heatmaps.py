@@ -1,8 +1,8 @@
 """Attention weights as drawings: tokens on both axes, darker where the weight is higher."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,7 +75,7 @@ def heatmaps(
     asked = [Token(NULL), *(Token(_short(question[s:e])) for s, e in attended.question_offsets)]
     tokens = _context_tokens(context, attended.context_offsets, golds, predicted)
     shown = _window(tokens)
-    of_context = [tokens[i] for i in shown]
+    of_context = _labelled(tokens, shown)
     weights = attended.weights
     to_question = weights.context_to_question[0].T.numpy()[:, shown]
     to_context = weights.question_to_context[0].numpy()[:, shown]
@@ -121,11 +121,32 @@ def _short(token: str) -> str:
 
 
 def _window(tokens: Sequence[Token]) -> list[int]:
-    """The null token, and at most `MOST_TOKENS` others around the first mark."""
-    marked = [i for i, token in enumerate(tokens) if token.gold or token.predicted]
-    middle = marked[0] if marked else 0
-    first = max(1, min(middle - MOST_TOKENS // 2, len(tokens) - MOST_TOKENS))
-    return [0, *range(first, min(first + MOST_TOKENS, len(tokens)))]
+    """The null token, and at most `MOST_TOKENS` others: those around what is marked first, or half
+    of them around the first gold token and half around the first predicted one where these are too
+    far apart."""
+    golds = [i for i, token in enumerate(tokens) if token.gold]
+    predicted = [i for i, token in enumerate(tokens) if token.predicted]
+    marks = sorted([*golds[:1], *predicted[:1]]) or [0]
+    first, last = marks[0], marks[-1]
+    if len(tokens) <= MOST_TOKENS or last - first < MOST_TOKENS // 2:
+        return [0, *_around(first, MOST_TOKENS, len(tokens))]
+    half = MOST_TOKENS // 2
+    both = {*_around(first, half, len(tokens)), *_around(last, half, len(tokens))}
+    return [0, *sorted(both)]
+
+
+def _around(middle: int, size: int, tokens: int) -> range:
+    """A stretch of a context that, with the null token, has so many tokens."""
+    first = max(1, min(middle - size // 2, tokens - size))
+    return range(first, min(first + size, tokens))
+
+
+def _labelled(tokens: Sequence[Token], shown: Sequence[int]) -> list[Token]:
+    """The tokens shown, with "…" in front of each before which others are left out."""
+    return [
+        tokens[i] if i == before + 1 else replace(tokens[i], text=f"… {tokens[i].text}")
+        for before, i in pairwise([-1, *shown])
+    ]
 
 
 def _heatmap(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -115,6 +116,27 @@ def test_long_texts_are_read_in_windows(answerer: Answerer) -> None:
     assert stands_in(row, far[1], training.max_answer_tokens)
     (beside, _) = reader.answer([far, COMMON[0]])
     assert alike(row, beside)
+
+
+@pytest.mark.parametrize("stride", [20, 60, 7])
+def test_attention_is_that_of_the_window_that_a_text_stands_in(
+    stride: int, answerer: Answerer
+) -> None:
+    training = replace(answerer.variant.training, max_context_tokens=60, window_stride=stride)
+    reader = replace(answerer, variant=replace(answerer.variant, training=training))
+    question, context = LONG
+    for name in ("mill0", "mill40", "mill79"):
+        around = context.index(name)
+        attended = reader.attention(question, context, around)
+        assert attended.weights.context_to_question.shape[1] == 64, "61, padded"
+        assert len(attended.context_offsets) == 60
+        assert name in [context[start:end] for start, end in attended.context_offsets]
+        window = context[attended.context_offsets[0][0] : attended.context_offsets[-1][1]]
+        alone = answerer.attention(question, window).weights
+        assert torch.equal(attended.weights.context_to_question, alone.context_to_question)
+        assert torch.equal(attended.weights.question_to_context, alone.question_to_context)
+    short = reader.attention(*COMMON[0], around=10**6)
+    assert short.context_offsets == answerer.attention(*COMMON[0]).context_offsets
 
 
 words = st.lists(

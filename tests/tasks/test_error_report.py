@@ -1,5 +1,6 @@
 """The error report on a run, over a split written by hand and over the real CS224n one."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -97,6 +98,23 @@ def test_attention_is_drawn_with_tokens_on_both_axes(
             for x, y, length in re.findall(r"M(\d+) (\d+)h(\d+)v1h-\3z", path.get("d") or ""):
                 filled[int(y), int(x) : int(x) + int(length)] += 1
         assert filled.max() == 1
+
+
+def test_of_a_context_read_in_windows_that_of_the_answer_is_drawn(
+    tmp_path: Path, split: Path
+) -> None:
+    spans = [(4, 4), *SPANS[1:]]
+    run = untrained_run(tmp_path / "run", split, spans, "char-selfattn", KNOWN)
+    file = run / "model" / "config.json"
+    config = json.loads(file.read_text())
+    config["variant"]["training"] |= {"max_context_tokens": 3, "window_stride": 1}
+    file.write_text(json.dumps(config))
+    page = written(run, split, "char-selfattn", "WHO wrote")
+    assert_stands_alone(page)
+    for svg in (drawn := drawings(page)):
+        texts = [text.text for text in svg.iter("text")]
+        assert texts[-4:] == ["∅", "wrote", "notes", "."]
+    assert len(drawn) == 3
 
 
 def test_hostile_text_is_only_text(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 import torch
 
 from models.inspection import AttentionWeights
@@ -68,6 +69,28 @@ def test_of_a_long_context_the_tokens_around_its_answer_are_drawn() -> None:
     (row, column) = np.argwhere(shades(found))[0]
     assert (found.rows[row].text, found.columns[column].text) == ("w300", "w299")
     assert shades(found).sum() == LEVELS
+
+
+@pytest.mark.parametrize(("gold", "predicted"), [("w349", "w19"), ("w19", "w349"), ("w0", "w399")])
+def test_of_marks_far_apart_both_are_drawn(gold: str, predicted: str) -> None:
+    size = 401
+    weights = [torch.full((size, 2), 0.5), torch.full((1, size), 1 / size)]
+    start = LONG.index(predicted)
+    (drawing, _) = drawn("Who", LONG, weights, gold, (start, start + len(predicted)))
+    assert [token.text for token in drawing.columns if token.gold] == [gold]
+    assert [token.text for token in drawing.columns if token.predicted] == [predicted]
+    assert len(drawing.columns) == MOST_TOKENS + 1
+    gaps = [i for i, token in enumerate(drawing.columns) if token.text.startswith("… ")]
+    assert gaps == [MOST_TOKENS // 2 + 1], "the first half begins with the context"
+    assert shades(drawing).min() == LEVELS
+
+
+def test_marks_that_are_not_far_apart_stand_in_one_stretch() -> None:
+    weights = [torch.full((401, 2), 0.5), torch.full((1, 401), 1 / 401)]
+    start = LONG.index("w279")
+    (drawing, _) = drawn("Who", LONG, weights, "w201", (start, start + 4))
+    assert [t.text for t in drawing.columns if t.gold or t.predicted] == ["w201", "w279"]
+    assert [i for i, t in enumerate(drawing.columns) if t.text.startswith("… ")] == [1]
 
 
 def test_without_any_weight_nothing_is_dark() -> None:
