@@ -130,6 +130,11 @@ class ModelConfig:
             self.word_vectors or self.characters is not None,
             "word_vectors is off and characters is empty: a word needs one of the two.",
         )
+        _require(
+            self.word_vectors or self.unknown_words == "zero",
+            f"word_vectors is off, but unknown_words {self.unknown_words!r} is about words without "
+            "a vector among those that have one: leave it at 'zero'.",
+        )
         if self.output_reads == "self-attention":
             _require(
                 self.self_attention in ("additive", "dot", "elementwise"),
@@ -224,9 +229,9 @@ class TrainingConfig:
             _require(value is None or value > 0, f"{name} must be above 0.")
         _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100, a percentage.")
         _require(
-            self.window_stride is None or self.window_stride <= self.max_context_tokens,
-            f"window_stride ({self.window_stride}) must not exceed max_context_tokens "
-            f"({self.max_context_tokens}): what lies between two windows would not be read.",
+            self.window_stride is None or self.window_stride < self.max_context_tokens,
+            f"window_stride ({self.window_stride}) must be less than max_context_tokens "
+            f"({self.max_context_tokens}): no window would hold an answer at the border of two.",
         )
 
     @property

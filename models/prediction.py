@@ -108,7 +108,11 @@ class _Logits:
 
     def _joined(self, windows: Windows, rows: IntArray) -> tuple[Tensor, Tensor]:
         """Each token's logits from the window in whose middle it lies most; those of no answer
-        from the window that finds it least likely, as an answer in one window is enough."""
+        from the window that finds it least likely, as an answer in one window is enough.
+
+        A span over a border is found by its start in one window and its end in the next. Both
+        windows hold all of it where it is at most half as long as they overlap.
+        """
         logits = torch.full(
             (2, len(rows), 1 + int(self.lengths[rows].max())), MASKED, dtype=torch.float64
         )

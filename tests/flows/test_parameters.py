@@ -200,7 +200,7 @@ LEAST: dict[str, Any] = {
     "ema_decay": 0,
     "max_answer_tokens": 1,
     "window_stride": 1,
-    "max_context_tokens": 1,
+    "max_context_tokens": 2,
     "max_question_tokens": 1,
     "seed": 0,
     "patience": 1,

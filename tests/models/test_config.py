@@ -35,8 +35,8 @@ def test_impossible_characters(field: str, value: Any) -> None:
 IMPOSSIBLE: list[tuple[type, dict[str, Any], tuple[str, str]]] = [
     (
         TrainingConfig,
-        {"window_stride": 31, "max_context_tokens": 30},
-        ("window_stride (31)", "max_context_tokens (30)"),
+        {"window_stride": 30, "max_context_tokens": 30},
+        ("window_stride (30)", "max_context_tokens (30)"),
     ),
     (
         CharacterConfig,
@@ -49,6 +49,11 @@ IMPOSSIBLE: list[tuple[type, dict[str, Any], tuple[str, str]]] = [
         ("characters.kernel_widths holds 2", "characters.filters 1"),
     ),
     (ModelConfig, {"word_vectors": False}, ("word_vectors", "characters")),
+    (
+        ModelConfig,
+        {"word_vectors": False, "characters": CharacterConfig(), "unknown_words": "trainable"},
+        ("word_vectors", "unknown_words 'trainable'"),
+    ),
     *(
         (
             ModelConfig,

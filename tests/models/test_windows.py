@@ -25,8 +25,8 @@ TYPES = make_types()
 @st.composite
 def cuts(draw: st.DrawFn) -> tuple[Examples, Window]:
     """Examples, of which two may be about one context, and a window to cut them by."""
-    tokens = draw(st.integers(1, 9))
-    window = Window(tokens, draw(st.integers(1, tokens)))
+    tokens = draw(st.integers(2, 9))
+    window = Window(tokens, draw(st.integers(1, tokens - 1)))
     lengths = draw(st.lists(st.integers(1, 30), min_size=1, max_size=6))
     examples = make_examples(lengths, draw(st.lists(st.integers(0, 4), min_size=6, max_size=6)))
     of = draw(st.lists(st.integers(0, len(lengths) - 1), min_size=6, max_size=6))
@@ -81,8 +81,10 @@ def test_windows_are_those_of_a_plain_loop(given: tuple[Examples, Window]) -> No
         own = windows.core_end[row - len(parts) : row]
         starts = windows.core_start[row - len(parts) : row]
         assert [0, *own] == [*starts, len(context)], "each token is of one window"
-        for part, core_start, core_end in zip(parts, starts, own, strict=True):
-            assert part.start <= core_start <= core_end <= part.stop
+        for token in range(len(context)):
+            (owner,) = (p for p, a, b in zip(parts, starts, own, strict=True) if a <= token < b)
+            room = [min(token - part.start, part.stop - 1 - token) for part in parts]
+            assert min(token - owner.start, owner.stop - 1 - token) == max(room)
     assert row == len(windows.of)
 
 
