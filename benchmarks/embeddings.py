@@ -1,33 +1,32 @@
 """Words a second and memory of each method of training word vectors, gensim's bare call beside.
 
-Use: python -m benchmarks.embeddings --corpus enwiki2015-64M.txt.xz --words 2000000 [--publish]
+Use: python -m benchmarks.embeddings --corpus enwiki2015-64M.txt.xz --words 2000000 [--out OUT.json]
 
-Each measurement runs in a process of its own, whose peak memory is told. gensim's own call reads
-the same tokenised file with the same settings; where a method runs both ways, the two are run in
-turn. GloVe is compared with the same steps vectorised in torch (a batch at a time, index_add).
-With --publish the result is written to benchmarks/results/embeddings.json.
+Each measurement runs in a process of its own, whose peak memory is the kernel's VmHWM. gensim's own
+call reads the same tokenised file with the same settings; the two ways of a method are run in turn.
+GloVe is compared with the same steps vectorised in torch (a batch at a time, index_add). With --out
+a table (.md) is written beside the JSON.
 """
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import machine, today
+from benchmarks.machine import machine, peak_mib, tell, today
+from benchmarks.tables import markdown
 from tasks.embeddings.corpus import prepare_corpus, read_vocabulary
 from tasks.embeddings.parameters import METHODS, EmbeddingParameters
 from tasks.embeddings.texts import TextFile, read_texts
 
-RESULT = Path(__file__).parent / "results" / "embeddings.json"
 TORCH_PAIRS = 400_000
 BATCH = 4096
 
@@ -92,8 +91,7 @@ def one(way: str, corpus: Path, settings: str) -> None:
     """In a process of its own: measure, and print what was found as the last line."""
     facts = json.loads((corpus / "facts.json").read_text(encoding="utf-8"))
     found = WAYS[way](corpus, facts, EmbeddingParameters.model_validate_json(settings))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({**found, "peak_memory_bytes": peak}))
+    print(json.dumps({**found, "peak_mib": peak_mib()}))
 
 
 def measure(way: str, corpus: Path, parameters: EmbeddingParameters) -> Any:
@@ -119,10 +117,13 @@ def prepare(folder: Path, source: Path, words: int) -> dict[str, Any]:
     return facts
 
 
-def compare(folder: Path, dimension: int, epochs: int, repeats: int) -> dict[str, Any]:
-    """Every method, ours and the other way in turn; of each the fastest run."""
+def compare(
+    folder: Path, methods: Sequence[str], dimension: int, epochs: int, repeats: int
+) -> dict[str, Any]:
+    """Every method, ours and the other way in turn: of each the fastest run, and the median ratio
+    of the two."""
     rows: dict[str, Any] = {}
-    for method in METHODS:
+    for method in methods:
         parameters = EmbeddingParameters.model_validate(
             {"method": method, "dimension": dimension, "epochs": epochs}
         )
@@ -136,15 +137,36 @@ def compare(folder: Path, dimension: int, epochs: int, repeats: int) -> dict[str
     return rows
 
 
+def table(methods: dict[str, Any]) -> list[dict[str, str]]:
+    """A row for each method and way."""
+    return [
+        {
+            "method": method,
+            "way": way,
+            "words or pairs a second": f"{_rate(told[way]):,}",
+            "peak memory, MiB": f"{told[way]['peak_mib']:,}",
+            "ours to the other": f"{told['ratio']:.3f}" if way == "ours" else "",
+        }
+        for method, told in methods.items()
+        for way in WAYS
+        if way in told
+    ]
+
+
+def _rate(found: dict[str, Any]) -> int:
+    return int(found.get("words_per_second") or found["pairs_per_second"])
+
+
 def main() -> None:
-    """Measure and print, and with --publish write the result."""
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument("--dimension", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--publish", action="store_true")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--settings", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -154,16 +176,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         facts = prepare(Path(folder), options.corpus, options.words)
         print("corpus", json.dumps(facts), flush=True)
-        rows = compare(Path(folder), options.dimension, options.epochs, options.repeats)
-    if options.publish:
-        told = {
-            "command": "python -m benchmarks.embeddings " + " ".join(sys.argv[1:]),
-            "machine": machine(),
-            "date": today(),
-            "corpus": {"file": options.corpus.name, **facts},
-            "methods": rows,
-        }
-        RESULT.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        asked = options.methods, options.dimension, options.epochs, options.repeats
+        rows = compare(Path(folder), *asked)
+    told = {
+        "command": f"python -m benchmarks.embeddings --corpus {options.corpus.name} "
+        f"--words {options.words} --dimension {options.dimension} --epochs {options.epochs} "
+        f"--repeats {options.repeats} --methods {' '.join(options.methods)}",
+        "date": today(),
+        "machine": machine(),
+        "corpus": {"file": options.corpus.name, **facts},
+        "methods": rows,
+    }
+    tell(told, options.out)
+    if options.out:
+        options.out.with_suffix(".md").write_text(markdown(table(rows)), encoding="utf-8")
 
 
 if __name__ == "__main__":

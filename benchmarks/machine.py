@@ -47,6 +47,13 @@ def today() -> str:
     return date.today().isoformat()
 
 
+def peak_mib() -> int:
+    """The largest resident size of this program so far (Linux), not of the one that started it."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) >> 10
+
+
 def tell(result: Any, out: Path | None) -> None:
     """Print a result, and write it to a file where one is named."""
     text = json.dumps(result, indent=1)

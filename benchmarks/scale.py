@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine, today
+from benchmarks.machine import machine, peak_mib, today
 from tasks.encoding import encode_split
 from tasks.held_out import Shares
 from tasks.ingestion import ingest_file
@@ -116,13 +116,6 @@ def _run(step: str, root: Path, sender: Any) -> None:
             "peak_mib": peak_mib(),
         }
     )
-
-
-def peak_mib() -> int:
-    """The largest resident size of this process so far."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) >> 10
 
 
 def measure(files: Sequence[Path], times: int) -> dict[str, Any]:

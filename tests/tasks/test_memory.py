@@ -18,7 +18,8 @@ STEP = """
 import sys
 from pathlib import Path
 
-from benchmarks.scale import STEPS, peak_mib
+from benchmarks.machine import peak_mib
+from benchmarks.scale import STEPS
 from tasks import encoding
 
 encoding.TOKENS_PER_BATCH = 1 << 18  # a batch is filled by the smaller set too

@@ -1,0 +1,25 @@
+"""Results as Markdown, and as bars beside each other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """A table of rows that have the same columns."""
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def bars(axes: Any, title: str, of: Mapping[str, Mapping[str, float | None]]) -> None:
+    """A bar for each value, a colour for each of the named; what has no value has no bar."""
+    labels = list(dict.fromkeys(label for values in of.values() for label in values))
+    width = 0.8 / len(of)
+    for number, (name, values) in enumerate(of.items()):
+        heights = [values.get(label) or 0.0 for label in labels]
+        places = np.arange(len(labels)) + (number - (len(of) - 1) / 2) * width
+        axes.bar(places, heights, width, label=name)
+    axes.set_title(title)
+    axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize="small")
+    axes.grid(axis="y", alpha=0.3)
