@@ -15,6 +15,7 @@ from tests.models.checking import (
     SEEDS,
     SIZES,
     assert_close,
+    check_gradients,
     drawn,
     few,
     make_mask,
@@ -72,6 +73,11 @@ def test_highway(size: int, layers: int, seed: int) -> None:
                 new.append(t * max(0.0, h + transform.bias[i].item()) + (1 - t) * old[i])
             expected[row] = new
     assert_close(highway(x), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_highway_gradients() -> None:
+    torch.manual_seed(0)
+    check_gradients(Highway(3).double(), drawn(0, 2, 3))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.2, 0.5, 0.9])
