@@ -96,6 +96,7 @@ def write_error_report(
             slice_table(slicing, [columns])
             for slicing in slicings(split, known, "the run's word vectors", lower_case)
         ],
+        "has_vectors": bool(known),
         "drawn": _drawn(run, columns, split, drawn),
         "chosen_up_to": None if examples else LONGEST_DRAWN,
         "cell": CELL,

@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tasks.error_report import Run, kinds_of, write_error_report
@@ -65,6 +67,20 @@ def test_kinds_slices_and_marked_mistakes(tmp_path: Path, split: Path) -> None:
     assert '<mark class="predicted">Ada</mark> Lovelace' in page
     assert '<mark class="both">Ada Lovelace</mark><mark class="predicted">  wrote' in page
     assert 'href="http://127.0.0.1:5000/#/run"' in page
+
+
+def test_without_word_vectors_it_says_why_there_is_no_slice_by_them(
+    tmp_path: Path, split: Path
+) -> None:
+    run = untrained_run(tmp_path / "run", split, SPANS, "char-only", KNOWN)
+    assert "no word vectors" not in shown(written(run, split, "char-only"))
+    file = run / "model" / "words.parquet"
+    words = pq.read_table(file)
+    none = pa.array([False] * len(words))
+    pq.write_table(words.drop_columns("in_vectors").append_column("in_vectors", none), file)
+    text = shown(written(run, split, "char-only"))
+    assert "The run has no word vectors, so there is no slice" in text
+    assert "outside the run's word vectors" not in text
 
 
 def test_without_mistakes(tmp_path: Path, split: Path) -> None:
