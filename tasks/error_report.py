@@ -1,5 +1,6 @@
 """The error report on one run: where it goes wrong, how surely, and what it looked at."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from models.config import VariantConfig, Window
 from tasks.evaluation import EvaluationSplit, load_split
 from tasks.examples import (
     context_of,
@@ -36,7 +38,8 @@ DRAWN = 3
 """Mistakes whose attention is drawn where no examples are named."""
 
 LONGEST_DRAWN = 1_000
-"""Tokens of a context that is chosen to be drawn: each pair of them has a weight."""
+"""Tokens that are read at once of a context that is chosen to be drawn: each pair of them has a
+weight."""
 
 RIGHT = "right"
 KINDS = {
@@ -72,7 +75,7 @@ def write_error_report(
     """Write the page about a run's answers to the questions of an ingested split.
 
     Attention is drawn for the questions that `examples` name, by id or by words that they hold;
-    else for the surest mistakes in contexts that are not too long.
+    else for the surest mistakes in contexts of which not too much is read at once.
 
     Raises:
         UserError: the answers are not those of the split, or an example is none of its questions.
@@ -81,7 +84,8 @@ def write_error_report(
     columns = read_predictions(run.folder / "predictions.parquet", split, run.variant)
     kinds = kinds_of(columns, split)
     wrong = [row for row in surest_first(columns) if kinds[row] != RIGHT]
-    drawn = named_questions(split, examples) or _sure_and_short(wrong, split)
+    window = _window_of(run.folder / "model")
+    drawn = named_questions(split, examples) or _sure_and_short(wrong, split, window)
     known, lower_case = _words_with_vectors(run.folder / "model")
     everything = np.ones(len(split), bool)
     view = {
@@ -135,8 +139,18 @@ def _kind(
     }
 
 
-def _sure_and_short(wrong: Sequence[int], split: EvaluationSplit) -> list[int]:
-    short = split.context_lengths[split.context_of] <= LONGEST_DRAWN
+def _window_of(model: Path) -> Window | None:
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return VariantConfig.from_dict(config["variant"]).training.window
+
+
+def _sure_and_short(
+    wrong: Sequence[int], split: EvaluationSplit, window: Window | None
+) -> list[int]:
+    read_at_once = split.context_lengths[split.context_of]
+    if window is not None:
+        read_at_once = np.minimum(read_at_once, window.tokens)
+    short = read_at_once <= LONGEST_DRAWN
     return of_distinct_contexts((row for row in wrong if short[row]), split, DRAWN)
 
 

@@ -116,15 +116,19 @@ def test_attention_is_drawn_with_tokens_on_both_axes(
         assert filled.max() == 1
 
 
+def read_in_windows(run: Path, tokens: int, stride: int) -> None:
+    file = run / "model" / "config.json"
+    config = json.loads(file.read_text())
+    config["variant"]["training"] |= {"max_context_tokens": tokens, "window_stride": stride}
+    file.write_text(json.dumps(config))
+
+
 def test_of_a_context_read_in_windows_that_of_the_answer_is_drawn(
     tmp_path: Path, split: Path
 ) -> None:
     spans = [(4, 4), *SPANS[1:]]
     run = untrained_run(tmp_path / "run", split, spans, "char-selfattn", KNOWN)
-    file = run / "model" / "config.json"
-    config = json.loads(file.read_text())
-    config["variant"]["training"] |= {"max_context_tokens": 3, "window_stride": 1}
-    file.write_text(json.dumps(config))
+    read_in_windows(run, 3, 1)
     page = written(run, split, "char-selfattn", "WHO wrote")
     assert_stands_alone(page)
     for svg in (drawn := drawings(page)):
@@ -150,11 +154,15 @@ def test_hostile_text_is_only_text(tmp_path: Path) -> None:
     Page(page)
 
 
-def test_only_named_examples_are_drawn_from_very_long_contexts(tmp_path: Path) -> None:
+def test_only_named_examples_are_drawn_from_very_long_contexts_read_whole(tmp_path: Path) -> None:
     split = ingest(tmp_path / "split", ("Ada wrote. " * 400, ["Who wrote?"]))
     run = untrained_run(tmp_path / "run", split, [(0, 0)], "baseline", KNOWN)
     assert not drawings(written(run, split, "baseline"))
     assert len(drawings(written(run, split, "baseline", "who"))) == 2
+    read_in_windows(run, 1_001, 500)
+    assert not drawings(written(run, split, "baseline"))
+    read_in_windows(run, 40, 20)
+    assert len(drawings(written(run, split, "baseline"))) == 2
 
 
 def test_examples_are_named_by_id_or_words(split: Path) -> None:
