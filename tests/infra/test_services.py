@@ -142,12 +142,33 @@ def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Se
     ):
         deployment = services.deployment(name)
         assert deployment["description"] and "bidaflow" in deployment["tags"]
-        assert deployment["parameter_openapi_schema"]["properties"]
+        fields = deployment["parameter_openapi_schema"]["properties"].values()
+        assert fields and all("description" in field or "$ref" in field for field in fields)
     retrain = services.deployment("retrain")
     (weekly,) = retrain["schedules"]
     assert (weekly["schedule"]["cron"], weekly["active"]) == ("0 3 * * 1", True)
     assert weekly["schedule"]["timezone"] == "Europe/London"
     assert retrain["global_concurrency_limit"]["limit"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "nonsense", "told"),
+    [
+        ("train", {"variants": ["cahr"]}, "'cahr' is not one of"),
+        ("train", {"training": {"dropout": 1}}, "1 is greater than the maximum of 0.99"),
+        ("compare-variants", {"seeds": [0, -1]}, "-1 is less than the minimum of 0"),
+        ("compare-variants", {"variants": []}, "variants"),
+        ("train-embeddings", {"embedding": {"method": "word2vec"}}, "'word2vec' is not one of"),
+        ("retrain", {"data": {"sede": 1}}, "'sede' was unexpected"),
+    ],
+)
+def test_nonsense_is_refused_before_there_is_a_run(
+    services: Services, name: str, nonsense: dict[str, Any], told: str
+) -> None:
+    address = f"{services.recorded.prefect_url}/api/deployments/"
+    address += f"{services.deployment(name)['id']}/create_flow_run"
+    refused = httpx.post(address, json={"parameters": nonsense})
+    assert refused.status_code == 409 and told in refused.text
 
 
 def test_runs_take_the_code_of_this_checkout_wherever_up_was_called(services: Services) -> None:

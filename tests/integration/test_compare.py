@@ -1,0 +1,64 @@
+"""`compare-variants` from its data to its table, on Prefect's and MLflow's pages too."""
+
+import json
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from flows.compare import compare_variants
+from flows.parameters import DataParameters, TrainingParameters
+from tasks.cluster import Resources
+from tasks.tiny import generate
+from tests.tasks.test_following import artifacts
+
+pytestmark = pytest.mark.heavy
+
+SEEDS = [0, 1]
+FILES = ("comparison.html", "comparison.json")
+
+
+def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    for part, data in zip(("train", "dev"), generate(3, 4, 2), strict=True):
+        (own / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
+    compared = compare_variants(
+        [DataParameters(dataset=str(own), validation_share=0)],
+        ["baseline", "char"],
+        SEEDS,
+        training=TrainingParameters(epochs=1, hidden_size=8),
+        resources=Resources(cpus_per_worker=1),
+    )
+    rows = {row["variant"]: row for row in compared["rows"]}
+    assert list(rows) == ["baseline", "char"]
+    assert rows["baseline"]["F1 gain, 95 %"] == "reference"
+    assert "to" in rows["char"]["F1 gain, 95 %"]
+
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
+    (experiment,) = client.search_experiments(filter_string="name = 'bidaflow/own'")
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [run for run in runs if run.data.tags["bidaflow.role"] == "parent"]
+    trained = [run for run in runs if run is not parent]
+    assert {run.data.tags["mlflow.parentRunId"] for run in trained} == {parent.info.run_id}
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    for name, row in rows.items():
+        of_variant = [run for run in trained if run.data.tags["variant"] == name]
+        assert sorted(run.data.params["seed"] for run in of_variant) == ["0", "1"]
+        f1s = [run.data.metrics["dev/f1"] for run in of_variant]
+        assert (row["seeds"], row["F1"]) == ("2", f"{mean(f1s):.2f} ± {stdev(f1s):.2f}")
+
+    page = Path(compared["report"]).read_text(encoding="utf-8")
+    kept = {name: Path(client.download_artifacts(parent.info.run_id, name)) for name in FILES}
+    assert kept["comparison.html"].read_text(encoding="utf-8") == page
+    told = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
+    assert told["seeds"] == SEEDS
+    for row in told["rows"]:
+        assert row["f1"]["mean"] == pytest.approx(mean(row["f1"]["values"]))
+        assert row["cell"]["variant"] in page and len(row["f1"]["values"]) == 2
+    (artifact,) = artifacts("comparison")
+    for row in rows.values():
+        assert f"| {' | '.join(row.values())} |" in artifact["data"]
