@@ -252,10 +252,13 @@ def settle(server: Server) -> None:
     wait("rest", lambda: not list((server.services.root / "under-way").glob("*.json")))
 
 
-def test_a_cancelled_run_leaves_nothing(server: Server, own: Path) -> None:
+def test_a_second_start_waits_and_a_cancelled_run_leaves_nothing(server: Server, own: Path) -> None:
     settle(server)
     run_id = server.start(parameters(own, epochs=900))
     wait("training", lambda: in_training(server, run_id))
+    second = server.start(parameters(own / "nowhere"))
+    wait("its turn", lambda: server.run(second)["state_name"] == "AwaitingConcurrencySlot")
+    assert server.run(run_id)["state_name"] == "Running"
     state = {"state": {"type": "CANCELLING"}}
     httpx.post(f"{server.api}/flow_runs/{run_id}/set_state", json=state).raise_for_status()
     assert server.ended(run_id) == "Cancelled"
@@ -263,6 +266,7 @@ def test_a_cancelled_run_leaves_nothing(server: Server, own: Path) -> None:
     wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
     assert len(runs) == 2
     wait("Ray's end", lambda: not left_by(run_id), 60)
+    assert server.ended(second) == "Refused"  # its turn came
 
 
 def test_what_a_killed_run_left_is_swept_by_the_next_start(server: Server, own: Path) -> None:
