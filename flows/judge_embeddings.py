@@ -21,7 +21,7 @@ from flows.train_embeddings import vector_input
 from infra.settings import settings
 from tasks import tracking
 from tasks.embeddings.analogies import ANALOGIES
-from tasks.embeddings.judge import Asked
+from tasks.embeddings.judge import JUDGEMENT, Asked
 from tasks.embeddings.similarity import SIMILARITY_TESTS
 from tasks.fetching import whereabouts
 from tasks.stages import Output
@@ -63,7 +63,8 @@ def judge_embeddings(
     look: Look = Asked(),
     lower_case: LowerCase = True,
 ) -> dict[str, Any]:
-    """Judge the sets, log a run for each to MLflow; returns the numbers and where the page is."""
+    """Judge the sets, log a run for each to MLflow; returns the numbers, and where the page and
+    each set's judgement are."""
     require_each_once("vectors", vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
     tests, splits = test_files(), []
@@ -84,7 +85,13 @@ def judge_embeddings(
     metrics = {n: o.facts["metrics"] for n, o in zip(names, judged, strict=True)}
     rows = _rows(metrics)
     create_table_artifact(rows, key="judgement", description=f"Word vectors judged; page: {file}")
-    return {"metrics": metrics, "rows": rows, "page": str(file), "tests": len(tests)}
+    return {
+        "metrics": metrics,
+        "rows": rows,
+        "page": str(file),
+        "judgements": [str(output.folder / JUDGEMENT) for output in judged],
+        "tests": len(tests),
+    }
 
 
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:

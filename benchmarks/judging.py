@@ -1,0 +1,153 @@
+r"""What sets of word vectors are worth beside GloVe 6B 50d, and the time of a neighbours query.
+
+Use: python -m benchmarks.judging SET … --dataset squad-v1.1-recovered [--out OUT.json]
+
+A set is what `make judge` takes, such as .bidaflow/embeddings/wiki-cbow/vectors.parquet, which for
+each of the methods comes from
+
+    python -m flows.train_embeddings --corpus.files enwiki2015-64M --embedding.method cbow \
+        --embedding.dimension 50 --name wiki-cbow
+
+The flow `judge-embeddings` judges all of them, or has done so before. Then neighbours are looked up
+among GloVe's 400,000 words, a word at a time. With --out a table (.md) and a picture (.png) are
+written beside the JSON.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from benchmarks.machine import machine, tell, today
+from benchmarks.tables import bars, markdown
+from flows.judge_embeddings import judge_embeddings
+from flows.refusals import result_or_exit
+from tasks.embeddings.judge import Asked
+from tasks.embeddings.neighbours import Neighbours
+from tasks.vectors import PACKAGED, history_of, load_vectors
+
+Judgement = dict[str, Any]
+QUERIES = 50
+
+
+def judged(vectors: Sequence[str], dataset: str, words: Sequence[str]) -> dict[str, Judgement]:
+    """The judgement of each set by its name, with how it was made, and without its map."""
+    asked = Asked(words=list(words))
+    result = result_or_exit(judge_embeddings(list(vectors), dataset, asked, return_state=True))
+    told = {}
+    for name, file, source in zip(result["metrics"], result["judgements"], vectors, strict=True):
+        judgement = json.loads(Path(file).read_text(encoding="utf-8"))
+        del judgement["map"]
+        told[name] = {**_history(source), **judgement}
+    return told
+
+
+def _history(source: str) -> dict[str, Any]:
+    return history_of(Path(source)) if source.endswith(".parquet") else {"method": "pre-trained"}
+
+
+def rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
+    """A row a measure, a column a set."""
+    columns = {name: measures(judgement) for name, judgement in judgements.items()}
+    titles = dict.fromkeys(title for told in columns.values() for title in told)
+    return [
+        {"": title} | {name: told.get(title, "–") for name, told in columns.items()}
+        for title in titles
+    ]
+
+
+def measures(judgement: Judgement) -> dict[str, str]:
+    """All numbers of a judgement; in brackets, shares of pairs and questions that are covered, and
+    of pairs for which a word is spelt by n-grams."""
+    told = {"words": f"{judgement['words']:,}", "dimension": str(judgement["dimension"])}
+    for band, found in judgement["coverage"].items():
+        both = f"{found['tokens_covered']:.1%} / {found['types_covered']:.1%}"
+        told[f"tokens / types covered, {band}"] = both
+    for name, found in judgement["similarity"].items():
+        told[f"{name}, Spearman"] = _with_cover(found, found["spearman"], ".3f")
+    for name, found in judgement["analogies"].items():
+        told[f"analogies, {name}"] = _with_cover(found, found["accuracy"], ".1%")
+    for name, found in judgement["bias"].items():
+        if found["effect"] is not None:
+            told[f"WEAT, {name}"] = f"{found['effect']:.2f} (p {found['p']:.4f})"
+    return told
+
+
+def _with_cover(found: Mapping[str, Any], value: float | None, form: str) -> str:
+    if value is None:
+        return "–"
+    spelt = f", {found['spelt']:.1%} spelt" if found.get("spelt") else ""
+    return f"{value:{form}} ({found['covered']:.1%}{spelt})"
+
+
+def draw(judgements: Mapping[str, Judgement], file: Path) -> None:
+    """Similarity, coverage by frequency, and analogies by section, as bars."""
+    parts = {
+        ("similarity", "spearman"): "Similarity: Spearman",
+        ("coverage", "types_covered"): "Words of the dataset covered, by frequency",
+        ("analogies", "accuracy"): "Analogies: accuracy",
+    }
+    figure, all_axes = plt.subplots(3, 1, figsize=(9, 10), layout="constrained")
+    for axes, ((part, measure), title) in zip(all_axes, parts.items(), strict=True):
+        found = {
+            name: {label: each[measure] for label, each in judgement[part].items()}
+            for name, judgement in judgements.items()
+        }
+        bars(axes, title, found)
+    all_axes[0].legend(fontsize="small")
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def query(source: str) -> dict[str, Any]:
+    """Milliseconds that the ten neighbours of a word take, over words from the whole set."""
+    space = Neighbours(load_vectors(source))
+    asked = space.words[:: max(len(space.words) // QUERIES, 1)][:QUERIES]
+    space.neighbours(asked[0])
+    took = []
+    for word in asked:
+        began = time.perf_counter()
+        space.neighbours(word)
+        took.append(1000 * (time.perf_counter() - began))
+    return {
+        "words": len(space.words),
+        "queries": len(took),
+        "median_milliseconds": round(float(np.median(took)), 2),
+        "slowest_milliseconds": round(max(took), 2),
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("vectors", nargs="+")
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--words", nargs="*", default=[], help="words whose neighbours are listed")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    judgements = judged([PACKAGED, *arguments.vectors], arguments.dataset, arguments.words)
+    result = {
+        "command": "python -m benchmarks.judging " + " ".join(sys.argv[1:]),
+        "date": today(),
+        "machine": machine(),
+        "dataset": arguments.dataset,
+        "query": query(PACKAGED),
+        "sets": judgements,
+    }
+    tell(result, arguments.out)
+    if arguments.out:
+        table = markdown(rows(judgements))
+        arguments.out.with_suffix(".md").write_text(table, encoding="utf-8")
+        draw(judgements, arguments.out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

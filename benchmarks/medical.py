@@ -1,0 +1,270 @@
+r"""Vectors from medical texts: medical terms they know, their neighbours, the answers they give.
+
+The sets and the models come from these commands, BIDAFLOW_MIRROR being the folder of the data:
+
+    T="python -m flows.train_embeddings --embedding.method fasttext --embedding.dimension 50"
+    $T --corpus.files enwiki2015-64M --name wiki-fasttext
+    $T --corpus.files medquad --name medquad-fasttext
+    $T --corpus.files medquad,enwiki2015-64M --name mixed-fasttext
+    $T --corpus.files medquad --start .bidaflow/embeddings/wiki-fasttext/vectors.parquet \
+        --name continued-fasttext
+
+    python -m flows.compare --data '{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
+        "dev_files": ["squad-v1.1-recovered", "covid_qa"], "overlap": "leave out",
+        "validation_share": 0}' --variants char --seeds 0,1 --vectors '[{"source": "glove-6b-50d"},
+        {"source": ".bidaflow/embeddings/wiki-fasttext/vectors.parquet"},
+        {"source": ".bidaflow/embeddings/medquad-fasttext/vectors.parquet"},
+        {"source": ".bidaflow/embeddings/mixed-fasttext/vectors.parquet"},
+        {"source": ".bidaflow/embeddings/continued-fasttext/vectors.parquet"}]' \
+        --training.window-stride 200 --training.max-answer-tokens 60 --training.epochs 2 \
+        --training.optimizer adam --training.learning-rate 0.001 --training.precision bfloat16 \
+        --resources.workers 2 --resources.cpus-per-worker 1
+
+and the last one again without GloVe, which has no n-grams, with --training.unknown-words subword.
+
+Use: python -m benchmarks.medical .bidaflow/embeddings/*-fasttext/vectors.parquet [--out OUT.json]
+
+This gathers what they left. The sets are judged on covid_qa beside GloVe; the medical terms are
+words of covid_qa that are there much more frequent than in Wikipedia. The models' answers are
+divided by their ids into those to covid_qa and those to SQuAD's dev set. With --out a table (.md)
+and a picture (.png) are written beside the JSON.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from benchmarks.judging import Judgement, judged
+from benchmarks.machine import machine, tell, today
+from benchmarks.tables import bars, markdown
+from flows.train_embeddings import vector_input
+from tasks.comparison import told_gain
+from tasks.manifests import MANIFEST, read_manifest, stages_folder
+from tasks.significance import paired_gain
+from tasks.vectors import PACKAGED, load_vectors
+from tasks.vocabulary import form_counts
+
+DATASET, COMPARED = "covid_qa", "medical"
+WIKIPEDIA = "enwiki2015-64M.txt.xz"
+LEAST_COUNT, LEAST_RATIO = 5, 20
+TERMS = (
+    *("diabetes", "insulin", "hypertension", "pneumonia", "coronavirus", "antibody"),
+    *("vaccine", "influenza", "inflammation", "receptor", "antiviral", "asthma"),
+)
+"""Words whose neighbours are shown."""
+
+NEIGHBOURS = 5
+
+
+def finished(stage: str) -> list[Path]:
+    """The folders of a stage, the last one made last."""
+    folders = [file.parent for file in (stages_folder() / stage).glob(f"[!.]*/{MANIFEST}")]
+    return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
+
+
+def made_of(stage: str, file: str) -> Path:
+    """The newest folder of a stage that was made of this file alone."""
+    for folder in reversed(finished(stage)):
+        origins = read_manifest(folder)["made_from"]
+        if [Path(one.get("file") or one.get("path", "")).name for one in origins] == [file]:
+            return folder
+    sys.exit(f"There is no {stage} of {file} under {stages_folder()}: run the commands above.")
+
+
+def lower(counts: Mapping[str, int]) -> Counter[str]:
+    """The counts of words in lower case."""
+    found: Counter[str] = Counter()
+    for form, count in counts.items():
+        found[form.lower()] += count
+    return found
+
+
+def medical_terms(counts: Mapping[str, int], common: Mapping[str, int]) -> dict[str, int]:
+    """The words of letters, with their counts, that are `LEAST_RATIO` times as frequent here."""
+    here, there = sum(counts.values()), sum(common.values())
+    return {
+        word: count
+        for word, count in counts.items()
+        if word.isalpha()
+        and count >= LEAST_COUNT
+        and count / here >= LEAST_RATIO * (common.get(word, 0) + 1) / there
+    }
+
+
+def coverage(source: str, terms: Mapping[str, int]) -> dict[str, Any]:
+    """How many of the terms have a vector of their own; and whether n-grams spell the others."""
+    chosen = load_vectors(str(vector_input(source)))
+    known = [term for term in terms if term in chosen.rows]
+    missing = sorted((term for term in terms if term not in chosen.rows), key=lambda t: -terms[t])
+    return {
+        "terms": len(terms),
+        "covered": len(known) / max(len(terms), 1),
+        "tokens_covered": sum(terms[term] for term in known) / max(sum(terms.values()), 1),
+        "spells_others": chosen.subwords is not None,
+        "missing": missing[:20],
+    }
+
+
+class Compared(NamedTuple):
+    """What was compared: a variant over a set of vectors, by one policy for unknown words."""
+
+    vectors: str
+    variant: str
+    unknown_words: str
+
+
+def trained(dataset: str) -> dict[Compared, list[Path]]:
+    """The folders of the stage `train`, one a seed, of all comparisons of a dataset."""
+    found: dict[Compared, list[Path]] = {}
+    for comparison in finished("compare"):
+        for cell, folders in _cells(comparison):
+            if cell["dataset"] == dataset:
+                config = json.loads((folders[0] / "config.json").read_text(encoding="utf-8"))
+                policy = config["model"]["unknown_words"]
+                found[Compared(cell["vectors"], cell["variant"], policy)] = folders
+    return found
+
+
+def _cells(comparison: Path) -> Iterator[tuple[dict[str, str], list[Path]]]:
+    manifest = read_manifest(comparison)
+    origins = [one for one in manifest["made_from"] if one["input"] == "trained"]
+    folders = [stages_folder() / one["stage"] / one["key"] for one in origins]
+    seeds = len(manifest["inputs"]["seeds"])
+    for number, cell in enumerate(manifest["inputs"]["cells"]):
+        yield cell, folders[number * seeds : (number + 1) * seeds]
+
+
+class Answers(NamedTuple):
+    """EM and F1 (0 to 100) of each seed's answers, (seeds, n) each."""
+
+    em: npt.NDArray[np.floating]
+    f1: npt.NDArray[np.floating]
+
+
+def answers(folders: Sequence[Path], ids: set[str]) -> dict[str, Answers]:
+    """The scores of models' answers to the questions of these ids, and to the others."""
+    tables = [pq.read_table(folder / "predictions.parquet") for folder in folders]
+    here = np.array([each in ids for each in tables[0]["id"].to_pylist()])
+    em, f1 = (
+        100 * np.array([table[name].to_numpy() for table in tables], np.float64)
+        for name in ("em", "f1")
+    )
+    return {
+        DATASET: Answers(em[:, here], f1[:, here]),
+        "SQuAD dev": Answers(em[:, ~here], f1[:, ~here]),
+    }
+
+
+def scores(compared: Mapping[Compared, Sequence[Path]], ids: set[str]) -> list[dict[str, str]]:
+    """A row for each set, variant and policy: EM and F1 on either part, and the gain over GloVe."""
+    found = {each: answers(folders, ids) for each, folders in compared.items()}
+    rows = []
+    for each, parts in found.items():
+        row = {**each._asdict(), "seeds": str(len(compared[each]))}
+        first = next((c for c in found if (c.vectors, c.variant) == (PACKAGED, each.variant)), each)
+        for part, scored in parts.items():
+            before, after = found[first][part].f1.mean(axis=0), scored.f1.mean(axis=0)
+            gain = None if first == each else paired_gain(before, after)
+            row |= {
+                f"{part}: EM": over_seeds(scored.em),
+                f"{part}: F1": over_seeds(scored.f1),
+                f"{part}: F1 gain, 95 %": told_gain(gain),
+            }
+        rows.append(row)
+    return rows
+
+
+def over_seeds(scored: npt.NDArray[np.floating]) -> str:
+    """The mean over all questions, with its standard deviation over the seeds."""
+    means = scored.mean(axis=1)
+    return f"{means.mean():.2f}" + (f" ± {means.std(ddof=1):.2f}" if len(means) > 1 else "")
+
+
+def coverage_rows(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """A row for each set."""
+    return [
+        {
+            "vectors": name,
+            "medical terms covered": f"{each['covered']:.1%} of {each['terms']:,}",
+            "of their tokens": f"{each['tokens_covered']:.1%}",
+            "spells the others": "yes" if each["spells_others"] else "no",
+            "missing, for instance": ", ".join(each["missing"][:6]),
+        }
+        for name, each in found.items()
+    ]
+
+
+def neighbour_rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
+    """A row for each of the terms, a column for each set."""
+    return [
+        {"": term}
+        | {
+            name: ", ".join(word for word, _ in each["neighbours"][term][:NEIGHBOURS])
+            for name, each in judgements.items()
+        }
+        for term in TERMS
+    ]
+
+
+def draw(rows: Sequence[Mapping[str, str]], file: Path) -> None:
+    """F1 on either part, as bars."""
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    parts = [DATASET, "SQuAD dev"]
+    of = {
+        part: {
+            f"{row['vectors']}, {row['unknown_words']}": float(row[f"{part}: F1"].split()[0])
+            for row in rows
+        }
+        for part in parts
+    }
+    bars(axes, "F1 by word vectors and what stands for unknown words", of)
+    axes.legend(fontsize="small")
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("vectors", nargs="+")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    sets = [PACKAGED, *arguments.vectors]
+    judgements = judged(sets, DATASET, TERMS)
+    questions = made_of("ingest", f"{DATASET}.json")
+    wikipedia = pq.read_table(made_of("prepare-corpus", WIKIPEDIA) / "words.parquet").to_pydict()
+    common = dict(zip(wikipedia["word"], wikipedia["count"], strict=True))
+    terms = medical_terms(lower(form_counts([questions])), common)
+    covered = {name: coverage(source, terms) for name, source in zip(judgements, sets, strict=True)}
+    column: Any = pq.read_table(questions / "questions.parquet", columns=["id"])["id"]
+    rows = scores(trained(COMPARED), set(column.to_pylist()))
+    result = {
+        "command": "python -m benchmarks.medical " + " ".join(sys.argv[1:]),
+        "date": today(),
+        "machine": machine(),
+        "answers": rows,
+        "coverage": covered,
+        "neighbours": {name: each["neighbours"] for name, each in judgements.items()},
+    }
+    tell(result, arguments.out)
+    if arguments.out:
+        tables = [rows, coverage_rows(covered), neighbour_rows(judgements)]
+        text = "\n".join(markdown(table) for table in tables if table)
+        arguments.out.with_suffix(".md").write_text(text, encoding="utf-8")
+        if rows:
+            draw(rows, arguments.out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Results about word vectors, gathered from what flows have made of small parts of real data."""
+
+import json
+import lzma
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import judging, medical
+from flows.parameters import CorpusParameters
+from flows.train_embeddings import train_embeddings
+from tasks.comparison import Cell
+from tasks.embeddings.parameters import EmbeddingParameters
+from tasks.stages import result_of
+from tasks.steps import comparing
+from tests.tasks.pipeline import in_flow
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+LINES = 400
+F1 = {"glove-6b-50d": [0.0, 1.0, 0.5, 0.5], "medquad-fasttext": [1.0, 1.0, 0.5, 0.0]}
+IDS = ["262", "276", "56be4db0acb8001400a502ec", "56be4db0acb8001400a502ed"]  # two of covid_qa
+
+
+def trained_on(source: Path, folder: Path, name: str) -> str:
+    """A small set from the first lines of a corpus, which keep its name."""
+    part = folder / source.name
+    with lzma.open(source) as text, lzma.open(part, "wb") as out:
+        out.writelines(islice(text, LINES))
+    made = train_embeddings(
+        CorpusParameters(files=[str(part)]),
+        EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, epochs=1, workers=1),
+        name=name,
+        return_state=True,
+    )
+    return str(result_of(made)["files"][0])
+
+
+def plant(folder: Path, f1: list[float]) -> Path:
+    """What a stage has left of a training."""
+    folder.mkdir(parents=True)
+    names = ("em", "f1", "nll", "avna")
+    scores = {f"dev/{name}": 1.0 for name in names} | {"examples_per_second": 1.0, "seconds": 60.0}
+    manifest = {"digest": folder.name, "facts": {"scores": scores, "questions": len(IDS)}}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    config = {"model": {"unknown_words": "zero"}}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    columns = {"id": IDS, "em": [float(value == 1) for value in f1], "f1": f1}
+    pq.write_table(pa.table(columns), folder / "predictions.parquet")
+    return folder
+
+
+@pytest.fixture
+def sets(
+    root: Path,
+    prefect_server: None,
+    shared_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[list[str]]:
+    """Vectors from both corpora, and a comparison of one of them with GloVe, from two seeds."""
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
+    corpora = shared_data / "corpora"
+    trained = [
+        trained_on(corpora / medical.WIKIPEDIA, tmp_path, "wiki-fasttext"),
+        trained_on(corpora / "medquad.txt.xz", tmp_path, "medquad-fasttext"),
+    ]
+    cells = [Cell("medical", name, "char") for name in F1]
+    stages = root.resolve() / "stages"
+    folders = [
+        [plant(stages / stage / f"{name}-{seed}", f1) for seed in (0, 1)]
+        for stage in ("train", "error-report")
+        for name, f1 in F1.items()
+    ]
+    in_flow(lambda: comparing(cells, folders[:2], folders[2:], [0, 1]), "compare")
+    yield trained
+
+
+def test_results_are_gathered_from_what_flows_made(
+    sets: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "medical.json"
+    monkeypatch.setattr(sys, "argv", ["medical", *sets, "--out", str(out)])
+    medical.main()
+    told = json.loads(out.read_text(encoding="utf-8"))
+    glove, domain = told["answers"]
+    assert (glove["vectors"], domain["vectors"]) == tuple(F1)
+    assert (glove["covid_qa: F1"], domain["covid_qa: F1"]) == ("50.00 ± 0.00", "100.00 ± 0.00")
+    assert (glove["SQuAD dev: F1"], domain["SQuAD dev: F1"]) == ("50.00 ± 0.00", "25.00 ± 0.00")
+    assert domain["SQuAD dev: EM"] == "0.00 ± 0.00"
+    assert glove["covid_qa: F1 gain, 95 %"] == "reference"
+    assert domain["covid_qa: F1 gain, 95 %"].startswith("+50.00")
+    covered = {name: each["covered"] for name, each in told["coverage"].items()}
+    assert 0 < covered["medquad-fasttext"] < covered["glove-6b-50d"] < 1
+    assert told["coverage"]["glove-6b-50d"]["terms"] > 20
+    near = [word for word, _ in told["neighbours"]["glove-6b-50d"]["insulin"]]
+    assert len(near) == 10 and "hormone" in near
+    text = out.with_suffix(".md").read_text(encoding="utf-8")
+    assert text.count("\n| ---") == 3 and "coronavirus" in text
+    assert out.with_suffix(".png").stat().st_size > 10_000
+
+    out = tmp_path / "judged.json"
+    words = ["--words", *medical.TERMS]
+    arguments = ["judging", *sets, "--dataset", "covid_qa", *words, "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    judging.main()
+    told = json.loads(out.read_text(encoding="utf-8"))
+    assert told["query"]["words"] == 400_000 and told["query"]["queries"] == judging.QUERIES
+    assert told["sets"]["wiki-fasttext"]["method"] == "fasttext"
+    text = out.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| WordSim-353, Spearman | 0.5" in text and "analogies, capital-world" in text
+    assert out.with_suffix(".png").stat().st_size > 10_000
