@@ -59,7 +59,8 @@ def main() -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         name = f"{facts['variant']}-seed{config['training']['seed']}"
         (arguments.out / f"{name}.tsv").write_text("\n".join(rows(history)) + "\n", "utf-8")
-        result = {**told, "machine": machine(), "config": config, **summary(history)}
+        data = {name: facts[name] for name in ("trained_on", "questions")}
+        result = {**told, "machine": machine(), "data": data, "config": config, **summary(history)}
         (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
         draw(history, name, arguments.out / f"{name}.png")
         print(name, json.dumps(summary(history), indent=1))

@@ -48,6 +48,11 @@ class Allotment(BaseModel, frozen=True):
     cpus_per_worker: int
     gpus_per_worker: float  # 0 on CPUs; a part of one where trainings share it
 
+    def __str__(self) -> str:
+        """For people: how many workers, and what each has."""
+        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
+        return f"{self.workers} worker(s) of {self.cpus_per_worker} CPU(s){gpus}"
+
 
 _CONNECTING = threading.Lock()
 

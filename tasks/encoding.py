@@ -1,5 +1,6 @@
 """Ingested splits as type ids in Arrow files that are memory-mapped for training."""
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -133,7 +134,8 @@ def load_word_vectors(
     """One vector per row of words.parquet (V, d), zero for row 0 and for words without one.
 
     Under "subword" words that were spelt by n-grams have those vectors; under "random" each word
-    without one, and row 1, has one of its own, as long as the others are in the mean.
+    without one, and row 1, has one of its own, as long as the others are in the mean; it is the
+    same in another vocabulary, but for that length.
 
     Raises:
         UserError: "subword" is asked for of vectors that have no n-grams.
@@ -145,7 +147,13 @@ def load_word_vectors(
     index = np.flatnonzero(found.is_valid().to_numpy(False))
     matrix[index + len(SPECIAL)] = rows[found.drop_null().to_numpy()]
     if unknown_words == "random":
-        lacking = np.flatnonzero(~matrix.any(axis=1))[1:]
-        drawn = np.random.default_rng(seed).standard_normal((len(lacking), rows.shape[1]))
-        matrix[lacking] = drawn * (rows.std() if rows.size else 1.0)
+        scale = rows.std() if rows.size else 1.0
+        for row in np.flatnonzero(~matrix.any(axis=1))[1:]:
+            matrix[row] = scale * _drawn(words[int(row)].as_py(), rows.shape[1], seed)
     return matrix
+
+
+def _drawn(word: str, size: int, seed: int) -> npt.NDArray[np.float64]:
+    """A word's own vector, in whatever vocabulary: (size,)"""
+    digest = hashlib.sha256(word.encode()).digest()
+    return np.random.default_rng([seed, *digest]).standard_normal(size)

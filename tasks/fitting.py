@@ -18,7 +18,7 @@ from ray.train.torch import TorchTrainer
 from tasks.cluster import Allotment
 from tasks.errors import UserError
 from tasks.whole_files import whole_files
-from tasks.worker import Job, train_worker
+from tasks.worker import PREFERENCE, Job, train_worker
 
 CHECKPOINTS_KEPT = 2
 """Beside the latest: the best ones by validation F1 where there is such a split."""
@@ -58,7 +58,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
     last = Path(result.checkpoint.path)
     best = last
     if job.data.validation is not None:
-        checkpoint, _ = max(result.best_checkpoints, key=lambda kept: kept[1]["validation/f1"])
+        checkpoint, _ = max(result.best_checkpoints, key=lambda kept: kept[1][PREFERENCE])
         best = Path(checkpoint.path)
     return Fitted(last, best, time.perf_counter() - began)
 
@@ -66,7 +66,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
 def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchTrainer:
     by_score: dict[str, Any] = {}
     if job.data.validation is not None:
-        by_score = {"checkpoint_score_attribute": "validation/f1"}
+        by_score = {"checkpoint_score_attribute": PREFERENCE}
     return TorchTrainer(
         train_worker,
         train_loop_config={"job": job, "allotment": allotment},

@@ -23,14 +23,16 @@ class _Vocabulary:
     """Words with the vectors that they were given, and characters."""
 
     words: list[str]
+    in_vectors: npt.NDArray[np.bool_]  # whose vectors are the set's, not spelt or drawn
     vectors: npt.NDArray[np.float32]
     characters: list[str]
 
     @classmethod
     def load(cls, folder: Path, vectors: npt.NDArray[np.float32]) -> Self:
         """Of a vocabulary's or a model's folder."""
-        words = _column(folder / "words.parquet", "word")
-        return cls(words, vectors, _column(folder / "characters.parquet", "character"))
+        words, known = (_column(folder / "words.parquet", name) for name in ("word", "in_vectors"))
+        characters = _column(folder / "characters.parquet", "character")
+        return cls(words, np.array(known, dtype=bool), vectors, characters)
 
     @property
     def without_vector(self) -> list[str]:
@@ -76,13 +78,15 @@ def _carry_over(name: str, model: BiDAF, now: _Vocabulary, folder: Path) -> Carr
 def _require_same_vectors(before: _Vocabulary, now: _Vocabulary) -> None:
     """Weights are of use only over the vectors that they were trained on."""
     rows = {word: row for row, word in enumerate(before.words)}
-    common = [(rows[word], row) for row, word in enumerate(now.words) if word in rows]
+    common = [
+        (rows[word], row)
+        for row, word in enumerate(now.words)
+        if word in rows and now.in_vectors[row] and before.in_vectors[rows[word]]
+    ]
     old = before.vectors[[row for row, _ in common]]
     new = now.vectors[[row for _, row in common]]
-    if old.shape == new.shape:
-        known = old.any(1) & new.any(1)
-        if np.allclose(old[known], new[known], atol=1e-6):
-            return
+    if old.shape == new.shape and np.allclose(old, new, atol=1e-6):
+        return
     raise UserError(
         "The model to start from was trained over other word vectors: give the same ones as "
         "vectors.source."

@@ -64,7 +64,7 @@ class Assault:
         """Kill until it is enough, then let the flow end."""
         process = self._start()
         while len(self.killed) < KILLS:
-            (target,) = self.draws.choices(list(TARGETS), list(TARGETS.values()))
+            target = self._target()
             self._wait(process)
             if process.poll() is not None:
                 assert process.returncode, "it ended before it was killed often enough"
@@ -77,6 +77,12 @@ class Assault:
         while process.wait() and self.flows < 2 * KILLS:
             process = self._start()
         assert process.returncode == 0
+
+    def _target(self) -> str:
+        """Each of them once, then at random."""
+        often = {target: n for target, n in TARGETS.items() if target not in self.killed} or TARGETS
+        (target,) = self.draws.choices(list(often), list(often.values()))
+        return target
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.flows += 1

@@ -50,6 +50,35 @@ def test_a_model_starts_from_an_earlier_one(data: TrainingData, earlier: Path) -
     assert not (drawn.output.start_modeling.weight == 0.25).any()
 
 
+def test_words_drawn_at_random_have_the_same_vectors_in_another_vocabulary(
+    data: TrainingData, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = prepare(tmp_path / "other", articles=3)
+    variant = small(unknown_words="random")
+    model, _ = new_model(variant, data)
+    before, now = (
+        torch.from_numpy(load_word_vectors(each.vocabulary, each.vectors, "random"))
+        for each in (data, other)
+    )
+    weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
+    save_model(tmp_path / "model", variant, True, weights, before, data.vocabulary)
+    _, carried = new_model(variant, replace(other, start_from=tmp_path))
+    assert carried is not None
+    tables = [pq.read_table(each.vocabulary / "words.parquet") for each in (data, other)]
+    rows = {word: row for row, word in enumerate(tables[0]["word"].to_pylist())}
+    drawn = [
+        (rows[word], row)
+        for row, word in enumerate(tables[1]["word"].to_pylist())
+        if row > 0 and word in rows and not tables[1]["in_vectors"][row].as_py()
+    ]
+    assert len(drawn) > 10
+    alike = torch.cosine_similarity(
+        before[[old for old, _ in drawn]], now[[new for _, new in drawn]]
+    )
+    assert alike.min() > 0.999
+
+
 def test_another_architecture_is_refused(data: TrainingData, earlier: Path) -> None:
     with pytest.raises(UserError, match=r"^char can't start from that model: its .*\.$"):
         new_model(small(hidden_size=9), replace(data, start_from=earlier))

@@ -179,6 +179,7 @@ def test_patience_ends_it_and_the_best_epoch_is_there(data: TrainingData, tmp_pa
     record = load_record(fitted.last)
     assert record.ended is not None and "has not risen for 1 epoch(s)" in record.ended
     assert len(record.history) == 2
+    assert len(load_record(fitted.best).history) == 1, "of equal ones the first"
     history = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (logged,) = history.search_runs(["1"])
     assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
