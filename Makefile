@@ -6,6 +6,8 @@ VENV := .venv
 # Prefect, Ray and MLflow run quietly, offline, with their state under .bidaflow.
 SETTLED := $(VENV)/bin/python -m infra.environment
 INSTALLED := $(VENV)/.installed
+# Two files of tests at a time, of a thread each.
+PYTEST := OMP_NUM_THREADS=1 $(SETTLED) $(VENV)/bin/python -m pytest -n 2 --dist loadfile
 
 DATASET ?=
 TRAIN ?=
@@ -77,10 +79,10 @@ rollback: $(INSTALLED)  ## make the champion of before the champion again: DATAS
 	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'
 
 test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
-	$(SETTLED) $(VENV)/bin/python -m pytest
+	$(PYTEST)
 
 quick: $(INSTALLED) lint  ## the same without the heavy tests
-	$(SETTLED) $(VENV)/bin/python -m pytest -m 'not heavy'
+	$(PYTEST) -m 'not heavy'
 
 lint: $(INSTALLED)  ## style, types, import rules
 	$(VENV)/bin/ruff check .

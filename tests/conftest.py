@@ -37,6 +37,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if not os.environ.get("CI") or exitstatus != pytest.ExitCode.OK:
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # one of several processes, whose reports the first one has
+        return
     skipped = [r for r in reporter.stats.get("skipped", []) if "gpu" not in r.keywords]
     if skipped:
         reporter.write_line(f"Skipped in continuous integration: {[r.nodeid for r in skipped]}")
