@@ -38,6 +38,13 @@ class Settings(BaseSettings):
         description="So many flow runs of each dataset keep their MLflow runs, models and stages.",
     )
 
+    keep_checkpoints: int = Field(
+        2,
+        ge=1,
+        description="So many checkpoints of a training are kept until its end, those of the best "
+        "validation F1, and the latest.",
+    )
+
     @property
     def mirror_folder(self) -> Path | None:
         """The mirror, if it is a folder and no address."""

@@ -15,13 +15,11 @@ from ray.train import (
 )
 from ray.train.torch import TorchTrainer
 
+from infra.settings import settings
 from tasks.cluster import Allotment
 from tasks.errors import UserError
 from tasks.whole_files import whole_files
 from tasks.worker import PREFERENCE, Job, train_worker
-
-CHECKPOINTS_KEPT = 2
-"""Beside the latest: the best ones by validation F1 where there is such a split."""
 
 RESTARTS = 3
 """So often workers that died are replaced."""
@@ -83,7 +81,7 @@ def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchT
             storage_path=str(storage),
             storage_filesystem=whole_files(),
             failure_config=FailureConfig(max_failures=RESTARTS),
-            checkpoint_config=CheckpointConfig(num_to_keep=CHECKPOINTS_KEPT, **by_score),
+            checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **by_score),
             logging_config=LoggingConfig(log_level="WARNING"),
         ),
     )
