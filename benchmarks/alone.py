@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from torch._C._autograd import DeviceType
 from torch.profiler import profile
 
 from benchmarks.clock import rows, summary
@@ -34,7 +35,7 @@ from models.bidaf import BiDAF
 from models.config import TrainingConfig, VariantConfig
 from models.decoding import argmax_threshold
 from models.presets import preset
-from models.stopping import reason_to_end
+from models.stopping import is_out_of_time, reason_to_end
 from models.training import Reading, Trainer
 from tasks.encoded import load_encoded, load_types
 from tasks.evaluation import EvaluationSplit, evaluate, load_split
@@ -105,11 +106,15 @@ def trainer_of(variant: VariantConfig, packed: Packed) -> Trainer:
 def race(variant: VariantConfig, packed: Packed) -> History:
     """Train to an end, dev scored after each epoch."""
     trainer = trainer_of(variant, packed)
+
+    def in_time(reading: Reading) -> bool:
+        return not is_out_of_time(variant.training, reading.seconds)
+
     threshold = argmax_threshold(bool(packed.train.impossible.any()))
     history: History = []
     ended = None
     while ended is None:
-        epoch = trainer.train_epoch(packed.train, packed.types)
+        epoch = trainer.train_epoch(packed.train, packed.types, in_time)
         predictions, _ = trainer.predict(packed.dev, packed.types)
         scores = measures("dev", evaluate(packed.split, predictions, threshold))
         history.append(entry_of(trainer, epoch, scores, history))
@@ -136,6 +141,7 @@ def profiled(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
     took = {
         event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total
         for event in found.key_averages()
+        if event.device_type == DeviceType.CPU  # operators; kernels' own events count them twice
     }
     total = sum(took.values())
     most = sorted(took, key=lambda key: -took[key])[:SHOWN]

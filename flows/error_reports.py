@@ -1,6 +1,7 @@
 """The error report of each trained variant, and the examples that it draws."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -36,12 +37,15 @@ def examples_of_each(splits: Sequence[Splits], examples: Sequence[str]) -> list[
     Raises:
         UserError: one of them is no question of any.
     """
-    dev = [load_split(each.dev.folder) for each in splits] if examples else []
-    held = [[name for name in examples if rows_named(split, name)] for split in dev]
+    folders = [each.dev.folder for each in splits]
+    held: dict[Path, list[str]] = {folder: [] for folder in folders}
+    for folder in held if examples else ():
+        split = load_split(folder)
+        held[folder] = [name for name in examples if rows_named(split, name)]
     for name in examples:
-        if not any(name in names for names in held):
-            named_questions(dev[0], [name])
-    return held or [[] for _ in splits]
+        if not any(name in names for names in held.values()):
+            named_questions(load_split(folders[0]), [name])
+    return [held[folder] for folder in folders]
 
 
 def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:

@@ -41,8 +41,8 @@ class Settings(BaseSettings):
     keep_checkpoints: int = Field(
         2,
         ge=1,
-        description="So many checkpoints of a training are kept until its end, those of the best "
-        "validation F1, and the latest.",
+        description="Checkpoints of a training that are kept until its end: the latest ones or, "
+        "where there is validation, the best by its F1, and the latest beside them.",
     )
 
     @property

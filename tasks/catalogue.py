@@ -160,7 +160,7 @@ DATASETS = {
                 sha256="1e63c496dfdc859e617913d9ca57d221bcfcbf09d9dcd87097be92cb0265076e",
                 bytes=2_697_495,
             ),
-            # 43 % of its answers have more than the 15 tokens of the presets, 5 % more than 60.
+            # 43 % of its answers have more than the 15 tokens of most presets, 5 % more than 60.
             training={"window_stride": 200, "max_answer_tokens": 60},
         ),
     )

@@ -128,7 +128,7 @@ def map_on_cluster(function: Callable[[Item], Result], items: Iterable[Item]) ->
     yield from map(ray.get, running)
 
 
-@ray.remote(num_gpus=1, num_cpus=0)  # type: ignore[untyped-decorator]
+@ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]
 def _torch_sees_a_gpu() -> bool:
     import torch
 
@@ -171,13 +171,15 @@ def allot(resources: Resources) -> Allotment:
             f"{resources.workers} worker(s) with a GPU each were asked for, but the cluster has "
             f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
         )
-    if gpu and not ray.get(_torch_sees_a_gpu.remote()):
+    part = parts_of_gpus(resources, gpus) if gpu else 0
+    # With no more of a GPU than the training takes: others may train on the rest.
+    if gpu and not ray.get(_torch_sees_a_gpu.options(num_gpus=part).remote()):
         if resources.gpu:
             raise UserError(
                 "A GPU was asked for, but torch sees none where Ray declares one: install a CUDA "
                 "build of torch and a driver there, or set gpu to false."
             )
-        gpu = False
+        part = 0
     workers_at_a_time = resources.workers * max(1, resources.trainings)
     per_worker = resources.cpus_per_worker or max(1, cpus // workers_at_a_time)
     if per_worker * resources.workers > cpus:
@@ -188,5 +190,5 @@ def allot(resources: Resources) -> Allotment:
     return Allotment(
         workers=resources.workers,
         cpus_per_worker=per_worker,
-        gpus_per_worker=parts_of_gpus(resources, gpus) if gpu else 0,
+        gpus_per_worker=part,
     )

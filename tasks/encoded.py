@@ -1,4 +1,4 @@
-"""Encoded splits and vocabularies as training reads them. Needs pyarrow and numpy alone."""
+"""Encoded splits and vocabularies as training reads them. Needs torch, pyarrow and numpy alone."""
 
 from collections.abc import Sequence
 from pathlib import Path

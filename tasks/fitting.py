@@ -1,5 +1,6 @@
 """A training on Ray's workers, from its start or its last checkpoint to its end."""
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
             "flow again, and the training goes on from its last checkpoint."
         ) from error
     if result.return_value is not None:
+        shutil.rmtree(storage / name)  # nothing to go on from
         raise UserError(result.return_value)
     last = Path(result.checkpoint.path)
     best = last

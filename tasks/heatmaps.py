@@ -35,6 +35,12 @@ class Token:
     text: str
     gold: bool = False
     predicted: bool = False
+    behind_a_gap: bool = False  # others, between it and the one before, are not drawn
+
+    @property
+    def label(self) -> str:
+        """What stands at the axis."""
+        return f"… {self.text}" if self.behind_a_gap else self.text
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def heatmaps(
         ),
         _heatmap(
             "Question to context",
-            "What the question looks at: the weights of a row sum to 1 over the whole context.",
+            "What the question looks at: the weights of a row sum to 1 over all that is read.",
             of_question,
             of_context,
             to_context,
@@ -142,11 +148,8 @@ def _around(middle: int, size: int, tokens: int) -> range:
 
 
 def _labelled(tokens: Sequence[Token], shown: Sequence[int]) -> list[Token]:
-    """The tokens shown, with "…" in front of each before which others are left out."""
-    return [
-        tokens[i] if i == before + 1 else replace(tokens[i], text=f"… {tokens[i].text}")
-        for before, i in pairwise([-1, *shown])
-    ]
+    """The tokens shown, those told apart before which others are left out."""
+    return [replace(tokens[i], behind_a_gap=i > before + 1) for before, i in pairwise([-1, *shown])]
 
 
 def _heatmap(
@@ -181,4 +184,4 @@ def _cells(filled: npt.NDArray[np.bool_]) -> str:
 
 
 def _room(tokens: Sequence[Token]) -> float:
-    return 10 + LETTER * max(len(token.text) for token in tokens)
+    return 10 + LETTER * max(len(token.label) for token in tokens)

@@ -113,6 +113,6 @@ def facts_of_start(carried: CarriedOver | None) -> dict[str, Any]:
     return {} if carried is None else {"carried_over": asdict(carried)}
 
 
-def _column(file: Path, name: str) -> list[str]:
+def _column(file: Path, name: str) -> list[Any]:
     column: list[Any] = pq.read_table(file, columns=[name])[name].to_pylist()
     return column

@@ -59,7 +59,7 @@ def train_variant(
     uri = settings().tracking_uri
     began = time.perf_counter()
     run_id = _start_run(uri, dataset, variant, out.name, data, resources)
-    tracking.tag(uri, run_id, {"trained_on": str(allotment)})
+    tracking.tag(uri, run_id, {"allotment": str(allotment)})
     if carried is not None:
         tracking.tag(uri, run_id, {"carried_over": told(carried, variant)})
     job = Job(variant, data, uri, run_id)

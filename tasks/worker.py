@@ -15,14 +15,13 @@ import torch
 from ray.train.collective import broadcast_from_rank_zero
 from torch import nn
 
-from models.batching import Examples
 from models.config import TrainingConfig, VariantConfig
 from models.decoding import Predictions, argmax_threshold
 from models.stopping import is_out_of_time, reason_to_end
 from models.training import Diverged, Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
 from tasks.encoded import load_encoded, load_types
-from tasks.evaluation import EvaluationSplit, evaluate, load_split
+from tasks.evaluation import evaluate, load_split
 from tasks.measures import (
     THRESHOLD,
     FloatArray,
@@ -35,7 +34,7 @@ from tasks.progress import entry_of, epoch_line, progress_line
 from tasks.starting import new_model
 from tasks.thresholds import best_threshold, why_none
 from tasks.tracking import EpochLogger
-from tasks.training_data import SplitFolders, TrainingData
+from tasks.training_data import TrainingData
 
 PROGRESS_SECONDS = 10.0
 
@@ -83,9 +82,12 @@ def train_worker(config: dict[str, Any]) -> str | None:
     diverge again.
     """
     job: Job = config["job"]
+    trainer = make_trainer(job, config["allotment"].cpus_per_worker)
     try:
-        _Loop(job, make_trainer(job, config["allotment"].cpus_per_worker)).run()
+        _Loop(job, trainer).run()
     except Diverged as error:
+        if trainer.rank == 0:
+            _say(f"{job.variant.name} ended: it diverged.")
         return f"{job.variant.name} diverged: {error}; {_remedy(job.variant.training)}."
     return None
 
@@ -121,18 +123,6 @@ def _resume(trainer: Trainer) -> Record:
         return resume_from(Path(folder), trainer)
 
 
-@dataclass(frozen=True)
-class _Questions:
-    """A split to answer, and its gold answers."""
-
-    examples: Examples
-    split: EvaluationSplit
-
-    @classmethod
-    def load(cls, folders: SplitFolders) -> "_Questions":
-        return cls(load_encoded(folders.encoded), load_split(folders.ingested))
-
-
 class _Cadence:
     """When a checkpoint within an epoch is due; asked of all workers with the same numbers."""
 
@@ -165,10 +155,11 @@ class _Loop:
         self.cadence = _Cadence(self.training, trainer.step)
         self.is_first = trainer.rank == 0
         splits = {"validation": job.data.validation, "dev": job.data.dev}
-        self.scored = {name: _Questions.load(s) for name, s in splits.items() if s is not None}
+        there = {name: folders for name, folders in splits.items() if folders is not None}
+        self.asked = {name: load_encoded(folders.encoded) for name, folders in there.items()}
         if self.is_first:
-            asked = self.scored.get("validation")
-            self.chooses = not why_none(self.train, asked.examples if asked else None)
+            self.splits = {name: load_split(folders.ingested) for name, folders in there.items()}
+            self.chooses = not why_none(self.train, self.asked.get("validation"))
             self.logger = EpochLogger(job.tracking_uri, job.run_id)
             self.spoke = time.monotonic()
 
@@ -177,8 +168,8 @@ class _Loop:
         while self.record.ended is None:
             epoch = self.trainer.train_epoch(self.train, self.types, self._after_reading)
             answered = {
-                name: self.trainer.predict(asked.examples, self.types)
-                for name, asked in self.scored.items()
+                name: self.trainer.predict(examples, self.types)
+                for name, examples in self.asked.items()
             }
             ended = None
             if self.is_first:
@@ -217,17 +208,17 @@ class _Loop:
         also scored without the contexts that are longer than those trained on."""
         argmax = argmax_threshold(bool(self.train.impossible.any()))
         scores: dict[str, float] = {}
-        for name, asked in self.scored.items():  # validation first
+        for name, split in self.splits.items():  # validation first
             predictions, nlls = answered[name]
-            found = evaluate(asked.split, predictions, argmax)
-            with_target = asked.examples.has_target
+            found = evaluate(split, predictions, argmax)
+            with_target = self.asked[name].has_target
             scores |= measures(name, found) | {f"{name}/nll": mean_nll(nlls, with_target)}
             if self.chooses and name == "validation":
-                scores[THRESHOLD] = best_threshold(asked.split, predictions)
+                scores[THRESHOLD] = best_threshold(split, predictions)
             if self.chooses:
-                scores |= measures_at(name, asked.split, predictions, scores[THRESHOLD])
+                scores |= measures_at(name, split, predictions, scores[THRESHOLD])
             if name == "dev":
-                within = asked.examples.context_lengths <= self.training.max_context_tokens
+                within = self.asked[name].context_lengths <= self.training.max_context_tokens
                 scores |= measures_within(name, found, within)
                 scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
         return scores

@@ -47,7 +47,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """One temporary Prefect server, with a database and results of its own, for all tests."""
+    """A process's temporary Prefect server, with a database and results of its own."""
     from prefect.testing.utilities import prefect_test_harness
 
     with prefect_test_harness(server_startup_timeout=120):

@@ -13,12 +13,10 @@ from infra.settings import CHECKOUT
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 STEP = """
-import resource
-import sys
-
 import numpy as np
 import torch
 
+from benchmarks.machine import peak_mib
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.presets import preset
@@ -40,17 +38,16 @@ types = Types(np.arange(500), Ragged.from_rows([[], [1], *spelled]))
 variant = preset("char-selfattn").with_changes(hidden_size=100, batch_size=BATCH)
 trainer = Trainer(BiDAF(variant.model, torch.zeros(500, 50), 100), variant.training)
 trainer.train_epoch(examples, types)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(trainer.step, peak // 1024 if sys.platform == "darwin" else peak)
+print(trainer.step, peak_mib())
 """
 
 WINDOWS = """
-import resource
 import sys
 
 import numpy as np
 import torch
 
+from benchmarks.machine import peak_mib
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.presets import preset
@@ -71,12 +68,11 @@ spelled = random.integers(2, 90, (498, 9)).tolist()
 types = Types(np.arange(500), Ragged.from_rows([[], [1], *spelled]))
 variant = preset("char-selfattn").with_changes(hidden_size=8, window_stride=200)
 trainer = Trainer(BiDAF(variant.model, torch.zeros(500, 50), 100), variant.training)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_mib()
 trainer.train_epoch(examples, types)
 found, _ = trainer.predict(examples, types)
 assert len(found.span_start) == 2
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(trainer.step, peak // 1024 if sys.platform == "darwin" else peak)
+print(trainer.step, peak_mib() - before)
 """
 
 
@@ -84,9 +80,9 @@ def bytes_of(script: str, *arguments: str) -> int:
     """The peak that a script of one training step tells."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    steps, kilobytes = map(int, done.stdout.split())
+    steps, mebibytes = map(int, done.stdout.split())
     assert steps == 1
-    return kilobytes * 1024
+    return mebibytes << 20
 
 
 def test_a_step_of_60_contexts_of_400_tokens_stays_below_4_gb() -> None:
