@@ -6,8 +6,8 @@ VENV := .venv
 # Prefect, Ray and MLflow run quietly, offline, with their state under .bidaflow.
 SETTLED := $(VENV)/bin/python -m infra.environment
 INSTALLED := $(VENV)/.installed
-# Two files of tests at a time, of a thread each.
-PYTEST := OMP_NUM_THREADS=1 $(SETTLED) $(VENV)/bin/python -m pytest -n 2 --dist loadfile
+# Two files of tests at a time, of a thread each, the longest not last.
+PYTEST := OMP_NUM_THREADS=1 $(SETTLED) $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 DATASET ?=
 TRAIN ?=

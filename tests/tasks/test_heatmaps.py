@@ -80,7 +80,7 @@ def test_of_marks_far_apart_both_are_drawn(gold: str, predicted: str) -> None:
     assert [token.text for token in drawing.columns if token.gold] == [gold]
     assert [token.text for token in drawing.columns if token.predicted] == [predicted]
     assert len(drawing.columns) == MOST_TOKENS + 1
-    gaps = [i for i, token in enumerate(drawing.columns) if token.text.startswith("… ")]
+    gaps = [i for i, token in enumerate(drawing.columns) if token.behind_a_gap]
     assert gaps == [MOST_TOKENS // 2 + 1], "the first half begins with the context"
     assert shades(drawing).min() == LEVELS
 
@@ -90,7 +90,7 @@ def test_marks_that_are_not_far_apart_stand_in_one_stretch() -> None:
     start = LONG.index("w279")
     (drawing, _) = drawn("Who", LONG, weights, "w201", (start, start + 4))
     assert [t.text for t in drawing.columns if t.gold or t.predicted] == ["w201", "w279"]
-    assert [i for i, t in enumerate(drawing.columns) if t.text.startswith("… ")] == [1]
+    assert [i for i, t in enumerate(drawing.columns) if t.behind_a_gap] == [1]
 
 
 def test_without_any_weight_nothing_is_dark() -> None:
