@@ -37,7 +37,7 @@ def partial(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "BACK_OFF_SECONDS", 0.01)
-    monkeypatch.setattr(downloads, "STALL_SECONDS", 2.0)
+    monkeypatch.setattr(downloads, "STALL_SECONDS", 1.5)
 
 
 def ranges(served: Served) -> list[str | None]:
