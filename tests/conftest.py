@@ -1,6 +1,7 @@
 """Fixtures shared by all tests, and the rule that nothing is skipped in continuous integration."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,10 @@ from pathlib import Path
 # Before anything reads it: the tests' state is their own, never the checkout's.
 os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(prefix="bidaflow-tests-")
 
-from infra import environment
+# Some are started with Ctrl-C ignored, as what a shell runs behind "&" is, and hand that on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+from infra import environment  # noqa: E402
 
 environment.apply()
 

@@ -1,10 +1,11 @@
 """A set of word vectors in memory, and fastText's n-grams, which spell vectors for any word."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,8 @@ class Subwords:
         """Write subwords.safetensors."""
         from safetensors.numpy import save_file
 
-        lengths = {"min_ngram": str(self.min_ngram), "max_ngram": str(self.max_ngram)}
+        # One entry: safetensors writes several in an order that differs from time to time.
+        lengths = {"ngram_lengths": json.dumps([self.min_ngram, self.max_ngram])}
         save_file({"ngrams": np.ascontiguousarray(self.ngrams)}, folder / SUBWORDS, lengths)
 
     @classmethod
@@ -58,10 +60,8 @@ class Subwords:
         if not (folder / SUBWORDS).exists():
             return None
         with safe_open(folder / SUBWORDS, framework="np") as file:
-            lengths: Any = file.metadata()
-            return cls(
-                file.get_tensor("ngrams"), int(lengths["min_ngram"]), int(lengths["max_ngram"])
-            )
+            shortest, longest = json.loads(file.metadata()["ngram_lengths"])
+            return cls(file.get_tensor("ngrams"), shortest, longest)
 
 
 def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:

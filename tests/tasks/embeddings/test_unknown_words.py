@@ -129,3 +129,15 @@ def test_subword_needs_vectors_with_ngrams(tmp_path: Path) -> None:
         require_subwords(tmp_path)
     with pytest.raises(ValueError, match="unknown_words must be 'zero', 'random', 'trainable' or"):
         ModelConfig(unknown_words="nothing")  # type: ignore[arg-type]
+
+
+def test_equal_n_grams_are_equal_files(tmp_path: Path) -> None:
+    """Stages are told apart by their files' digests."""
+    subwords = Subwords(np.ones((7, 5), np.float32), 3, 6)
+    saved = []
+    for _ in range(20):
+        subwords.save(tmp_path)
+        saved.append((tmp_path / SUBWORDS).read_bytes())
+    assert len(set(saved)) == 1
+    found = Subwords.load(tmp_path)
+    assert found is not None and (found.min_ngram, found.max_ngram) == (3, 6)
