@@ -65,8 +65,10 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
         def pour(self, body: bytes, kind: str) -> None:
             step = 1000 if kind == "slow" else len(body) or 1
             for start in range(0, len(body), step):
-                self.wfile.write(body[start : start + step])
+                # Counted first: the client may have read the last bytes, and its test ended, before
+                # this thread runs again.
                 served.sent += len(body[start : start + step])
+                self.wfile.write(body[start : start + step])
                 if kind == "slow":
                     time.sleep(0.05)
 
