@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
+import urllib3
 import yaml
 
 from infra.environment import variables
@@ -15,8 +15,12 @@ from infra.settings import CHECKOUT, settings
 
 POOL = "local"
 
-PATIENCE = 120.0
-"""Seconds to wait for an answer: given up halfway, what people changed would be lost."""
+WHILE_LOCKED = urllib3.Retry(
+    connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.5
+)
+"""Prefect answers 503 while its database is locked: given up, what people changed would be lost."""
+
+SERVER = urllib3.PoolManager(timeout=120, retries=WHILE_LOCKED)
 
 CHANGEABLE = ("paused", "parameters", "schedules")
 """What of a deployment both prefect.yaml and people in the UI can set."""
@@ -42,20 +46,35 @@ def deploy(server: str) -> None:
             if one["id"] in before:
                 rewritten = _rewritten(then.get(one["name"], {}), now.get(one["name"], {}))
                 _restore(server, before[one["id"]], one, rewritten)
+            _close(server, one)
     _remember(now)
 
 
 def worker_is_online(server: str) -> bool:
     """Whether some worker has told the server that it waits for runs."""
-    workers = httpx.post(f"{server}/api/work_pools/{POOL}/workers/filter", json={}).json()
+    workers = _asked(f"{server}/api/work_pools/{POOL}/workers/filter")
     return any(worker["status"] == "ONLINE" for worker in workers)
 
 
 def _deployments(server: str) -> list[dict[str, Any]]:
-    address = f"{server}/api/deployments/filter"
-    answer = httpx.post(address, json={}, timeout=PATIENCE).raise_for_status()
-    found: list[dict[str, Any]] = answer.json()
+    return _asked(f"{server}/api/deployments/filter")
+
+
+def _asked(address: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = _told("POST", address, {}).json()
     return found
+
+
+def _told(method: str, address: str, update: dict[str, Any]) -> urllib3.BaseHTTPResponse:
+    """The server's answer.
+
+    Raises:
+        urllib3.exceptions.HTTPError: there is none, or it is a refusal.
+    """
+    answer = SERVER.request(method, address, json=update)
+    if answer.status >= 400:
+        raise urllib3.exceptions.HTTPError(f"{method} {address}: {answer.status} {answer.data!r}")
+    return answer
 
 
 def _rewritten(then: dict[str, str], now: dict[str, str]) -> set[str]:
@@ -76,7 +95,14 @@ def _restore(
     schedules = [{name: one[name] for name in given} for one in fields["schedules"]]
     which = {"name": deployed["name"], "flow_id": deployed["flow_id"]}
     update = {**which, **fields, "schedules": schedules}
-    httpx.post(f"{server}/api/deployments/", json=update, timeout=PATIENCE).raise_for_status()
+    _told("POST", f"{server}/api/deployments/", update)
+
+
+def _close(server: str, deployed: dict[str, Any]) -> None:
+    """Let the server refuse parameters that the flow does not have: Prefect does not by itself."""
+    schema = {**deployed["parameter_openapi_schema"], "additionalProperties": False}
+    address = f"{server}/api/deployments/{deployed['id']}"
+    _told("PATCH", address, {"parameter_openapi_schema": schema})
 
 
 def _sections() -> Sections:

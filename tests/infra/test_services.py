@@ -160,6 +160,7 @@ def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Se
         ("compare-variants", {"variants": []}, "variants"),
         ("train-embeddings", {"embedding": {"method": "word2vec"}}, "'word2vec' is not one of"),
         ("retrain", {"data": {"sede": 1}}, "'sede' was unexpected"),
+        ("retrain", {"date": {"seed": 1}}, "'date' was unexpected"),
     ],
 )
 def test_nonsense_is_refused_before_there_is_a_run(
