@@ -62,8 +62,8 @@ class AttentionFlow(nn.Module):
         over_question, over_context = self.weights(context, question, context_mask, question_mask)
         attended_question = over_question @ question
         attended_context = over_context @ context  # (B, 1, size): the same for every t
-        if self.query_to_context == "starter":
-            attended_context = over_question @ attended_context  # (B, T, size)
+        if self.query_to_context == "starter":  # it is (B, J, size) and becomes (B, T, size)
+            attended_context = over_question @ attended_context
         return torch.cat(
             [context, attended_question, context * attended_question, context * attended_context],
             2,

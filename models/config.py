@@ -80,7 +80,7 @@ class ModelConfig:
     highway: two highway layers over the embeddings "projected" to the hidden size (CS224n
         starter), over their concatenation as it is (Seo et al., 2017), or "none" (document-qa).
     query_to_context: "max" is the softmax over the context of the best-matching question word
-        (Seo et al., 2017, eq. 3); "starter" is S1·S2ᵀ·C of the CS224n starter code.
+        (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C of the CS224n starter code.
     self_attention: of the context over itself. "additive", "dot" and "elementwise" are
         similarities of `models.self_attention.SelfMatching`; "trilinear" is document-qa's residual
         block in the modeling layer's place.
@@ -90,8 +90,8 @@ class ModelConfig:
         code of Seo et al.), or by a layer "chained" to the start's (document-qa).
     dropout_form: behind recurrent layers and embeddings, and on what the similarity compares
         ("outputs", starter); in front of the CNN, recurrent layers and output ("inputs", Seo et
-        al., 2017, §4); or around recurrent layers, with one mask for all of a sequence's tokens
-        ("variational", document-qa).
+        al., 2017, §4); or in front of the CNN, and around recurrent layers with one mask for all of
+        a sequence's tokens ("variational", document-qa).
     """
 
     hidden_size: int = 100
@@ -158,7 +158,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the weights are found. `rho` and `epsilon` are Adadelta's; Adam ignores `rho`.
+    """How the weights are found. `rho` and `epsilon` are Adadelta's, which Adam ignores.
     A `clip_norm` of 0 clips no gradient. The learning rate is `models.schedule.learning_rate`: it
     rises over `warmup_steps`, as large batches want it, and then stays ("constant") or falls to 0
     at the end of the last epoch ("linear").

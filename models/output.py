@@ -48,7 +48,7 @@ def _given_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Tenso
 
 
 class ChainedOutput(nn.Module):
-    """Start from M¹ = BiGRU(M), end from M² = BiGRU([M; M¹]) (Clark & Gardner, 2018, §2.1)."""
+    """Start from M¹ = BiGRU(M), end from M² = BiGRU([M; M¹]) (Clark & Gardner, 2018, §2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

@@ -82,7 +82,7 @@ CHAR_ONLY = VariantConfig(
     model=replace(SEO2016.model, word_vectors=False, characters=CharacterConfig(embedding_size=50)),
     training=SEO2016.training,
 )
-"""`seo2016` without word vectors (the ablation in Seo et al., 2017, table 2): a word is only its
+"""`seo2016` without word vectors (an ablation in Seo et al., 2017, §4): a word is only its
 characters, as many filters as the GloVe 100d vector that they replace, characters of size 50.
 2,399,505 parameters."""
 
@@ -126,7 +126,8 @@ DOCQA = VariantConfig(
 """The paragraph model of Clark & Gardner (2018) and its code: GRUs, trilinear residual
 self-attention with the diagonal masked, variational dropout, Adadelta 1.0. The code adds to each
 row of self-attention a learned logit for "nothing", which the paper does not tell of: the code. The
-code trains on every context: here those of at most 400 tokens. 1,138,905 parameters."""
+code trains on every context and question: here those of at most 400 and 50 tokens. 1,138,905
+parameters."""
 
 PRESETS = {
     preset.name: preset

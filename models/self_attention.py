@@ -81,7 +81,7 @@ class SelfMatching(nn.Module):
 
 
 class ResidualSelfAttention(nn.Module):
-    """Modeling layer of Clark & Gardner (2018, §2.1): x = ReLU(G), then x + ReLU([c; m; c∘m]), with
+    """Modeling layer of Clark & Gardner (2018, §2): x = ReLU(G), then x + ReLU([c; m; c∘m]), with
     m = BiGRU(x) and c what each token finds in the others: the diagonal is masked.
 
     A learned logit for "nothing" joins each row, as in the authors' code; it also tells what a

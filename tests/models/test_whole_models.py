@@ -135,7 +135,7 @@ def trilinear(w: Weights, name: str, left: Rows, right: Rows) -> Array:
 
 
 def best_matching(s: Array, h: Rows) -> Rows:
-    """The same h̃ for each t: the context by its best-matching words (Seo et al., 2017, eq. 3)."""
+    """The same h̃ for each t: the context by its best-matching words (Seo et al., 2017, §2)."""
     return [weighted(softmax(s.max(1)), h)] * len(h)
 
 
@@ -146,7 +146,7 @@ def starters_product(s: Array, h: Rows) -> Rows:
 
 
 def attention_flow(w: Weights, h: Rows, u: Rows, to_context: ToContext = best_matching) -> Rows:
-    """G = [h; ũ; h∘ũ; h∘h̃] (Seo et al., 2017, eq. 4)."""
+    """G = [h; ũ; h∘ũ; h∘h̃] (Seo et al., 2017, §2)."""
     s = trilinear(w, "attention.similarity", h, u)
     question, context = [weighted(softmax(row), u) for row in s], to_context(s, h)
     return [
@@ -230,7 +230,7 @@ def seo2016(w: Weights, texts: Texts) -> Array:
 
 
 def docqa(w: Weights, texts: Texts) -> Array:
-    """The paragraph model of Clark & Gardner (2018, §2.1)."""
+    """The paragraph model of Clark & Gardner (2018, §2)."""
     h, u = (bigru(w, "encoder.layers.0", text) for text in texts)
     x = [relu(linear(w, "modeling.reduction", a)) for a in attention_flow(w, h, u)]
     m = bigru(w, "modeling.encoder.layers.0", x)
