@@ -158,6 +158,11 @@ class CharacterParameters(Form):
     )
 
 
+OFF_AT_0 = ("window_stride", "checkpoint_minutes")
+"""Fields that a preset or a dataset sets and a person may want to be without. An empty field can't
+say so: Prefect's form sends every field, the untouched ones as null."""
+
+
 class TrainingParameters(Form):
     """Changes to every variant's preset; a field left empty stays as the preset has it."""
 
@@ -193,9 +198,9 @@ class TrainingParameters(Form):
     )
     window_stride: int | None = Field(
         None,
-        ge=1,
+        ge=0,
         description="Read longer contexts in windows of max_context_tokens tokens that begin so "
-        "many tokens apart, in training and in answering; half of it suits.",
+        "many tokens apart, in training and in answering; half of it suits, 0 reads them whole.",
     )
     seed: int | None = Field(
         None, ge=0, description="Draws first weights, order of batches, dropout."
@@ -218,7 +223,7 @@ class TrainingParameters(Form):
         None, description="The same bits each time on GPUs too, at the price of speed."
     )
     checkpoint_minutes: float | None = Field(
-        None, gt=0, description="Also write a checkpoint every so many minutes."
+        None, ge=0, description="Also write a checkpoint every so many minutes; 0: never by time."
     )
     checkpoint_steps: int | None = Field(
         None, ge=1, description="Also write a checkpoint every so many steps."
@@ -265,11 +270,11 @@ class TrainingParameters(Form):
     )
 
     def changes(self) -> dict[str, Any]:
-        """The fields of a variant that were set."""
+        """The fields of a variant that were set; None are those that are to be off."""
         changed = self.model_dump(exclude_none=True, exclude={"start_from"})
         if not changed["characters"]:
             del changed["characters"]
-        return changed
+        return changed | {name: None for name in OFF_AT_0 if changed.get(name) == 0}
 
 
 class CorpusParameters(Form):

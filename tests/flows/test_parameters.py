@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from flows.compare import compare_variants
 from flows.ingest import ingest
 from flows.parameters import (
+    OFF_AT_0,
     CharacterParameters,
     DataParameters,
     TrainingParameters,
@@ -187,6 +188,18 @@ def test_a_persons_changes_win_over_what_suits_the_data() -> None:
     assert suited == before, "the catalogue itself is left as it was"
 
 
+def test_0_takes_away_what_a_preset_or_a_dataset_sets() -> None:
+    optional = [field.name for field in fields(TrainingConfig) if "None" in str(field.type)]
+    datasets = [{}, *(dataset.training for dataset in DATASETS.values())]
+    trainings = [configure(name, suited).training for name in PRESETS for suited in datasets]
+    used = {name for name in optional for each in trainings if getattr(each, name) is not None}
+    assert used == set(OFF_AT_0)
+    off = TrainingParameters(**dict.fromkeys(OFF_AT_0, 0)).changes()
+    changed = configure("char", DATASETS["covid_qa"].training, off).training
+    assert (changed.window, changed.checkpoint_minutes) == (None, None)
+    assert changed.max_answer_tokens == 60
+
+
 LEAST: dict[str, Any] = {
     "epochs": 1,
     "batch_size": 1,
@@ -199,7 +212,7 @@ LEAST: dict[str, Any] = {
     "clip_norm": 0,
     "ema_decay": 0,
     "max_answer_tokens": 1,
-    "window_stride": 1,
+    "window_stride": 0,
     "max_context_tokens": 2,
     "max_question_tokens": 1,
     "seed": 0,
@@ -208,7 +221,7 @@ LEAST: dict[str, Any] = {
     "max_minutes": 1e-9,
     "precision": "bfloat16",
     "deterministic": True,
-    "checkpoint_minutes": 1e-9,
+    "checkpoint_minutes": 0,
     "checkpoint_steps": 1,
     "hidden_size": 1,
     "word_vectors": True,
@@ -241,7 +254,7 @@ def test_the_least_that_the_form_allows_is_possible() -> None:
         changed = configure(name, least.changes())  # type: ignore[arg-type]
         assert (changed.model.characters is None) == (variant.model.characters is None)
         values = {**vars(changed.model), **vars(changed.training)}
-        assert {key: values[key] for key in LEAST} == LEAST
+        assert {key: values[key] for key in LEAST} == LEAST | dict.fromkeys(OFF_AT_0)
 
 
 @pytest.mark.parametrize(
