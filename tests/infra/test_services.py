@@ -2,11 +2,11 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,13 @@ import pytest
 from infra.running import Up
 from infra.settings import CHECKOUT
 from tests.integration.running import environment_for
+from tests.ports import free_port
 
 pytestmark = pytest.mark.heavy
 
-SECONDS = 240
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+SECONDS = 400
+ANSWER_SECONDS = 120
+"""On a busy machine the servers can take longer than httpx waits by default."""
 
 
 class Services:
@@ -79,7 +76,7 @@ class Services:
         """Stop as Ctrl-C does."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(timeout=120)
+            self.process.wait(timeout=SECONDS)
 
     @property
     def recorded(self) -> Up:
@@ -92,18 +89,25 @@ class Services:
 
     def deployment(self, name: str) -> dict[str, Any]:
         address = f"{self.recorded.prefect_url}/api/deployments/filter"
-        found: list[dict[str, Any]] = httpx.post(address, json={}).json()
+        found: list[dict[str, Any]] = httpx.post(address, json={}, timeout=ANSWER_SECONDS).json()
         return next(one for one in found if one["name"] == name)
 
     def worker_is_online(self, since: datetime) -> bool:
         """Whether a worker has asked the server for work."""
         address = f"{self.recorded.prefect_url}/api/work_pools/local/workers/filter"
         try:
-            workers = httpx.post(address, json={}).raise_for_status().json()
+            workers = httpx.post(address, json={}, timeout=ANSWER_SECONDS).raise_for_status().json()
         except (httpx.TransportError, httpx.HTTPStatusError):
             return False
         seen = [datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in workers]
         return any(time > since for time in seen)
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """Kill them all; some end by themselves as soon as their parent is gone."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +131,8 @@ def test_both_servers_answer_at_the_addresses_it_prints(services: Services) -> N
     printed = "".join(services.printed)  # type: ignore[attr-defined]
     up = services.recorded
     assert up.prefect_url in printed and up.mlflow_url in printed
-    assert httpx.get(up.prefect_url, follow_redirects=True).is_success
-    assert "MLflow" in httpx.get(up.mlflow_url).text
+    assert httpx.get(up.prefect_url, follow_redirects=True, timeout=ANSWER_SECONDS).is_success
+    assert "MLflow" in httpx.get(up.mlflow_url, timeout=ANSWER_SECONDS).text
 
 
 def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Services) -> None:
@@ -168,7 +172,7 @@ def test_nonsense_is_refused_before_there_is_a_run(
 ) -> None:
     address = f"{services.recorded.prefect_url}/api/deployments/"
     address += f"{services.deployment(name)['id']}/create_flow_run"
-    refused = httpx.post(address, json={"parameters": nonsense})
+    refused = httpx.post(address, json={"parameters": nonsense}, timeout=ANSWER_SECONDS)
     assert refused.status_code == 409 and told in refused.text
 
 
@@ -217,7 +221,7 @@ def test_what_people_changed_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
     def send(method: str, name: str, below: str, body: Any) -> None:
         address = f"{services.recorded.prefect_url}/api/deployments/"
         address += services.deployment(name)["id"] + below
-        httpx.request(method, address, json=body).raise_for_status()
+        httpx.request(method, address, json=body, timeout=ANSWER_SECONDS).raise_for_status()
 
     (weekly,) = services.deployment("retrain")["schedules"]
     edited = {"schedule": {"cron": "30 5 * * 2", "timezone": "Asia/Tokyo"}, "active": False}
@@ -252,8 +256,7 @@ def test_what_people_changed_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
 
 def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Services) -> None:
     before, killed = services.recorded.services, datetime.now(UTC)
-    for process in services.processes():
-        process.kill()
+    kill(services.processes())
     wait(
         lambda: all(one.pid != before[name].pid for name, one in services.recorded.services.items())
     )

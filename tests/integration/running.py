@@ -27,6 +27,6 @@ def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1500,
         check=False,
     )

@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from infra.settings import CHECKOUT
 from tests.integration.running import ONE_WORKER, environment_for, retrain
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 FLAGS = (
     *("--variants", "char"),
@@ -37,7 +37,7 @@ def start_and_kill(root: Path, checkpoints: int, delay: float) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 900
     while (
         not list((root / "stages" / "train").glob(".building-*")) or len(saved(root)) < checkpoints
     ):

@@ -29,7 +29,7 @@ from tasks.stages import BUILDING, stage
 from tasks.tiny import generate
 from tests.tasks.serving import Served, serving
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(2400)]
 
 STAGES = (
     "fetch",
@@ -45,6 +45,8 @@ STAGES = (
     "check",
 )
 KILLS_PER_STAGE = 4
+MOST_KILLS = 20
+"""A short stage can be over before this process, on a busy machine, has seen it."""
 PAGE = re.compile("stages/(report|check)/")
 
 
@@ -107,7 +109,7 @@ class Victim:
 
     def finish(self) -> None:
         process = self.start()
-        process.join(120)
+        process.join(600)
         assert process.exitcode == 0
 
     def kill_in(self, stage: str, delay: float) -> bool:
@@ -175,14 +177,17 @@ def test_kills_leave_what_is_finished_and_change_no_result(source: Source, tmp_p
     broken: Counter[str] = Counter()
     for name in STAGES:
         longest = undisturbed.seconds(name)
-        for kill in range(KILLS_PER_STAGE):
-            latest = longest * (kill + 1) / KILLS_PER_STAGE  # the first breaks it for certain
+        for kill in range(MOST_KILLS):
+            if kill >= KILLS_PER_STAGE and broken[name]:
+                break
+            # The first of each round most likely breaks it.
+            latest = longest * (kill % KILLS_PER_STAGE + 1) / KILLS_PER_STAGE
             killed.lose(name)
             finished = killed.manifests()
             broken[name] += killed.kill_in(name, moments.uniform(0, latest))
             assert killed.manifests().items() >= finished.items(), "made a second time"
     finished = killed.manifests()
-    print(f"stages broken off: {dict(broken)} of {len(STAGES) * KILLS_PER_STAGE} kills")
+    print(f"stages broken off: {dict(broken)}")
     assert all(broken[stage] for stage in STAGES)
     killed.finish()
     assert killed.manifests().items() >= finished.items()

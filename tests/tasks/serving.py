@@ -59,7 +59,7 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.pour(body[:limit] if kind in ("cut", "stall") else body, kind)
             if kind == "stall":
-                time.sleep(5)
+                time.sleep(60)
             self.close_connection = True
 
         def pour(self, body: bytes, kind: str) -> None:

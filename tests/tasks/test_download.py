@@ -37,7 +37,6 @@ def partial(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "BACK_OFF_SECONDS", 0.01)
-    monkeypatch.setattr(downloads, "STALL_SECONDS", 1.5)
 
 
 def ranges(served: Served) -> list[str | None]:
@@ -51,7 +50,11 @@ def test_a_file_is_downloaded_at_one_go(served: Served, partial: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["cut 100000", "stall 100000"])
-def test_what_broke_off_is_continued(fault: str, served: Served, partial: Path) -> None:
+def test_what_broke_off_is_continued(
+    fault: str, served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "stall" in fault:
+        monkeypatch.setattr(downloads, "STALL_SECONDS", 3.0)
     served.faults = [fault, "cut 50000"]
     download(served.url, partial)
     assert partial.read_bytes() == CONTENT
@@ -80,7 +83,7 @@ def test_a_killed_process_leaves_what_the_next_one_goes_on_from(
     )
     command = [sys.executable, "-c", code, served.url, str(partial)]
     child = subprocess.Popen(command, cwd=CHECKOUT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(child.pid, signal.SIGKILL)
@@ -203,7 +206,7 @@ def test_a_disk_that_is_too_small_is_told_before(
 def test_a_log_gets_lines_with_rate_and_time_left(
     served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(transfer, "LINE_SECONDS", 0.2)
+    monkeypatch.setattr(transfer, "LINE_SECONDS", 0.05)
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
     served.content, served.faults = CONTENT[:20_000], ["slow"]
     with caplog.at_level(logging.INFO):

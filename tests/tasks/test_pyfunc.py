@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from tasks.errors import UserError
 from tasks.lexicon import Lexicon
 from tasks.vectors import select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary
+from tests.ports import free_port
 from tests.tasks.ingested import ingest, write_lines
 
 CONTEXT = "The mill stands on the hill. The inn stands by the river."
@@ -39,19 +39,12 @@ ASKED = [
 ]
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 300) -> None:
     """Until the server answers."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=2).close()
+            urllib.request.urlopen(url, timeout=10).close()
             return
         except OSError:
             time.sleep(0.2)
@@ -255,7 +248,7 @@ def served(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield address
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def post(address: str, inputs: list[dict[str, str]]) -> Any:
@@ -264,7 +257,7 @@ def post(address: str, inputs: list[dict[str, str]]) -> Any:
         json.dumps({"inputs": inputs}).encode(),
         {"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=120) as response:
         return json.load(response)
 
 
