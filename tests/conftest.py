@@ -54,7 +54,7 @@ def prefect_server() -> Iterator[None]:
     """A process's temporary Prefect server, with a database and results of its own."""
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=300):
         yield
 
 

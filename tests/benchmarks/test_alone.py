@@ -42,7 +42,7 @@ def test_seeds_are_trained_where_ray_prefect_and_mlflow_are_not(tmp_path: Path) 
         cwd=CHECKOUT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(CHECKOUT)])},
         check=True,
-        timeout=300,
+        timeout=800,
     )
     for seed in (3, 4):
         lines = (out / f"baseline-seed{seed}.tsv").read_text().splitlines()

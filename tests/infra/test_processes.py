@@ -23,8 +23,8 @@ def start(code: str) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize(
     ("code", "patience", "ended_by"),
     [
-        ("import time; print(flush=True); time.sleep(60)", 30, signal.SIGTERM),
-        (STUBBORN + "time.sleep(60)", 0.5, signal.SIGKILL),
+        ("import time; print(flush=True); time.sleep(60)", 60, signal.SIGTERM),
+        (STUBBORN + "time.sleep(60)", 2, signal.SIGKILL),
     ],
 )
 def test_nobody_waits_for_a_process_that_has_ended(
@@ -35,7 +35,7 @@ def test_nobody_waits_for_a_process_that_has_ended(
     recorded = processes.record(child.pid)
     began = time.monotonic()
     processes.stop(recorded, patience)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert not recorded.alive
     assert child.wait() == -ended_by
 

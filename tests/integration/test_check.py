@@ -22,7 +22,7 @@ def check(root: Path, data: Path, *flags: str) -> subprocess.CompletedProcess[st
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

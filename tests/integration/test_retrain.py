@@ -17,15 +17,16 @@ from tasks.errors import UserError
 from tasks.tiny import generate
 from tests.integration.running import ONE_WORKER, QUICK, SMALL, retrain
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 
 @dataclass(frozen=True)
 class Retrained:
-    """A finished run: where its state is, and what it printed."""
+    """A finished run: where its state is, what it printed, and how long it took."""
 
     root: Path
     output: str
+    seconds: float
 
     @property
     def client(self) -> MlflowClient:
@@ -44,9 +45,10 @@ class Retrained:
 def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
     """Both variants on the default dataset, small and for one epoch."""
     root = tmp_path_factory.mktemp("retrained")
+    began = time.monotonic()
     done = retrain(root, *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
-    return Retrained(root, done.stdout)
+    return Retrained(root, done.stdout, time.monotonic() - began)
 
 
 def test_the_run_ends_with_a_table_the_report_and_the_next_lines(first: Retrained) -> None:
@@ -138,7 +140,8 @@ def test_unchanged_it_trains_nothing_says_so_and_is_quick(first: Retrained) -> N
     assert again.returncode == 0, again.stderr
     assert "Nothing to do" in again.stdout
     assert "Finished in state Nothing to do" in again.stdout + again.stderr
-    assert time.monotonic() - began < 30
+    # On a machine at rest ten seconds; the first run, which trains, tells how slow this one is.
+    assert time.monotonic() - began < max(30, first.seconds / 2)
     assert len(first.runs("variant")) == 2
 
 
@@ -148,7 +151,7 @@ def test_overheads_are_measured_apart(first: Retrained) -> None:
     ]
     for manifest in manifests:
         seconds = manifest["facts"]["seconds"]
-        assert 0 < seconds["ray_start"] < 60
+        assert 0 < seconds["ray_start"] < 600
         assert 0 < seconds["fit_overhead"] < seconds["fit"]
 
 
@@ -217,7 +220,6 @@ def test_a_users_mistake_ends_in_a_sentence(
     assert "Traceback" not in done.stderr + done.stdout
 
 
-@pytest.mark.timeout(1200)
 def test_every_preset_is_trained_by_its_name(own_data: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     flags = ("--data.dataset", str(own_data), "--training.characters.max-characters", "12")

@@ -10,7 +10,7 @@ import pytest
 
 from infra.settings import CHECKOUT
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 STEP = """
 import numpy as np

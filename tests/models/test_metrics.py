@@ -153,9 +153,9 @@ def test_first_gold_as_prediction_on_real_dev_sets(shared_data: Path, name: str,
     questions = [qa for a in articles for p in a["paragraphs"] for qa in p["qas"]]
     golds = [[answer["text"] for answer in qa["answers"]] for qa in questions]
     normalize_answer.cache_clear()
-    start = time.perf_counter()
+    start = time.thread_time()
     scores = score([texts[0] if texts else "" for texts in golds], golds, v2=v2)
-    assert time.perf_counter() - start < 3
+    assert time.thread_time() - start < 3
     assert scores.count == (11_873 if v2 else 10_570)
     assert scores.em == 100
     assert scores.avna == 100

@@ -11,7 +11,7 @@ from benchmarks.scale import STEPS, write_repeated
 from infra.settings import CHECKOUT
 from tasks.squad import Answer, Article, Paragraph, Question
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 TIMES = 12
 STEP = """

@@ -25,7 +25,7 @@ from tasks.vectors import NO_VECTORS, PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tests.tasks.test_answering import COMMON, LONG, STRANGE, alike, stands_in
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 QUESTIONS, PARAGRAPHS = 32, 8
 EPOCHS = 150

@@ -31,7 +31,7 @@ from tasks.training_data import TrainingData
 from tasks.worker import Job, _Cadence, make_trainer
 from tests.tasks.prepared import make_job, prepare, small
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def _title(process: psutil.Process) -> list[str]:
 
 def kill_in_mid_epoch(folder: Path, name: str) -> None:
     """Kill a process of that title once Ray has a checkpoint from the middle of an epoch."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while time.monotonic() < deadline:
         if _position(folder / "ray" / "trained"):
             os.kill(processes_of_ray(name)[-1].pid, signal.SIGKILL)
