@@ -34,7 +34,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,12 +43,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from benchmarks.finished import cells, finished
 from benchmarks.judging import Judgement, judged
 from benchmarks.machine import machine, tell, today
 from benchmarks.tables import bars, markdown
 from flows.train_embeddings import vector_input
 from tasks.comparison import told_gain
-from tasks.manifests import MANIFEST, read_manifest, stages_folder
+from tasks.manifests import read_manifest, stages_folder
 from tasks.significance import paired_gain
 from tasks.vectors import PACKAGED, load_vectors
 from tasks.vocabulary import form_counts
@@ -63,12 +64,6 @@ TERMS = (
 """Words whose neighbours are shown."""
 
 NEIGHBOURS = 5
-
-
-def finished(stage: str) -> list[Path]:
-    """The folders of a stage, the last one made last."""
-    folders = [file.parent for file in (stages_folder() / stage).glob(f"[!.]*/{MANIFEST}")]
-    return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
 
 
 def made_of(stage: str, file: str) -> Path:
@@ -126,21 +121,12 @@ def trained(dataset: str) -> dict[Compared, list[Path]]:
     """The folders of the stage `train`, one a seed, of all comparisons of a dataset."""
     found: dict[Compared, list[Path]] = {}
     for comparison in finished("compare"):
-        for cell, folders in _cells(comparison):
+        for cell, folders in cells(comparison):
             if cell["dataset"] == dataset:
                 config = json.loads((folders[0] / "config.json").read_text(encoding="utf-8"))
                 policy = config["model"]["unknown_words"]
                 found[Compared(cell["vectors"], cell["variant"], policy)] = folders
     return found
-
-
-def _cells(comparison: Path) -> Iterator[tuple[dict[str, str], list[Path]]]:
-    manifest = read_manifest(comparison)
-    origins = [one for one in manifest["made_from"] if one["input"] == "trained"]
-    folders = [stages_folder() / one["stage"] / one["key"] for one in origins]
-    seeds = len(manifest["inputs"]["seeds"])
-    for number, cell in enumerate(manifest["inputs"]["cells"]):
-        yield cell, folders[number * seeds : (number + 1) * seeds]
 
 
 class Answers(NamedTuple):

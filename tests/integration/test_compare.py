@@ -1,12 +1,14 @@
 """`compare-variants` from its data to its table, on Prefect's and MLflow's pages too."""
 
 import json
+import sys
 from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 from mlflow.tracking import MlflowClient
 
+from benchmarks import comparison
 from flows.compare import compare_variants
 from flows.parameters import DataParameters, TrainingParameters
 from tasks.cluster import Resources
@@ -20,7 +22,7 @@ FILES = ("comparison.html", "comparison.json")
 
 
 def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
-    root: Path, prefect_server: None, tmp_path: Path
+    root: Path, prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()
@@ -62,3 +64,14 @@ def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
     (artifact,) = artifacts("comparison")
     for row in rows.values():
         assert f"| {' | '.join(row.values())} |" in artifact["data"]
+
+    out = tmp_path / "result.json"
+    monkeypatch.setattr(sys, "argv", ["comparison", "--command", "made", str(out)])
+    comparison.main()
+    written = json.loads(out.read_text(encoding="utf-8"))["tables"]
+    assert list(written) == ["own, seed 0", "own, seed 1"]
+    for number, table in enumerate(written.values()):
+        f1s = [f"{row['f1']['values'][number]:.2f}" for row in told["rows"]]
+        assert [row["F1"] for row in table] == f1s
+        assert table[0]["gain over the one before, 95 %"] == "reference"
+    assert out.with_suffix(".png").stat().st_size > 0

@@ -1,0 +1,174 @@
+"""Writes down what finished comparisons of variants came to, from the stages they left.
+
+Use: python -m benchmarks.comparison --command "python -m flows.compare …" [--note …] OUT.json
+
+A table for each dataset and seed: each variant's scores on dev, on the questions that have an
+answer and on those that have none, and what it gained over the variant before. The tables (.md) and
+a picture of F1 over the epochs (.png) are written beside the JSON.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from benchmarks.finished import cells, finished, made_from
+from benchmarks.machine import machine, today
+from benchmarks.tables import markdown
+from tasks.comparison import told_gain
+from tasks.manifests import facts_of, read_manifest
+from tasks.progress import History
+from tasks.significance import paired_gain
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training of a comparison, by its folder and those of the splits that it was given."""
+
+    variant: str
+    folder: Path
+    splits: dict[str, Path]
+
+    @property
+    def history(self) -> History:
+        """Its epochs."""
+        found: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
+        return found
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its model and training."""
+        found: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
+        return found
+
+    @property
+    def f1(self) -> Floats:
+        """Each dev question's F1 in points: (n,)."""
+        table = pq.read_table(self.folder / "predictions.parquet", columns=["f1"])
+        return 100 * table["f1"].to_numpy().astype(np.float64)
+
+    @property
+    def answerable(self) -> npt.NDArray[np.bool_]:
+        """Which dev questions have an answer: (n,)."""
+        file = self.splits["dev"] / "questions.parquet"
+        impossible = pq.read_table(file, columns=["is_impossible"])["is_impossible"]
+        return ~impossible.to_numpy()
+
+
+def trainings() -> dict[str, list[Trained]]:
+    """The trainings of all finished comparisons, by dataset and seed, in the tables' order."""
+    found: defaultdict[str, list[Trained]] = defaultdict(list)
+    for comparison in finished("compare"):
+        seeds = read_manifest(comparison)["inputs"]["seeds"]
+        for cell, folders in cells(comparison):
+            for seed, folder in zip(seeds, folders, strict=True):
+                one = Trained(cell["variant"], folder, splits_of(folder))
+                found[f"{cell['dataset']}, seed {seed}"].append(one)
+    return found
+
+
+def splits_of(trained: Path) -> dict[str, Path]:
+    """The folders of the splits of a training, by their roles."""
+    digests = {read_manifest(folder)["digest"]: folder for folder in made_from(trained, "data")}
+    data = read_manifest(trained)["inputs"]["data"]
+    roles = [role for role in ("train", "validation", "dev") if data.get(role)]
+    return {role: digests[data[role]["ingested"]] for role in roles}
+
+
+def row(one: Trained, before: Trained | None) -> dict[str, str]:
+    """What the table says of a training; `before` is the one above it over the same data."""
+    facts, f1, answerable = facts_of(one.folder), one.f1, one.answerable
+    scores, last = facts["scores"], one.history[-1]
+    gain = None if before is None else paired_gain(before.f1, f1)
+    told = {
+        "variant": one.variant,
+        "parameters": f"{facts['parameters']:,}",
+        "EM": f"{scores['dev/em']:.2f}",
+        "F1": f"{f1.mean():.2f}",
+        "gain over the one before, 95 %": told_gain(gain),
+    }
+    if "dev/f1_within" in scores:
+        told["EM, F1 within"] = f"{scores['dev/em_within']:.2f}, {scores['dev/f1_within']:.2f}"
+    if "validation/f1" in last:
+        told["F1 on validation"] = f"{last['validation/f1']:.2f}"
+    if not answerable.all():
+        told |= {
+            "AvNA": f"{scores['dev/avna']:.2f}",
+            "F1 answerable": f"{f1[answerable].mean():.2f}",
+            "F1 unanswerable": f"{f1[~answerable].mean():.2f}",
+        }
+    if "dev/f1_at_threshold" in scores:
+        told["F1 at threshold"] = f"{scores['dev/f1_at_threshold']:.2f}"
+    return told | {
+        "minutes": f"{last['seconds'] / 60:.1f}",
+        "examples/s": f"{last['examples_per_second']:.0f}",
+    }
+
+
+def rows(found: Sequence[Trained]) -> list[dict[str, str]]:
+    """A row for each training of a dataset from a seed."""
+    return [row(one, found[number - 1] if number else None) for number, one in enumerate(found)]
+
+
+def draw(tables: Mapping[str, Sequence[Trained]], file: Path) -> None:
+    """F1 on dev and on validation after each epoch, a panel a table."""
+    size = (4.5 * len(tables), 3.8)
+    figure, panels = plt.subplots(1, len(tables), figsize=size, layout="constrained", squeeze=False)
+    for axes, (title, found) in zip(panels[0], tables.items(), strict=True):
+        for number, one in enumerate(found):
+            epochs = [entry["epoch"] for entry in one.history]
+            for split, style in (("dev", "o-"), ("validation", "x:")):
+                f1 = [entry.get(f"{split}/f1") for entry in one.history]
+                label = one.variant if split == "dev" else None
+                axes.plot(epochs, f1, style, color=f"C{number}", label=label)
+        axes.set(xlabel="epoch", ylabel="F1", title=title, xticks=epochs)
+        axes.grid(alpha=0.3)
+        axes.legend(title="dev; validation dotted", fontsize="small", title_fontsize="small")
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--command", required=True)
+    parser.add_argument("--note", default="")
+    parser.add_argument("out", type=Path)
+    arguments = parser.parse_args()
+    found = trainings()
+    tables = {title: rows(each) for title, each in found.items()}
+    result = {
+        "command": arguments.command,
+        "date": today(),
+        "machine": machine(),
+        "note": arguments.note,
+        "data": {
+            title: {role: facts_of(folder) for role, folder in each[0].splits.items()}
+            for title, each in found.items()
+        },
+        "tables": tables,
+        "trainings": {
+            title: [{"config": one.config, "history": one.history} for one in each]
+            for title, each in found.items()
+        },
+    }
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    text = "\n".join(f"{title}\n\n{markdown(table)}" for title, table in tables.items())
+    arguments.out.with_suffix(".md").write_text(text, encoding="utf-8")
+    draw(found, arguments.out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
