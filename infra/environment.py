@@ -21,10 +21,12 @@ def variables() -> dict[str, str]:
         "PREFECT_HOME": str(settings().root.resolve() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-        # The very first start creates the server's database, which can take half a minute.
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        # The very first start creates the server's database, which can take half a minute, and
+        # some times as long on a machine that has much else to do.
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",  # as for Prefect's server
         # Ray looks after its workers once a second by default, which makes each run 10 s longer.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         # A worker's lines reach the terminal as they are; Train would log each a second time.
