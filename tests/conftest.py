@@ -21,7 +21,10 @@ from hypothesis import settings as hypothesis_settings  # noqa: E402
 
 from infra.settings import CHECKOUT  # noqa: E402
 
-hypothesis_settings.register_profile("bidaflow", deadline=None)
+# The same examples in every run, which so says the same of the same code; --hypothesis-profile=new
+# tries others.
+hypothesis_settings.register_profile("new", deadline=None)
+hypothesis_settings.register_profile("bidaflow", deadline=None, derandomize=True)
 hypothesis_settings.load_profile("bidaflow")
 
 SHARED_DATA = CHECKOUT.parent / "shared" / "data"
