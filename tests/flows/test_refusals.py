@@ -139,11 +139,11 @@ def test_a_host_that_is_not_there_is_told_in_a_sentence(
 def test_a_run_whose_time_is_up_is_not_tried_again() -> None:
     tries = []
 
-    @flow(name="idling", timeout_seconds=1, retries=2)
+    @flow(name="idling", timeout_seconds=3, retries=2)
     @told_in_a_sentence
     def idling() -> None:
         tries.append(time.monotonic())
-        time.sleep(20)
+        time.sleep(120)
 
     state = idling(return_state=True)
     assert (state.name, len(tries)) == ("TimedOut", 1)

@@ -76,7 +76,14 @@ def wait(what: str, condition: Callable[[], Any], seconds: float = SECONDS) -> A
 
 
 def post(address: str, body: Any) -> httpx.Response:
-    return httpx.post(address, json=body, timeout=ANSWER_SECONDS)
+    """The server's answer, asked for again while its database is locked."""
+
+    def answered() -> httpx.Response | None:
+        answer = httpx.post(address, json=body, timeout=ANSWER_SECONDS)
+        return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
+
+    answer: httpx.Response = wait("an answer", answered)
+    return answer
 
 
 class Server:
@@ -96,8 +103,8 @@ class Server:
                 answer = post(address, {"parameters": parameters})
             except httpx.TransportError:
                 return None
-            assert answer.is_success or answer.status_code == 503, answer.text
-            return str(answer.json()["id"]) if answer.is_success else None
+            assert answer.is_success, answer.text
+            return str(answer.json()["id"])
 
         return str(wait("a new run", made))
 

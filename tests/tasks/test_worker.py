@@ -112,8 +112,8 @@ def kill_in_mid_epoch(folder: Path, name: str) -> None:
     """Kill a process of that title once Ray has a checkpoint from the middle of an epoch."""
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline:
-        if _position(folder / "ray" / "trained"):
-            os.kill(processes_of_ray(name)[-1].pid, signal.SIGKILL)
+        if _position(folder / "ray" / "trained") and (found := processes_of_ray(name)):
+            os.kill(found[-1].pid, signal.SIGKILL)
             return
         time.sleep(0.02)
 
