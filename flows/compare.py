@@ -56,6 +56,8 @@ AllVectors = Annotated[
     list[VectorParameters], Field(min_length=1, description="The word vectors to compare.")
 ]
 COMPARED = ("data", "variants", "seeds", "vectors")
+TOLD = ("dataset", "vectors", "variant", "seeds", "EM", "F1", "F1 gain, 95 %", "minutes")
+"""The columns that the terminal shows; the page and Prefect have the others, too."""
 
 
 @flow(
@@ -143,17 +145,20 @@ def _publish(comparison: Output, datasets: list[str]) -> dict[str, Any]:
 
 
 def announce(summary: dict[str, Any]) -> None:
-    """Print the table, and where the plot is."""
+    """Print of the table what a terminal has room for, and where all of it is."""
     console = Console()
     rows = summary["rows"]
-    alike = {key for key in ("dataset", "vectors") if len({row[key] for row in rows}) == 1}
-    shown = [key for key in rows[0] if key not in alike]
-    of = " · ".join(rows[0][key] for key in sorted(alike))
-    table = Table(*shown, title=f"{of}: all dev questions; * marks differences beyond chance")
+    alike = [key for key in ("dataset", "vectors", "seeds") if len({row[key] for row in rows}) == 1]
+    of = " · ".join(f"{key} {rows[0][key]}" for key in alike)
+    shown = [key for key in TOLD if key not in alike]
+    table = Table(title=f"{of}: all dev questions; * marks differences beyond chance")
+    for title in shown:
+        table.add_column(title, overflow="fold", no_wrap=title in ("variant", "vectors"))
     for row in rows:
         table.add_row(*(row[key] for key in shown))
     console.print("", table, "")
-    console.print(f"Report     {summary['report']}", soft_wrap=True, highlight=False)
+    line = f"Report     {summary['report']} (the plot, and {len(rows[0])} columns)"
+    console.print(line, soft_wrap=True, highlight=False)
 
 
 if __name__ == "__main__":

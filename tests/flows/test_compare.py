@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.compare import grid_of
+from flows.compare import announce, grid_of
 from flows.error_reports import examples_of_each
 from flows.ingest import Splits
 from flows.parameters import DataParameters, TrainingParameters, VectorParameters
@@ -58,3 +58,18 @@ def _drawn_where_they_are_asked(splits: list[Splits]) -> None:
     with pytest.raises(UserError, match="holds these words"):
         examples_of_each(splits, ["Who", "no such words"])
     assert examples_of_each(splits, []) == [[]] * len(splits)
+
+
+def test_a_terminal_of_80_columns_has_room_for_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    titles = ("EM", "F1", "NLL", "AvNA", "F1 at threshold", "F1 within", "F1 outside GloVe")
+    row = {"dataset": "own", "vectors": "wiki-fasttext", "variant": "char-selfattn", "seeds": "3"}
+    row |= dict.fromkeys(titles, "12.34 ± 0.56")
+    row |= {"F1 gain, 95 %": "+11.17 (+9.47 to +12.85) *", "minutes": "27.7"}
+    announce({"rows": [row, row | {"vectors": "glove"}], "report": "comparison.html"})
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    for told in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
+        assert told in printed
