@@ -40,6 +40,10 @@ class AttentionFlow(nn.Module):
         self.query_to_context = query_to_context
         self.dropout = dropout
         self.similarity = TrilinearSimilarity(size)
+        # Attention begins with what context and question have in common, h·u. Drawn around 0, as
+        # in the original, every token begins by attending to all others alike, and training takes
+        # tens of thousands of questions to leave that.
+        nn.init.ones_(self.similarity.product_weight)
 
     def weights(
         self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
