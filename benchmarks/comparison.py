@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from benchmarks.finished import cells, finished, made_from
 from benchmarks.machine import machine, today
 from benchmarks.tables import markdown
 from tasks.comparison import told_gain
-from tasks.manifests import facts_of, read_manifest
+from tasks.manifests import content_digest, facts_of, read_manifest
 from tasks.progress import History
 from tasks.significance import paired_gain
 
@@ -39,25 +40,25 @@ class Trained:
     folder: Path
     splits: dict[str, Path]
 
-    @property
+    @cached_property
     def history(self) -> History:
         """Its epochs."""
         found: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
         return found
 
-    @property
+    @cached_property
     def config(self) -> dict[str, Any]:
         """Its model and training."""
         found: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
         return found
 
-    @property
+    @cached_property
     def f1(self) -> Floats:
         """Each dev question's F1 in points: (n,)."""
         table = pq.read_table(self.folder / "predictions.parquet", columns=["f1"])
         return 100 * table["f1"].to_numpy().astype(np.float64)
 
-    @property
+    @cached_property
     def answerable(self) -> npt.NDArray[np.bool_]:
         """Which dev questions have an answer: (n,)."""
         file = self.splits["dev"] / "questions.parquet"
@@ -79,7 +80,7 @@ def trainings() -> dict[str, list[Trained]]:
 
 def splits_of(trained: Path) -> dict[str, Path]:
     """The folders of the splits of a training, by their roles."""
-    digests = {read_manifest(folder)["digest"]: folder for folder in made_from(trained, "data")}
+    digests = {content_digest(folder): folder for folder in made_from(trained, "data")}
     data = read_manifest(trained)["inputs"]["data"]
     roles = [role for role in ("train", "validation", "dev") if data.get(role)]
     return {role: digests[data[role]["ingested"]] for role in roles}

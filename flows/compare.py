@@ -56,7 +56,7 @@ AllVectors = Annotated[
     list[VectorParameters], Field(min_length=1, description="The word vectors to compare.")
 ]
 COMPARED = ("data", "variants", "seeds", "vectors")
-TOLD = ("dataset", "vectors", "variant", "seeds", "EM", "F1", "F1 gain, 95 %", "minutes")
+TOLD = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
 """The columns that the terminal shows; the page and Prefect have the others, too."""
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from infra.running import Up
 from infra.settings import CHECKOUT
-from tests.integration.running import environment_for
+from tests.integration.running import environment_for, kill
 from tests.ports import free_port
 
 pytestmark = pytest.mark.heavy
@@ -101,13 +100,6 @@ class Services:
             return False
         seen = [datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in workers]
         return any(time > since for time in seen)
-
-
-def kill(processes: list[psutil.Process]) -> None:
-    """Kill them all; some end by themselves as soon as their parent is gone."""
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 @pytest.fixture(scope="module")

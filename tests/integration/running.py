@@ -3,7 +3,11 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from infra.settings import CHECKOUT
 
@@ -30,3 +34,10 @@ def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
         timeout=1500,
         check=False,
     )
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """Kill them all; some end by themselves as soon as their parent is gone."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -23,7 +23,8 @@ from infra.processes import Recorded
 from infra.settings import CHECKOUT
 from tasks.tiny import generate
 from tasks.under_way import VARIABLE
-from tests.infra.test_services import ANSWER_SECONDS, Services, kill
+from tests.infra.test_services import ANSWER_SECONDS, Services
+from tests.integration.running import kill
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 

@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 
 from infra.settings import CHECKOUT
 from tasks.tiny import generate
-from tests.integration.running import ONE_WORKER, environment_for
+from tests.integration.running import ONE_WORKER, environment_for, kill
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -103,8 +102,7 @@ class Assault:
     def _kill(self, process: subprocess.Popen[bytes], target: str) -> None:
         for child in descendants(process.pid):
             if is_titled(child, target):
-                with suppress(psutil.NoSuchProcess):
-                    child.kill()
+                kill([child])
                 self.killed.append(target)
                 return
 
@@ -119,9 +117,7 @@ class Assault:
         while any(is_titled(child, "Train") for child in left):
             assert time.monotonic() < deadline, "workers that go on alone"
             time.sleep(0.2)
-        for child in left:
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+        kill(left)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
