@@ -2,13 +2,15 @@
 
 Use: python -m benchmarks.comparison --command "python -m flows.compare …" [--note …] OUT.json
 
-A table for each dataset and seed: each variant's scores on dev, on the questions that have an
-answer and on those that have none, and what it gained over the variant before. The tables (.md) and
-a picture of F1 over the epochs (.png) are written beside the JSON.
+A table for each dataset, set of vectors and seed: each variant's scores on dev, on the questions
+that have an answer and on those that have none, and what it gained over the variant before. The
+tables (.md) and a picture of F1 over the epochs (.png) are written beside the JSON. A table is that
+of the newest comparison of such a name; all answers in it are to the same questions.
 """
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,13 +70,22 @@ class Trained:
 
 def trainings() -> dict[str, list[Trained]]:
     """The trainings of all finished comparisons, by dataset and seed, in the tables' order."""
-    found: defaultdict[str, list[Trained]] = defaultdict(list)
+    found: dict[str, list[Trained]] = {}
     for comparison in finished("compare"):
-        seeds = read_manifest(comparison)["inputs"]["seeds"]
-        for cell, folders in cells(comparison):
-            for seed, folder in zip(seeds, folders, strict=True):
-                one = Trained(cell["variant"], folder, splits_of(folder))
-                found[f"{cell['dataset']}, seed {seed}"].append(one)
+        found |= tables_of(comparison)
+    if not found:
+        sys.exit("No comparison has finished below this root: run python -m flows.compare first.")
+    return found
+
+
+def tables_of(comparison: Path) -> dict[str, list[Trained]]:
+    """The trainings of a comparison, likewise."""
+    found: defaultdict[str, list[Trained]] = defaultdict(list)
+    seeds = read_manifest(comparison)["inputs"]["seeds"]
+    for cell, folders in cells(comparison):
+        for seed, folder in zip(seeds, folders, strict=True):
+            one = Trained(cell["variant"], folder, splits_of(folder))
+            found[f"{cell['dataset']}, {cell['vectors']}, seed {seed}"].append(one)
     return found
 
 
@@ -90,18 +101,22 @@ def row(one: Trained, before: Trained | None) -> dict[str, str]:
     """What the table says of a training; `before` is the one above it over the same data."""
     facts, f1, answerable = facts_of(one.folder), one.f1, one.answerable
     scores, last = facts["scores"], one.history[-1]
+    kept = next(entry for entry in one.history if entry["epoch"] == facts["epoch"])
     gain = None if before is None else paired_gain(before.f1, f1)
     told = {
         "variant": one.variant,
         "parameters": f"{facts['parameters']:,}",
         "EM": f"{scores['dev/em']:.2f}",
         "F1": f"{f1.mean():.2f}",
+        "NLL": f"{scores['dev/nll']:.3f}",
         "gain over the one before, 95 %": told_gain(gain),
     }
     if "dev/f1_within" in scores:
-        told["EM, F1 within"] = f"{scores['dev/em_within']:.2f}, {scores['dev/f1_within']:.2f}"
-    if "validation/f1" in last:
-        told["F1 on validation"] = f"{last['validation/f1']:.2f}"
+        tokens = one.config["training"]["max_context_tokens"]
+        within = f"the {scores['dev/questions_within']:,.0f} within {tokens} tokens"
+        told[f"EM, F1, NLL of {within}"] = several(scores, "within", ("em", "f1", "nll"))
+    if "validation/f1" in kept:
+        told["F1 on validation"] = f"{kept['validation/f1']:.2f}"
     if not answerable.all():
         told |= {
             "AvNA": f"{scores['dev/avna']:.2f}",
@@ -109,11 +124,16 @@ def row(one: Trained, before: Trained | None) -> dict[str, str]:
             "F1 unanswerable": f"{f1[~answerable].mean():.2f}",
         }
     if "dev/f1_at_threshold" in scores:
-        told["F1 at threshold"] = f"{scores['dev/f1_at_threshold']:.2f}"
+        told["EM, F1, AvNA at threshold"] = several(scores, "at_threshold", ("em", "f1", "avna"))
     return told | {
         "minutes": f"{last['seconds'] / 60:.1f}",
         "examples/s": f"{last['examples_per_second']:.0f}",
     }
+
+
+def several(scores: Mapping[str, float], which: str, names: Sequence[str]) -> str:
+    """Some of dev's scores that belong together."""
+    return ", ".join(f"{scores[f'dev/{name}_{which}']:.2f}" for name in names)
 
 
 def rows(found: Sequence[Trained]) -> list[dict[str, str]]:
@@ -132,7 +152,8 @@ def draw(tables: Mapping[str, Sequence[Trained]], file: Path) -> None:
                 f1 = [entry.get(f"{split}/f1") for entry in one.history]
                 label = one.variant if split == "dev" else None
                 axes.plot(epochs, f1, style, color=f"C{number}", label=label)
-        axes.set(xlabel="epoch", ylabel="F1", title=title, xticks=epochs)
+        axes.set(xlabel="epoch", ylabel="F1", title=title)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         axes.legend(title="dev; validation dotted", fontsize="small", title_fontsize="small")
     figure.savefig(file, dpi=150)

@@ -1,6 +1,5 @@
 """Flow `check`: reads data as a training would, and reports on them without training."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from flows.command_line import parameters_from
 from flows.files import find_files
 from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.reports import publish_page
 from flows.train_embeddings import vectors_of
-from infra.settings import settings
 from tasks.errors import UserError
 from tasks.faults import MEANINGS
 from tasks.steps import checking, ingesting, selecting_vectors
@@ -33,9 +32,7 @@ def check(
     folders = list(ingested.values())
     picked = selecting_vectors(vectors_of(vectors), folders, True, 0).folder if folders else None
     made = checking(files.name, ingested, broken, picked, data.max_rejected)
-    place = settings().root.resolve() / "reports" / f"check-{files.name}.html"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(made.folder / "report.html", place)
+    place = publish_page(made.folder / "report.html", f"check-{files.name}.html")
     return {**made.facts, "broken": [sentence for _, sentence in broken], "report": str(place)}
 
 

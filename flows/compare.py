@@ -4,14 +4,17 @@ import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from pydantic import Field
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flows.command_line import parameters_from
@@ -20,6 +23,7 @@ from flows.files import suited_to
 from flows.hooks import ENDING_RUNS
 from flows.ingest import ingest_dataset
 from flows.names import names_of_data, names_of_vectors, require_each_once
+from flows.outcome import publish_report
 from flows.parameters import (
     DataParameters,
     TrainingParameters,
@@ -31,8 +35,9 @@ from flows.parameters import (
     vectors_for,
 )
 from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.reports import publish_page, reports_folder
 from flows.starting import model_to_start_from
-from flows.train import Training, train_all
+from flows.train import Training, report_on, train_all
 from flows.vocabulary import encode_dataset
 from infra.settings import settings
 from models.config import VariantConfig
@@ -58,6 +63,48 @@ AllVectors = Annotated[
 COMPARED = ("data", "variants", "seeds", "vectors")
 TOLD = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
 """The columns that the terminal shows; the page and Prefect have the others, too."""
+PAGES = "comparison"
+"""The folder of the reports that the table's page links to."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a variant from one seed, and the cell that it counts for."""
+
+    cell: Cell
+    training: Training
+    trained: Output
+    errors: Output  # its error report
+
+    @property
+    def seed(self) -> int:
+        """What its first weights were drawn from."""
+        return self.training.config.training.seed
+
+
+@dataclass(frozen=True)
+class Page:
+    """The report on the variants over the same data, trained from the first of the seeds."""
+
+    number: int
+    results: list[Result]
+    report: Output
+
+    @property
+    def title(self) -> str:
+        """Its data, vectors and seed."""
+        first = self.results[0]
+        return f"{first.cell.dataset} · {first.cell.vectors} · seed {first.seed}"
+
+    @property
+    def dataset(self) -> str:
+        """The name that its runs are filed under."""
+        return self.results[0].training.splits.name
+
+    @property
+    def address(self) -> str:
+        """Where it stands, as seen from the table's page."""
+        return quote(f"{PAGES}/{self.number}/{self.dataset}.html")
 
 
 @flow(
@@ -89,13 +136,22 @@ def compare_variants(
     grid = grid_of(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
     drawn = examples_of_each([training_of.splits for _, training_of in grid], examples)
     trained = train_all([training for _, training in grid], resources)
-    folders: defaultdict[Cell, list[Path]] = defaultdict(list)
-    reports: defaultdict[Cell, list[Path]] = defaultdict(list)
-    for (cell, training_of), output, names in zip(grid, trained, drawn, strict=True):
-        folders[cell].append(output.folder)
-        reports[cell].append(error_report(training_of.splits, output, names).folder)
-    comparison = comparing(list(folders), list(folders.values()), list(reports.values()), seeds)
-    return _publish(comparison, [training_of.splits.name for _, training_of in grid])
+    results = [
+        Result(cell, training_of, output, error_report(training_of.splits, output, names))
+        for (cell, training_of), output, names in zip(grid, trained, drawn, strict=True)
+    ]
+    pages = _pages([result for result in results if result.seed == seeds[0]])
+    cells: defaultdict[Cell, list[Result]] = defaultdict(list)
+    for result in results:
+        cells[result.cell].append(result)
+    comparison = comparing(
+        list(cells),
+        [[result.trained.folder for result in of] for of in cells.values()],
+        [[result.errors.folder for result in of] for of in cells.values()],
+        seeds,
+        {page.title: page.address for page in pages},
+    )
+    return _publish(comparison, pages)
 
 
 def grid_of(
@@ -128,15 +184,28 @@ def _configured(
     return configure(variant, suited_to(data), training.changes(), {"seed": seed})
 
 
-def _publish(comparison: Output, datasets: list[str]) -> dict[str, Any]:
-    """Put table and plot at their place, and on Prefect's and MLflow's pages."""
-    place = settings().root.resolve() / "reports" / "comparison.html"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(comparison.folder / "comparison.html", place)
+def _pages(results: Sequence[Result]) -> list[Page]:
+    """A report on each set of data and vectors."""
+    groups: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        groups[result.cell.dataset, result.cell.vectors].append(result)
+    return [
+        Page(number, of, report_on(of[0].training, [result.trained for result in of]))
+        for number, of in enumerate(groups.values(), start=1)
+    ]
+
+
+def _publish(comparison: Output, pages: Sequence[Page]) -> dict[str, Any]:
+    """Put table, plot and reports at their place, and on Prefect's and MLflow's pages."""
+    shutil.rmtree(reports_folder() / PAGES, ignore_errors=True)  # an earlier comparison's
+    for page in pages:
+        errors = [result.errors for result in page.results]
+        publish_report(page.dataset, page.report, errors, f"{PAGES}/{page.number}/")
+    place = publish_page(comparison.folder / "comparison.html", "comparison.html")
     create_markdown_artifact(f"{comparison.facts['markdown']}\nThe plot: {place}", key="comparison")
     if not comparison.cached:
         uri = settings().tracking_uri
-        for dataset in dict.fromkeys(datasets):
+        for dataset in dict.fromkeys(page.dataset for page in pages):
             run_id = parent_run_of(dataset)
             files = [comparison.folder / f"comparison.{kind}" for kind in ("html", "json")]
             tracking.log_artifacts(uri, run_id, files)
@@ -151,14 +220,14 @@ def announce(summary: dict[str, Any]) -> None:
     alike = [key for key in ("dataset", "vectors", "seeds") if len({row[key] for row in rows}) == 1]
     of = " · ".join(f"{key} {rows[0][key]}" for key in alike)
     shown = [key for key in TOLD if key not in alike]
-    table = Table(title=f"{of}: all dev questions; * marks differences beyond chance")
+    table = Table(title=escape(f"{of}: all dev questions; * marks differences beyond chance"))
     for title in shown:
         table.add_column(title, overflow="fold", no_wrap=title in ("variant", "vectors"))
     for row in rows:
-        table.add_row(*(row[key] for key in shown))
+        table.add_row(*(escape(row[key]) for key in shown))
     console.print("", table, "")
     line = f"Report     {summary['report']} (the plot, and {len(rows[0])} columns)"
-    console.print(line, soft_wrap=True, highlight=False)
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 if __name__ == "__main__":

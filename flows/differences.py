@@ -7,11 +7,13 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.reports import publish_page
 from infra.settings import settings
 from tasks.differences import Comparison, Scored, write_differences
 from tasks.errors import UserError
@@ -31,9 +33,10 @@ def differences(asked: str) -> tuple[Comparison, Path]:
         raise UserError(f"RUNS={asked} names {len(names)} of the two runs: RUNS=one,other.")
     runs, made = recorded_runs(settings().tracking_uri), all_made(stages_folder())
     first, second = (_scored(made, _one_run(runs, name.strip())) for name in names)
-    file = settings().root.resolve() / "reports" / f"differences-{_slug(asked)}.html"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return write_differences(file, first, second), file
+    with TemporaryDirectory() as folder:
+        page = Path(folder) / "differences.html"
+        comparison = write_differences(page, first, second)
+        return comparison, publish_page(page, f"differences-{_slug(asked)}.html")
 
 
 def _one_run(runs: list[RecordedRun], name: str) -> RecordedRun:

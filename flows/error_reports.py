@@ -13,10 +13,11 @@ from tasks.stages import Output
 from tasks.steps import reporting_errors
 
 Examples = Annotated[
-    list[Annotated[str, Field(min_length=1)]],
+    list[Annotated[str, Field(pattern=r"\S")]],
     Field(
         description="Dev questions, by their id or by words that they hold, whose attention the "
-        "error reports draw; if left empty, the surest mistakes."
+        "error reports draw; if left empty, the surest mistakes. On the command line words with a "
+        'comma or a quotation mark take a JSON list, ["Who, when?"].'
     ),
 ]
 

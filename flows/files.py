@@ -43,7 +43,7 @@ def find_files(data: DataParameters) -> Files:
     train, dev = _train_and_dev(data, known)
     given = _all(data.dev_files, "dev", data.seed)
     return Files(
-        name=_name(data),
+        name=name_of_data(data),
         train=train,
         dev=given or dev,
         mixed=[(_all(part.files, "train", data.seed), part.weight) for part in data.mix],
@@ -63,7 +63,8 @@ def _known_as(data: DataParameters) -> Dataset | None:
     return None if data.train_files else DATASETS.get(data.dataset)
 
 
-def _name(data: DataParameters) -> str:
+def name_of_data(data: DataParameters) -> str:
+    """The name that runs on the data are filed under."""
     if data.train_files and data.dataset == "tiny":  # the default, which these files are not
         return name_of(data.train_files[0])
     return data.dataset if data.train_files else name_of(data.dataset)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.files import name_of
+from flows.files import name_of_data
 from flows.parameters import DataParameters, VectorParameters
 from tasks.errors import UserError
 from tasks.tracking import flatten
@@ -24,10 +24,7 @@ def require_each_once(field: str, given: Sequence[Any]) -> None:
 
 def names_of_data(data: Sequence[DataParameters]) -> list[str]:
     """A name for each dataset: what its runs are filed under, and what it takes beyond that."""
-    places = [
-        Path(one.dataset).parent / (one.dataset if one.train_files else name_of(one.dataset))
-        for one in data
-    ]
+    places = [Path(one.dataset).parent / name_of_data(one) for one in data]
     return distinct_names(
         [(str(place), one.model_dump()) for place, one in zip(places, data, strict=True)]
     )

@@ -1,7 +1,7 @@
 """What a retraining came to: for Prefect's and MLflow's pages, and for the terminal."""
 
 import json
-import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from flows.ingest import Splits
 from flows.promotion import Contest
+from flows.reports import publish_page, reports_folder
 from infra.settings import settings
 from tasks import tracking
 from tasks.error_report import place
@@ -80,16 +81,20 @@ class Outcome:
 
 def report_file(dataset: str) -> Path:
     """Where the newest report on a dataset stands."""
-    return settings().root.resolve() / "reports" / f"{dataset}.html"
+    return reports_folder() / f"{dataset}.html"
+
+
+def publish_report(dataset: str, report: Output, errors: Sequence[Output], below: str = "") -> Path:
+    """Put a report at its place, and the error reports that it links to beside it."""
+    for output in errors:
+        page = place(dataset, output.facts["variant"])
+        publish_page(output.folder / "errors.html", f"{below}{page}")
+    return publish_page(report.folder / "report.html", f"{below}{dataset}.html")
 
 
 def publish(outcome: Outcome, contest: Contest | None = None) -> None:
     """Put the report at its place, and the results on Prefect's and MLflow's pages."""
-    report = report_file(outcome.splits.name)
-    report.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(outcome.report.folder / "report.html", report)
-    for output in outcome.errors:
-        _put(output, report.parent / place(outcome.splits.name, output.facts["variant"]))
+    report = publish_report(outcome.splits.name, outcome.report, outcome.errors)
     decision = contest.decision if contest else None
     create_table_artifact(
         outcome.rows(),
@@ -115,11 +120,6 @@ def publish(outcome: Outcome, contest: Contest | None = None) -> None:
         tracking.log_text(uri, run_id, "decision.md", _told(contest, decision))
         tracking.log_text(uri, run_id, "decision.json", json.dumps(decision.to_dict(), indent=1))
     tracking.finish(uri, run_id, "FINISHED")
-
-
-def _put(errors: Output, file: Path) -> None:
-    file.parent.mkdir(exist_ok=True)
-    shutil.copyfile(errors.folder / "errors.html", file)
 
 
 def _told(contest: Contest, decision: Decision) -> str:

@@ -87,7 +87,11 @@ class DataParameters(Form):
     dev_files: list[str] = Field(
         [], description="The same to score on; without them articles are held out of train."
     )
-    mix: list[MixedIn] = Field([], description="Further sources to train on, each with a weight.")
+    mix: list[MixedIn] = Field(
+        [],
+        description="Further sources to train on, each with a weight; none of their questions is "
+        "held out for validation.",
+    )
     dev_share: float = Field(
         0.1, gt=0, lt=1, description="Share of the articles held out where there is no dev file."
     )
@@ -145,7 +149,7 @@ class CharacterParameters(Form):
     """Changes to the character CNN of every variant; each of them has to have one."""
 
     embedding_size: int | None = Field(
-        None, ge=1, description="Numbers that stand for a character."
+        None, ge=0, description="Numbers that stand for a character; at 0 none is read."
     )
     kernel_widths: list[Positive] | None = Field(
         None, min_length=1, description="Characters that the filters look at together."
@@ -156,6 +160,16 @@ class CharacterParameters(Form):
     max_characters: int | None = Field(
         None, ge=1, description="So many of a word's characters are read."
     )
+
+    @model_validator(mode="after")
+    def _off_alone(self) -> Self:
+        others = self.model_dump(exclude_none=True, exclude={"embedding_size"})
+        if self.embedding_size == 0 and others:
+            raise ValueError(
+                f"embedding_size is 0, so no character is read and {next(iter(others))} has no "
+                "effect: leave one of the two out"
+            )
+        return self
 
 
 OFF_AT_0 = ("window_stride", "checkpoint_minutes")
@@ -272,8 +286,9 @@ class TrainingParameters(Form):
     def changes(self) -> dict[str, Any]:
         """The fields of a variant that were set; None are those that are to be off."""
         changed = self.model_dump(exclude_none=True, exclude={"start_from"})
-        if not changed["characters"]:
-            del changed["characters"]
+        characters = changed.pop("characters")
+        if characters:
+            changed["characters"] = characters if self.characters.embedding_size != 0 else None
         return changed | {name: None for name in OFF_AT_0 if changed.get(name) == 0}
 
 

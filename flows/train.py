@@ -83,6 +83,19 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
             cluster.disconnect()  # ends what still trains where the flow is interrupted
 
 
+def report_on(training: Training, trained: Sequence[Output]) -> Output:
+    """The report on variants that were trained on the same data as one of them."""
+    splits = training.splits
+    return steps.reporting(
+        splits.name,
+        [output.folder for output in trained],
+        splits.train.folder,
+        splits.validation.folder if splits.validation is not None else None,
+        splits.dev.folder,
+        training.encoded.vocabulary.folder,
+    )
+
+
 def train_variants(
     data: DataParameters,
     variants: Variants,
@@ -102,14 +115,9 @@ def train_variants(
     splits = ingest_dataset(data)
     require_examples(splits, examples)
     encoded = encode_dataset(splits, wanted, vocabulary, reads_spelt_words(configs))
-    trained = train_all([Training(config, splits, encoded, start) for config in configs], resources)
-    report = steps.reporting(
-        splits.name,
-        [output.folder for output in trained],
-        splits.train.folder,
-        splits.dev.folder,
-        encoded.vocabulary.folder,
-    )
+    trainings = [Training(config, splits, encoded, start) for config in configs]
+    trained = train_all(trainings, resources)
+    report = report_on(trainings[0], trained)
     errors = [error_report(splits, output, examples) for output in trained]
     return Outcome(splits, trained, report, errors)
 

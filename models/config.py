@@ -252,7 +252,7 @@ class VariantConfig:
 
     def with_changes(self, **changes: Any) -> VariantConfig:
         """The same variant with some fields of its model or its training changed, by name.
-        `characters` holds those fields of the character CNN that change.
+        `characters` holds those fields of the character CNN that change; None takes it away.
 
         Raises:
             ValueError: the changed variant would be impossible.
@@ -260,7 +260,7 @@ class VariantConfig:
         """
         of_model = {f.name for f in fields(ModelConfig)}
         model = {name: value for name, value in changes.items() if name in of_model}
-        if "characters" in model:
+        if model.get("characters") is not None:
             model["characters"] = self._characters_with(model["characters"])
         training = {name: value for name, value in changes.items() if name not in of_model}
         return replace(

@@ -3,8 +3,9 @@
 Where a source is silent or contradicts itself, the preset's docstring says what was chosen. For all
 of them: word vectors are frozen, unknown words have the zero vector, "no answer" is a null token in
 front of context and question, averaged weights are warmed up as in the CS224n starter, and first
-weights are drawn as `models.bidaf.draw_weights` says. Parameters are counted beside the word
-vectors, over 100 characters (padding and unknown among them) and vectors of 100 numbers.
+weights are drawn as `models.bidaf.draw_weights` and `models.attention.AttentionFlow` say.
+Parameters are counted beside the word vectors, over 100 characters (padding and unknown among them)
+and vectors of 100 numbers.
 """
 
 from dataclasses import replace

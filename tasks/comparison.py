@@ -1,7 +1,7 @@
 """Variants over several seeds, data and vectors: one table, one plot, and what differs for sure."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,17 @@ FURTHER = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
     "AvNA at threshold": "dev/avna_at_threshold",
+    "questions within": "dev/questions_within",
     "EM within": "dev/em_within",
     "F1 within": "dev/f1_within",
+    "AvNA within": "dev/avna_within",
     "EM outside GloVe": "dev/em_outside_glove",
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
 """Columns that are there where any of the runs has them: validation chose a threshold for no
 answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words,
 or their answers', are not all among GloVe's."""
+COUNTS = ("questions within",)
 ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
 
 
@@ -74,13 +77,15 @@ def compare(
     trained: Sequence[Sequence[Path]],
     reports: Sequence[Sequence[Path]],
     seeds: Sequence[int],
+    pages: Mapping[str, str],
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write comparison.html and comparison.json about cells, each trained from every seed.
 
     `trained` are the folders that the stage `train` made, `reports` those of `error-report`: a
-    list a cell, a folder a seed. A cell's answers are judged question by question, by their mean
-    F1 over the seeds, against those of the first cell of the same dataset.
+    list a cell, a folder a seed. `pages` are the addresses of further reports by their titles. A
+    cell's answers are judged question by question, by their mean F1 over the seeds, against those
+    of the first cell of the same dataset.
     """
     first: dict[str, FloatArray] = {}
     rows = [_row(*each, first) for each in zip(cells, trained, reports, strict=True)]
@@ -89,6 +94,7 @@ def compare(
     view = {
         **{"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)},
         "further": further_columns(rows),
+        "pages": pages,
     }
     (out / "comparison.html").write_text(template.render(view), encoding="utf-8")
     return {"rows": table(rows), "markdown": markdown(rows)}
@@ -178,7 +184,7 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
             "F1": _told(row.f1, 2),
             "NLL": _told(row.nll, 3),
             "AvNA": _told(row.avna, 2),
-            **{column: _told(row.further.get(column), 2) for column in columns},
+            **{name: _told(row.further.get(name), places) for name, places in columns.items()},
             "F1 gain, 95 %": told_gain(row.gain),
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
@@ -187,9 +193,10 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
     ]
 
 
-def further_columns(rows: Sequence[Row]) -> list[str]:
-    """The columns of `FURTHER` that any of the rows has."""
-    return [column for column in FURTHER if any(column in row.further for row in rows)]
+def further_columns(rows: Sequence[Row]) -> dict[str, int]:
+    """The columns of `FURTHER` that any of the rows has, and the decimal places of each."""
+    there = [column for column in FURTHER if any(column in row.further for row in rows)]
+    return {column: 0 if column in COUNTS else 2 for column in there}
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -211,5 +218,5 @@ def told_gain(gain: Gain | None) -> str:
 def _told(measured: Measured | None, places: int) -> str:
     if measured is None:
         return "–"
-    spread = f" ± {measured.sd:.{places}f}" if measured.sd is not None else ""
-    return f"{measured.mean:.{places}f}{spread}"
+    spread = f" ± {measured.sd:.{places}f}" if measured.sd is not None and places else ""
+    return f"{measured.mean:,.{places}f}{spread}"

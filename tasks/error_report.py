@@ -16,6 +16,7 @@ from tasks.evaluation import EvaluationSplit, load_split
 from tasks.examples import (
     context_of,
     example,
+    gold_spans,
     named_questions,
     of_distinct_contexts,
     surest_first,
@@ -86,6 +87,7 @@ def write_error_report(
     wrong = [row for row in surest_first(columns) if kinds[row] != RIGHT]
     window = _window_of(run.folder / "model")
     drawn = named_questions(split, examples) or _sure_and_short(wrong, split, window)
+    drawn = [row for row in drawn if split.askable[row]]
     known, lower_case = _words_with_vectors(run.folder / "model")
     everything = np.ones(len(split), bool)
     view = {
@@ -150,8 +152,8 @@ def _sure_and_short(
     read_at_once = split.context_lengths[split.context_of]
     if window is not None:
         read_at_once = np.minimum(read_at_once, window.tokens)
-    short = read_at_once <= LONGEST_DRAWN
-    return of_distinct_contexts((row for row in wrong if short[row]), split, DRAWN)
+    can_be_drawn = split.askable & (read_at_once <= LONGEST_DRAWN)
+    return of_distinct_contexts((row for row in wrong if can_be_drawn[row]), split, DRAWN)
 
 
 def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
@@ -178,7 +180,7 @@ def _maps(
     answerer: "Answerer", columns: Columns, split: EvaluationSplit, row: int
 ) -> list[Heatmap]:
     question, context = split.questions[row], context_of(split, row)
-    golds = [(gold.start, gold.start + len(gold.text)) for gold in split.golds[row]]
+    golds = gold_spans(context, split.golds[row])
     predicted = int(columns["span_start_char"][row]), int(columns["span_end_char"][row])
     marked = [predicted, *golds] if predicted[0] >= 0 else golds
     around = marked[0][0] if marked else 0

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from models.metrics import QuestionScore, Scores, mean_scores, score_questions
 from tasks.errors import UserError
+from tasks.tokenizer import tokenize
 
 if TYPE_CHECKING:
     from models.decoding import Predictions
@@ -60,6 +61,13 @@ class EvaluationSplit:
     def gold_texts(self) -> list[list[str]]:
         """The answers' texts alone, for scoring."""
         return [[gold.text for gold in golds] for golds in self.golds]
+
+    @cached_property
+    def askable(self) -> npt.NDArray[np.bool_]:
+        """Which questions hold a token, and so do their contexts: (n,). Nobody can answer the
+        others, which are scored all the same."""
+        asked = np.array([bool(tokenize(question)) for question in self.questions], dtype=bool)
+        return asked & (self.context_lengths[self.context_of] > 0)
 
     @property
     def v2(self) -> bool:

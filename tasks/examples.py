@@ -94,18 +94,22 @@ def gold_texts(split: EvaluationSplit, row: int) -> list[str]:
     return list(dict.fromkeys(split.gold_texts[row]))
 
 
+def gold_spans(context: str, golds: Iterable[Gold]) -> list[Span]:
+    """The characters of the answers that stand where they say."""
+    return [
+        (gold.start, gold.start + len(gold.text))
+        for gold in golds
+        if gold.start >= 0 and context.startswith(gold.text, gold.start)
+    ]
+
+
 def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> list[Segment]:
     """Cuts a context where an answer begins or ends.
 
     Answers that do not stand where they say are not marked. Long stretches without a mark are
     shortened in their middle.
     """
-    spans = [
-        (gold.start, gold.start + len(gold.text))
-        for gold in golds
-        if gold.start >= 0 and context.startswith(gold.text, gold.start)
-    ]
-    marks = [spans, *([span] for span in predicted)]
+    marks = [gold_spans(context, golds), *([span] for span in predicted)]
     places = (place for mark in marks for span in mark for place in span if place >= 0)
     pieces = [
         (context[start:end], tuple(_holds(mark, start, end) for mark in marks))

@@ -12,6 +12,7 @@ from models.metrics import QuestionScore, mean_scores, score_questions
 from tasks import registry
 from tasks.errors import UserError
 from tasks.evaluation import EvaluationSplit, load_split
+from tasks.examples import context_of
 from tasks.significance import FloatArray
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
 
 
 def ask(answerer: "Answerer", split: EvaluationSplit) -> tuple[list[str], list[QuestionScore]]:
-    """Answers to all questions of a split, and their scores by the official rules."""
-    contexts = [split.contexts[row] for row in split.context_of.tolist()]
-    rows = answerer.answer(list(zip(split.questions, contexts, strict=True)))
-    answers = [row["answer"] for row in rows]
+    """Answers to all questions of a split, and their scores by the official rules. Where there is
+    nothing to ask, or nothing to ask about, the answer is none."""
+    asked = np.flatnonzero(split.askable).tolist()
+    rows = answerer.answer([(split.questions[row], context_of(split, row)) for row in asked])
+    answers = [""] * len(split)
+    for row, told in zip(asked, rows, strict=True):
+        answers[row] = told["answer"]
     return answers, score_questions(answers, split.gold_texts, v2=split.v2)
 
 

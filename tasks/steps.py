@@ -48,15 +48,17 @@ def report_on(
     dataset: str,
     trained: Sequence[Path],
     train: Path,
+    validation: Path | None,
     dev: Path,
     vocabulary: Path,
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write report.html about trained variants, from what their stages left."""
+    splits = {"train": train, "validation": validation, "dev": dev}
     data = ReportData(
         dataset=dataset,
         evaluation=dev,
-        splits={"train": facts_of(train), "dev": facts_of(dev)},
+        splits={name: facts_of(folder) for name, folder in splits.items() if folder is not None},
         vocabulary=facts_of(vocabulary),
     )
     results = [_variant_result(folder, dataset) for folder in trained]

@@ -170,6 +170,16 @@ def test_a_field_of_the_characters_is_changed_alone() -> None:
         configure("baseline", mine.changes())
 
 
+def test_characters_can_be_switched_off() -> None:
+    off = TrainingParameters(characters=CharacterParameters(embedding_size=0))
+    for name in ("char", "baseline"):
+        assert configure(name, off.changes()).model.characters is None
+    with pytest.raises(UserError, match="word_vectors is off and characters is empty"):
+        configure("char-only", off.changes())
+    with pytest.raises(ValidationError, match=r"embedding_size is 0, .* filters has no effect"):
+        CharacterParameters(embedding_size=0, filters=[10])
+
+
 def test_an_empty_form_changes_nothing() -> None:
     assert TrainingParameters().changes() == {}
     assert configure("char", {}, TrainingParameters().changes()) == preset("char")

@@ -1,6 +1,7 @@
 """`compare-variants` from its data to its table, on Prefect's and MLflow's pages too."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from statistics import mean, stdev
@@ -54,6 +55,12 @@ def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
         assert (row["seeds"], row["F1"]) == ("2", f"{mean(f1s):.2f} ± {stdev(f1s):.2f}")
 
     page = Path(compared["report"]).read_text(encoding="utf-8")
+    (address,) = re.findall(r'<a href="(comparison/.*?)">own · .* · seed 0</a>', page)
+    report = Path(compared["report"]).parent / address
+    assert "Calibration" in report.read_text(encoding="utf-8")
+    for variant in rows:
+        assert f'href="own/{variant}.html"' in report.read_text(encoding="utf-8")
+        assert (report.parent / "own" / f"{variant}.html").stat().st_size > 0
     kept = {name: Path(client.download_artifacts(parent.info.run_id, name)) for name in FILES}
     assert kept["comparison.html"].read_text(encoding="utf-8") == page
     told = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
@@ -69,7 +76,7 @@ def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
     monkeypatch.setattr(sys, "argv", ["comparison", "--command", "made", str(out)])
     comparison.main()
     written = json.loads(out.read_text(encoding="utf-8"))["tables"]
-    assert list(written) == ["own, seed 0", "own, seed 1"]
+    assert [title.rpartition(", ")[2] for title in written] == ["seed 0", "seed 1"]
     for number, table in enumerate(written.values()):
         f1s = [f"{row['f1']['values'][number]:.2f}" for row in told["rows"]]
         assert [row["F1"] for row in table] == f1s

@@ -87,7 +87,7 @@ def run_flow(root: Path, source: Source) -> None:
         small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
         train_set(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
-        folders = (splits.train.folder, splits.dev.folder, encoded.vocabulary.folder)
+        folders = (splits.train.folder, None, splits.dev.folder, encoded.vocabulary.folder)
         reporting(splits.name, [stage(guess, "guess")(splits.dev.folder).folder], *folders)
         check(data)
 

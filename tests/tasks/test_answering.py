@@ -14,7 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from tasks.answering import Answerer, AnswerRow
 from tasks.errors import UserError
+from tasks.evaluation import load_split
+from tasks.scoring import ask
 from tasks.tokenizer import tokenize
+from tests.tasks.ingested import ingest
 from tests.tasks.test_pyfunc import CONTEXT, made_model
 
 STRANGE = {
@@ -205,3 +208,12 @@ def test_the_case_of_a_word_counts_by_its_characters_alone(answerer: Answerer) -
     indices = {answerer.lexicon.word(form) for form in ("mill", "Mill", "MILL")}
     assert len(indices) == 1
     assert answerer.lexicon.characters("mill") != answerer.lexicon.characters("MILL")
+
+
+def test_where_there_is_nothing_to_ask_the_answer_is_none(
+    answerer: Answerer, tmp_path: Path
+) -> None:
+    folder = ingest(tmp_path / "split", (CONTEXT, [" ", "Where?"]), (" ", ["Where is the inn?"]))
+    answers, scores = ask(answerer, load_split(folder))
+    assert [bool(answer) for answer in answers] == [False, True, False]
+    assert [score.em for score in scores] == [1, 0, 1]

@@ -45,7 +45,8 @@ def trained(
 
 def compared(out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]) -> Any:
     """The facts of a comparison."""
-    return compare(out, cells, folders, [[each / "errors" for each in of] for of in folders], seeds)
+    errors = [[each / "errors" for each in of] for of in folders]
+    return compare(out, cells, folders, errors, seeds, {"d · v": "comparison/1/d.html"})
 
 
 def planted(share: float) -> np.ndarray:
@@ -126,6 +127,7 @@ def test_scores_without_the_longest_contexts_are_columns_where_there_are_any(
         (folder / "manifest.json").write_text(json.dumps(manifest))
         (row,) = compared(out, [Cell("d", "v", "b")], [[folder]], [0])["rows"]
         assert row.get("F1 within") == told
+        assert row.get("questions within") == (f"{questions:,}" if told else None)
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:

@@ -165,6 +165,32 @@ def test_only_named_examples_are_drawn_from_very_long_contexts_read_whole(tmp_pa
     assert len(drawings(written(run, split, "baseline"))) == 2
 
 
+def test_what_holds_no_token_is_not_drawn(tmp_path: Path) -> None:
+    split = ingest(
+        tmp_path / "split", ("Ada wrote.", [" ", "Who wrote?"]), (" ", ["Who wrote notes?"])
+    )
+    run = untrained_run(tmp_path / "run", split, [(0, 0), (0, 0), (-1, -1)], "char", KNOWN)
+    assert len(drawings(written(run, split, "char"))) == 2
+    page = written(run, split, "char", "0-0", "Who wrote")
+    assert "Who wrote notes?" not in page.split("What the model looked at")[1]
+
+
+def test_gold_tokens_are_marked_only_where_the_answer_stands(tmp_path: Path, split: Path) -> None:
+    def marked(run: Path) -> list[ET.Element]:
+        drawn = drawings(written(run, split, "char", "q3"))
+        return [label for svg in drawn for label in svg.iter() if label.get("class") == "gold"]
+
+    run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
+    assert marked(run)
+    questions = pq.read_table(split / "questions.parquet")
+    rows = questions.to_pylist()
+    for answer in (answer for row in rows for answer in row["answers"]):
+        answer["start"] = -1
+    moved = pa.Table.from_pylist(rows, schema=questions.schema)
+    pq.write_table(moved, split / "questions.parquet")
+    assert not marked(run)
+
+
 def test_examples_are_named_by_id_or_words(split: Path) -> None:
     loaded = load_split(split)
     assert named_questions(loaded, ["q3"]) == [2]
