@@ -100,3 +100,13 @@ def test_dropout_in_attention_reaches_the_similarity_alone() -> None:
     found = attention(context, question, *masks)
     assert not torch.allclose(found, still)
     assert_close(found[..., :64], context)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_attention_begins_with_what_both_have_in_common(form: QueryToContext) -> None:
+    attention = make_attention(200, form, 0)
+    tokens = torch.randn(1, 12, 200, dtype=torch.float64)
+    order = torch.randperm(12)
+    mask = torch.ones(1, 12, dtype=torch.bool)
+    to_question, _ = attention.weights(tokens, tokens[:, order], mask, mask)
+    assert torch.equal(to_question[0].argmax(1), order.argsort())
