@@ -1,0 +1,56 @@
+"""Scientific papers of up to 67,000 characters, from their files to answers, in windows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.parameters import DataParameters, TrainingParameters
+from flows.train import train
+from tasks.cluster import Resources
+from tasks.manifests import facts_of
+
+pytestmark = pytest.mark.heavy
+
+
+def length(article: dict[str, Any]) -> int:
+    return len(article["paragraphs"][0]["context"])
+
+
+def test_papers_are_trained_on_and_answered_at_any_length(
+    root: Path, prefect_server: None, shared_data: Path, tmp_path: Path
+) -> None:
+    papers = json.loads((shared_data / "qa" / "covid_qa.json").read_text("utf-8"))["data"]
+    papers.sort(key=length)
+    assert length(papers[-1]) > 67_000
+    files = {"train": papers[:4], "dev": papers[-1:]}
+    for name, articles in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"data": articles}), encoding="utf-8")
+    told = train(
+        DataParameters(
+            dataset="papers",
+            train_files=[str(tmp_path / "train.json")],
+            dev_files=[str(tmp_path / "dev.json")],
+            validation_share=0,
+        ),
+        ["char"],
+        training=TrainingParameters(
+            epochs=1, hidden_size=8, window_stride=200, max_answer_tokens=60
+        ),
+        resources=Resources(cpus_per_worker=1),
+    )
+    asked = [question for p in papers[-1]["paragraphs"] for question in p["qas"]]
+    assert told["questions"] == len(asked) == 56
+    (trained,) = (root / "stages" / "train").glob("[!.]*")
+    questions = sum(len(p["qas"]) for article in papers[:4] for p in article["paragraphs"])
+    assert facts_of(trained)["trained_on"] == questions  # none is left out for its length
+    table = pq.read_table(trained / "predictions.parquet").to_pydict()
+    assert table["id"] == [str(question["id"]) for question in asked]
+    context = papers[-1]["paragraphs"][0]["context"]
+    spans = list(zip(table["best_span_start_char"], table["best_span_end_char"], strict=True))
+    assert [context[start:end] for start, end in spans] == table["best_prediction"]
+    assert max(start for start, _ in spans) > 5_000  # far behind the first window
+    errors = Path(told["report"]).parent / "papers" / "char.html"
+    assert errors.stat().st_size > 0
