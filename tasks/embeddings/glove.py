@@ -1,7 +1,10 @@
 """GloVe: vectors whose products fit the logarithms of co-occurrence counts.
 
 Pennington, Socher and Manning (2014), "GloVe: Global vectors for word representation", eq. 8 and 9,
-by Adagrad as in section 4.2.
+by Adagrad as in section 4.2. Where its text is silent the authors' code (glove.c) is followed:
+Adagrad's sums begin with 1 and are of the squares of the steps before they are divided, learning
+rate included; gradients are cut at ±100. Unlike there a pair and its mirror follow on each other,
+and each epoch has an order of its own.
 """
 
 import tempfile
@@ -23,6 +26,7 @@ from tasks.embeddings.wordset import FloatArray, WordSet
 from tasks.errors import UserError
 
 LEARNING_RATE = 0.05
+GREATEST_GRADIENT = np.float32(100.0)
 PAIR = np.dtype([("i", "<i4"), ("j", "<i4"), ("count", "<f4")])
 
 Pairs = npt.NDArray[np.void]
@@ -96,8 +100,8 @@ def _scatter_run(run: Run, size: int, files: Sequence[Path], rng: np.random.Gene
 
 @dataclass
 class State:
-    """Weights and Adagrad's sums of squared gradients; the last column of `words` and `contexts`
-    is the bias."""
+    """Weights and Adagrad's sums of squared steps; the last column of `words` and `contexts` is the
+    bias."""
 
     words: FloatArray  # (V, d + 1)
     contexts: FloatArray  # (V, d + 1)
@@ -132,24 +136,27 @@ def fit(
     parameters: EmbeddingParameters,
     rng: np.random.Generator,
 ) -> tuple[list[float], float]:
-    """Train in place on all pairs of the files; the mean loss of each epoch, and the seconds.
+    """Train in place on all pairs of the files; the loss of each epoch, and the seconds.
 
-    Threads change the same weights without locks (Hogwild); one thread is repeatable.
+    The loss is what glove.c prints as cost: the mean of ½·f(X_ij)·difference², a pair and its
+    mirror being two, each before its step. Threads change the same weights without locks (Hogwild);
+    one thread is repeatable.
     """
     progress = Progress("glove", 2 * pairs * parameters.passes, "pairs")
     losses: list[float] = []
     done = 0
     with ThreadPoolExecutor(parameters.threads) as pool:
         for epoch in range(1, parameters.passes + 1):
-            total = 0.0
+            total, records = 0.0, 0
             for part in rng.permutation(len(files)):
                 held = np.fromfile(files[part], PAIR)
                 rng.shuffle(held)
                 shares = np.array_split(held, parameters.threads)
                 total += sum(pool.map(lambda share: step(state, share, parameters), shares))
+                records += 2 * len(held) - int(np.count_nonzero(held["i"] == held["j"]))
                 done += 2 * len(held)
                 progress.at(done, f", epoch {epoch} of {parameters.passes}")
-            losses.append(total / pairs)
+            losses.append(total / records)
             told = f", epoch {epoch} of {parameters.passes}, loss {losses[-1]:.4f}"
             progress.at(done, told, always=True)
     return losses, progress.seconds
@@ -178,7 +185,7 @@ def descend(  # type: ignore[no-untyped-def]
 ):
     """One Adagrad step for each pair and for its mirror; the sum of the losses before them.
 
-    The loss of a pair is f(X_ij)·(w_i·w̃_j + b_i + b̃_j - log X_ij)² (eq. 8).
+    The loss is ½·f(X_ij)·(w_i·w̃_j + b_i + b̃_j - log X_ij)², half of eq. 8, as in glove.c.
     """
     loss = 0.0
     for k in range(len(rows)):
@@ -205,13 +212,19 @@ def _pair(w, c, w_squares, c_squares, log, weight, rate):  # type: ignore[no-unt
         difference += w[k] * c[k]
     pull = weight * difference
     for k in range(last):
-        for_w, for_c = pull * c[k], pull * w[k]
-        w[k] -= rate * for_w / np.sqrt(w_squares[k])
-        c[k] -= rate * for_c / np.sqrt(c_squares[k])
+        for_w, for_c = rate * _cut(pull * c[k]), rate * _cut(pull * w[k])
+        w[k] -= for_w / np.sqrt(w_squares[k])
+        c[k] -= for_c / np.sqrt(c_squares[k])
         w_squares[k] += for_w * for_w
         c_squares[k] += for_c * for_c
-    w[last] -= rate * pull / np.sqrt(w_squares[last])
-    c[last] -= rate * pull / np.sqrt(c_squares[last])
-    w_squares[last] += pull * pull
-    c_squares[last] += pull * pull
-    return pull * difference
+    for_bias = rate * _cut(pull)
+    w[last] -= for_bias / np.sqrt(w_squares[last])
+    c[last] -= for_bias / np.sqrt(c_squares[last])
+    w_squares[last] += for_bias * for_bias
+    c_squares[last] += for_bias * for_bias
+    return pull * difference / 2
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _cut(gradient):  # type: ignore[no-untyped-def]
+    return min(max(gradient, -GREATEST_GRADIENT), GREATEST_GRADIENT)

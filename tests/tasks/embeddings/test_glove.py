@@ -1,4 +1,4 @@
-"""Counts and training of GloVe, against loops that follow the paper word by word."""
+"""Counts and training of GloVe, against loops that follow the paper and its authors' code."""
 
 import tracemalloc
 from collections import defaultdict
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.embeddings import glove
 from tasks.embeddings.cooccurrence import count_pairs
 from tasks.embeddings.corpus import read_vocabulary
-from tasks.embeddings.glove import PAIR, State, scatter, step, train_glove
+from tasks.embeddings.glove import PAIR, State, fit, scatter, step, train_glove
 from tasks.embeddings.parameters import EmbeddingParameters
 from tests.tasks.embeddings.made import corpus_of, worlds
 
@@ -100,7 +100,7 @@ def test_memory_for_counts_is_bounded(tmp_path: Path) -> None:
 def descend_by_loop(
     pairs: list[tuple[int, int, float]], state: State, x_max: float, alpha: float, rate: float
 ) -> float:
-    """Eq. 8 and 9 with Adagrad, a pair and a number at a time; f(x) = min(1, (x/x_max)^alpha)."""
+    """Half of eq. 8, and 9, with glove.c's Adagrad, a pair and a number at a time."""
     loss = 0.0
     w, c = state.words.astype(float), state.contexts.astype(float)
     ws, cs = state.word_squares.astype(float), state.context_squares.astype(float)
@@ -108,13 +108,13 @@ def descend_by_loop(
         weight = min(1.0, (x / x_max) ** alpha)
         for a, b in [(i, j)] if i == j else [(i, j), (j, i)]:
             difference = w[a, :-1] @ c[b, :-1] + w[a, -1] + c[b, -1] - np.log(x)
-            loss += weight * difference**2
+            loss += weight * difference**2 / 2
             for k in range(w.shape[1]):
                 bias = k == w.shape[1] - 1
-                for_w = weight * difference * (1.0 if bias else c[b, k])
-                for_c = weight * difference * (1.0 if bias else w[a, k])
-                w[a, k] -= rate * for_w / ws[a, k] ** 0.5
-                c[b, k] -= rate * for_c / cs[b, k] ** 0.5
+                for_w = rate * weight * difference * (1.0 if bias else c[b, k])
+                for_c = rate * weight * difference * (1.0 if bias else w[a, k])
+                w[a, k] -= for_w / ws[a, k] ** 0.5
+                c[b, k] -= for_c / cs[b, k] ** 0.5
                 ws[a, k] += for_w**2
                 cs[b, k] += for_c**2
     state.words[:], state.contexts[:] = w, c
@@ -131,6 +131,23 @@ def test_loss_and_steps_equal_a_loop_on_a_small_matrix() -> None:
         loss = step(ours, np.array(pairs, PAIR), parameters(x_max=90, alpha=0.6))
         assert loss == pytest.approx(descend_by_loop(pairs, theirs, 90, 0.6, 0.05), rel=1e-4)
     np.testing.assert_allclose(ours.vectors(), theirs.vectors(), atol=1e-4)
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_pairs_and_mirrors(tmp_path: Path) -> None:
+    pairs = [(0, 1, 5.0), (2, 2, 300.0)]  # none of the three changes what another reads
+    np.array(pairs, PAIR).tofile(tmp_path / "pairs.bin")
+    expected = descend_by_loop(pairs, State.draw(3, 4, np.random.default_rng(0)), 100, 0.75, 0.05)
+    state = State.draw(3, 4, np.random.default_rng(0))
+    files, rng = [tmp_path / "pairs.bin"], np.random.default_rng(0)
+    losses, _ = fit(state, files, 2, parameters(epochs=1), rng)
+    assert losses == [pytest.approx(expected / 3)]
+
+
+def test_great_vectors_to_go_on_from_are_changed_by_bounded_steps() -> None:
+    state = State.draw(2, 4, np.random.default_rng(0))
+    state.words[:] = state.contexts[:] = 50
+    step(state, np.array([(0, 1, 200.0)], PAIR), parameters())
+    np.testing.assert_allclose(state.words, 50 - 0.05 * 100)
 
 
 def test_loss_falls_and_one_worker_repeats_itself(tmp_path: Path) -> None:
