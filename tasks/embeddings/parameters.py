@@ -10,8 +10,9 @@ METHODS: tuple[str, ...] = get_args(Method)
 
 
 class EmbeddingSettings(BaseModel):
-    """Settings of the methods; the defaults are those of the methods' authors, but for the buckets
-    of fasttext, of which its authors have 2,000,000."""
+    """Settings of the methods. The defaults are those of word2vec.c, of fastText, which has
+    2,000,000 buckets, and of GloVe's paper, but for its passes, which are those of its demo script:
+    glove.c has 25, the paper 50 to 100. Nor is the demo's x_max 10, or its window 15."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,7 +46,9 @@ class EmbeddingSettings(BaseModel):
     workers: int | None = Field(
         None, ge=1, description="Threads; all cores by default. One makes training repeatable."
     )
-    seed: int = Field(0, ge=0, description="Draws first vectors, and the order of training.")
+    seed: int = Field(
+        0, ge=0, lt=2**32, description="Draws first vectors, and the order of training."
+    )
 
     @model_validator(mode="after")
     def _require_ngrams(self) -> Self:

@@ -28,7 +28,7 @@ def train_vectors(
     begin = load_vectors(str(start)) if start is not None else None
     if begin is not None:
         _require_same_size(begin, parameters)
-        _require_same_ngrams(begin, parameters)
+        _require_ngrams_kept(begin, parameters)
     trained, facts = _train(out, corpus, told, parameters, begin)
     if begin is not None:
         facts |= _carried_over(trained, begin)
@@ -74,10 +74,15 @@ def _require_same_size(begin: WordSet, parameters: EmbeddingParameters) -> None:
         )
 
 
-def _require_same_ngrams(begin: WordSet, parameters: EmbeddingParameters) -> None:
-    """Of another kind, the n-grams that were learnt would be lost without a word."""
-    if parameters.method != "fasttext" or begin.subwords is None:
+def _require_ngrams_kept(begin: WordSet, parameters: EmbeddingParameters) -> None:
+    """By another method, or of another kind, the n-grams that were learnt would be lost."""
+    if begin.subwords is None:
         return
+    if parameters.method != "fasttext":
+        raise UserError(
+            f"The vectors to go on from (start) have fasttext's n-grams, which {parameters.method} "
+            "would lose: set method to fasttext, or start to an export without n-grams."
+        )
     fields = ("buckets", "min_ngram", "max_ngram")
     given = dict(zip(fields, begin.subwords.kind, strict=True))
     wrong = [name for name in fields if given[name] != getattr(parameters, name)]

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 
 from tasks.embeddings.corpus import read_vocabulary
@@ -58,7 +57,8 @@ def train_by_gensim(
 
 
 def make_model(parameters: EmbeddingParameters) -> Any:
-    """An empty gensim model."""
+    """An empty gensim model. Learning rates and the down-sampling of frequent words are those of
+    word2vec.c and fastText, of which gensim has skip-gram's for all."""
     from gensim.models import FastText, Word2Vec
 
     common = {
@@ -66,6 +66,8 @@ def make_model(parameters: EmbeddingParameters) -> Any:
         "window": parameters.context,
         "min_count": parameters.min_count,
         "negative": parameters.negatives,
+        "alpha": 0.025 if parameters.method == "skipgram" else 0.05,
+        "sample": 1e-4 if parameters.method == "fasttext" else 1e-3,
         "sg": int(parameters.method != "cbow"),
         "seed": parameters.seed,
         "workers": parameters.threads,
@@ -83,13 +85,11 @@ def make_model(parameters: EmbeddingParameters) -> Any:
 
 def _begin_with(model: Any, start: WordSet) -> None:
     """Set first values: by word, and of n-grams, which are of the same kind if there are any."""
-    vectors, rows = model.wv.vectors, start.rows
+    rows = start.rows
     shared = [(i, rows[w]) for i, w in enumerate(model.wv.index_to_key) if w in rows]
-    if not shared:
-        return
-    here, there = np.array(shared).T
     if not hasattr(model.wv, "vectors_ngrams"):
-        vectors[here] = start.vectors[there]
+        for i, row in shared:
+            model.wv.vectors[i] = start.vectors[row]
         return
     if start.subwords is not None:
         model.wv.vectors_ngrams[:] = start.subwords.ngrams
@@ -138,10 +138,14 @@ class _Watch:
         self.epoch += 1
         more = f", epoch {self.epoch} of {self.parameters.passes}"
         tally = float(model.running_training_loss)
-        if self.parameters.method != "fasttext" and tally < GREATEST_TALLY:
+        if self.parameters.method == "fasttext":
+            more += ", gensim tells no loss of fasttext"
+        elif tally < GREATEST_TALLY:
             share = self.words / self.parameters.threads
             self.losses.append(tally / share)
             more += f", loss {self.losses[-1]:.3f} a word"
+        else:
+            more += ", loss too great for gensim's float32 sum"
         self.progress.at(self.epoch * self.words, more, always=True)
 
     @contextmanager

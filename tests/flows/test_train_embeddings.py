@@ -10,6 +10,7 @@ from prefect.utilities.callables import parameter_schema
 from flows.parameters import CorpusParameters, VectorParameters
 from flows.train_embeddings import corpus_files, train_embeddings, vectors_of
 from tasks.embeddings.parameters import EmbeddingParameters, EmbeddingSettings
+from tasks.embeddings.word2vec import make_model
 from tasks.errors import UserError
 from tasks.fetching import Source
 from tasks.manifests import hash_file, origins
@@ -105,3 +106,6 @@ def test_the_form_has_bounds_and_choices() -> None:
     assert all(field["description"].endswith(".") for field in fields.values())
     with pytest.raises(ValueError, match=r"min_ngram \(5\) must not exceed max_ngram \(4\)"):
         EmbeddingParameters(min_ngram=5, max_ngram=4)
+    assert make_model(EmbeddingParameters(seed=2**32 - 1)).seed == 2**32 - 1
+    with pytest.raises(ValueError, match="less than 4294967296"):
+        EmbeddingParameters(seed=2**32)

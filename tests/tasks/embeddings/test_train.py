@@ -75,10 +75,14 @@ def test_the_loss_is_told_by_epoch(tmp_path: Path, corpus: Path) -> None:
 
 
 def test_a_loss_too_great_for_its_type_is_not_told(
-    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(word2vec, "GREATEST_TALLY", 1000.0)  # an eighth a word
     assert "losses" not in train(tmp_path / "out", corpus, method="skipgram", epochs=1)
+    assert "epoch 1 of 1, loss too great for gensim's float32 sum" in capsys.readouterr().out
 
 
 def test_a_word_never_seen_is_spelt_by_its_ngrams(tmp_path: Path, corpus: Path) -> None:
@@ -131,6 +135,34 @@ def test_training_goes_on_from_given_vectors(tmp_path: Path, corpus: Path, metho
     }
     assert changed["hammer"] == 0 < changed["badger"]
     assert changed["badger"] < np.linalg.norm(before.vectors[before.rows["badger"]])
+
+
+def test_ngrams_are_gone_on_from_where_no_word_is_shared(tmp_path: Path, corpus: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    ngrams = np.full((500, 16), 7, np.float32)
+    write_vectors(given, WordSet(["newt"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
+    Subwords(ngrams, 3, 6).save(given)
+    train(tmp_path / "out", corpus, start=given / "vectors.parquet", method="fasttext", epochs=1)
+    trained = Subwords.load(tmp_path / "out")
+    assert trained is not None and np.median(trained.ngrams) == 7
+
+
+def test_ngrams_are_not_lost_by_another_method(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "first", corpus, method="fasttext", epochs=1)
+    with pytest.raises(UserError, match=r"\(start\) have .* skipgram would lose: set method to fast"):
+        train(tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet")
+
+
+@pytest.mark.parametrize(
+    ("method", "rate", "sample"),
+    [("cbow", 0.05, 1e-3), ("skipgram", 0.025, 1e-3), ("fasttext", 0.05, 1e-4)],
+)
+def test_what_is_no_setting_is_as_the_methods_authors_have_it(
+    method: str, rate: float, sample: float
+) -> None:
+    model = word2vec.make_model(EmbeddingParameters.model_validate({"method": method}))
+    assert (model.alpha, model.sample, model.negative, model.window) == (rate, sample, 5, 5)
 
 
 def test_vectors_of_another_size_cant_be_gone_on_from(tmp_path: Path, corpus: Path) -> None:
