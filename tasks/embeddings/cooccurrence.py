@@ -4,9 +4,11 @@ A pair of words d apart counts 1/d (Pennington et al., 2014, section 4.2), which
 words without a vector are passed over as if they were not there, as in the authors' code.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +42,12 @@ def count_pairs(
     side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
     square = np.zeros((side, side))
     room = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
-    runs: list[Run] = []
+    runs: list[Spilled] = []
     progress = Progress("counting", words, "words")
     done = 0
     for ids in _blocks(corpus / "corpus.txt", vocabulary):
         for run in _sorted_runs(ids, window, square, size, room):
-            runs.append(_spill(run, scratch, len(runs)))
+            runs.append(Spilled.write(run, scratch, len(runs)))
         done += int(np.count_nonzero(ids != END_OF_LINE))
         progress.at(done)
     yield from _merged(runs, room)
@@ -118,38 +120,57 @@ def _summed(keys: Keys, weights: Any) -> Run:
     return ordered[first], np.add.reduceat(weights[order].astype(np.float64, copy=False), first)
 
 
-def _spill(run: Run, scratch: Path, number: int) -> Run:
-    """The same run on disk, mapped."""
-    mapped = []
-    for name, values in zip(("keys", "sums"), run, strict=True):
-        file = scratch / f"{name}-{number}.npy"
-        np.save(file, values)
-        mapped.append(np.load(file, mmap_mode="r"))
-    return mapped[0], mapped[1]
+@dataclass(frozen=True)
+class Spilled:
+    """A run on disk. There may be thousands, so files are open only while they are read."""
+
+    keys: Path
+    sums: Path
+    length: int
+
+    @classmethod
+    def write(cls, run: Run, folder: Path, number: int) -> Self:
+        """Put a run into a folder, under a number that no other one there has."""
+        spilled = cls(folder / f"keys-{number}.bin", folder / f"sums-{number}.bin", len(run[0]))
+        for file, values in zip((spilled.keys, spilled.sums), run, strict=True):
+            values.tofile(file)
+        return spilled
+
+    def mapped_keys(self) -> Any:
+        """All keys, without reading them; the file is open as long as they are held."""
+        return np.memmap(self.keys, np.int64, "r")
+
+    def read(self, start: int, keys: Keys, sums: Sums) -> None:
+        """Fill two arrays with the entries from `start` on."""
+        for file, values in ((self.keys, keys), (self.sums, sums)):
+            values[:] = np.fromfile(file, values.dtype, len(values), offset=values.itemsize * start)
 
 
-def _merged(runs: list[Run], room: int) -> Iterator[Run]:
+def _merged(runs: list[Spilled], room: int) -> Iterator[Run]:
     """All runs as disjoint ones in order, each made from some `room` entries at a time."""
     if not runs:
         return
-    total = sum(len(keys) for keys, _ in runs)
+    total = sum(run.length for run in runs)
     parts = -(-total // room)
     step = max(total // (64 * parts), 1)
-    sample = np.sort(np.concatenate([keys[::step] for keys, _ in runs]))
-    borders = sample[[len(sample) * part // parts for part in range(1, parts)]]
-    cuts = [np.searchsorted(keys, np.unique(borders)) for keys, _ in runs]
-    ends = [[0, *cut.tolist(), len(keys)] for cut, (keys, _) in zip(cuts, runs, strict=True)]
-    for part in range(len(ends[0]) - 1):
-        slices = [slice(end[part], end[part + 1]) for end in ends]
-        run = _joined([(keys[s], sums[s]) for (keys, sums), s in zip(runs, slices, strict=True)])
-        if len(run[0]):
-            yield run
+    sample = np.sort(np.concatenate([np.array(run.mapped_keys()[::step]) for run in runs]))
+    borders = np.unique(sample[[len(sample) * part // parts for part in range(1, parts)]])
+    cuts = [np.searchsorted(run.mapped_keys(), borders).tolist() for run in runs]
+    ends = np.array([[0, *cut, run.length] for cut, run in zip(cuts, runs, strict=True)])
+    for starts, stops in pairwise(ends.T):
+        if (stops > starts).any():
+            yield _joined(runs, starts.tolist(), (stops - starts).tolist())
 
 
-def _joined(runs: Sequence[Run]) -> Run:
-    """Several runs as one."""
-    keys, sums = zip(*runs, strict=True)
-    return _summed(np.concatenate(keys), np.concatenate(sums))
+def _joined(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
+    """Parts of several runs as one."""
+    keys, sums = np.empty(sum(lengths), np.int64), np.empty(sum(lengths), np.float64)
+    filled = 0
+    for run, start, length in zip(runs, starts, lengths, strict=True):
+        part = slice(filled, filled + length)
+        run.read(start, keys[part], sums[part])
+        filled += length
+    return _summed(keys, sums)
 
 
 def _runs_of_square(square: Sums, size: int, room: int) -> Iterator[Run]:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,9 @@ def counted(folder: Path, rows: dict[str, int], window: int, memory: int) -> Cou
     """What `count_pairs` gives, mirrored."""
     counts: Counts = {}
     (folder / "scratch").mkdir(exist_ok=True)
+    opened = psutil.Process().num_fds()
     for keys, sums in count_pairs(folder, 0, rows, window, memory, folder / "scratch"):
+        assert psutil.Process().num_fds() <= opened + 3, "files are not kept open"
         for key, value in zip(keys.tolist(), sums.tolist(), strict=True):
             i, j = divmod(key, len(rows))
             assert i <= j and (i, j) not in counts, "each pair stands once"

@@ -150,7 +150,9 @@ def test_ngrams_are_gone_on_from_where_no_word_is_shared(tmp_path: Path, corpus:
 
 def test_ngrams_are_not_lost_by_another_method(tmp_path: Path, corpus: Path) -> None:
     train(tmp_path / "first", corpus, method="fasttext", epochs=1)
-    with pytest.raises(UserError, match=r"\(start\) have .* skipgram would lose: set method to fast"):
+    with pytest.raises(
+        UserError, match=r"\(start\) have .* skipgram would lose: set method to fast"
+    ):
         train(tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet")
 
 
