@@ -13,8 +13,8 @@ from tasks.inputs import archive_of, inner_suffix, members, open_input
 from tasks.parquet import row_batches
 
 BLOCK_ROWS = 1024
-LONGEST_LINE = 64 << 20
-"""Bytes; a longer line is taken apart."""
+LONGEST_PIECE = 1 << 20
+"""Bytes; a longer line is taken apart at white space."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _holds_text(file: Path) -> bool:
 
 
 def read_texts(file: TextFile) -> Iterator[str]:
-    """The paragraphs of a file: its lines, or the rows of its column.
+    """The paragraphs of a file: its lines, long ones in pieces, or the rows of its column.
 
     Raises:
         UserError: it can't be read or is no UTF-8 text; with file and line.
@@ -102,13 +102,35 @@ def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
 
 
 def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
-    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
-        if b"\0" in line:
+    for number, before, piece in _pieces(stream):
+        if b"\0" in piece:
             raise UserError(f"{file}, line {number}, holds bytes of no text: is it a binary file?")
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield piece.decode("utf-8" if number > 1 or before else "utf-8-sig")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{file}, line {number}, is not UTF-8 ({error.reason} at byte {error.start}): "
-                "convert the file to UTF-8."
+                f"{file}, line {number}, is not UTF-8 ({error.reason} at byte "
+                f"{before + error.start}): convert the file to UTF-8."
             ) from error
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """The lines, of which long ones are taken apart: each piece's line, the bytes of that line
+    before it, and the piece."""
+    number, before, rest = 1, 0, b""
+    while block := rest + stream.readline(LONGEST_PIECE - len(rest)):
+        if block.endswith(b"\n") or len(block) < LONGEST_PIECE:
+            yield number, before, block
+            number, before, rest = number + 1, 0, b""
+        else:
+            end = _end_of_piece(block)
+            yield number, before, block[:end]
+            before, rest = before + end, block[end:]
+
+
+def _end_of_piece(block: bytes) -> int:
+    """Where to take a long line apart: behind its last white space, or without any in front of the
+    last letter's first byte."""
+    after_space = 1 + max(block.rfind(space) for space in (b" ", b"\t", b"\r"))
+    begins = (len(block) - back for back in range(1, 5) if block[-back] & 0xC0 != 0x80)
+    return after_space or next(begins, len(block))

@@ -2,8 +2,10 @@
 
 import gzip
 import lzma
+import re
 import time
 import tracemalloc
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from zipfile import ZipFile
@@ -15,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.embeddings import corpus
+from tasks.embeddings import corpus, texts
 from tasks.embeddings.corpus import (
     MAX_LINE_TOKENS,
     prepare_corpus,
     read_vocabulary,
     tokenise_block,
 )
-from tasks.embeddings.texts import find_texts
+from tasks.embeddings.texts import find_texts, read_texts
 from tasks.errors import UserError
 from tasks.lexicon import case_key
 from tasks.tokenizer import tokenize
@@ -139,6 +141,34 @@ def test_a_column_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
         prepare(tmp_path, tmp_path / "a.parquet")
     with pytest.raises(UserError, match=r"no column 'n' of text"):
         prepare(tmp_path, f"{tmp_path / 'a.parquet'}#n")
+
+
+@given(st.text(alphabet="aé日😀' \t\n.", max_size=60), st.integers(8, 20))
+def test_a_long_line_is_cut_at_white_space(
+    tmp_path_factory: pytest.TempPathFactory, text: str, longest: int
+) -> None:
+    file = tmp_path_factory.mktemp("text") / "a.txt"
+    file.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts, "LONGEST_PIECE", longest)
+        pieces = list(read_texts(*find_texts(str(file))))
+    assert "".join(pieces) == text
+    for piece, following in pairwise(pieces):
+        assert len(piece.encode()) <= longest
+        if not piece[-1].isspace():  # a word of its own length and more
+            assert (
+                not re.search(r"\s", piece) and len((piece + following[:1]).encode()) > longest - 4
+            )
+
+
+def test_a_corpus_of_one_long_line_is_read_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("zwölf Bären " * 200_000, encoding="utf-8")
+    pieces = list(read_texts(*find_texts(str(tmp_path / "a.txt"))))
+    assert len(pieces) == 3 and max(map(len, pieces)) <= 1 << 20
+    assert {word for piece in pieces for word in piece.split()} == {"zwölf", "Bären"}
+    (tmp_path / "a.txt").write_bytes(b"aaa " * 300_000 + "ü\nb\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"line 1, is not UTF-8 \(.* at byte 1200000\)"):
+        list(read_texts(*find_texts(str(tmp_path / "a.txt"))))
 
 
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
