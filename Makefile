@@ -25,7 +25,8 @@ comma := ,
 FLAGS := $(if $(DATASET),--data.dataset '$(DATASET)') \
          $(if $(TRAIN),--data.train-files '$(TRAIN)') $(if $(DEV),--data.dev-files '$(DEV)') \
          $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
-         $(if $(VECTORS),--vectors.source '$(VECTORS)') $(if $(CORPUS),--vectors.corpus.files '$(CORPUS)') \
+         $(if $(VECTORS),--vectors.source '$(VECTORS)') $(if $(METHOD),--vectors.source '$(METHOD)') \
+         $(if $(CORPUS),--vectors.corpus.files '$(CORPUS)') \
          $(ARGS)
 EMBED := $(if $(CORPUS),--corpus.files '$(CORPUS)') $(if $(DATASET),--corpus.dataset '$(DATASET)') \
          $(if $(METHOD),--embedding.method '$(METHOD)') $(if $(EPOCHS),--embedding.epochs '$(EPOCHS)') \
@@ -34,7 +35,7 @@ JUDGE := $(if $(VECTORS),--vectors '$(VECTORS)') $(if $(DATASET),--dataset '$(DA
 
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
-	@printf '\nretrain takes DATASET=, TRAIN=, DEV=, VARIANTS=, EPOCHS= and ARGS="--flag value"; all flags:\n  make retrain ARGS=--help\n'
+	@printf '\nretrain takes DATASET=, TRAIN=, DEV=, VARIANTS=, EPOCHS=, VECTORS= (or METHOD= and CORPUS=) and ARGS="--flag value"; all flags:\n  make retrain ARGS=--help\n'
 
 install: $(INSTALLED)  ## set up the environment (.venv)
 
@@ -46,6 +47,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, compare them, write a report
+	$(if $(and $(VECTORS),$(METHOD)),$(error VECTORS= and METHOD= both say which word vectors are meant: give one of them))
 	@$(SETTLED) $(VENV)/bin/python -m flows.retrain $(FLAGS)
 
 check: $(INSTALLED)  ## read data without training on them, and report what is wrong: DATA=
@@ -70,10 +72,11 @@ embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATA
 judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
 	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
 
-compare: $(INSTALLED)  ## train the variants from several seeds and compare them: SEEDS=0,1,2
+compare: $(INSTALLED)  ## train the variants from several seeds and compare them: SEEDS=0,1,2, VECTORS=
 	@$(SETTLED) $(VENV)/bin/python -m flows.compare $(if $(DATASET),--data '{"dataset": "$(DATASET)"}') \
 	  $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(SEEDS),--seeds '$(SEEDS)') \
-	  $(if $(EPOCHS),--training.epochs '$(EPOCHS)') $(ARGS)
+	  $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
+	  $(if $(VECTORS),--vectors '[{"source": "$(subst $(comma),"}$(comma) {"source": ",$(VECTORS))"}]') $(ARGS)
 
 rollback: $(INSTALLED)  ## make the champion of before the champion again: DATASET=
 	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'

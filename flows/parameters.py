@@ -25,7 +25,7 @@ from tasks.catalogue import DATASETS
 from tasks.embeddings.parameters import METHODS, EmbeddingSettings
 from tasks.errors import UserError
 from tasks.splitting import Overlap
-from tasks.vectors import NO_VECTORS, PACKAGED, VectorSource, check_source
+from tasks.vectors import NO_VECTORS, PACKAGED, check_source
 
 VariantName = Literal[
     "baseline",
@@ -47,6 +47,16 @@ Variants = Annotated[
 def check_choice(spec: str) -> str:
     """Accept a set of vectors, or the method by which one is trained first."""
     return spec if spec in METHODS else check_source(spec)
+
+
+def check_start(spec: str) -> str:
+    """Accept a set of vectors, which none is not."""
+    if spec == NO_VECTORS:
+        raise ValueError("there is nothing to go on from in none: leave start out to begin anew")
+    return check_source(spec)
+
+
+VectorStart = Annotated[str, AfterValidator(check_start)]
 
 
 class Form(BaseModel):
@@ -323,9 +333,20 @@ class VectorParameters(Form):
     training: EmbeddingSettings = Field(
         EmbeddingSettings(), description="How they are trained, where `source` is a method."
     )
-    start: VectorSource | None = Field(
+    start: VectorStart | None = Field(
         None, description="A set of vectors that training goes on from, new words being added."
     )
+
+    @model_validator(mode="after")
+    def _training_has_an_effect(self) -> Self:
+        default = {name: field.default for name, field in type(self).model_fields.items()}
+        idle = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
+        if idle and self.source not in METHODS:
+            raise ValueError(
+                f"{' and '.join(idle)} would have no effect: source is {self.source}, and vectors "
+                f"are trained only where it is a method ({', '.join(METHODS)})"
+            )
+        return self
 
 
 def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:

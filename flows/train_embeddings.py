@@ -11,14 +11,14 @@ from rich.console import Console
 
 from flows.command_line import parameters_from
 from flows.ingest import ingest_dataset
-from flows.parameters import CorpusParameters, DataParameters, VectorParameters
+from flows.parameters import CorpusParameters, DataParameters, VectorParameters, VectorStart
 from flows.refusals import result_or_exit, told_in_a_sentence
 from infra.settings import settings
 from tasks.embeddings.exports import ExportFormat, publish_vectors
 from tasks.embeddings.parameters import METHODS, EmbeddingParameters
 from tasks.embeddings.texts import TextFile, find_texts
 from tasks.errors import UserError
-from tasks.stages import Output
+from tasks.stages import Output, result_of
 from tasks.steps import fetching, preparing_corpus, training_vectors
 from tasks.vectors import (
     DOWNLOADED,
@@ -26,7 +26,6 @@ from tasks.vectors import (
     PACKAGED,
     VECTORS,
     VectorInput,
-    VectorSource,
     packaged,
 )
 from tasks.word_data import COLLECTIONS
@@ -34,7 +33,7 @@ from tasks.word_data import COLLECTIONS
 Name = Annotated[
     str,
     Field(
-        pattern=r"^[\w.-]+$",
+        pattern=r"^\w[\w.-]*$",
         description="The set's folder below .bidaflow/embeddings, from which retrain reads it.",
     ),
 ]
@@ -43,8 +42,15 @@ Exports = Annotated[
     Field(description="Further files: glove (text), word2vec (text), or word2vec-binary."),
 ]
 Start = Annotated[
-    VectorSource | None,
+    VectorStart | None,
     Field(description="A set of vectors that training goes on from, new words being added."),
+]
+JudgeOn = Annotated[
+    str | None,
+    Field(
+        description="A dataset, known or your own, on which the set is judged in the end, beside "
+        "what it went on from, or glove-6b-50d."
+    ),
 ]
 
 
@@ -108,13 +114,31 @@ def train_embeddings(
     start: Start = None,
     name: Name = "trained",
     exports: Exports = [],
+    judge_on: JudgeOn = None,
 ) -> dict[str, Any]:
-    """Train a set of vectors and put it in its place; returns the facts about it, and where."""
+    """Train a set of vectors, put it in its place and judge it if that is asked for; returns the
+    facts about it, and where it and its judgement are."""
+    if judge_on is not None:
+        ingest_dataset(DataParameters(dataset=judge_on))  # what is wrong in it is told now
     trained = train_set(corpus, embedding, start)
     folder = settings().root.resolve() / "embeddings" / name
     files = publish_vectors(trained.folder, folder, exports)
     create_table_artifact([trained.facts], key="embeddings", description=f"Word vectors: {folder}")
-    return {**trained.facts, "cached": trained.cached, "files": [str(file) for file in files]}
+    told = {**trained.facts, "cached": trained.cached, "files": [str(file) for file in files]}
+    if judge_on is None:
+        return told
+    page = judged(files[0], start or PACKAGED, judge_on, corpus.lower_case)["page"]
+    return {**told, "judgement": page}
+
+
+def judged(new: Path, other: str, dataset: str, lower_case: bool) -> Any:
+    """What judge-embeddings says of a new set beside another one, unless that has just been
+    overwritten."""
+    from flows.judge_embeddings import judge_embeddings  # which imports this module
+
+    sets = [str(new), *([other] if Path(other).expanduser().resolve() != new else [])]
+    asked: dict[str, Any] = {"dataset": dataset, "lower_case": lower_case}
+    return result_of(judge_embeddings(sets, **asked, return_state=True))
 
 
 def announce(facts: dict[str, Any]) -> None:
@@ -138,6 +162,7 @@ def announce(facts: dict[str, Any]) -> None:
     vectors = facts["files"][0]
     for line in (
         *(f"File       {file}" for file in facts["files"]),
+        *([f"Judgement  {facts['judgement']}"] if "judgement" in facts else []),
         "",
         f"Next       make judge VECTORS={vectors}",
         f"           make retrain VECTORS={vectors}",

@@ -1,12 +1,15 @@
 """Flags of the command line, and what is said of wrong ones."""
 
 import re
+import shlex
+import subprocess
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from flows.command_line import parameters_from
+from flows.compare import compare_variants
 from flows.parameters import (
     CharacterParameters,
     DataParameters,
@@ -15,6 +18,7 @@ from flows.parameters import (
     VectorParameters,
 )
 from flows.retrain import retrain
+from infra.settings import CHECKOUT
 from tasks.cluster import Resources
 from tasks.promotion import PromotionRule
 from tasks.vocabulary import VocabularyParameters
@@ -94,6 +98,34 @@ def test_every_kind_of_flag_sets_its_field() -> None:
 )
 def test_lists_are_given_by_comma_or_flag_by_flag(flags: list[str]) -> None:
     assert read(*flags)["variants"] == ["char", "baseline"]
+
+
+def made(target: str, *variables: str) -> list[str]:
+    """The flags that a target of the Makefile gives to its flow."""
+    command = ["make", "--dry-run", "--no-print-directory", "INSTALLED=", target, *variables]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT).stdout
+    words = shlex.split(told.replace("\\\n", ""))
+    return words[words.index(f"flows.{target}") + 1 :]
+
+
+def test_make_hands_on_which_vectors_are_meant() -> None:
+    trained = read(*made("retrain", "CORPUS=texts/,b.txt", "METHOD=fasttext", "EPOCHS=2"))
+    assert trained["vectors"].source == "fasttext" and trained["training"].epochs == 2
+    assert trained["vectors"].corpus.files == ["texts/", "b.txt"]
+    flags = made("compare", "VECTORS=my set.txt,glove-6b-50d", "SEEDS=0,1")
+    compared = parameters_from(flags, compare_variants)
+    assert [each.source for each in compared["vectors"]] == ["my set.txt", "glove-6b-50d"]
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        made("retrain", "VECTORS=a.txt", "METHOD=glove")
+    assert "VECTORS= and METHOD= both say" in refused.value.stderr
+
+
+def test_vectors_are_not_trained_where_a_set_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused(capsys, "--vectors.corpus.files", "texts/", "--vectors.training.epochs", "2")
+    assert "--vectors: " in told and "corpus and training would have no effect" in told
+    assert "source is glove-6b-50d" in told and "a method (cbow, " in told
+    told = refused(capsys, "--vectors.source", "cbow", "--vectors.start", "none")
+    assert "nothing to go on from" in told
 
 
 def test_one_line_tells_of_each_wrong_field(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
 from flows.parameters import CorpusParameters, VectorParameters
@@ -48,6 +49,31 @@ def test_a_set_is_trained_put_in_its_place_and_found_again(
     refused = train_embeddings(**given, return_state=True)
     with pytest.raises(UserError, match="is not there"):
         result_of(refused)
+
+
+def test_a_set_is_judged_beside_what_it_went_on_from(
+    root: Path, prefect_server: None, text: Path
+) -> None:
+    corpus = CorpusParameters(files=[str(text)])
+    given: Any = {"embedding": EmbeddingParameters(**SMALL), "judge_on": "tiny"}
+    first = result_of(train_embeddings(corpus, name="first", **given, return_state=True))
+    assert Path(first["judgement"]).name == "vectors-first-glove-6b-50d.html"
+    given |= {"start": first["files"][0], "name": "second"}
+    second = result_of(train_embeddings(corpus, **given, return_state=True))
+    assert Path(second["judgement"]) == root / "reports" / "vectors-second-first.html"
+    assert Path(second["judgement"]).exists()
+    given |= {"start": second["files"][0]}
+    third = result_of(train_embeddings(corpus, **given, return_state=True))
+    assert Path(third["judgement"]).name == "vectors-second.html", "it was gone on from in place"
+    with pytest.raises(UserError, match="nowhere"):
+        result_of(train_embeddings(corpus, judge_on="nowhere.json", return_state=True))
+    assert not (root / "embeddings" / "trained").exists(), "told before hours of training"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../up", ".part"])
+def test_a_set_is_put_into_a_folder_of_its_own(name: str) -> None:
+    with pytest.raises(ParameterTypeError, match="pattern"):
+        train_embeddings.validate_parameters({"name": name})
 
 
 def test_retrain_trains_the_vectors_that_it_is_told_to(
