@@ -1,11 +1,12 @@
 """Words a second and memory of each method of training word vectors, gensim's bare call beside.
 
-Use: python -m benchmarks.embeddings --corpus enwiki2015-64M.txt.xz --words 2000000 [--out OUT.json]
+Use: python -m benchmarks.embeddings --corpus PATH/enwiki2015-64M.txt.xz [--words 2000000]
+    [--out OUT.json]
 
 Each measurement runs in a process of its own, whose peak memory is the kernel's VmHWM. gensim's own
 call reads the same tokenised file with the same settings; the two ways of a method are run in turn.
-GloVe is compared with the same steps vectorised in torch (a batch at a time, index_add). With --out
-a table (.md) is written beside the JSON.
+GloVe is compared with the same steps on some of the same pairs, vectorised in torch (a batch at a
+time, index_add); its memory is torch's, too. With --out a table (.md) is written beside the JSON.
 """
 
 import argparse
@@ -57,16 +58,21 @@ def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
 
 
 def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> Any:
-    """GloVe's steps on random pairs, batched in torch."""
+    """GloVe's steps on some of the corpus' pairs, batched in torch."""
     import torch
 
-    size, dimension = len(read_vocabulary(corpus, parameters.min_count)), parameters.dimension + 1
-    state = [torch.rand(size, dimension) - 0.5 for _ in range(2)]
+    from tasks.embeddings.glove import LEARNING_RATE
+
+    words = read_vocabulary(corpus, parameters.min_count)
+    size, dimension = len(words), parameters.dimension + 1
+    state = [(torch.rand(size, dimension) - 0.5) / parameters.dimension for _ in range(2)]
     squares = [torch.ones(size, dimension) for _ in range(2)]
-    rows, columns = torch.randint(size, (2, TORCH_PAIRS))
-    logs, weights = torch.rand(TORCH_PAIRS), torch.rand(TORCH_PAIRS)
+    pairs = some_pairs(corpus, list(words), parameters)
+    rows, columns = (torch.from_numpy(pairs[side].astype(np.int64)) for side in ("i", "j"))
+    counts = torch.from_numpy(pairs["count"].copy())
+    logs, weights = counts.log(), (counts / parameters.x_max).pow(parameters.alpha).clamp(max=1)
     began = time.perf_counter()
-    for first in range(0, TORCH_PAIRS, BATCH):
+    for first in range(0, len(pairs), BATCH):
         part = slice(first, first + BATCH)
         indices = rows[part], columns[part]
         w, c = (table[index] for table, index in zip(state, indices, strict=True))
@@ -74,10 +80,28 @@ def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParame
         pull = (weights[part] * difference)[:, None]
         bias = torch.ones(len(pull), 1)
         for table, square, index, other in zip(state, squares, indices, (c, w), strict=True):
-            gradient = pull * torch.cat([other[:, :-1], bias], 1)
-            table.index_add_(0, index, -0.05 * gradient / square[index].sqrt())
-            square.index_add_(0, index, gradient**2)
-    return {"pairs_per_second": round(TORCH_PAIRS / (time.perf_counter() - began))}
+            step = LEARNING_RATE * pull * torch.cat([other[:, :-1], bias], 1)
+            table.index_add_(0, index, -step / square[index].sqrt())
+            square.index_add_(0, index, step**2)
+    return {"pairs_per_second": round(len(pairs) / (time.perf_counter() - began))}
+
+
+def some_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParameters) -> Any:
+    """At most TORCH_PAIRS random ones of those that GloVe is trained on, and their mirrors."""
+    from tasks.embeddings.cooccurrence import count_pairs
+    from tasks.embeddings.glove import PAIR, scatter
+
+    rows, rng = {word: row for row, word in enumerate(words)}, np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        counting = 0, rows, parameters.context, parameters.memory_mb << 20, Path(folder)
+        runs = count_pairs(corpus, *counting)
+        (file,) = scatter(runs, len(rows), 1, Path(folder), rng)
+        pairs = np.fromfile(file, PAIR)
+    rng.shuffle(pairs)
+    kept = pairs[: TORCH_PAIRS // 2]
+    mirrors = kept.copy()
+    mirrors["i"], mirrors["j"] = kept["j"], kept["i"]
+    return np.concatenate([kept, mirrors])
 
 
 WAYS: dict[str, Callable[[Path, dict[str, Any], EmbeddingParameters], Any]] = {
@@ -160,7 +184,9 @@ def _rate(found: dict[str, Any]) -> int:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="path of a text file, packed or not"
+    )
     parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument("--dimension", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=1)

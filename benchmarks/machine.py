@@ -8,8 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
 
 def as_a_worker() -> None:
     """Start this program once more, with the memory of processes that train."""
@@ -22,6 +20,8 @@ def as_a_worker() -> None:
 
 def machine() -> dict[str, Any]:
     """Processor, cores, memory, GPU, operating system and Python, as the system names them."""
+    import torch  # not above: it would count as memory of programs that measure without it
+
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

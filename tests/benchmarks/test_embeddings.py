@@ -1,0 +1,33 @@
+"""What the measuring of word vectors measures."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.embeddings import some_pairs, torch_glove
+from infra.settings import CHECKOUT
+from tasks.embeddings.corpus import read_vocabulary
+from tasks.embeddings.parameters import EmbeddingParameters
+from tests.tasks.embeddings.made import corpus_of, worlds
+
+MEASURED = """
+import sys, benchmarks.embeddings, gensim.models, tasks.embeddings.glove, tasks.embeddings.word2vec
+sys.exit(" ".join({"torch", "prefect"} & set(sys.modules)) or None)
+"""
+
+
+def test_no_measured_process_has_the_memory_of_what_it_does_not_use() -> None:
+    subprocess.run([sys.executable, "-c", MEASURED], check=True, cwd=CHECKOUT)
+
+
+def test_torchs_pairs_are_those_of_the_corpus(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, worlds(40))
+    parameters = EmbeddingParameters(method="glove", min_count=1, dimension=4)
+    words = list(read_vocabulary(corpus, 1))
+    pairs = some_pairs(corpus, words, parameters)
+    found = {(words[i], words[j]) for i, j in np.stack([pairs["i"], pairs["j"]], 1)}
+    assert {("badger", "otter"), ("otter", "badger")} <= found
+    assert ("badger", "hammer") not in found
+    assert torch_glove(corpus, {}, parameters)["pairs_per_second"] > 0
