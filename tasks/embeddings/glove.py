@@ -1,10 +1,9 @@
 """GloVe: vectors whose products fit the logarithms of co-occurrence counts.
 
 Pennington, Socher and Manning (2014), "GloVe: Global vectors for word representation", eq. 8 and 9,
-by Adagrad as in section 4.2. Where its text is silent the authors' code (glove.c) is followed:
-Adagrad's sums begin with 1 and are of the squares of the steps before they are divided, learning
-rate included; gradients are cut at ±100. Unlike there a pair and its mirror follow on each other,
-and each epoch has an order of its own.
+by Adagrad as the authors' code (glove.c) has it, of which the paper says little: its sums begin
+with 1 and are of squares of the learning rate times the gradient, which is cut at ±100. Unlike
+there a pair and its mirror follow on each other, and each epoch has an order of its own.
 """
 
 import tempfile
@@ -100,7 +99,7 @@ def _scatter_run(run: Run, size: int, files: Sequence[Path], rng: np.random.Gene
 
 @dataclass
 class State:
-    """Weights and Adagrad's sums of squared steps; the last column of `words` and `contexts` is the
+    """Weights and Adagrad's sums of squares; the last column of `words` and `contexts` is the
     bias."""
 
     words: FloatArray  # (V, d + 1)

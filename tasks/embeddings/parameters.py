@@ -10,9 +10,9 @@ METHODS: tuple[str, ...] = get_args(Method)
 
 
 class EmbeddingSettings(BaseModel):
-    """Settings of the methods. The defaults are those of word2vec.c, of fastText, which has
-    2,000,000 buckets, and of GloVe's paper, but for its passes, which are those of its demo script:
-    glove.c has 25, the paper 50 to 100. Nor is the demo's x_max 10, or its window 15."""
+    """Settings of the methods. The defaults are those of word2vec.c, of fastText but for its
+    2,000,000 buckets, and of GloVe's paper (window 10, x_max 100) but for its 50 to 100 passes:
+    its demo script has the 15 of here, glove.c 25."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
