@@ -1,7 +1,8 @@
 """Vectors as text: GloVe's .txt, and word2vec's and fastText's with a header line."""
 
+import codecs
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import IO
@@ -11,15 +12,20 @@ import numpy as np
 from tasks.embeddings.wordset import FloatArray
 from tasks.errors import UserError
 
-# A word that ends like this is a number too many.
-_DECIMAL = re.compile(rb"[-+]?\d*\.\d+(e[-+]?\d+)?")
+_WHOLE = re.compile(rb"[-+]?\d+")
+_DECIMAL = re.compile(rb"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
 
 
 class TextReader:
-    """Lines of a word and its numbers. The header line, or else the first line, fixes how many."""
+    """Lines of a word and its numbers. The header line, or else the first line, fixes how many.
+
+    Words may hold spaces, so the numbers are a line's last fields. What stands before them is no
+    word if it ends in one more number: a decimal, or a whole one where whole ones are among the
+    line's numbers. Such a line is refused, as one with too few numbers is.
+    """
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
-        first = file.readline()
+        first = file.readline().removeprefix(codecs.BOM_UTF8)
         header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
         self.name = name
         self.row_count = 0
@@ -44,13 +50,13 @@ class TextReader:
             )
 
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        """Words may hold spaces, so the numbers are the line's last fields."""
+        """The word and its numbers."""
         spaces = line.count(b" ")
         if spaces == self.dimension:
             word, _, numbers = line.partition(b" ")
             return word, numbers
         word, *fields = line.rsplit(b" ", self.dimension)
-        if spaces < self.dimension or _DECIMAL.fullmatch(word.rpartition(b" ")[2]):
+        if spaces < self.dimension or _is_number(word.rpartition(b" ")[2], fields):
             raise self._error(f"has {spaces} numbers where {self.dimension} are due")
         return word, b" ".join(fields)
 
@@ -69,3 +75,9 @@ class TextReader:
         return UserError(
             f"{self.name}, line {line}, {what}; fetch the file again or mend the line."
         )
+
+
+def _is_number(field: bytes, numbers: Sequence[bytes]) -> bool:
+    """Whether a word's last piece is one more of the numbers behind it."""
+    whole = _WHOLE.fullmatch(field) and any(map(_WHOLE.fullmatch, numbers))
+    return bool(whole or _DECIMAL.fullmatch(field))

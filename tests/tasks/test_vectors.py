@@ -61,6 +61,17 @@ def test_words_may_hold_spaces(tmp_path: Path) -> None:
     assert select(tmp_path, source, wanted) == {". . .": [3, 4], "at name@domain.com": [5, 6]}
 
 
+def test_words_may_end_in_a_whole_number_before_decimals(tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "v.txt", "a 0.1 -0.25", "apollo 11 0.5 1e-05")
+    assert select(tmp_path, source, {"apollo 11"}) == {"apollo 11": pytest.approx([0.5, 1e-05])}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path) -> None:
+    for rows in ("a 1 2\n", "1 2\na 1 2\n"):
+        (tmp_path / "v.txt").write_text(rows, encoding="utf-8-sig")
+        assert select(tmp_path, str(tmp_path / "v.txt"), {"a"}) == {"a": [1, 2]}
+
+
 def test_words_may_hold_other_white_space(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "v.txt", "1\xa01/2 1 2", "a\x85b 3 4")
     assert select(tmp_path, source, keep_first=2) == {"1\xa01/2": [1, 2], "a\x85b": [3, 4]}
@@ -104,6 +115,11 @@ def test_nothing_wanted_is_an_empty_set(tmp_path: Path) -> None:
         (["a 1 2", "w nan 2"], r"line 2, holds something that is not a number"),
         (["a 1 2", "w 1e99 2"], r"line 2, holds something that is not a number"),
         (["a 1 2", "w one 2"], r"line 2, holds something that is not a number"),
+        (["a 1 2", "b 1 2 3"], r"line 2, has 3 numbers where 2 are due"),
+        (["2 2", "a 1 2", "b 1 2 3"], r"line 3, has 3 numbers where 2 are due"),
+        (["a 1 2", "b 1 2.5 3"], r"line 2, has 3 numbers where 2 are due"),
+        (["a 1 2", "b 1e-05 2 3"], r"line 2, has 3 numbers where 2 are due"),
+        (["a 0.1 0.2", "b 1E5 0.2 0.3"], r"line 2, has 3 numbers where 2 are due"),
         (["a  1 2", "w  1 2"], r"line 2, holds something that is not a number"),
         ([], r"v\.txt holds no vectors"),
         (["alone"], r"v\.txt holds no vectors"),
