@@ -32,13 +32,17 @@ def encode_dataset(
 ) -> Encoded:
     """Pick the vectors, build the vocabulary, encode the splits.
 
-    Rare words that the vectors' n-grams can spell are kept where `spell` is true, for variants
+    N-grams, and the rare words that they can spell, are kept where `spell` is true, for variants
     that read words so.
     """
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
     picked = selecting_vectors(
-        vectors_of(vectors), [train, *others], vocabulary.lower_case, vocabulary.pretrained_words
+        vectors_of(vectors),
+        [train, *others],
+        vocabulary.lower_case,
+        vocabulary.pretrained_words,
+        spell,
     )
     built = building_vocabulary(train, others, picked.folder, vocabulary, spell)
     *validation, dev = (encoding(split, built.folder) for split in others)

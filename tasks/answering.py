@@ -19,8 +19,9 @@ from models.decoding import argmax_threshold
 from models.inspection import AttentionWeights, attention_weights
 from models.prediction import predict
 from models.windows import cut
-from tasks.embeddings.wordset import SUBWORDS, Subwords
+from tasks.embeddings.wordset import Subwords
 from tasks.errors import UserError
+from tasks.inputs import SUBWORDS
 from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key
 from tasks.tokenizer import tokenize
 

@@ -39,6 +39,9 @@ _OPENERS: dict[str, Opener] = {
 }
 COMPRESSED = tuple(_OPENERS)
 
+SUBWORDS = "subwords.safetensors"
+"""The n-grams of a set of word vectors, beside its Parquet file."""
+
 HOW_FAR: ContextVar[Callable[[Path, float], None]] = ContextVar(
     "how_far", default=lambda path, share: None
 )
@@ -56,6 +59,13 @@ def inner_suffix(path: Path) -> str:
 def archive_of(path: Path) -> Path | None:
     """The zip that a path leads into, if it does."""
     return next((p for p in path.parents if p.suffix.lower() == ".zip" and p.is_file()), None)
+
+
+def read_together(path: Path) -> list[Path]:
+    """A file, and what is read with it: the n-grams beside a set of word vectors, where it has
+    some."""
+    ngrams = path.parent / SUBWORDS
+    return [path, ngrams] if path.suffix == ".parquet" and ngrams.is_file() else [path]
 
 
 def members(archive: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from infra.settings import settings
 from tasks.errors import UserError
-from tasks.inputs import archive_of
+from tasks.inputs import archive_of, read_together
 from tasks.versions import git_commit, package_versions
 
 MANIFEST = "manifest.json"
@@ -83,7 +83,8 @@ def content_digest(path: Path) -> str:
 def identity(value: Any, of_path: Callable[[Path], Any] = content_digest) -> Any:
     """What of an input counts for the key: content, never a location or a time."""
     if isinstance(value, Path):
-        return of_path(value)
+        found = [of_path(path) for path in read_together(value)]
+        return found if len(found) > 1 else found[0]
     if isinstance(value, BaseModel):
         return identity(value.model_dump(), of_path)
     if is_dataclass(value) and not isinstance(value, type):

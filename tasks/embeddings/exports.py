@@ -12,7 +12,8 @@ from typing import IO, Literal
 
 import numpy as np
 
-from tasks.embeddings.wordset import SUBWORDS, WordSet
+from tasks.embeddings.wordset import WordSet
+from tasks.inputs import SUBWORDS
 from tasks.vectors import VECTORS, load_vectors
 
 ExportFormat = Literal["glove", "word2vec", "word2vec-binary"]

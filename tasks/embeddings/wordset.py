@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float32]
+from tasks.inputs import SUBWORDS
 
-SUBWORDS = "subwords.safetensors"
+FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

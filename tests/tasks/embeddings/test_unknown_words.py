@@ -1,5 +1,6 @@
 """What stands for words without a vector, from the vectors to the served model."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,16 @@ import torch
 from models.bidaf import BiDAF, TrainedUnknown
 from models.config import ModelConfig, TrainingConfig, UnknownWords, VariantConfig
 from tasks.answering import Answerer, save_model
-from tasks.embeddings.wordset import SUBWORDS, Subwords, WordSet
+from tasks.embeddings.wordset import Subwords, WordSet
 from tasks.encoding import load_word_vectors
 from tasks.errors import UserError
+from tasks.inputs import SUBWORDS
+from tasks.manifests import facts_of, hash_file, origins
+from tasks.steps import selecting_vectors
 from tasks.vectors import require_subwords, select_vectors, write_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tests.tasks.ingested import ingest
+from tests.tasks.pipeline import in_flow
 
 KNOWN = ["the", "owl", "sees"]
 
@@ -23,7 +28,12 @@ KNOWN = ["the", "owl", "sees"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A split, a fastText set that lacks "mouse" and "mice", and a vocabulary over both."""
-    split = ingest(tmp_path / "split", ("The owl sees the mouse, mice, mouse.", ["Who sees?"]))
+    return prepared(tmp_path, "The owl sees the mouse, mice, mouse.")
+
+
+def prepared(tmp_path: Path, context: str) -> Path:
+    """A split of a context and a question, a fastText set of few words, and a vocabulary."""
+    split = ingest(tmp_path / "split", (context, ["Who sees?"]))
     rng = np.random.default_rng(0)
     subwords = Subwords(rng.standard_normal((50, 4)).astype(np.float32), 3, 6)
     for name in ("set", "vectors", "vocabulary"):
@@ -122,6 +132,32 @@ def test_a_served_model_spells_words_that_it_has_never_seen(folder: Path) -> Non
     )
     rows = subword.model.words.word_vectors.shape[0]
     assert rows == 2 + len(subword.lexicon.word_indices), "the model itself does not grow"
+
+
+def test_ngrams_beside_a_set_are_part_of_what_it_is(
+    folder: Path, root: Path, prefect_server: None
+) -> None:
+    """A set that was copied without them is another set when they have come."""
+    copied = folder / "copied"
+    copied.mkdir()
+    source = copied / "vectors.parquet"
+    for name in ("vectors.parquet", SUBWORDS):
+        shutil.copyfile(folder / "set" / name, copied / name)
+        picked = in_flow(lambda: selecting_vectors(source, [], True, 3, True), "pick").folder
+        assert facts_of(picked).get("spelt") == (0 if name == SUBWORDS else None)
+    require_subwords(picked)
+    files = list(origins({"source": source}))
+    assert {each["path"]: each["sha256"] for each in files} == {
+        str(copied / name): hash_file(copied / name) for name in ("vectors.parquet", SUBWORDS)
+    }
+
+
+def test_ngrams_are_kept_only_for_models_that_read_them(folder: Path) -> None:
+    (folder / "unspelt").mkdir()
+    source = str(folder / "set" / "vectors.parquet")
+    facts = select_vectors(folder / "unspelt", source, {"owl", "mouse"}, 0, spell=False)
+    assert facts["rows"] == 1 and "spelt" not in facts
+    assert [file.name for file in (folder / "unspelt").iterdir()] == ["vectors.parquet"]
 
 
 def test_subword_needs_vectors_with_ngrams(tmp_path: Path) -> None:
