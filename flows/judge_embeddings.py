@@ -23,13 +23,14 @@ from tasks import tracking
 from tasks.embeddings.analogies import ANALOGIES
 from tasks.embeddings.judge import JUDGEMENT, Asked
 from tasks.embeddings.similarity import SIMILARITY_TESTS
-from tasks.fetching import whereabouts
+from tasks.fetching import Source, is_in_mirror
 from tasks.stages import Output
 from tasks.steps import fetching, judging_vectors, showing_judgement
 from tasks.vectors import PACKAGED, VectorSource
 
 EXPERIMENT = "bidaflow/embeddings"
-AT_HAND = ("here", "in the mirror")
+PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
+"""The tests that a set is put to, by their names."""
 
 Vectors = Annotated[
     list[VectorSource],
@@ -47,12 +48,22 @@ LowerCase = Annotated[
     ),
 ]
 Look = Annotated[Asked, Field(description="What is looked up in every set.")]
+Fetch = Annotated[
+    bool,
+    Field(
+        description="Download the published tests of similarity and analogies that are not here; "
+        "else they are left out."
+    ),
+]
 
 
-def test_files() -> list[Path]:
-    """The published tests that are at hand; nothing is downloaded unasked."""
-    known = [*SIMILARITY_TESTS.values(), ANALOGIES]
-    return [fetching(test).folder / test.name for test in known if whereabouts(test) in AT_HAND]
+def published_tests(fetch: bool) -> dict[str, Path]:
+    """The files of the published tests by their names; those that aren't at hand, if asked for."""
+    return {
+        name: fetching(test).folder / test.name
+        for name, test in PUBLISHED.items()
+        if fetch or fetching.is_made(test) or is_in_mirror(test)
+    }
 
 
 @flow(name="judge-embeddings", description=__doc__)
@@ -62,20 +73,23 @@ def judge_embeddings(
     dataset: Dataset = None,
     look: Look = Asked(),
     lower_case: LowerCase = True,
+    fetch: Fetch = False,
 ) -> dict[str, Any]:
     """Judge the sets, log a run for each to MLflow; returns the numbers, and where the page and
     each set's judgement are."""
     require_each_once("vectors", vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
-    tests, splits = test_files(), []
+    tests, splits = published_tests(fetch), []
+    left_out = [name for name in PUBLISHED if name not in tests]
     if dataset is not None:
         ingested = ingest_dataset(DataParameters(dataset=dataset))
         parts = (ingested.train, ingested.validation, ingested.dev)
         splits = [part.folder for part in parts if part is not None]
     judged = [
-        judging_vectors(vector_input(spec), tests, splits, look, lower_case) for spec in vectors
+        judging_vectors(vector_input(spec), list(tests.values()), splits, look, lower_case)
+        for spec in vectors
     ]
-    page = showing_judgement(names, [output.folder for output in judged])
+    page = showing_judgement(names, [output.folder for output in judged], left_out)
     file = (
         settings().root.resolve() / "reports" / f"vectors-{'-'.join(names)}.html".replace("/", "_")
     )
@@ -90,7 +104,7 @@ def judge_embeddings(
         "rows": rows,
         "page": str(file),
         "judgements": [str(output.folder / JUDGEMENT) for output in judged],
-        "tests": len(tests),
+        "left_out": left_out,
     }
 
 
@@ -126,12 +140,15 @@ def _log(names: list[str], vectors: list[str], judged: list[Output], page: Path)
 def announce(result: dict[str, Any]) -> None:
     """Print the numbers, and where the page is."""
     console = Console()
-    if not result["tests"]:
+    if result["left_out"]:
+        names = ", ".join(result["left_out"])
         console.print(
-            "\nThe similarity and analogy tests are left out: no BIDAFLOW_MIRROR has them."
+            f"\nLeft out, as their files are not here: {names}. ARGS=--fetch downloads them.",
+            soft_wrap=True,
+            highlight=False,
         )
     table = Table()
-    for title in result["rows"][0]:
+    for title in next(iter(result["rows"]), {}):  # a small set may have no number at all
         table.add_column(title, justify="right" if title else "left")
     for row in result["rows"]:
         table.add_row(*row.values())

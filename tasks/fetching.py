@@ -62,11 +62,22 @@ def whereabouts(source: Source) -> str:
     """Where the file would be taken from now, in a few words; nothing is read or asked."""
     if any((settings().root / "stages" / "fetch").glob(f"*/{source.name}")):
         return "here"
-    folder = settings().mirror_folder
-    sizes = {path.stat().st_size for path in folder.rglob(source.name)} if folder else set()
-    if sizes:
-        return "in the mirror" if source.bytes in {None, *sizes} else "another one in the mirror"
+    if is_in_mirror(source):
+        return "in the mirror"
+    if _sizes_in_mirror(source):
+        return "another one in the mirror"
     return "to download" if _addresses(source) else "not here"
+
+
+def is_in_mirror(source: Source) -> bool:
+    """Whether the mirror's folder has a file of that name and size; nothing is read or asked."""
+    sizes = _sizes_in_mirror(source)
+    return bool(sizes) and source.bytes in {None, *sizes}
+
+
+def _sizes_in_mirror(source: Source) -> set[int]:
+    folder = settings().mirror_folder
+    return {path.stat().st_size for path in folder.rglob(source.name)} if folder else set()
 
 
 def _addresses(source: Source) -> list[str]:

@@ -17,11 +17,16 @@ SIZE = 1000
 
 
 def write_judgement(
-    out: Path, names: Sequence[str], judged: Sequence[Path], template: Path = TEMPLATE
+    out: Path,
+    names: Sequence[str],
+    judged: Sequence[Path],
+    left_out: Sequence[str] = (),
+    template: Path = TEMPLATE,
 ) -> dict[str, Any]:
     """Write judgement.html about one or more judged sets, from what `judge_vectors` left.
 
-    The template is an input, so that an edit of it makes the page anew.
+    `left_out` names the published tests whose files were not here. The template is an input, so
+    that an edit of it makes the page anew.
     """
     judgements = [
         {"name": name} | json.loads((folder / JUDGEMENT).read_text(encoding="utf-8"))
@@ -32,7 +37,8 @@ def write_judgement(
     )
     environment.filters |= {"percent": _percent, "number": _number}
     page = environment.from_string(template.read_text(encoding="utf-8"))
-    (out / "judgement.html").write_text(page.render(view(judgements)), encoding="utf-8")
+    shown = view(judgements) | {"left_out": left_out}
+    (out / "judgement.html").write_text(page.render(shown), encoding="utf-8")
     return {}
 
 

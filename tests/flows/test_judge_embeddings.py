@@ -1,18 +1,23 @@
 """The flow that judges sets of word vectors."""
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
+from flows import judge_embeddings as flow_file
+from flows.command_line import parameters_from
 from flows.ingest import ingest_dataset
 from flows.judge_embeddings import judge_embeddings
 from flows.parameters import DataParameters
 from tasks.embeddings.judge import Asked
+from tasks.embeddings.similarity import SIMILARITY_TESTS
 from tasks.stages import result_of
 from tasks.tiny import generate
 from tasks.vocabulary import form_counts
 from tests.tasks.ingested import write_lines
+from tests.tasks.serving import Served, serving
 
 
 def test_two_sets_are_judged_logged_and_shown(
@@ -42,3 +47,32 @@ def test_two_sets_are_judged_logged_and_shown(
     logged = {run.info.run_name: run for run in runs}
     assert logged["one.txt"].data.metrics == pytest.approx(result["metrics"]["one.txt"])
     assert {run.info.status for run in runs} == {"FINISHED"} and len(runs) == 3
+
+
+def test_published_tests_are_downloaded_only_if_asked_for(
+    root: Path,
+    prefect_server: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("BIDAFLOW_MIRROR", raising=False)
+    source = write_lines(tmp_path / "v.txt", "king 3 1", "man 1 1", "owl -1 0.1")
+    content = b"king man 9\nking owl 1\n"
+    served = Served(content)
+    with serving(served):
+        known = {"url": served.url, "bytes": len(content)}
+        known["sha256"] = hashlib.sha256(content).hexdigest()
+        test = SIMILARITY_TESTS["MEN"].model_copy(update=known)
+        monkeypatch.setattr(flow_file, "PUBLISHED", {"MEN": test})
+        results, asked = [], []
+        for flags in ([], ["--fetch"], []):
+            parameters = parameters_from(["--vectors", source, *flags], judge_embeddings)
+            results.append(result_of(judge_embeddings(**parameters, return_state=True)))
+            asked.append(len(served.asked))
+    assert asked == [0, 1, 1]
+    assert [result["left_out"] for result in results] == [["MEN"], [], []]
+    assert "similarity/MEN" not in results[0]["metrics"]["v.txt"]
+    assert results[2]["metrics"]["v.txt"]["similarity/MEN"] == pytest.approx(1.0)
+    flow_file.announce(results[0])
+    assert "not here: MEN. ARGS=--fetch" in capsys.readouterr().out

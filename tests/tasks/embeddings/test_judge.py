@@ -179,10 +179,11 @@ def test_sets_side_by_side_in_a_page_that_needs_no_network(tmp_path: Path) -> No
         facts = judge_vectors(tmp_path / name, source, [tests], [], asked)
         assert facts["metrics"]["similarity/MEN"] == pytest.approx(1.0)
         judged.append(tmp_path / name)
-    write_judgement(tmp_path, ["one", "two"], judged)
+    write_judgement(tmp_path, ["one", "two"], judged, ["RW", "SimLex-999"])
     page = (tmp_path / "judgement.html").read_text(encoding="utf-8")
     assert "</script><b>" not in page and page.count("</script>") == 1
     assert not re.search(r"(src|href)=", page) and "not known" in page
+    assert "RW, SimLex-999" in page and "--fetch" in page
     told = json.loads((tmp_path / "one" / "judgement.json").read_text(encoding="utf-8"))
     assert told["asked"]["man king woman"][0][0] == "queen"
 
