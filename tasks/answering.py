@@ -22,7 +22,7 @@ from models.windows import cut
 from tasks.embeddings.wordset import Subwords
 from tasks.errors import UserError
 from tasks.inputs import SUBWORDS
-from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key
+from tasks.lexicon import SPECIAL, UNKNOWN, Lexicon, case_key, typewriter
 from tasks.tokenizer import tokenize
 
 Offsets = list[tuple[int, int]]
@@ -97,7 +97,7 @@ class _TypeTable:
         if index != UNKNOWN or not self.spells:
             return index
         first = len(SPECIAL) + len(self.lexicon.word_indices)
-        key = case_key(form, self.lexicon.lower_case)
+        key = typewriter(case_key(form, self.lexicon.lower_case))  # as words of training are spelt
         return self.unseen.setdefault(key, first + len(self.unseen))
 
 

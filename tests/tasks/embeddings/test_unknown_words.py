@@ -134,6 +134,19 @@ def test_a_served_model_spells_words_that_it_has_never_seen(folder: Path) -> Non
     assert rows == 2 + len(subword.lexicon.word_indices), "the model itself does not grow"
 
 
+def test_a_served_model_spells_words_as_those_of_training_were(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, "The owl sees O’Hara.")
+    words, matrix = matrix_of(folder, "subword")
+    assert "o'hara" in words and "o’hara" not in words
+    subwords = Subwords.load(folder / "vectors")
+    assert subwords is not None
+    np.testing.assert_array_equal(matrix[words.index("o'hara")], subwords.vector("o'hara"))
+    served = saved(folder, "subword")
+    unseen = ("O’Brien", "O'Brien")
+    one, other = served.answer([("Who sees?", f"The owl sees {name}.") for name in unseen])
+    assert one["score"] == other["score"]
+
+
 def test_ngrams_beside_a_set_are_part_of_what_it_is(
     folder: Path, root: Path, prefect_server: None
 ) -> None:
