@@ -47,8 +47,8 @@ TESTS = {
         _UNPLEASANT,
     ),
     "men's, women's names: career, family": Association(
-        "john paul mike kevin steve greg jeff bill",
-        "amy joan lisa sarah diana kate ann donna",
+        "John Paul Mike Kevin Steve Greg Jeff Bill",
+        "Amy Joan Lisa Sarah Diana Kate Ann Donna",
         "executive management professional corporation salary office business career",
         "home parents children family cousins marriage wedding relatives",
     ),

@@ -17,7 +17,7 @@ from tasks.embeddings.judge import Asked, judge_vectors
 from tasks.embeddings.judgement_page import write_judgement
 from tasks.embeddings.neighbours import Neighbours
 from tasks.embeddings.similarity import SIMILARITY_TESTS, read_pairs, similarity
-from tasks.embeddings.weat import Association, p_value, weat
+from tasks.embeddings.weat import TESTS, Association, p_value, weat
 from tasks.embeddings.word_map import map_words, project
 from tasks.embeddings.wordset import Subwords, WordSet
 from tasks.errors import UserError
@@ -125,6 +125,16 @@ def test_weat_is_the_papers_and_its_p_value_counts_all_divisions() -> None:
     share = np.mean([total >= sum(scores[:4]) - 1e-6 for total in sums])
     assert found["p"] == pytest.approx(share)
     assert weat(space, Association("x0", "y0", "a0", "b0"))["effect"] is None
+
+
+def test_names_have_their_capitals_in_sets_that_keep_case() -> None:
+    names = TESTS["men's, women's names: career, family"]
+    rows = {word: [1.0, 0.0] for word in f"{names.x.title()} {names.a}".split()}
+    rows |= {word: [0.0, 1.0] for word in f"{names.y.title()} {names.b}".split()}
+    for others in ({}, {name.lower(): [0.5, 0.5] for name in f"{names.x} {names.y}".split()}):
+        found = weat(space_of({**rows, **others}), names)
+        assert found["covered"] == 1 and found["effect"] == pytest.approx(2 / (16 / 15) ** 0.5)
+    assert weat(space_of({w.lower(): v for w, v in rows.items()}), names)["covered"] == 1
 
 
 def test_a_clear_difference_has_a_small_p_that_is_never_zero() -> None:
