@@ -31,7 +31,7 @@ def is_fasttext(file: Path) -> bool:
 class FastTextReader:
     """The dictionary is read at once; the matrix is mapped, and only the rows asked for are read.
 
-    A word's vector is the mean of its own row and its n-grams'.
+    A word's vector is the mean of its own row and its n-grams', where the model has n-grams.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,9 +51,9 @@ class FastTextReader:
         matrix: Any = np.memmap(path, "<f4", "r", offset, shape)
         self._own = matrix[:words]
         self.row_count = words
-        self.subwords = Subwords(
-            matrix[words:], self.settings["min_ngram"], self.settings["max_ngram"]
-        )
+        shortest, longest = self.settings["min_ngram"], self.settings["max_ngram"]
+        spells = self.settings["buckets"] > 0 and longest >= max(shortest, 1)
+        self.subwords = Subwords(matrix[words:], shortest, longest) if spells else None
 
     def _read_header(self, file: IO[bytes]) -> None:
         version = _unpack(file, "<ii")[1]
@@ -79,9 +79,13 @@ class FastTextReader:
                     yield word.decode(), self._vector(number, word.decode())
 
     def _vector(self, number: int, word: str) -> FloatArray:
-        rows = self.subwords.buckets(word) if word != "</s>" else []
-        total = self._own[number] + self.subwords.ngrams[rows].sum(axis=0)
-        vector = np.asarray(total / (len(rows) + 1), np.float32)
+        own = self._own[number]
+        if self.subwords is None or word == "</s>":
+            vector = np.array(own, np.float32)
+        else:
+            rows = self.subwords.buckets(word)
+            total = own + self.subwords.ngrams[rows].sum(axis=0)
+            vector = np.asarray(total / (len(rows) + 1), np.float32)
         if not np.isfinite(vector).all():
             raise UserError(f"{self.name}: the vector of {word!r} is no number; fetch it again.")
         return vector

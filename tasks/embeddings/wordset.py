@@ -66,11 +66,11 @@ class Subwords:
 
 def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:
     """FNV-1a of the UTF-8 of each n-gram of "<word>", in fastText's order and with its quirks:
-    bytes count as signed, and single letters at the borders are left out."""
+    bytes count as signed, single letters at the borders are left out, and none is empty."""
     text = f"<{word}>"
     found = []
     for start in range(len(text)):
-        for length in range(min_ngram, min(max_ngram, len(text) - start) + 1):
+        for length in range(max(min_ngram, 1), min(max_ngram, len(text) - start) + 1):
             if length > 1 or 0 < start < len(text) - 1:
                 found.append(_fnv_1a(text[start : start + length].encode()))
     return found

@@ -1,6 +1,7 @@
 """word2vec's and fastText's binary files, as gensim writes them."""
 
 import gzip
+import struct
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from gensim.models import FastText
 from gensim.models.fasttext import save_facebook_model
 from gensim.models.keyedvectors import KeyedVectors
 
+from tasks.embeddings.read_fasttext import MAGIC
 from tasks.embeddings.wordset import Subwords
 from tasks.errors import UserError
+from tasks.inputs import SUBWORDS
 from tasks.vectors import load_vectors, read_vectors, select_vectors
 from tests.tasks.embeddings.made import worlds
 
@@ -106,6 +109,54 @@ def test_fasttexts_words_and_unseen_words_are_gensims(
     assert subwords is not None
     np.testing.assert_array_equal(subwords.ngrams, model.vectors_ngrams)
     assert set(load_vectors(str(file)).words) == set(model.index_to_key)
+
+
+def test_a_fasttext_model_without_ngrams_has_its_own_rows_alone(tmp_path: Path) -> None:
+    """As `fasttext skipgram -minn 0 -maxn 0` writes it."""
+    file = tmp_path / "v.bin"
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    write_fasttext(file, ["owl", "straße", "</s>"], rows, buckets=0, ngrams=(0, 0))
+    assert select(tmp_path, file, "straße", "otter", keep_first=1) == {
+        "owl": [0, 1],
+        "straße": [2, 3],
+    }
+    assert load_vectors(str(file)).subwords is None
+
+
+def test_no_ngram_is_empty(tmp_path: Path) -> None:
+    """fastText begins with one letter where `-minn 0` is given."""
+    rows = np.random.default_rng(0).random((12, 2), np.float32)
+    kept = []
+    for shortest in (0, 1):
+        file = tmp_path / f"{shortest}.bin"
+        write_fasttext(file, ["owl", "bee"], rows, buckets=10, ngrams=(shortest, 3))
+        kept.append(select(tmp_path, file, "owl", "otter"))
+    assert kept[0] == kept[1] and set(kept[0]) == {"owl", "otter"}
+
+
+def test_a_large_fasttext_model_is_never_held_whole(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).random((20_000, 100), np.float32)
+    words = [f"w{i}" for i in range(10_000)]
+    write_fasttext(tmp_path / "v.bin", words, rows, buckets=10_000, ngrams=(3, 6))
+    tracemalloc.start()
+    select_vectors(tmp_path, str(tmp_path / "v.bin"), {"w9999", "unseen"}, 1, spell=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read_vectors(tmp_path)[0].to_pylist() == ["w0", "w9999"]
+    assert not (tmp_path / SUBWORDS).exists()
+    assert peak < rows.nbytes / 2
+
+
+def write_fasttext(
+    file: Path, words: list[str], rows: Any, buckets: int, ngrams: tuple[int, int]
+) -> None:
+    """fastText's layout: rows of words, then of buckets, (words + buckets, d)."""
+    settings = (rows.shape[1], 5, 5, 1, 5, 1, 2, 2, buckets, *ngrams, 100)
+    with file.open("wb") as out:
+        out.write(MAGIC + struct.pack("<i12id", 12, *settings, 1e-4))
+        out.write(struct.pack("<iiiqq", len(words), len(words), 0, 9 * len(words), -1))
+        out.writelines(word.encode() + struct.pack("<xqb", 9, 0) for word in words)
+        out.write(struct.pack("<?qq", False, *rows.shape) + rows.tobytes())
 
 
 @pytest.mark.parametrize("length", [10, 70, 200, -4])
