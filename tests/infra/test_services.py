@@ -132,6 +132,7 @@ def test_all_deployments_tell_what_they_do_and_retrain_has_its_week(services: Se
         "ingest",
         "build-vocabulary",
         "train-embeddings",
+        "judge-embeddings",
         "train",
         "compare-variants",
         "retrain",
