@@ -1,6 +1,7 @@
 r"""Vectors from medical texts: medical terms they know, their neighbours, the answers they give.
 
-The sets and the models come from these commands, BIDAFLOW_MIRROR being the folder of the data:
+The sets and the models come from these commands, BIDAFLOW_MIRROR being the folder of the data, and
+.bidaflow that of BIDAFLOW_ROOT:
 
     T="python -m flows.train_embeddings --embedding.method fasttext --embedding.dimension 50"
     $T --corpus.files enwiki2015-64M --name wiki-fasttext
@@ -24,10 +25,11 @@ and the last one again without GloVe, which has no n-grams, with --training.unkn
 
 Use: python -m benchmarks.medical .bidaflow/embeddings/*-fasttext/vectors.parquet [--out OUT.json]
 
-This gathers what they left. The sets are judged on covid_qa beside GloVe; the medical terms are
-words of covid_qa that are there much more frequent than in Wikipedia. The models' answers are
-divided by their ids into those to covid_qa and those to SQuAD's dev set. With --out a table (.md)
-and a picture (.png) are written beside the JSON.
+This gathers what they left: of the comparisons named "medical", the newest by each policy for
+unknown words. The sets are judged on covid_qa beside GloVe; the medical terms are words of covid_qa
+that are there much more frequent than in Wikipedia. The models' answers are divided by their ids
+into those to covid_qa and those to SQuAD's dev set. With --out a table (.md) and a picture (.png)
+are written beside the JSON.
 """
 
 import argparse
@@ -118,14 +120,24 @@ class Compared(NamedTuple):
 
 
 def trained(dataset: str) -> dict[Compared, list[Path]]:
-    """The folders of the stage `train`, one a seed, of all comparisons of a dataset."""
-    found: dict[Compared, list[Path]] = {}
+    """The folders of the stage `train`, one a seed, of a dataset's newest comparison by each
+    policy; earlier ones may have been of other epochs or flags."""
+    newest: dict[str, dict[Compared, list[Path]]] = {}
     for comparison in finished("compare"):
-        for cell, folders in cells(comparison):
-            if cell["dataset"] == dataset:
-                config = json.loads((folders[0] / "config.json").read_text(encoding="utf-8"))
-                policy = config["model"]["unknown_words"]
-                found[Compared(cell["vectors"], cell["variant"], policy)] = folders
+        found = compared_in(comparison, dataset)
+        for policy in {each.unknown_words for each in found}:
+            newest[policy] = {c: found[c] for c in found if c.unknown_words == policy}
+    return {each: folders for part in newest.values() for each, folders in part.items()}
+
+
+def compared_in(comparison: Path, dataset: str) -> dict[Compared, list[Path]]:
+    """The folders of the stage `train`, one a seed, of a comparison's cells of a dataset."""
+    found = {}
+    for cell, folders in cells(comparison):
+        if cell["dataset"] == dataset:
+            config = json.loads((folders[0] / "config.json").read_text(encoding="utf-8"))
+            policy = config["model"]["unknown_words"]
+            found[Compared(cell["vectors"], cell["variant"], policy)] = folders
     return found
 
 
@@ -227,14 +239,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     sets = [PACKAGED, *arguments.vectors]
-    judgements = judged(sets, DATASET, TERMS)
-    questions = made_of("ingest", f"{DATASET}.json")
     wikipedia = pq.read_table(made_of("prepare-corpus", WIKIPEDIA) / "words.parquet").to_pydict()
+    models = trained(COMPARED)
+    judgements = judged(sets, DATASET, TERMS)
+    questions = made_of("ingest", f"{DATASET}.json")  # which judging leaves, if nothing else has
     common = dict(zip(wikipedia["word"], wikipedia["count"], strict=True))
     terms = medical_terms(lower(form_counts([questions])), common)
     covered = {name: coverage(source, terms) for name, source in zip(judgements, sets, strict=True)}
     column: Any = pq.read_table(questions / "questions.parquet", columns=["id"])["id"]
-    rows = scores(trained(COMPARED), set(column.to_pylist()))
+    rows = scores(models, set(column.to_pylist()))
     result = {
         "command": "python -m benchmarks.medical " + " ".join(sys.argv[1:]),
         "date": today(),

@@ -63,7 +63,8 @@ def sets(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[list[str]]:
-    """Vectors from both corpora, and a comparison of one of them with GloVe, from two seeds."""
+    """Vectors from both corpora, and a comparison of one of them with GloVe, from two seeds; and an
+    earlier trial, which the results are not of."""
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
     corpora = shared_data / "corpora"
     trained = [
@@ -77,7 +78,12 @@ def sets(
         for stage in ("train", "error-report")
         for name, f1 in F1.items()
     ]
-    in_flow(lambda: comparing(cells, folders[:2], folders[2:], [0, 1]), "compare")
+    trial = Cell("medical", "trial", "char")
+    first = in_flow(lambda: comparing([trial], folders[:1], folders[2:3], [0, 1], {}), "trial")
+    manifest = json.loads((first.folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["finished"] = "2020-01-01T00:00:00+00:00"
+    (first.folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    in_flow(lambda: comparing(cells, folders[:2], folders[2:], [0, 1], {}), "compare")
     yield trained
 
 
