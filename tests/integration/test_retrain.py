@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mlflow
+import pyarrow.parquet as pq
 import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from flows.differences import differences
 from models.presets import PRESETS
+from tasks.embeddings.wordset import Subwords
+from tasks.encoding import load_word_vectors
 from tasks.errors import UserError
 from tasks.tiny import generate
+from tasks.vectors import read_vectors
 from tests.integration.running import ONE_WORKER, QUICK, SMALL, retrain
+from tests.tasks.embeddings.made import worlds
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -232,6 +237,39 @@ def test_every_preset_is_trained_by_its_name(own_data: Path, tmp_path: Path) -> 
     ]
     assert {config["name"] for config in configs} == set(PRESETS) - {"baseline"}
     assert {config["model"]["characters"]["max_characters"] for config in configs} == {12}
+
+
+def test_words_without_a_vector_are_spelt_in_training_and_in_serving(
+    own_data: Path, tmp_path: Path
+) -> None:
+    """The set is trained first, on a corpus that holds next to none of the dataset's words."""
+    root, corpus = tmp_path / "root", tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(" ".join(line) for line in worlds(60)), encoding="utf-8")
+    vectors = ("--vectors.source", "fasttext", "--vectors.corpus.files", str(corpus))
+    small = ("--vectors.training.dimension", "8", "--vectors.training.buckets", "1000")
+    spelling = ("--variants", "baseline", "--training.unknown-words", "subword")
+    data = ("--data.dataset", str(own_data))
+    done = retrain(root, *QUICK, *data, *vectors, *small, *spelling)
+    assert done.returncode == 0, done.stderr
+
+    (picked,) = (file.parent for file in root.glob("stages/select-vectors/*/vectors.parquet"))
+    (vocabulary,) = (file.parent for file in root.glob("stages/build-vocabulary/*/words.parquet"))
+    words = pq.read_table(vocabulary / "words.parquet")["word"].to_pylist()
+    assert "where" in words and "where" not in read_vectors(picked, spelt=False)[0].to_pylist()
+    matrix, subwords = load_word_vectors(vocabulary, picked, "subword"), Subwords.load(picked)
+    assert subwords is not None
+    spelt = subwords.vector("where")
+    assert spelt.any() and (matrix[words.index("where")] == spelt).all()
+
+    mlflow.set_tracking_uri(f"sqlite:///{root}/mlflow.db")
+    model = mlflow.pyfunc.load_model("models:/bidaf-own/1")
+    asked = [
+        {"question": "Where was it?", "context": f"It was seen in {name}."}
+        for name in ("Xyzzyvale", "Quuxborough", "Xyzzyvale")
+    ]
+    scores = [row["score"] for row in model.predict(asked)]
+    assert not {"xyzzyvale", "quuxborough"} & set(words)
+    assert scores[0] == pytest.approx(scores[2]) and scores[0] != pytest.approx(scores[1])
 
 
 def test_characters_alone_need_no_vectors(own_data: Path, tmp_path: Path) -> None:
