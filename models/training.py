@@ -34,6 +34,15 @@ STEPS_PER_READING = {"cpu": 1, "cuda": 10}
 """Steps after which losses are read from a device: a GPU's would wait for the host at each one."""
 
 
+DATA_PARALLEL = {
+    "forward_sync_buffers": False,  # frozen word vectors, equal everywhere
+    "find_unused_parameters": True,
+}
+"""Options of DistributedDataParallel. There are no unused parameters, but looking for them keeps
+gradients where they are in its buffers. Else it arranges them anew after the first step, a resumed
+training's as well, and of three numbers or more the sum depends on the order of addition."""
+
+
 class Diverged(ArithmeticError):
     """A training's numbers are no finite ones any more, and never will be again."""
 

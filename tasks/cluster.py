@@ -65,6 +65,9 @@ KEPT_MEMORY = {
 step's. By default each of them is mapped anew, and zeroing its pages is a quarter of a training
 step on a CPU."""
 
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""DistributedDataParallel would warn of its search for unused parameters, which is meant."""
+
 
 def is_remote() -> bool:
     """Whether a cluster that runs elsewhere is used."""
@@ -91,7 +94,7 @@ def _start() -> float:
         # Ray's own sizing would take a third of the memory; the stages pass files, not objects.
         object_store_memory=None if is_remote() else 200 * 2**20,
         include_dashboard=None if is_remote() else True,
-        runtime_env={"env_vars": variables},
+        runtime_env={"env_vars": variables | QUIET},
         logging_level=logging.ERROR,
     )
     return time.perf_counter() - began

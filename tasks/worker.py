@@ -18,7 +18,7 @@ from torch import nn
 from models.config import TrainingConfig, VariantConfig
 from models.decoding import Predictions, argmax_threshold
 from models.stopping import is_out_of_time, reason_to_end
-from models.training import Diverged, Reading, Trainer
+from models.training import DATA_PARALLEL, Diverged, Reading, Trainer
 from tasks.checkpoints import Record, resume_from, save_checkpoint
 from tasks.encoded import load_encoded, load_types
 from tasks.evaluation import evaluate, load_split
@@ -108,9 +108,8 @@ def _compute_deterministically() -> None:
 
 
 def _prepare(model: nn.Module) -> nn.Module:
-    # The buffers are frozen word vectors, equal everywhere: sending them each step is waste.
     prepared: nn.Module = ray.train.torch.prepare_model(
-        model, parallel_strategy_kwargs={"forward_sync_buffers": False}
+        model, parallel_strategy_kwargs=DATA_PARALLEL
     )
     return prepared
 
