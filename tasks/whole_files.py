@@ -4,8 +4,9 @@ Ray Train writes the list of its checkpoints, and their files, in place: a proce
 meanwhile would leave a list that cannot be read, and with it a training that cannot go on.
 """
 
-import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,53 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 
-class _NamedWhenWhole(io.FileIO):
-    """Written beside its place, and moved there when it is closed."""
+class _NamedWhenWhole:
+    """Written beside its place, and moved there when it is closed and on the disk."""
 
     def __init__(self, path: str) -> None:
         self.place = Path(path)
-        super().__init__(self.place.with_name(f".{self.place.name}.{os.getpid()}"), "wb")
+        self.part = self.place.with_name(f".{self.place.name}.{os.getpid()}")
+        self.file = self.part.open("wb")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has its name, or could not be written."""
+        return self.file.closed
+
+    def write(self, data: Any) -> int:
+        """Write all of these bytes."""
+        with self._whole_or_nothing():
+            return self.file.write(data)
+
+    def flush(self) -> None:
+        """Nothing yet: what is written is read when it is whole."""
 
     def close(self) -> None:
         """Give the file its name."""
-        if not self.closed:
-            super().close()
-            os.replace(self.name, self.place)
+        if self.closed:
+            return
+        with self._whole_or_nothing():
+            self.file.flush()
+            os.fsync(self.file.fileno())  # else a machine that crashes may keep the name alone
+            self.file.close()
+            os.replace(self.part, self.place)
+
+    @contextmanager
+    def _whole_or_nothing(self) -> Iterator[None]:
+        """What could not be written, as on a full disk, is removed, and never gets the name."""
+        try:
+            yield
+        except OSError:
+            with suppress(OSError):  # it would write the rest
+                self.file.close()
+            self.part.unlink(missing_ok=True)
+            raise
 
 
 class _WholeFiles(FSSpecHandler):
     def open_output_stream(self, path: str, metadata: Any) -> Any:
-        return pa.PythonFile(_NamedWhenWhole(path), mode="w")
+        # No IOBase, which would close itself, and so get its name, when it is given up.
+        return pa.PythonFile(_NamedWhenWhole(path), mode="w")  # type: ignore[arg-type]
 
 
 def whole_files() -> PyFileSystem:

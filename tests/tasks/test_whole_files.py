@@ -1,9 +1,13 @@
 """Files that have a name only when they are whole."""
 
 import pickle
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.fs
+import pytest
 
 from tasks.whole_files import whole_files
 
@@ -19,6 +23,43 @@ def test_a_file_that_is_being_written_leaves_the_old_one_in_its_place(tmp_path: 
     stream.close()
     assert place.read_text() == "new"
     assert list(tmp_path.iterdir()) == [place]
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file can grow beyond so many bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("parts", [[100], [40, 60], [30_000, 20_000], [40, 60, 20_000]])
+def test_a_file_that_cannot_be_written_leaves_the_old_one_in_its_place(
+    tmp_path: Path, parts: list[int]
+) -> None:
+    place = tmp_path / "list.json"
+    place.write_text("old")
+    with (
+        pytest.raises(OSError, match="too large"),
+        room_for(50),
+        whole_files().open_output_stream(str(place)) as stream,
+    ):
+        for part in parts:
+            stream.write(b"n" * part)
+    assert place.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_file_that_is_given_up_leaves_the_old_one_in_its_place(tmp_path: Path) -> None:
+    place = tmp_path / "list.json"
+    place.write_text("old")
+    stream = whole_files().open_output_stream(str(place))
+    stream.write(b"n")
+    del stream
+    assert place.read_text() == "old"
 
 
 def test_folders_are_copied_into_it_and_out_of_it(tmp_path: Path) -> None:
