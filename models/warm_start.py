@@ -53,7 +53,7 @@ def carry_over(
             fresh.append(name)
             continue
         parameter.copy_(before)
-        taken[name] = parameter.numel()
+        taken[name] = rows[name] * parameter.shape[1] if name in rows else parameter.numel()
     share = sum(taken.values()) / sum(parameter.numel() for parameter in model.parameters())
     return CarriedOver(list(taken), fresh, share, {n: rows[n] for n in rows if n in taken})
 
