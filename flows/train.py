@@ -33,7 +33,7 @@ from tasks import cluster, steps
 from tasks.cluster import Resources
 from tasks.following import following
 from tasks.stages import Output, outputs_of
-from tasks.training import parent_run_of
+from tasks.training import parent_run_of, remove_checkpoints
 from tasks.training_data import SplitFolders, TrainingData
 from tasks.vocabulary import VocabularyParameters
 
@@ -76,11 +76,14 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
     with runner, following():
         try:
-            return outputs_of(
+            outputs = outputs_of(
                 [steps.training.submit(runner, *t.inputs, resources) for t in trainings]
             )
         finally:
             cluster.disconnect()  # ends what still trains where the flow is interrupted
+    for output in outputs:
+        remove_checkpoints(output.folder)
+    return outputs
 
 
 def report_on(training: Training, trained: Sequence[Output]) -> Output:

@@ -116,7 +116,7 @@ def _broken_off() -> Iterator[Leftover]:
 
 def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Leftover]:
     """Ray's storage of trainings that will not be gone on with."""
-    to_go_on = {run.stage for run in runs if run.status != "FINISHED"}
+    to_go_on = {run.stage for run in runs}
     for folder in sorted((settings().root.resolve() / "ray").glob("*/")):
         final = stages_folder() / TRAINING_STAGE / folder.name
         if final.exists() or folder.name not in to_go_on:

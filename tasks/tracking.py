@@ -78,11 +78,13 @@ def start_variant_run(
     config: Mapping[str, Any],
     tags: Mapping[str, str],
     datasets: Sequence[InputDataset],
+    goes_on: bool = False,
 ) -> str:
     """Id of the run that trains one variant, below `parent_run_id`.
 
     A run of the same stage (its key) is reopened if the same flow run opened it, or if it
-    failed or was killed in another; one that another flow run finished is left as it is.
+    failed or was killed in another; one that another flow run finished is left as it is, unless
+    its training `goes_on`, since a kill came between the run's end and the stage's.
     A reopened run keeps the parameters that it has, since MLflow lets nobody change them: of equal
     content, its inputs may have come by other settings.
     """
@@ -91,11 +93,11 @@ def start_variant_run(
     client = client_of(uri)
     parent = client.get_run(parent_run_id)
     own = {"bidaflow.role": "variant", "bidaflow.stage": stage}
+    broken_off = ("FAILED", "KILLED", "FINISHED") if goes_on else ("FAILED", "KILLED")
     found = [
         run
         for run in _search(client, [parent.info.experiment_id], own)
-        if run.info.status in ("FAILED", "KILLED")
-        or run.data.tags["mlflow.parentRunId"] == parent_run_id
+        if run.info.status in broken_off or run.data.tags["mlflow.parentRunId"] == parent_run_id
     ]
     inherited = ("prefect.flow_run_id", "prefect.flow_run_url", "git.commit", "mlflow.note.content")
     own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}

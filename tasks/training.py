@@ -37,7 +37,8 @@ def train_variant(
 
     Writes model/ (what `Answerer` loads), history.json, config.json and predictions.parquet: of
     the last epoch, or where `patience` is set, of the one with the best validation F1.
-    A training that was broken off goes on from its last checkpoint.
+    A training that was broken off goes on from its last checkpoint. Checkpoints stay until
+    `remove_checkpoints`, for a kill before the stage has its name.
 
     Raises:
         UserError: the cluster has less than was asked for, nothing can be trained on, or there is
@@ -58,18 +59,27 @@ def train_variant(
     allotment = cluster.allot(resources)
     uri = settings().tracking_uri
     began = time.perf_counter()
-    run_id = _start_run(uri, dataset, variant, out.name, data, resources)
+    storage = _storage()
+    goes_on = (storage / out.name).exists()
+    run_id = _start_run(uri, dataset, variant, out.name, data, resources, goes_on)
     tracking.tag(uri, run_id, {"allotment": str(allotment)})
     if carried is not None:
         tracking.tag(uri, run_id, {"carried_over": told(carried, variant)})
     job = Job(variant, data, uri, run_id)
-    storage = settings().root.resolve() / "ray"
     with _ending(uri, run_id):
         seconds["mlflow"] = time.perf_counter() - began
         fitted = fit(job, allotment, out.name, storage)
         facts = _finish(out, job, fitted, dataset, seconds)
-    shutil.rmtree(storage / out.name)
     return facts | {"trained_on": trained_on} | facts_of_start(carried)
+
+
+def remove_checkpoints(trained: Path) -> None:
+    """Remove the checkpoints of a training whose stage is whole and has its name."""
+    shutil.rmtree(_storage() / trained.name, ignore_errors=True)  # another flow run may do it, too
+
+
+def _storage() -> Path:
+    return settings().root.resolve() / "ray"
 
 
 def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
@@ -110,6 +120,7 @@ def _start_run(
     stage: str,
     data: TrainingData,
     resources: Resources,
+    goes_on: bool,
 ) -> str:
     """Id of this variant's MLflow run, below the flow run's."""
     splits: dict[tracking.Split, SplitFolders] = {"train": data.train, "dev": data.dev}
@@ -133,6 +144,7 @@ def _start_run(
             tracking.InputDataset(dataset, digests[name], str(folders.ingested), name)
             for name, folders in splits.items()
         ],
+        goes_on=goes_on,
     )
 
 

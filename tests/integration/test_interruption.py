@@ -51,6 +51,33 @@ def start_and_kill(root: Path, checkpoints: int, delay: float) -> None:
     process.wait()
 
 
+KILLED_AT_THE_END = """\
+import os, signal
+import psutil
+
+rename = os.rename
+
+def rename_or_die(old, new, **options):
+    if "/stages/train/" in os.fspath(new):
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(old, new, **options)
+
+os.rename = rename_or_die
+"""
+"""What a process begins with that dies when a training is whole, and is about to get its name."""
+
+
+def train_and_die(root: Path, folder: Path) -> str:
+    """Run the flow with a kill before its training has its name; what it said."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(KILLED_AT_THE_END)
+    done = retrain(root, *FLAGS, PYTHONPATH=os.pathsep.join([str(folder), str(CHECKOUT)]))
+    assert done.returncode == -signal.SIGKILL
+    return done.stdout + done.stderr
+
+
 def saved(root: Path) -> set[str]:
     """Names of the checkpoints that are there."""
     return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
@@ -70,15 +97,18 @@ def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     start_and_kill(root, checkpoints=2, delay=moments.uniform(0, 0.5))
     assert not list((root / "stages" / "train").glob("[!.]*")), "nothing may look finished"
 
+    said = train_and_die(root, tmp_path / "before")
+    assert "epoch 1:" not in said and "epoch 4:" in said
     done = retrain(root, *FLAGS)
     assert done.returncode == 0, done.stderr
-    assert "epoch 1:" not in done.stdout + done.stderr
-    assert "epoch 4:" in done.stdout + done.stderr
+    assert "epoch 4:" not in done.stdout + done.stderr, "all epochs were done"
+    assert list((root / "ray").iterdir()) == []
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("bidaflow/tiny")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id], "tags.`bidaflow.role` = 'variant'")
     finished = [run for run in runs if run.info.status == "FINISHED"]
     assert len(finished) == 1
+    assert len(client.search_model_versions("name = 'bidaf-tiny'")) == 1
     assert retrain(whole, *FLAGS).returncode == 0
     assert weights(root) and weights(root) == weights(whole)

@@ -108,13 +108,15 @@ def test_what_a_flow_uses_stays_until_it_ends(two: tuple[Trained, Trained]) -> N
 def test_what_killed_ones_left_goes(root: Path) -> None:
     broken = root / "stages" / "count" / ".building-k1" / "k1"
     half = root / "stages" / "count" / ".pruned-k2"
-    ended, going_on = root / "ray" / "k3", root / "ray" / "k4"
-    for folder in (broken, half, ended, going_on):
+    ended, going_on, without_a_name = (root / "ray" / key for key in ("k3", "k4", "k5"))
+    for folder in (broken, half, ended, going_on, without_a_name):
         folder.mkdir(parents=True)
     client = MlflowClient(settings().tracking_uri)
     client.create_run("0", tags={"bidaflow.stage": "k4"})
+    finished = client.create_run("0", tags={"bidaflow.stage": "k5"})
+    client.set_terminated(finished.info.run_id)
     assert pruned() == {broken.parent, half, ended}
-    assert going_on.exists()
+    assert going_on.exists() and without_a_name.exists()
 
 
 def test_only_downloads_that_were_left_for_days_go(root: Path) -> None:
