@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from torch._C._autograd import DeviceType
 from torch.profiler import profile
 
-from benchmarks.clock import rows, summary
+from benchmarks.clock import summary, write
 from benchmarks.machine import machine, today
+from benchmarks.operators import shares, times
 from models.batching import Examples, Types
 from models.bidaf import BiDAF
 from models.config import TrainingConfig, VariantConfig
@@ -37,6 +37,7 @@ from models.decoding import argmax_threshold
 from models.presets import preset
 from models.stopping import is_out_of_time, reason_to_end
 from models.training import Reading, Trainer
+from models.windows import trained_questions
 from tasks.encoded import load_encoded, load_types
 from tasks.evaluation import EvaluationSplit, evaluate, load_split
 from tasks.measures import measures
@@ -46,7 +47,7 @@ OVERRIDES = (
     *("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "warmup_steps"),
     *("precision", "max_minutes"),
 )
-PROFILED, SHOWN = 20, 15
+PROFILED = 100
 
 
 def pack(folder: Path, dataset: str) -> None:
@@ -125,30 +126,28 @@ def race(variant: VariantConfig, packed: Packed) -> History:
 
 
 def profiled(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
-    """Of some steps: their seconds, the share of them that the GPU computed, and each operator's
-    share of the time on the device."""
+    """Of steps in the middle of an epoch, after `race` has chosen kernels and taken memory: the
+    seconds of each, the share of them that the GPU computed, and the operators' shares of that."""
     trainer = trainer_of(variant, packed)
     on_gpu = trainer.device.type == "cuda"
+    found = profile()
+    clock: list[tuple[int, float]] = []
 
-    def steps(reading: Reading) -> bool:
+    def watch(reading: Reading) -> bool:
+        if not clock:
+            found.start()
+        clock.append((reading.of_epoch, time.perf_counter()))
         return reading.of_epoch < PROFILED
 
-    trainer.train_epoch(packed.train, packed.types, steps)  # kernels are chosen, memory is taken
-    with profile() as found:
-        began = time.perf_counter()
-        trainer.train_epoch(packed.train, packed.types, steps)
-        seconds = time.perf_counter() - began
-    took = {
-        event.key: event.self_device_time_total if on_gpu else event.self_cpu_time_total
-        for event in found.key_averages()
-        if event.device_type == DeviceType.CPU  # operators; kernels' own events count them twice
-    }
-    total = sum(took.values())
-    most = sorted(took, key=lambda key: -took[key])[:SHOWN]
+    trainer.train_epoch(packed.train, packed.types, watch)
+    found.stop()
+    (first, began), (last, ended) = clock[0], clock[-1]
+    took = times(found, on_gpu)
     return {
-        "seconds": seconds,
-        "device_busy": total / 1e6 / seconds if on_gpu else None,
-        "operators": {key: round(took[key] / total, 4) for key in most},
+        "steps": last - first,
+        "seconds_a_step": (ended - began) / (last - first),
+        "device_busy": sum(took.values()) / (ended - began) if on_gpu else None,
+        "operators": shares(took),
     }
 
 
@@ -171,15 +170,17 @@ def train(arguments: argparse.Namespace) -> None:
         "command": f"python -m benchmarks.alone {' '.join(sys.argv[1:])}",
         "date": today(),
         "machine": machine(),
-        "dataset": packed.about["dataset"],
+        "data": {
+            "dataset": packed.about["dataset"],
+            "trained_on": trained_questions(packed.train, variant.training),
+            "questions": len(packed.split),
+        },
         "config": variant.to_dict(),
         **summary(history),
+        "history": history,
         **({"profile": profiled(variant, packed)} if arguments.profile else {}),
     }
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    name = f"{variant.name}-seed{seed}"
-    (arguments.out / f"{name}.tsv").write_text("\n".join(rows(history)) + "\n", "utf-8")
-    (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    write(arguments.out, f"{variant.name}-seed{seed}", result)
 
 
 def _side_by_side(seeds: list[int]) -> None:
@@ -200,7 +201,8 @@ def main() -> None:
     packing = commands.add_parser("pack")
     packing.add_argument("folder", type=Path)
     packing.add_argument("--dataset", default="squad-v1.1-recovered")
-    training = commands.add_parser("train")
+    # Whole flags only: the processes of several seeds are given these with one seed each.
+    training = commands.add_parser("train", allow_abbrev=False)
     training.add_argument("folder", type=Path)
     training.add_argument("out", type=Path)
     training.add_argument("--variant", default="char")

@@ -1,5 +1,7 @@
 """A training's history as DAWNBench's entries tell it."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from tasks.progress import History, seconds_to
@@ -44,3 +46,10 @@ def summary(history: History) -> dict[str, Any]:
         "padding_ratio": round(last["padding_ratio"], 4),
         "peak_memory_bytes": last["peak_memory_bytes"],
     }
+
+
+def write(folder: Path, name: str, result: dict[str, Any]) -> None:
+    """A result as a JSON file, and its `history` as a TSV file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{name}.tsv").write_text("\n".join(rows(result["history"])) + "\n", "utf-8")

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.machine import as_a_worker, machine, tell, today
+from benchmarks.operators import shares, times
 from benchmarks.step import Data, load
 from models.bidaf import BiDAF
 from models.config import Precision
@@ -32,7 +33,6 @@ from models.presets import preset
 from models.training import Reading, Trainer
 
 PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
-SHOWN = 12
 
 
 @dataclass
@@ -152,16 +152,8 @@ def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
         "counted_a_step": {name: value / steps for name, value in asdict(counted).items()},
         "peak_a_second": asdict(peak),
         "floor_seconds_a_step": floors,
-        "operators": shares(profiled),
+        "operators": shares(times(profiled)),
     }
-
-
-def shares(profiled: profile) -> dict[str, float]:
-    """The operators that took most, and their own shares of all operators' time."""
-    events = profiled.key_averages()
-    total = sum(event.self_cpu_time_total for event in events)
-    most = sorted(events, key=lambda event: -event.self_cpu_time_total)[:SHOWN]
-    return {event.key: round(event.self_cpu_time_total / total, 4) for event in most}
 
 
 def main() -> None:

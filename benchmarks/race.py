@@ -2,35 +2,53 @@
 
 Use: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered --variants char …
 
-Runs the flow `train` with these flags and writes a TSV file for each variant (epoch, hours of
-training, dev F1) and a picture of it. Prints the seconds of training until dev F1 0.73 and 0.75,
-examples per second, padding ratio and peak memory. Of a variant that had been trained before,
-nothing is written.
+Runs the flow `train` with these flags and writes for each variant a TSV file (epoch, hours of
+training, dev F1), a picture of it, and a JSON file with each epoch's scores and times, evaluations
+included, and the scores of the epoch whose weights are kept. Prints the seconds of training until
+dev F1 0.73 and 0.75, examples per second, padding ratio and peak memory. A variant that had been
+trained before is told as it was then.
 """
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 
-from benchmarks.clock import rows, summary
-from benchmarks.machine import machine, today
-from infra.settings import CHECKOUT, settings
-from tasks.manifests import facts_of
+from benchmarks.clock import summary, write
+from benchmarks.machine import machine
+from infra.settings import CHECKOUT
+from tasks.manifests import read_manifest, stages_folder
 from tasks.progress import History
+from tasks.uses import newest_uses
 
 
 def train(flags: list[str]) -> list[Path]:
-    """Run the flow; the stages of the variants that it trained."""
-    stages = settings().root.resolve() / "stages" / "train"
-    before = set(stages.glob("[!.]*"))
-    command = [sys.executable, "-m", "flows.train", *flags]
-    subprocess.run(command, cwd=CHECKOUT, env={**os.environ}, check=True)
-    return sorted(set(stages.glob("[!.]*")) - before)
+    """Run the flow; the stages of the variants that it trained, or found trained."""
+    subprocess.run([sys.executable, "-m", "flows.train", *flags], cwd=CHECKOUT, check=True)
+    used = [stages_folder() / stage for stage in sorted(newest_uses("train"))]
+    return [folder for folder in used if folder.parent.name == "train"]
+
+
+def result_of(folder: Path, command: str) -> dict[str, Any]:
+    """What a training's stage tells of it."""
+    manifest = read_manifest(folder)
+    facts = manifest["facts"]
+    history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
+    return {
+        "command": command,
+        "date": manifest["finished"][:10],
+        "machine": machine(),
+        "data": {name: facts[name] for name in ("trained_on", "questions")},
+        "config": json.loads((folder / "config.json").read_text(encoding="utf-8")),
+        "ended": facts["ended"],
+        "kept": {"epoch": facts["epoch"], **facts["scores"]},
+        **summary(history),
+        "history": history,
+    }
 
 
 def draw(history: History, name: str, file: Path) -> None:
@@ -51,19 +69,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     arguments, flags = parser.parse_known_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    told = {"command": f"python -m benchmarks.race {' '.join(sys.argv[1:])}", "date": today()}
+    command = f"python -m benchmarks.race {' '.join(sys.argv[1:])}"
     for folder in train(flags):
-        facts = facts_of(folder)
-        history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        name = f"{facts['variant']}-seed{config['training']['seed']}"
-        (arguments.out / f"{name}.tsv").write_text("\n".join(rows(history)) + "\n", "utf-8")
-        data = {name: facts[name] for name in ("trained_on", "questions")}
-        result = {**told, "machine": machine(), "data": data, "config": config, **summary(history)}
-        (arguments.out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-        draw(history, name, arguments.out / f"{name}.png")
-        print(name, json.dumps(summary(history), indent=1))
+        result = result_of(folder, command)
+        name = f"{result['config']['name']}-seed{result['config']['training']['seed']}"
+        write(arguments.out, name, result)
+        draw(result["history"], name, arguments.out / f"{name}.png")
+        print(name, json.dumps(summary(result["history"]), indent=1))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def used_now() -> set[str]:
     return {_key(folder) for folder in (_of_the_flow.get() or _OF_THE_PROCESS).folders}
 
 
-def newest_uses() -> set[str]:
-    """The stages of every flow's newest successful run, as <stage>/<key>."""
-    records = [json.loads(file.read_text("utf-8")) for file in _newest_runs().glob("*.json")]
+def newest_uses(flow: str = "*") -> set[str]:
+    """The stages of a flow's newest successful run, or of every flow's, as <stage>/<key>."""
+    records = [json.loads(file.read_text("utf-8")) for file in _newest_runs().glob(f"{flow}.json")]
     return {stage for record in records for stage in record["stages"]}

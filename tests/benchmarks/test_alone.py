@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.alone import gather
 from infra.settings import CHECKOUT
+from tasks.evaluation import load_split
 from tests.tasks.prepared import prepare
 
 pytestmark = pytest.mark.heavy
@@ -29,25 +30,45 @@ sys.meta_path.insert(0, Missing())
 ABSENT = {"ray", "prefect", "mlflow", "pydantic", "gensim", "httpx", "rich", "scipy", "matplotlib"}
 
 
+def train(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with what a folder puts before all packages."""
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.alone", "train", *arguments],
+        cwd=CHECKOUT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), str(CHECKOUT)])},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+
+
 def test_seeds_are_trained_where_ray_prefect_and_mlflow_are_not(tmp_path: Path) -> None:
     data = prepare(tmp_path, articles=1)
+    questions = len(load_split(data.dev.ingested))
     folder, out = tmp_path / "packed", tmp_path / "out"
     parts = (data.train.encoded, data.dev.encoded, data.vocabulary, data.vectors)
     gather(folder, "made", *parts, data.dev.ingested)
-    flags = ["--variant", "baseline", "--epochs", "1", "--seeds", "3", "4", "--batch-size", "25"]
+    flags = ["--variant", "baseline", "--epochs", "1", "--seeds", "3", "4", "--batch-size", "5"]
     # Read at the start of this process, and of those that it starts for the seeds.
     (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(names=ABSENT))
-    subprocess.run(
-        [sys.executable, "-m", "benchmarks.alone", "train", folder, out, *flags, "--profile"],
-        cwd=CHECKOUT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(CHECKOUT)])},
-        check=True,
-        timeout=800,
-    )
+    trained = train(folder, out, *flags, "--profile", packages=tmp_path)
+    assert trained.returncode == 0, trained.stderr
     for seed in (3, 4):
         lines = (out / f"baseline-seed{seed}.tsv").read_text().splitlines()
         told = json.loads((out / f"baseline-seed{seed}.json").read_text())
         assert lines[0] == "epoch\thours\tf1Score"
         assert [line.partition("\t")[0] for line in lines[1:]] == ["1"]
         assert (told["epochs"], told["config"]["training"]["seed"]) == (1, seed)
-        assert 0 < sum(told["profile"]["operators"].values()) <= 1
+        assert told["data"] == {"dataset": "made", "trained_on": 25, "questions": questions}
+        assert told["history"][0]["dev/f1"] / 100 == pytest.approx(told["dev_f1"], abs=1e-4)
+        profile = told["profile"]
+        assert profile["steps"] == 4, "all but the first one, which comes after data are placed"
+        assert 0 < profile["seconds_a_step"] * 4 < 60 and profile["device_busy"] is None
+        assert 0 < sum(profile["operators"].values()) <= 1
+
+
+def test_a_flag_is_not_shortened(tmp_path: Path) -> None:
+    refused = train(tmp_path, tmp_path, "--seed", "3", "4")
+    assert refused.returncode == 2
+    assert "unrecognized arguments: --seed 3 4" in refused.stderr
