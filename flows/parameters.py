@@ -238,7 +238,10 @@ class TrainingParameters(Form):
         None, gt=0, le=100, description="End when validation F1 (0 to 100) has reached this."
     )
     max_minutes: float | None = Field(
-        None, gt=0, description="End after so many minutes, evaluations included, with a score."
+        None,
+        gt=0,
+        description="Train until so many minutes are used up, evaluations included; a last "
+        "evaluation follows.",
     )
     precision: Precision | None = Field(
         None, description="bfloat16 computes products in it; weights stay float32."

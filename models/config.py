@@ -170,7 +170,8 @@ class TrainingConfig:
 
     A training ends after `epochs`, or before: when validation F1 has not risen for `patience`
     epochs (the best epoch's weights are then the result, else the last one's), when it has reached
-    `stop_at_f1` (0 to 100), or when `max_minutes` are used up, evaluations included.
+    `stop_at_f1` (0 to 100), or when training and evaluations have used up `max_minutes`; the last
+    evaluation then comes on top.
 
     `precision`: "bfloat16" computes the products in it; weights and sums stay in float32.
     `deterministic`: GPUs give the same bits each time, more slowly; CPUs always do.

@@ -44,8 +44,12 @@ def test_bfloat16_learns_as_float32_does() -> None:
     assert nlls["bfloat16"] == pytest.approx(nlls["float32"], rel=0.02)
 
 
-def test_a_step_does_not_wait_for_the_device() -> None:
-    one = trainer(small("char", batch_size=4), "cuda")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_step_does_not_wait_for_the_device(name: str, optimizer: str, precision: str) -> None:
+    variant = small(name, batch_size=4, optimizer=optimizer, precision=precision)
+    one = trainer(variant, "cuda")
     one.train_epoch(EXAMPLES, TYPES)
     inner = one._train_step
 
