@@ -30,6 +30,10 @@ class Record:
     """Why it ended, as a clause; None while it goes on."""
     loop_seconds: float = 0.0
     """From the start of the process that wrote this until then."""
+    unlogged_nlls: list[float] = field(default_factory=list)
+    """Losses of steps that are part of no metric yet."""
+    unsent: list[list[Any]] = field(default_factory=list)
+    """Metrics that MLflow has not been sent yet."""
 
 
 def save_checkpoint(

@@ -22,7 +22,7 @@ from tasks.model_card import model_card
 from tasks.versions import git_commit
 
 if TYPE_CHECKING:
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
 STEPS_PER_POINT = 10
@@ -138,10 +138,18 @@ class EpochLogger:
     Every metric's step is the optimisation step, so that all curves share one axis.
     """
 
-    def __init__(self, uri: str, run_id: str) -> None:
+    def __init__(
+        self,
+        uri: str,
+        run_id: str,
+        nlls: list[float] | None = None,
+        waiting: list[list[Any]] | None = None,
+    ) -> None:
+        """What `nlls` and `waiting` ([name, value, milliseconds, step]) hold is sent later on. Both
+        are filled and emptied in place, so that a checkpoint can hold what has not been sent."""
         self.client, self.run_id = client_of(uri), run_id
-        self.nlls: list[float] = []
-        self.waiting: list[Metric] = []
+        self.nlls = [] if nlls is None else nlls
+        self.waiting = [] if waiting is None else waiting
 
     def step(self, step: int, nll: float) -> None:
         """Take note of one optimisation step's loss (nats)."""
@@ -165,15 +173,16 @@ class EpochLogger:
             print(f"MLflow is away; {len(self.waiting)} metrics wait for it ({error}).", flush=True)
 
     def _send(self) -> None:
+        from mlflow.entities import Metric
+
         while self.waiting:
-            self.client.log_batch(self.run_id, metrics=self.waiting[:METRICS_PER_CALL])
+            metrics = [Metric(*each) for each in self.waiting[:METRICS_PER_CALL]]
+            self.client.log_batch(self.run_id, metrics=metrics)
             del self.waiting[:METRICS_PER_CALL]
 
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
-        from mlflow.entities import Metric
-
         now = int(time.time() * 1000)
-        self.waiting += [Metric(key, value, now, step) for key, value in metrics.items()]
+        self.waiting += [[name, value, now, step] for name, value in metrics.items()]
 
 
 @contextmanager

@@ -159,7 +159,8 @@ class _Loop:
         if self.is_first:
             self.splits = {name: load_split(folders.ingested) for name, folders in there.items()}
             self.chooses = not why_none(self.train, self.asked.get("validation"))
-            self.logger = EpochLogger(job.tracking_uri, job.run_id)
+            unlogged = self.record.unlogged_nlls, self.record.unsent
+            self.logger = EpochLogger(job.tracking_uri, job.run_id, *unlogged)
             self.spoke = time.monotonic()
 
     def run(self) -> None:

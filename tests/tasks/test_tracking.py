@@ -1,5 +1,6 @@
 """Runs, metrics and artifacts in a real SQLite store, and through a real MLflow server."""
 
+import json
 import math
 import os
 import subprocess
@@ -41,10 +42,10 @@ def parent(uri: str, flow_run: str, experiment: str = "bidaflow/made") -> str:
     return tracking.parent_run(uri, experiment, flow_run, FLOW_URL, "compare", {"dataset": "made"})
 
 
-def variant(uri: str, parent_id: str, stage: str = "stage-1") -> str:
+def variant(uri: str, parent_id: str, stage: str = "stage-1", goes_on: bool = False) -> str:
     config = {"name": "baseline", "model": {"hidden_size": 3, "characters": None}}
     return tracking.start_variant_run(
-        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS
+        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS, goes_on
     )
 
 
@@ -119,6 +120,8 @@ def test_another_flow_run_takes_over_a_killed_variant_but_no_finished_one(uri: s
     assert read(uri, first).data.tags["mlflow.parentRunId"] == second_parent
     assert read(uri, first).data.tags["prefect.flow_run_id"] == "successor"
     tracking.finish(uri, first, "FINISHED")
+    assert variant(uri, parent(uri, "its stage has no name"), "stage-shared", True) == first
+    tracking.finish(uri, first, "FINISHED")
     assert variant(uri, parent(uri, "third"), "stage-shared") != first
 
 
@@ -153,6 +156,20 @@ def test_an_epoch_of_many_steps_is_sent_in_several_calls(uri: str) -> None:
         logger.step(step, 1.0)
     logger.epoch(11_999, {"train/nll": 1.0})
     assert len(history(uri, run_id, "train/batch_nll")) == 1_200
+
+
+def test_what_a_checkpoint_holds_is_sent_by_the_resumed_training(uri: str) -> None:
+    run_id = parent(uri, "resumed")
+    nlls: list[float] = []
+    waiting: list[list[Any]] = []
+    killed = EpochLogger(uri, run_id, nlls, waiting)
+    for step in range(25):
+        killed.step(step, step)
+    resumed = EpochLogger(uri, run_id, *json.loads(json.dumps([nlls, waiting])))
+    for step in range(25, 30):
+        resumed.step(step, step)
+    resumed.epoch(29, {})
+    assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5), (29, 24.5)]
 
 
 def test_artifacts_stand_beside_the_database(uri: str, tmp_path: Path) -> None:

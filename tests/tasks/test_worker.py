@@ -27,6 +27,7 @@ from tasks.cluster import Allotment
 from tasks.encoded import load_encoded, load_types
 from tasks.errors import UserError
 from tasks.fitting import Fitted, fit
+from tasks.tracking import STEPS_PER_POINT
 from tasks.training_data import TrainingData
 from tasks.worker import Job, _Cadence, make_trainer
 from tests.tasks.prepared import make_job, prepare, small
@@ -138,6 +139,14 @@ def told(record: Record) -> list[dict[str, Any]]:
     ]
 
 
+def logged_nlls(folder: Path) -> set[tuple[int, float]]:
+    """The points of a training's finest curve in MLflow."""
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    (run,) = client.search_runs(["1"])
+    points = client.get_metric_history(run.info.run_id, "train/batch_nll")
+    return {(point.step, point.value) for point in points}
+
+
 RESUMED = small(dropout=0.3, epochs=4, checkpoint_steps=2)
 
 
@@ -159,6 +168,9 @@ def test_a_killed_worker_changes_nothing(
     record = load_record(resumed.last)
     assert told(record) == told(load_record(uninterrupted.last))
     assert record.loop_seconds < record.history[-1]["elapsed_seconds"], "it was never killed"
+    logged = logged_nlls(tmp_path)
+    assert logged == logged_nlls(uninterrupted.last.parents[2])
+    assert len(logged) == record.history[-1]["step"] // STEPS_PER_POINT >= 3
 
 
 def test_checkpoints_that_are_not_needed_are_gone(uninterrupted: Fitted) -> None:
