@@ -48,7 +48,11 @@ def save_checkpoint(
         return
     tensors = {name: tensor.contiguous().cpu() for name, tensor in trainer.tensors().items()}
     save_file(tensors, folder / TENSORS)
-    numbers = {"counters": trainer.counters(), "record": asdict(record)}
+    numbers = {
+        "counters": trainer.counters(),
+        "record": asdict(record),
+        "threads": torch.get_num_threads(),
+    }
     (folder / NUMBERS).write_text(json.dumps(numbers), encoding="utf-8")
     if predictions is not None:
         arrays = {name: np.asarray(array) for name, array in vars(predictions).items()}
@@ -56,9 +60,11 @@ def save_checkpoint(
 
 
 def resume_from(folder: Path, trainer: Trainer) -> Record:
-    """Put a trainer where the checkpoint was taken; returns the record until then."""
+    """Put a trainer where the checkpoint was taken; returns the record until then. The process
+    computes on as many threads as then, since sums are rounded otherwise on other ones."""
     random_state = folder / _random_state_file(trainer)
     numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    torch.set_num_threads(numbers["threads"])
     trainer.resume(
         load_file(folder / TENSORS),
         load_file(random_state) if random_state.exists() else {},

@@ -27,7 +27,7 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
     cpus_per_worker: int = Field(
         0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
     )
-    # Excluded: which trainings ran beside it is nothing that a training's result depends on.
+    # Excluded: what runs beside a training changes its result by no more than rounding.
     trainings: int = Field(
         0,
         ge=0,

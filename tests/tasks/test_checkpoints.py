@@ -12,7 +12,7 @@ from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.config import CharacterConfig, ModelConfig, OptimizerName, TrainingConfig
 from models.decoding import Predictions
-from models.training import Trainer
+from models.training import Reading, Trainer
 from tasks.checkpoints import (
     Record,
     averaged_weights,
@@ -21,6 +21,7 @@ from tasks.checkpoints import (
     resume_from,
     save_checkpoint,
 )
+from tests.models.making import make_examples, make_model, make_types, small
 
 HISTORY: list[dict[str, Any]] = [
     {"epoch": 1, "train/nll": 0.1 + 0.2, "dev/f1": 61.25},
@@ -86,6 +87,32 @@ def test_a_resumed_training_goes_on_bit_by_bit(optimizer: OptimizerName, tmp_pat
     resumed.train_epoch(*data())
     assert equal(state(resumed), state(whole))
     assert not equal(state(resumed), at_checkpoint)
+
+
+@pytest.mark.parametrize("threads", [(1, 2), (2, 1)])
+def test_it_goes_on_with_as_many_threads_as_before(
+    threads: tuple[int, int], tmp_path: Path
+) -> None:
+    """At sizes of which torch gives each thread a part: their sums are rounded by the parts."""
+    variant = small("char", hidden_size=100, batch_size=16, dropout=0.3)
+    examples, types = make_examples([40 + i for i in range(64)]), make_types()
+    whole, resumed = (Trainer(make_model(variant), variant.training) for _ in range(2))
+
+    def keep(reading: Reading) -> bool:
+        if reading.of_epoch == 2:
+            save_checkpoint(tmp_path, whole, Record(), None)
+        return True
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads[0])
+        whole.train_epoch(examples, types, keep)
+        torch.set_num_threads(threads[1])
+        resume_from(tmp_path, resumed)
+        resumed.train_epoch(examples, types)
+    finally:
+        torch.set_num_threads(before)
+    assert equal(state(resumed), state(whole))
 
 
 def test_the_optimizers_state_is_in_the_checkpoint(tmp_path: Path) -> None:
