@@ -109,7 +109,12 @@ class Way:
         if self.in_buckets:
             lengths = examples.context_lengths[rows]
             return [rows[batch] for batch in shuffled_batches(lengths, BATCH_SIZE, 0, 0)]
-        return np.split(rows, len(rows) // BATCH_SIZE)[:steps]
+        return chunks(rows, BATCH_SIZE)[:steps]
+
+
+def chunks(rows: IntArray, size: int) -> list[IntArray]:
+    """The rows in their order, so many at a time; the last ones may be fewer."""
+    return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
 def ways(data: Data) -> list[Way]:
@@ -167,14 +172,14 @@ def answer(way: Way, data: Data) -> dict[str, float]:
     order = order[: (MANY + 1) * INFERENCE_BATCH]
     if way.in_buckets:
         order = order[np.argsort(lengths[order], kind="stable")]
-    many = np.split(order, len(order) // INFERENCE_BATCH)
+    many = chunks(order, INFERENCE_BATCH)
     way.model.eval()
     with torch.inference_mode():
         alone = _times(way.model, (resident.batch(near[i : i + 1]) for i in range(len(near))))
         together = _times(way.model, (resident.batch(rows) for rows in many))
     return {
         "one_question_ms": 1000 * statistics.median(alone[1:]),
-        "answers_per_second": INFERENCE_BATCH * (len(together) - 1) / sum(together[1:]),
+        "answers_per_second": sum(map(len, many[1:])) / sum(together[1:]),
     }
 
 

@@ -1,0 +1,110 @@
+"""The benchmarks of training and answering, as programs, on a few generated questions."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import CHECKOUT
+from tasks.manifests import facts_of
+from tasks.tiny import generate
+from tests.integration.running import QUICK, environment_for
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
+
+DEV_QUESTIONS = 200  # more than a batch of answers, and than train has
+ONE_STEP = ("--steps", "1")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a dataset named "own"."""
+    place = tmp_path_factory.mktemp("benchmarks")
+    (place / "own").mkdir()
+    for name, split in zip(("train", "dev"), generate(3, 3, 4, 10), strict=True):
+        (place / "own" / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
+    return place
+
+
+def run(folder: Path, program: str, *arguments: str | Path) -> None:
+    """One of the programs, in a process and under a root of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{program}", *map(str, arguments)],
+        env=environment_for(folder / "root"),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def race(folder: Path, out: Path) -> dict[str, Any]:
+    """What a race of `baseline` tells."""
+    flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
+    run(folder, "race", out, *flags, "--variants", "baseline", *QUICK)
+    told: dict[str, Any] = json.loads((out / "baseline-seed0.json").read_text(encoding="utf-8"))
+    return told
+
+
+@pytest.fixture(scope="module")
+def raced(folder: Path) -> dict[str, Any]:
+    return race(folder, folder / "first")
+
+
+def test_a_race_tells_every_epoch_and_the_kept_one(folder: Path, raced: dict[str, Any]) -> None:
+    (epoch,) = raced["history"]
+    assert raced["data"]["questions"] == DEV_QUESTIONS
+    assert {"dev/em", "dev/f1", "elapsed_seconds"} <= epoch.keys()
+    assert raced["kept"]["epoch"] == 1
+    assert raced["kept"]["dev/f1"] == epoch["dev/f1"]
+    assert raced["seconds_with_evaluations"] >= raced["seconds"]
+    header, line = (folder / "first" / "baseline-seed0.tsv").read_text().splitlines()
+    assert header == "epoch\thours\tf1Score"
+    assert float(line.split("\t")[2]) == pytest.approx(epoch["dev/f1"] / 100, abs=1e-6)
+    assert (folder / "first" / "baseline-seed0.png").stat().st_size > 1000
+
+
+def test_a_race_that_was_run_before_is_told_again(folder: Path, raced: dict[str, Any]) -> None:
+    again = race(folder, folder / "again")
+    assert again.pop("command") != raced.pop("command")
+    assert again == raced
+
+
+def test_answers_are_timed(folder: Path, raced: dict[str, Any]) -> None:
+    stages, out = folder / "root" / "stages", folder / "answering.json"
+    (model,) = (stages / "train").glob("[!.]*/model")
+    (dev,) = (
+        folder
+        for folder in (stages / "ingest").glob("[!.]*/")
+        if facts_of(folder)["questions"] == DEV_QUESTIONS
+    )
+    run(folder, "answering", model, dev, "--threads", "1", "--out", out)
+    told = json.loads(out.read_text(encoding="utf-8"))
+    measured = told["measured"]
+    assert measured["one_question_ms_95_percent"] >= measured["one_question_ms_median"] > 0
+    assert measured["answers_per_second"] > 0
+    assert told["model"] == {"name": "baseline", "hidden_size": 8}
+
+
+def test_steps_are_timed_beside_the_references(folder: Path) -> None:
+    out = folder / "step.json"
+    run(folder, "step", "--dataset", folder / "own", *ONE_STEP, "--out", out)
+    measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
+    assert measured.keys() == {"bidaflow bfloat16", "bidaflow", "padded", "packed"}
+    for way in measured.values():
+        assert way["examples_per_second"] > 0 and way["answers_per_second"] > 0
+        assert 0 <= way["padding_ratio"] < 1
+
+
+def test_the_floor_of_a_step_is_told_beside_it(folder: Path) -> None:
+    out = folder / "floor.json"
+    run(folder, "floor", "--dataset", folder / "own", *ONE_STEP, "--out", out)
+    for told in json.loads(out.read_text(encoding="utf-8"))["measured"].values():
+        assert told["seconds_a_step"] > 0
+        assert min(told["floor_seconds_a_step"].values()) > 0
+        assert 0 < sum(told["operators"].values()) <= 1
