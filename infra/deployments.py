@@ -20,7 +20,8 @@ WHILE_LOCKED = urllib3.Retry(
 )
 """Prefect answers 503 while its database is locked: given up, what people changed would be lost."""
 
-SERVER = urllib3.PoolManager(timeout=120, retries=WHILE_LOCKED)
+SERVER = urllib3.PoolManager(timeout=120, retries=WHILE_LOCKED, headers={"Connection": "close"})
+"""No connection is kept: the server may give one up just when the next request is sent."""
 
 CHANGEABLE = ("paused", "parameters", "schedules")
 """What of a deployment both prefect.yaml and people in the UI can set."""

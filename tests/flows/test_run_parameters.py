@@ -75,7 +75,7 @@ def started(name: VariantName, asked: Asked) -> Run:
         encoded = encode_dataset(splits, asked.vectors, asked.vocabulary)
         dataset, variant, folders = Training(configure(name), splits, encoded, start).inputs
         uri = settings().tracking_uri
-        return _start_run(uri, dataset, variant, name, folders, asked.resources)
+        return _start_run(uri, dataset, variant, name, folders, asked.resources, goes_on=False)
 
     return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
 

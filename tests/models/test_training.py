@@ -113,7 +113,7 @@ def test_word_vectors_and_the_padding_character_never_change(name: str) -> None:
     # A constant added to every logit cancels out in each softmax.
     ends = [f"{end}{part}" for end in ("start", "end") for part in PARTS]
     output = {f"weights.output.{end}.bias" for end in ends}
-    assert unchanged <= {"weights.attention.bias", *output}
+    assert unchanged <= {"weights.attention.similarity.bias", *output}
     if trainer.model.words.characters is not None:
         assert not trainer.model.words.characters.embedding.weight[0].any()
 
