@@ -69,7 +69,7 @@ class Trained:
 
 
 def trainings() -> dict[str, list[Trained]]:
-    """The trainings of all finished comparisons, by dataset and seed, in the tables' order."""
+    """The trainings of the newest comparisons, by dataset, vectors and seed, in their order."""
     found: dict[str, list[Trained]] = {}
     for comparison in finished("compare"):
         found |= tables_of(comparison)

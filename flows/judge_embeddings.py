@@ -1,6 +1,5 @@
 """Flow `judge-embeddings`: what sets of word vectors are worth, side by side."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from flows.ingest import ingest_dataset
 from flows.names import names_of_vectors, require_each_once
 from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.reports import publish_page
 from flows.train_embeddings import vector_input
 from infra.settings import settings
 from tasks import tracking
@@ -90,11 +90,8 @@ def judge_embeddings(
         for spec in vectors
     ]
     page = showing_judgement(names, [output.folder for output in judged], left_out)
-    file = (
-        settings().root.resolve() / "reports" / f"vectors-{'-'.join(names)}.html".replace("/", "_")
-    )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(page.folder / "judgement.html", file)
+    name = f"vectors-{'-'.join(names)}.html".replace("/", "_")
+    file = publish_page(page.folder / "judgement.html", name)
     _log(names, vectors, judged, file)
     metrics = {n: o.facts["metrics"] for n, o in zip(names, judged, strict=True)}
     rows = _rows(metrics)

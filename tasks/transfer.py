@@ -16,20 +16,16 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-LINE_SECONDS = 10.0
+from tasks.run_log import Logger, run_logger
 
-Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+LINE_SECONDS = 10.0
 
 
 def logger() -> Logger:
     """The run's own logger, or outside of runs the project's."""
-    from prefect.exceptions import MissingContextError
-    from prefect.logging import get_logger, get_run_logger
+    from prefect.logging import get_logger
 
-    try:
-        return get_run_logger()
-    except MissingContextError:
-        return get_logger("bidaflow")
+    return run_logger() or get_logger("bidaflow")
 
 
 @contextmanager

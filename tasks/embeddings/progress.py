@@ -1,8 +1,9 @@
 """Lines that tell how far a long piece of work is."""
 
-import sys
 import time
 from collections.abc import Callable
+
+from tasks.run_log import run_logger
 
 SECONDS_BETWEEN = 5.0
 
@@ -13,7 +14,8 @@ class Progress:
 
     def __init__(self, name: str, total: float, unit: str) -> None:
         self.name, self.total, self.unit = name, total, unit
-        self.tell = _log_of_the_run() or _print  # at once: other threads know no run
+        log = run_logger()  # at once: other threads know no run
+        self.tell: Callable[[str], None] = _print if log is None else log.info
         self.began = time.perf_counter()
         self.told = self.began
 
@@ -33,18 +35,6 @@ class Progress:
         share = f"{min(done / self.total, 1.0):.0%}, " if self.total else ""
         left_text = f", {_clock(left)} left" if self.total and left >= 1 else ""
         self.tell(f"{self.name}: {share}{rate:,.0f} {self.unit} a second{more}{left_text}")
-
-
-def _log_of_the_run() -> Callable[[str], None] | None:
-    if "prefect" not in sys.modules:  # whoever has no run is spared the seconds of its import
-        return None
-    from prefect.exceptions import MissingContextError
-    from prefect.logging import get_run_logger
-
-    try:
-        return get_run_logger().info
-    except MissingContextError:
-        return None
 
 
 def _print(line: str) -> None:

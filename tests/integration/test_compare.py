@@ -76,7 +76,8 @@ def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
     monkeypatch.setattr(sys, "argv", ["comparison", "--command", "made", str(out)])
     comparison.main()
     written = json.loads(out.read_text(encoding="utf-8"))["tables"]
-    assert [title.rpartition(", ")[2] for title in written] == ["seed 0", "seed 1"]
+    vectors = rows["baseline"]["vectors"]
+    assert list(written) == [f"own, {vectors}, seed 0", f"own, {vectors}, seed 1"]
     for number, table in enumerate(written.values()):
         f1s = [f"{row['f1']['values'][number]:.2f}" for row in told["rows"]]
         assert [row["F1"] for row in table] == f1s

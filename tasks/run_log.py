@@ -1,0 +1,19 @@
+"""The log of the flow or task run that something happens in."""
+
+import logging
+import sys
+
+Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
+
+def run_logger() -> Logger | None:
+    """The run's own logger; None outside of runs."""
+    if "prefect" not in sys.modules:  # whoever has no run is spared the seconds of its import
+        return None
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_run_logger
+
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return None
