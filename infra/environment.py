@@ -10,6 +10,14 @@ from pathlib import Path
 from infra import running
 from infra.settings import settings
 
+RAY_ON_THIS_MACHINE = {
+    # Nobody announces a preemption here, and the watcher for it fills the terminal.
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    # What keeps Ray on the loopback interface on Windows and macOS does so on Linux, too.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+"""For a cluster that is started here, and not joined by RAY_ADDRESS."""
+
 
 def variables() -> dict[str, str]:
     """What Prefect, Ray and MLflow are told, unless the caller's environment says otherwise."""
@@ -33,8 +41,7 @@ def variables() -> dict[str, str]:
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
         # Trainings side by side say much the same; each line is wanted.
         "RAY_DEDUP_LOGS": "0",
-        # On one machine nobody announces a preemption, and the watcher for it fills the terminal.
-        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if os.environ.get("RAY_ADDRESS") else "0",
+        **({} if os.environ.get("RAY_ADDRESS") else RAY_ON_THIS_MACHINE),
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "GIT_PYTHON_REFRESH": "quiet",

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -88,7 +89,7 @@ def connect() -> float:
 @cache
 def _start() -> float:
     began = time.perf_counter()
-    variables = KEPT_MEMORY if is_remote() else memory_here() | {"PYTHONPATH": str(CHECKOUT)}
+    variables = KEPT_MEMORY if is_remote() else memory_here() | _place_here()
     ray.init(
         address=os.environ.get("RAY_ADDRESS") or "local",
         # Ray's own sizing would take a third of the memory; the stages pass files, not objects.
@@ -98,6 +99,20 @@ def _start() -> float:
         logging_level=logging.ERROR,
     )
     return time.perf_counter() - began
+
+
+def _place_here() -> dict[str, str]:
+    """Variables that tell the processes of a cluster, which is about to be started on this machine,
+    where the project and their cluster are. Ray's own would look for any cluster of the machine,
+    and fail where two trainings have one each."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    os.environ["RAY_GCS_SERVER_PORT"] = str(port)
+    return {
+        "PYTHONPATH": str(CHECKOUT),
+        "RAY_ADDRESS": f"{ray.util.get_node_ip_address()}:{port}",
+    }
 
 
 def memory_here() -> dict[str, str]:

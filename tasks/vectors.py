@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import AfterValidator
+from safetensors import SafetensorError
 
 from tasks.embeddings.read_fasttext import FastTextReader, is_fasttext
 from tasks.embeddings.read_text import TextReader
@@ -233,8 +234,22 @@ def _select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[Word
         raise UserError(f"The vectors {file} hold a row without a word; train anew.")
     chosen = _take(words, matrix, wanted, keep_first)
     _require_numbers(file, chosen)
-    with_subwords = WordSet(chosen.words, chosen.vectors, Subwords.load(file.parent))
-    return with_subwords, len(words), history
+    subwords = _subwords_beside(file, matrix.shape[1])
+    return WordSet(chosen.words, chosen.vectors, subwords), len(words), history
+
+
+def _subwords_beside(file: Path, dimension: int) -> Subwords | None:
+    place = file.with_name(SUBWORDS)
+    try:
+        found = Subwords.load(file.parent)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"The n-grams {place} can't be read: {error!r}.") from error
+    if found is not None and found.ngrams.shape[1:] != (dimension,):
+        raise UserError(
+            f"The n-grams {place} have the shape {found.ngrams.shape}, the vectors beside them "
+            f"{dimension} numbers each: they are not of one set. Copy both from the same folder."
+        )
+    return found
 
 
 def _require_columns(file: Path, schema: pa.Schema) -> None:

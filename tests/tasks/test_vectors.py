@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tasks.embeddings.wordset import Subwords
 from tasks.errors import UserError
 from tasks.vectors import PACKAGED, VectorSource, read_vectors, select_vectors
 from tests.tasks.ingested import write_lines
@@ -259,3 +260,17 @@ def test_a_parquet_file_of_something_else_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "v.parquet")
     with pytest.raises(UserError, match=r"v\.parquet are of another kind"):
         select(tmp_path, str(tmp_path / "v.parquet"))
+
+
+def test_ngrams_of_another_set_beside_a_parquet_file_are_told(tmp_path: Path) -> None:
+    source = parquet_of(tmp_path / "v.parquet", ["a"], [[1, 2]], PAIRS)
+    Subwords(np.ones((7, 3), np.float32), 3, 6).save(tmp_path)
+    with pytest.raises(UserError, match=r"subwords\.safetensors have the shape \(7, 3\), .* 2 num"):
+        select(tmp_path, source, {"a", "b"})
+
+
+def test_ngrams_cut_off_are_told(tmp_path: Path) -> None:
+    source = parquet_of(tmp_path / "v.parquet", ["a"], [[1, 2]], PAIRS)
+    (tmp_path / "subwords.safetensors").write_bytes(b"cut")
+    with pytest.raises(UserError, match=r"subwords\.safetensors can't be read"):
+        select(tmp_path, source, {"a", "b"})

@@ -1,0 +1,70 @@
+"""A cluster that is started here: its processes find it beside another, the network does not."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from ipaddress import IPv6Address, ip_address
+
+import psutil
+import pytest
+import ray
+from ray.util.state import list_nodes
+
+from tasks.cluster import connect, disconnect
+
+pytestmark = pytest.mark.heavy
+
+ANOTHER = """
+import ray
+ray.init(address="local", num_cpus=1, object_store_memory=80 * 2**20)
+print("up", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def another_cluster() -> Iterator[None]:
+    """What another training on this machine has."""
+    command = [sys.executable, "-c", ANOTHER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "up\n"
+        yield
+        process.communicate("\n")
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[None]:
+    """The one that a flow starts."""
+    connect()
+    yield
+    disconnect()
+
+
+@ray.remote
+def nodes() -> list[str]:
+    """The nodes that a process of the cluster sees."""
+    return [node.node_id for node in list_nodes()]
+
+
+def test_its_processes_find_it_beside_another(another_cluster: None, own_cluster: None) -> None:
+    assert ray.get(nodes.remote()) == [ray.get_runtime_context().get_node_id()]
+
+
+def test_it_listens_to_this_machine_alone(own_cluster: None) -> None:
+    ray.get(nodes.remote())  # a worker has come up
+    listening = {
+        (process.name(), connection.laddr.ip)
+        for process in psutil.Process().children(recursive=True)
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert {(name, address) for name, address in listening if not is_loopback(address)} == set()
+    assert {"raylet", "gcs_server"} <= {name for name, _ in listening}
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it is this machine's, also where an IPv4 address is written as IPv6 (::ffff:…)."""
+    found = ip_address(address)
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_loopback
