@@ -4,8 +4,10 @@ Use: python -m benchmarks.comparison --command "python -m flows.compare …" [--
 
 A table for each dataset, set of vectors and seed: each variant's scores on dev, on the questions
 that have an answer and on those that have none, and what it gained over the variant before. The
-tables (.md) and a picture of F1 over the epochs (.png) are written beside the JSON. A table is that
-of the newest comparison of such a name; all answers in it are to the same questions.
+tables (.md) and a picture of F1 over the epochs (.png) are written beside the JSON. A table has
+each variant's newest training, also of several comparisons (such as one for each variant, which
+starts from that variant's earlier model): those over the data and for the epochs of the newest of
+them all.
 """
 
 import argparse
@@ -54,6 +56,11 @@ class Trained:
         found: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
         return found
 
+    @property
+    def terms(self) -> tuple[dict[str, Path], int]:
+        """What makes it comparable with another: its splits and its epochs."""
+        return self.splits, self.config["training"]["epochs"]
+
     @cached_property
     def f1(self) -> Floats:
         """Each dev question's F1 in points: (n,)."""
@@ -69,13 +76,20 @@ class Trained:
 
 
 def trainings() -> dict[str, list[Trained]]:
-    """The trainings of the newest comparisons, by dataset, vectors and seed, in their order."""
-    found: dict[str, list[Trained]] = {}
+    """The trainings of the comparisons, by dataset, vectors and seed, in their order."""
+    found: defaultdict[str, list[Trained]] = defaultdict(list)
     for comparison in finished("compare"):
-        found |= tables_of(comparison)
+        for title, trained in tables_of(comparison).items():
+            found[title] += trained
     if not found:
         sys.exit("No comparison has finished below this root: run python -m flows.compare first.")
-    return found
+    return {title: newest_alike(trained) for title, trained in found.items()}
+
+
+def newest_alike(trained: Sequence[Trained]) -> list[Trained]:
+    """The newest of each variant, of those trained on the data and for the epochs of the last."""
+    alike = [one for one in trained if one.terms == trained[-1].terms]
+    return list({one.variant: one for one in alike}.values())
 
 
 def tables_of(comparison: Path) -> dict[str, list[Trained]]:

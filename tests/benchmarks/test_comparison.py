@@ -1,0 +1,24 @@
+"""Which trainings stand in one table of benchmarks.comparison."""
+
+import json
+from pathlib import Path
+
+from benchmarks.comparison import Trained, newest_alike
+
+
+def trained(folder: Path, variant: str, dev: str, epochs: int) -> Trained:
+    """One of so many epochs, scored on a split of such a name."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"training": {"epochs": epochs}}), "utf-8")
+    return Trained(variant, folder, {"dev": folder.parent / dev})
+
+
+def test_a_table_has_the_newest_of_each_variant_trained_like_the_last(tmp_path: Path) -> None:
+    others = [
+        trained(tmp_path / "1", "baseline", "other", 2),
+        trained(tmp_path / "2", "char", "dev", 1),
+        trained(tmp_path / "3", "baseline", "dev", 2),
+    ]
+    baseline = trained(tmp_path / "4", "baseline", "dev", 2)
+    char = trained(tmp_path / "5", "char", "dev", 2)
+    assert newest_alike([*others, baseline, char]) == [baseline, char]
