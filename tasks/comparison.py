@@ -30,7 +30,7 @@ FURTHER = {
 answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words,
 or their answers', are not all among GloVe's."""
 COUNTS = ("questions within",)
-ROW_HEIGHT, LABELS, WIDTH, TOP = 34, 270, 760, 12
+ROW_HEIGHT, SIDE, WIDTH, TOP = 48, 20, 760, 12
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,11 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
     values = [value for row in rows for value in row.f1.values]
     bottom = TOP + ROW_HEIGHT * len(rows)
     ends = ticks(values, 6)
-    x_of = scale(ends[0], ends[-1], LABELS, WIDTH - 20)
+    x_of = scale(ends[0], ends[-1], SIDE, WIDTH - SIDE)
     lines = [
         {
             "name": row.cell.name,
-            "y": TOP + ROW_HEIGHT * (i + 0.5),
+            "y": TOP + ROW_HEIGHT * (i + 0.7),  # below its name, which may be long
             "dots": [(x_of(value), value) for value in row.f1.values],
             "mean": x_of(row.f1.mean),
             "bar": (x_of(row.f1.mean - (row.f1.sd or 0)), x_of(row.f1.mean + (row.f1.sd or 0))),
@@ -167,7 +167,7 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "lines": lines,
         "ticks": [(x_of(tick), f"{tick:g}") for tick in ends],
-        "left": LABELS,
+        "left": SIDE,
         "bottom": bottom,
         "size": (WIDTH, bottom + 44),
     }

@@ -86,6 +86,8 @@ def test_the_page_stands_alone_and_shows_every_seed(tmp_path: Path, out: Path) -
     text = (out / "comparison.html").read_text(encoding="utf-8")
     page = Page(text)
     assert sum(name == "circle" for name, _ in page.elements) == 3
+    (label,) = [given for name, given in page.elements if given.get("class") == "name"]
+    assert "text-anchor" not in label  # it begins inside of the drawing, however long it is
     assert "<b>" not in text and "src=" not in text and "{{" not in text
     told = json.loads((out / "comparison.json").read_text())
     assert told["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]
