@@ -19,7 +19,8 @@ from tasks.embeddings.wordset import Subwords, WordSet
 
 SECONDS_BETWEEN_LOOKS = 1.0
 GREATEST_TALLY = 2.0**20
-"""gensim adds up losses as float32, whose steps are 1/8 from here on: smaller losses get lost."""
+"""gensim adds up losses as float32, whose steps are 1/8 from here on: smaller losses get lost. A
+word's is above 1, so that a worker with more words than this need not spend time on them."""
 
 
 def train_by_gensim(
@@ -48,7 +49,7 @@ def train_by_gensim(
             corpus_file=str(file),
             total_words=facts["words"],
             epochs=parameters.passes,
-            compute_loss=parameters.method != "fasttext",
+            compute_loss=watch.tells_losses,
             callbacks=[watch],
         )
     told = {"words_per_second": round(facts["words"] * parameters.passes / progress.seconds)}
@@ -118,6 +119,8 @@ class _Watch:
         self, file: Path, words: int, parameters: EmbeddingParameters, progress: Progress
     ) -> None:
         self.file, self.words, self.parameters, self.progress = file, words, parameters, progress
+        self.share = words / parameters.threads
+        self.tells_losses = parameters.method != "fasttext" and self.share < GREATEST_TALLY
         self.epoch = 0
         self.losses: list[float] = []
         self.seen: dict[int, tuple[int, int]] = {}
@@ -140,9 +143,8 @@ class _Watch:
         tally = float(model.running_training_loss)
         if self.parameters.method == "fasttext":
             more += ", gensim tells no loss of fasttext"
-        elif tally < GREATEST_TALLY:
-            share = self.words / self.parameters.threads
-            self.losses.append(tally / share)
+        elif self.tells_losses and tally < GREATEST_TALLY:
+            self.losses.append(tally / self.share)
             more += f", loss {self.losses[-1]:.3f} a word"
         else:
             more += ", loss too great for gensim's float32 sum"
