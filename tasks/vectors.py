@@ -243,7 +243,9 @@ def _subwords_beside(file: Path, dimension: int) -> Subwords | None:
     try:
         found = Subwords.load(file.parent)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"The n-grams {place} can't be read: {error!r}.") from error
+        raise UserError(
+            f"The n-grams {place} can't be read: {error!r}. Copy the folder again, or train anew."
+        ) from error
     if found is not None and found.ngrams.shape[1:] != (dimension,):
         raise UserError(
             f"The n-grams {place} have the shape {found.ngrams.shape}, the vectors beside them "
