@@ -16,14 +16,13 @@ import pytest
 
 from infra.running import Up
 from infra.settings import CHECKOUT
+from tests.asking import ANSWER_SECONDS, ask
 from tests.integration.running import environment_for, kill
 from tests.ports import free_port
 
 pytestmark = pytest.mark.heavy
 
 SECONDS = 400
-ANSWER_SECONDS = 120
-"""On a busy machine the servers can take longer than httpx waits by default."""
 
 
 class Services:
@@ -88,14 +87,14 @@ class Services:
 
     def deployment(self, name: str) -> dict[str, Any]:
         address = f"{self.recorded.prefect_url}/api/deployments/filter"
-        found: list[dict[str, Any]] = httpx.post(address, json={}, timeout=ANSWER_SECONDS).json()
+        found: list[dict[str, Any]] = ask("POST", address, {}).json()
         return next(one for one in found if one["name"] == name)
 
     def worker_is_online(self, since: datetime) -> bool:
         """Whether a worker has asked the server for work."""
         address = f"{self.recorded.prefect_url}/api/work_pools/local/workers/filter"
         try:
-            workers = httpx.post(address, json={}, timeout=ANSWER_SECONDS).raise_for_status().json()
+            workers = ask("POST", address, {}).raise_for_status().json()
         except (httpx.TransportError, httpx.HTTPStatusError):
             return False
         seen = [datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in workers]
@@ -165,7 +164,7 @@ def test_nonsense_is_refused_before_there_is_a_run(
 ) -> None:
     address = f"{services.recorded.prefect_url}/api/deployments/"
     address += f"{services.deployment(name)['id']}/create_flow_run"
-    refused = httpx.post(address, json={"parameters": nonsense}, timeout=ANSWER_SECONDS)
+    refused = ask("POST", address, {"parameters": nonsense})
     assert refused.status_code == 409 and told in refused.text
 
 
@@ -214,7 +213,7 @@ def test_what_people_changed_stays_so_over_a_restart_and_ctrl_c_leaves_nothing(
     def send(method: str, name: str, below: str, body: Any) -> None:
         address = f"{services.recorded.prefect_url}/api/deployments/"
         address += services.deployment(name)["id"] + below
-        httpx.request(method, address, json=body, timeout=ANSWER_SECONDS).raise_for_status()
+        ask(method, address, body).raise_for_status()
 
     (weekly,) = services.deployment("retrain")["schedules"]
     edited = {"schedule": {"cron": "30 5 * * 2", "timezone": "Asia/Tokyo"}, "active": False}

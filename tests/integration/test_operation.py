@@ -23,7 +23,8 @@ from infra.processes import Recorded
 from infra.settings import CHECKOUT
 from tasks.tiny import generate
 from tasks.under_way import VARIABLE
-from tests.infra.test_services import ANSWER_SECONDS, Services
+from tests.asking import ask
+from tests.infra.test_services import Services
 from tests.integration.running import kill
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
@@ -76,17 +77,6 @@ def wait(what: str, condition: Callable[[], Any], seconds: float = SECONDS) -> A
     return found
 
 
-def post(address: str, body: Any) -> httpx.Response:
-    """The server's answer, asked for again while its database is locked."""
-
-    def answered() -> httpx.Response | None:
-        answer = httpx.post(address, json=body, timeout=ANSWER_SECONDS)
-        return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
-
-    answer: httpx.Response = wait("an answer", answered)
-    return answer
-
-
 class Server:
     """The Prefect server as its API shows it, whether it has just been killed or not."""
 
@@ -101,7 +91,7 @@ class Server:
 
         def made() -> str | None:
             try:
-                answer = post(address, {"parameters": parameters})
+                answer = ask("POST", address, {"parameters": parameters})
             except httpx.TransportError:
                 return None
             assert answer.is_success, answer.text
@@ -112,13 +102,13 @@ class Server:
     def newest(self) -> str:
         """The run that was created last, by hand or by a form."""
         wanted = {"deployments": {"id": {"any_": [self.retrain]}}}
-        runs = post(f"{self.api}/flow_runs/filter", wanted).json()
+        runs = ask("POST", f"{self.api}/flow_runs/filter", wanted).json()
         by_hand = [run for run in runs if not run["auto_scheduled"]]
         return str(max(by_hand, key=lambda run: run["created"])["id"])
 
     def run(self, run_id: str) -> dict[str, Any]:
         try:
-            answer = httpx.get(f"{self.api}/flow_runs/{run_id}", timeout=ANSWER_SECONDS)
+            answer = ask("GET", f"{self.api}/flow_runs/{run_id}")
             run: dict[str, Any] = answer.raise_for_status().json()
             return run
         except (httpx.TransportError, httpx.HTTPStatusError):
@@ -131,12 +121,12 @@ class Server:
 
     def logs(self, run_id: str) -> str:
         wanted = {"logs": {"flow_run_id": {"any_": [run_id]}}, "limit": 200}
-        lines = post(f"{self.api}/logs/filter", wanted).json()
+        lines = ask("POST", f"{self.api}/logs/filter", wanted).json()
         return "\n".join(line["message"] for line in lines)
 
     def artifacts(self, run_id: str) -> dict[str, Any]:
         wanted = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
-        found = post(f"{self.api}/artifacts/filter", wanted).json()
+        found = ask("POST", f"{self.api}/artifacts/filter", wanted).json()
         return {artifact["key"]: artifact["data"] for artifact in found}
 
     def mlflow_runs(self, run_id: str, role: str = "variant") -> list[Run]:
@@ -212,7 +202,7 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
     address = f"{server.api}/deployments/{server.retrain}/schedules"
     every = {"interval": 45, "timezone": "UTC"}
     schedule = {"schedule": every, "active": True, "parameters": parameters(own), "slug": "often"}
-    (made,) = post(address, [schedule]).raise_for_status().json()
+    (made,) = ask("POST", address, [schedule]).raise_for_status().json()
 
     def states() -> list[str]:
         wanted = {
@@ -220,7 +210,7 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
             "flow_runs": {"state": {"type": {"any_": list(ENDED)}}},
             "sort": "START_TIME_ASC",
         }
-        runs = post(f"{server.api}/flow_runs/filter", wanted).json()
+        runs = ask("POST", f"{server.api}/flow_runs/filter", wanted).json()
         of_own = [r for r in runs if r["parameters"]["data"]["dataset"] == str(own)]
         return [run["state_name"] for run in of_own]
 
@@ -231,7 +221,7 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
         write_articles(own / "train-b.json", 4, 8)
         wait("the run on new data", lambda: "Completed" in states()[known:])
     finally:
-        httpx.delete(f"{address}/{made['id']}", timeout=ANSWER_SECONDS).raise_for_status()
+        ask("DELETE", f"{address}/{made['id']}").raise_for_status()
 
 
 def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, own: Path) -> None:
@@ -277,7 +267,7 @@ def test_a_second_start_waits_and_a_cancelled_run_leaves_nothing(server: Server,
     wait("its turn", lambda: server.run(second)["state_name"] == "AwaitingConcurrencySlot")
     assert server.run(run_id)["state_name"] == "Running"
     state = {"state": {"type": "CANCELLING"}}
-    post(f"{server.api}/flow_runs/{run_id}/set_state", state).raise_for_status()
+    ask("POST", f"{server.api}/flow_runs/{run_id}/set_state", state).raise_for_status()
     assert server.ended(run_id) == "Cancelled"
     runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
     wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
