@@ -1,18 +1,22 @@
 r"""Vectors from medical texts: medical terms they know, their neighbours, the answers they give.
 
-The sets and the models come from these commands, BIDAFLOW_MIRROR being the folder of the data, and
+The sets come from these commands, BIDAFLOW_MIRROR being the folder of the data, and
 .bidaflow that of BIDAFLOW_ROOT:
 
     T="python -m flows.train_embeddings --embedding.method fasttext --embedding.dimension 50"
     $T --corpus.files enwiki2015-64M --name wiki-fasttext
     $T --corpus.files medquad --name medquad-fasttext
-    $T --corpus.files medquad,enwiki2015-64M --name mixed-fasttext
+    $T --corpus.files medquad,enwiki2015-16M.txt --name mixed-fasttext
     $T --corpus.files medquad --start .bidaflow/embeddings/wiki-fasttext/vectors.parquet \
         --name continued-fasttext
 
-    python -m flows.compare --data '{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
+Mixed in is the first quarter of Wikipedia's lines, so that medicine weighs more:
+`xz -dc enwiki2015-64M.txt.xz | head -n 211002 > enwiki2015-16M.txt`. The models come from this one,
+and from it again without GloVe, which has no n-grams, with --training.unknown-words subword:
+
+    python -m flows.compare --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
         "dev_files": ["squad-v1.1-recovered", "covid_qa"], "overlap": "leave out",
-        "validation_share": 0}' --variants char --seeds 0,1 --vectors '[{"source": "glove-6b-50d"},
+        "validation_share": 0}]' --variants char --seeds 0 --vectors '[{"source": "glove-6b-50d"},
         {"source": ".bidaflow/embeddings/wiki-fasttext/vectors.parquet"},
         {"source": ".bidaflow/embeddings/medquad-fasttext/vectors.parquet"},
         {"source": ".bidaflow/embeddings/mixed-fasttext/vectors.parquet"},
@@ -20,8 +24,6 @@ The sets and the models come from these commands, BIDAFLOW_MIRROR being the fold
         --training.window-stride 200 --training.max-answer-tokens 60 --training.epochs 2 \
         --training.optimizer adam --training.learning-rate 0.001 --training.precision bfloat16 \
         --resources.workers 2 --resources.cpus-per-worker 1
-
-and the last one again without GloVe, which has no n-grams, with --training.unknown-words subword.
 
 Use: python -m benchmarks.medical .bidaflow/embeddings/*-fasttext/vectors.parquet [--out OUT.json]
 
