@@ -5,7 +5,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tasks.embeddings.parameters import cores
 from tasks.embeddings.progress import Progress
 from tasks.embeddings.texts import TextFile, read_texts
 from tasks.errors import UserError
+from tasks.inputs import HOW_FAR, stored_size
 from tasks.lexicon import case_key
 from tasks.tokenizer import tokenize
 
@@ -33,16 +34,17 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
     Raises:
         UserError: a file can't be read or is no text, or there is no token in all of them.
     """
-    progress = Progress("corpus", 0, "words")
+    progress, read = Progress("corpus", 0, "words"), _Read(files)
     counts: Counter[str] = Counter()
     paragraphs = words = 0
-    with (out / "corpus.txt").open("wb") as corpus:
+    with (out / "corpus.txt").open("wb") as corpus, read.looking():
         blocks = _blocks(text for file in files for text in read_texts(file))
         for lines, counted, total in _tokenised(blocks, lower_case):
             corpus.write(lines)
             counts.update(counted)
             paragraphs += lines.count(b"\n")
             words += total
+            progress.total = words / read.share  # as it seems by now
             progress.at(words)
     if not words:
         raise UserError(f"The corpus is empty: {_names(files)} hold no word.")
@@ -54,6 +56,34 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
         "distinct": len(counts),
         "words_per_second": round(words / progress.seconds),
     }
+
+
+class _Read:
+    """How much of the files has been read, of the bytes that they take where they are stored."""
+
+    def __init__(self, files: Sequence[TextFile]) -> None:
+        self.total = sum(stored_size(file.path) for file in files)
+        self.sizes: dict[Path, int] = {}
+        self.read: dict[Path, float] = {}
+
+    @property
+    def share(self) -> float:
+        """Above 0, and 1 in the end."""
+        return min(max(sum(self.read.values()), 1.0) / max(self.total, 1), 1.0)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Be told of what is read within the block."""
+        before = HOW_FAR.set(self._at)
+        try:
+            yield
+        finally:
+            HOW_FAR.reset(before)
+
+    def _at(self, file: Path, share: float) -> None:
+        if file not in self.sizes:
+            self.sizes[file] = stored_size(file)
+        self.read[file] = share * self.sizes[file]
 
 
 def _names(files: Sequence[TextFile]) -> str:

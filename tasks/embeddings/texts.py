@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.errors import UserError
-from tasks.inputs import archive_of, inner_suffix, members, open_input
+from tasks.inputs import HOW_FAR, archive_of, inner_suffix, members, open_input
 from tasks.parquet import row_batches
 
 BLOCK_ROWS = 1024
@@ -84,8 +84,11 @@ def _read_column(file: Path, column: str) -> Iterator[str]:
     try:
         with pq.ParquetFile(file) as table:
             _require_strings(file, column, table.schema_arrow)
+            read = 0
             for batch in row_batches(table, BLOCK_ROWS, [column]):
                 yield from filter(None, batch.column(0).to_pylist())
+                read += batch.num_rows
+                HOW_FAR.get()(file, read / table.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{file} can't be read as Parquet: {error}.") from error
 

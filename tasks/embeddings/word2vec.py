@@ -5,7 +5,7 @@ Bojanowski et al. (2017), "Enriching word vectors with subword information".
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,10 @@ import psutil
 from tasks.embeddings.corpus import read_vocabulary
 from tasks.embeddings.parameters import EmbeddingParameters
 from tasks.embeddings.progress import Progress
+from tasks.embeddings.sampled_loss import SampledLoss
 from tasks.embeddings.wordset import Subwords, WordSet
 
 SECONDS_BETWEEN_LOOKS = 1.0
-GREATEST_TALLY = 2.0**20
-"""gensim adds up losses as float32, whose steps are 1/8 from here on: smaller losses get lost. A
-word's has been above 1.3 wherever it was looked at (least by CBOW, on 1.2 million words), so that a
-worker with more words than this need not spend a twentieth of its time on them."""
 
 
 def train_by_gensim(
@@ -30,12 +27,10 @@ def train_by_gensim(
     """Vectors of a prepared corpus' words, the most frequent first, and facts of the training.
 
     `facts` are those of `prepare_corpus`. From `start` the vectors of words that the corpus has
-    are taken as first values. The loss is a word's mean in one worker's share: gensim keeps no
-    other, none for fastText, and no right one of more than some ten thousands of words a worker,
-    of which none is told.
+    are taken as first values. The loss is that of a sample of the corpus, after each epoch.
 
     Raises:
-        UserError: fewer than two words occur often enough.
+        UserError: fewer than two words occur often enough, or none stands near another.
     """
     counts = read_vocabulary(corpus, parameters.min_count)
     model = make_model(parameters)
@@ -44,18 +39,16 @@ def train_by_gensim(
         _begin_with(model, start)
     file = corpus / "corpus.txt"
     progress = Progress(parameters.method, facts["words"] * parameters.passes, "words")
-    watch = _Watch(file, facts["words"], parameters, progress)
+    watch = _Watch(file, facts["words"], SampledLoss(file, model, parameters), progress)
     with watch.looking():
         model.train(
             corpus_file=str(file),
             total_words=facts["words"],
             epochs=parameters.passes,
-            compute_loss=watch.tells_losses,
             callbacks=[watch],
         )
     told = {"words_per_second": round(facts["words"] * parameters.passes / progress.seconds)}
-    losses = {"losses": watch.losses} if len(watch.losses) == parameters.passes else {}
-    return _word_set(model, parameters), told | losses
+    return _word_set(model, parameters), told | {"losses": watch.losses}
 
 
 def make_model(parameters: EmbeddingParameters) -> Any:
@@ -117,11 +110,9 @@ class _Watch:
     """
 
     def __init__(
-        self, file: Path, words: int, parameters: EmbeddingParameters, progress: Progress
+        self, file: Path, words: int, loss: Callable[[Any], float], progress: Progress
     ) -> None:
-        self.file, self.words, self.parameters, self.progress = file, words, parameters, progress
-        self.share = words / parameters.threads
-        self.tells_losses = parameters.method != "fasttext" and self.share < GREATEST_TALLY
+        self.file, self.words, self.loss, self.progress = file, words, loss, progress
         self.epoch = 0
         self.losses: list[float] = []
         self.seen: dict[int, tuple[int, int]] = {}
@@ -133,22 +124,14 @@ class _Watch:
     on_train_end = on_train_begin
 
     def on_epoch_begin(self, model: Any) -> None:
-        """Forget the positions and the loss of the epoch before."""
+        """Forget the positions of the epoch before."""
         self.seen.clear()
-        model.running_training_loss = 0.0
 
     def on_epoch_end(self, model: Any) -> None:
         """Tell of the epoch."""
         self.epoch += 1
-        more = f", epoch {self.epoch} of {self.parameters.passes}"
-        tally = float(model.running_training_loss)
-        if self.parameters.method == "fasttext":
-            more += ", gensim tells no loss of fasttext"
-        elif self.tells_losses and tally < GREATEST_TALLY:
-            self.losses.append(tally / self.share)
-            more += f", loss {self.losses[-1]:.3f} a word"
-        else:
-            more += ", loss too great for gensim's float32 sum"
+        self.losses.append(self.loss(model))
+        more = f", epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
         self.progress.at(self.epoch * self.words, more, always=True)
 
     @contextmanager

@@ -57,6 +57,22 @@ def test_every_kind_of_file_gives_its_paragraphs_in_order(tmp_path: Path) -> Non
     assert lines == ["first , u.s. law .", "second : do n't !"] * 6
 
 
+def test_the_share_that_is_read_is_known_of_every_kind_of_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"Line {number} of some text.\n" for number in range(40_000)).encode()
+    (tmp_path / "a.txt").write_bytes(text)
+    (tmp_path / "b.txt.xz").write_bytes(lzma.compress(text))
+    with ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.writestr("c.txt", text)
+    pq.write_table(pa.table({"text": text.decode().splitlines()}), tmp_path / "d.parquet")
+    totals: list[float] = []
+    monkeypatch.setattr(corpus.Progress, "at", lambda shown, done: totals.append(shown.total))
+    words = 4 * 6 * 40_000
+    assert len(prepare(tmp_path, tmp_path)) == 4 * 40_000
+    assert totals[0] > 0 and totals[-1] == pytest.approx(words, rel=0.01)
+
+
 def test_an_ingested_datasets_contexts_are_a_corpus(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["A b.", None, "", "C"]}), tmp_path / "contexts.parquet")
     assert prepare(tmp_path, tmp_path / "contexts.parquet", lower_case=False) == ["A b .", "C"]

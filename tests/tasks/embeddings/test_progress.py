@@ -8,7 +8,6 @@ import pytest
 from prefect import flow
 
 from tasks.embeddings import progress
-from tasks.embeddings.parameters import EmbeddingParameters
 from tasks.embeddings.progress import SECONDS_BETWEEN, Progress
 from tasks.embeddings.word2vec import _Watch
 
@@ -65,8 +64,7 @@ def test_a_runs_progress_stands_in_its_log(
 def test_the_share_read_is_of_all_workers_positions(tmp_path: Path) -> None:
     file = tmp_path / "corpus.txt"
     file.write_bytes(b"a" * 1000)
-    parameters = EmbeddingParameters(method="cbow")
-    watch = _Watch(file, 500, parameters, Progress("cbow", 500, "words"))
+    watch = _Watch(file, 500, lambda model: 0.0, Progress("cbow", 500, "words"))
     with file.open("rb") as first, file.open("rb") as second:
         second.seek(500)
         assert watch._share_read() == 0
