@@ -10,7 +10,8 @@ from typing import TypeVar
 import httpx
 
 from tasks.errors import UserError
-from tasks.transfer import logger, megabytes, progress
+from tasks.run_log import logger
+from tasks.transfer import megabytes, progress
 
 ATTEMPTS = 5
 """So many attempts in a row that get nothing new are the last."""

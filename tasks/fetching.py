@@ -13,7 +13,7 @@ from tasks.download import NotDownloaded, discard, download
 from tasks.errors import UserError
 from tasks.locks import exclusive_lock
 from tasks.manifests import sha256_of
-from tasks.transfer import logger
+from tasks.run_log import logger
 
 
 class Source(BaseModel, frozen=True):

@@ -4,6 +4,7 @@ A member of an archive has a path that leads through it: `questions.zip/2026/may
 ever unpacked to disk.
 """
 
+import glob
 import gzip
 import io
 import lzma
@@ -59,6 +60,11 @@ def inner_suffix(path: Path) -> str:
 def archive_of(path: Path) -> Path | None:
     """The zip that a path leads into, if it does."""
     return next((p for p in path.parents if p.suffix.lower() == ".zip" and p.is_file()), None)
+
+
+def matches(pattern: Path) -> list[Path]:
+    """The files and folders that a glob means, sorted; ** stands for folders however deep."""
+    return [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
 
 
 def read_together(path: Path) -> list[Path]:

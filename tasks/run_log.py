@@ -17,3 +17,10 @@ def run_logger() -> Logger | None:
         return get_run_logger()
     except MissingContextError:
         return None
+
+
+def logger() -> Logger:
+    """The run's own logger, or outside of runs the project's."""
+    from prefect.logging import get_logger
+
+    return run_logger() or get_logger("bidaflow")

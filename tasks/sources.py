@@ -1,12 +1,11 @@
 """From what a user names - a dataset, a file, a folder - to files of SQuAD-format data."""
 
-import glob
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks.errors import UserError
-from tasks.inputs import archive_of, inner_suffix, members
+from tasks.inputs import archive_of, inner_suffix, matches, members
 from tasks.tiny import write_tiny
 
 ENDINGS = (".json", ".jsonl", ".ndjson", ".parquet")
@@ -32,8 +31,7 @@ def data_files(named: str) -> list[Path]:
     elif path.is_file() or archive_of(path):
         files = [path]
     else:
-        found = sorted(glob.glob(str(path), recursive=True))
-        files = [file for match in found for file in data_files(match)]
+        files = [file for match in matches(path) for file in data_files(str(match))]
     if not files:
         raise UserError(
             f"{named} is neither a known dataset, nor a file, nor a folder, zip or glob with "

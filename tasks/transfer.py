@@ -16,16 +16,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from tasks.run_log import Logger, run_logger
+from tasks.run_log import logger
 
 LINE_SECONDS = 10.0
-
-
-def logger() -> Logger:
-    """The run's own logger, or outside of runs the project's."""
-    from prefect.logging import get_logger
-
-    return run_logger() or get_logger("bidaflow")
 
 
 @contextmanager

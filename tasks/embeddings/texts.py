@@ -1,5 +1,6 @@
 """The texts of a corpus, streamed: text files, compressed ones, zips, folders, Parquet columns."""
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.errors import UserError
-from tasks.inputs import HOW_FAR, archive_of, inner_suffix, members, open_input
+from tasks.inputs import HOW_FAR, archive_of, inner_suffix, matches, members, open_input
 from tasks.parquet import row_batches
+from tasks.run_log import logger
 
 BLOCK_ROWS = 1024
 LONGEST_PIECE = 1 << 20
 """Bytes; a longer line is taken apart at white space."""
+JSON = (".json", ".jsonl", ".ndjson")
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
@@ -26,30 +30,52 @@ class TextFile:
 
 
 def find_texts(spec: str) -> list[TextFile]:
-    """The files that a user means by a file, a zip, or a folder.
+    """The files that a user means by a file, a zip, a folder, or a glob of them, each once.
 
     A Parquet file's column follows a #: `pages.parquet#body`; without it, it is `text`.
 
     Raises:
-        UserError: there is nothing of that name, or a folder holds no texts.
+        UserError: there is nothing of that name, a folder holds no texts, or a file is JSON.
     """
     name, mark, column = spec.partition(".parquet#")
-    path = _find(name + ".parquet" if mark else spec)
-    files = _texts_below(path) if path.is_dir() else [path]
-    if not files:
-        raise UserError(f"{path} holds no texts: .txt (packed or not), .zip or .parquet.")
+    named = _find(name + ".parquet" if mark else spec)
+    files = dict.fromkeys(file for path in named for file in _texts_of(path))
     return [TextFile(file, column or "text") for file in files]
 
 
-def _find(spec: str) -> Path:
+def _find(spec: str) -> list[Path]:
     path = Path(spec).expanduser()
-    if path.exists() or archive_of(path):
-        return path
-    raise UserError(f"The corpus {spec} is not there: give a file, a folder or a zip of texts.")
+    found = [path] if path.exists() or archive_of(path) else matches(path)
+    if not found:
+        raise UserError(
+            f"The corpus {spec} is not there: give a file, a folder, a zip of texts, or a glob."
+        )
+    return found
+
+
+def _texts_of(path: Path) -> list[Path]:
+    if path.is_dir():
+        return _texts_below(path)
+    if inner_suffix(path) in JSON:
+        raise UserError(
+            f"{path} is JSON, whose names and braces would be learnt as words: if it is a dataset, "
+            "give it as the corpus's dataset (--corpus.dataset)."
+        )
+    return [path]
 
 
 def _texts_below(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file() and _holds_text(file))
+    """The texts; how many other files are passed over stands in the log."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    texts = [file for file in files if _holds_text(file)]
+    if not texts:
+        raise UserError(f"{folder} holds no texts: .txt (packed or not), .zip or .parquet.")
+    others = [file.relative_to(folder) for file in files if not _holds_text(file)]
+    example = f", such as {others[0]}" if others else ""
+    logger().info(
+        f"Corpus {folder}: {len(texts):,} files to read, {len(others):,} passed over{example}."
+    )
+    return texts
 
 
 def _holds_text(file: Path) -> bool:
@@ -106,6 +132,8 @@ def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
 
 def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
     for number, before, piece in _pieces(stream):
+        if number == 1 and not before and piece.startswith(UTF_16):
+            raise UserError(f"{file} is UTF-16: convert the file to UTF-8.")
         if b"\0" in piece:
             raise UserError(f"{file}, line {number}, holds bytes of no text: is it a binary file?")
         try:

@@ -1,6 +1,7 @@
 """Corpora from every kind of file: read as a stream, tokenised as the pipeline does."""
 
 import gzip
+import logging
 import lzma
 import re
 import time
@@ -73,14 +74,54 @@ def test_the_share_that_is_read_is_known_of_every_kind_of_file(
     assert totals[0] > 0 and totals[-1] == pytest.approx(words, rel=0.01)
 
 
+def test_what_is_passed_over_in_a_folder_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("a.txt", "b.txt.gz", "deep/notes.pdf", "train.json"):
+        (tmp_path / name).touch()
+    with caplog.at_level(logging.INFO):
+        find_texts(str(tmp_path))
+    assert "2 files to read, 2 passed over, such as deep/notes.pdf" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("named", "files"),
+    [
+        ("2026-*.txt", "2026-1.txt 2026-2.txt"),
+        ("deep*", "deep/c.txt"),
+        ("**", "2026-1.txt 2026-2.txt deep/c.txt p.parquet"),
+        ("*.parquet#body", "p.parquet"),
+    ],
+)
+def test_a_glob_means_each_of_its_files_once(tmp_path: Path, named: str, files: str) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("2026-1.txt", "2026-2.txt", "deep/c.txt", "p.parquet"):
+        (tmp_path / name).touch()
+    found = find_texts(str(tmp_path / named))
+    assert [file.path for file in found] == [tmp_path / file for file in files.split()]
+    assert {file.column for file in found} == {"body" if "#" in named else "text"}
+
+
+@pytest.mark.parametrize("name", ["train.json", "train.JSONL.gz", "a.zip/train.ndjson"])
+def test_json_is_no_text(tmp_path: Path, name: str) -> None:
+    with ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("train.ndjson", "{}")
+    if ".zip" not in name:
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match=rf"{name} is JSON, .* \(--corpus\.dataset\)"):
+        find_texts(str(tmp_path / name))
+
+
 def test_an_ingested_datasets_contexts_are_a_corpus(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["A b.", None, "", "C"]}), tmp_path / "contexts.parquet")
     assert prepare(tmp_path, tmp_path / "contexts.parquet", lower_case=False) == ["A b .", "C"]
 
 
 def test_a_corpus_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"corpus .*other\.txt is not there"):
-        find_texts(str(tmp_path / "other.txt"))
+    for name in ("other.txt", "other-*.txt"):
+        with pytest.raises(UserError, match=rf"corpus .*{re.escape(name)} is not there"):
+            find_texts(str(tmp_path / name))
 
 
 @given(st.lists(st.text(), max_size=5), st.booleans())
@@ -140,6 +181,8 @@ def test_a_killed_preparation_leaves_no_process(tmp_path: Path) -> None:
         ("a.txt", b"", r"corpus is empty: a\.txt hold no word"),
         ("a.txt", b" \n \n", r"corpus is empty"),
         ("a.txt", b"words\n\0\1\2", r"a\.txt, line 2, holds bytes of no text: is it a binary"),
+        ("a.txt", "one\ntwo".encode("utf-16"), r"a\.txt is UTF-16: convert the file to UTF-8"),
+        ("a.txt", b"\xfe\xff\0a\0b", r"a\.txt is UTF-16"),
         ("a.txt", "one\nzwölf".encode("latin-1"), r"a\.txt, line 2, is not UTF-8"),
         ("a.txt.gz", b"no gzip at all", r"a\.txt\.gz can't be read"),
         ("a.parquet", b"no parquet", r"a\.parquet can't be read as Parquet"),
