@@ -17,7 +17,9 @@ from infra.settings import settings
 from tasks.embeddings.exports import ExportFormat, publish_vectors
 from tasks.embeddings.parameters import METHODS, EmbeddingParameters
 from tasks.embeddings.texts import TextFile, find_texts
+from tasks.embeddings.train import require_fitting_start
 from tasks.errors import UserError
+from tasks.inputs import archive_of
 from tasks.stages import Output, result_of
 from tasks.steps import fetching, preparing_corpus, training_vectors
 from tasks.vectors import (
@@ -65,26 +67,30 @@ def vectors_of(vectors: VectorParameters) -> VectorInput:
 
 def vector_input(spec: str) -> VectorInput:
     """A set as stages take it, downloaded where it is a known one; `glove.6B/glove.6B.100d.txt` is
-    a member of one that has several.
+    a member of one that has several. A file that is here is meant before a known one.
 
     Raises:
         UserError: it can't be had.
     """
+    local = Path(spec).expanduser()
     name, _, member = spec.partition("/")
-    if name in DOWNLOADED:
+    if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
         source = DOWNLOADED[name].source
         return fetching(source).folder / source.name / member
     if spec == PACKAGED:
         return packaged()
-    return spec if spec == NO_VECTORS else Path(spec).expanduser()
+    return spec if spec == NO_VECTORS else local
 
 
 def train_set(
     corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
 ) -> Output:
     """Read the corpus, and train a set of vectors on it."""
-    prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case)
+    files = corpus_files(corpus)
     begin = None if start is None else vector_input(start)
+    if begin is not None:
+        require_fitting_start(begin, embedding)
+    prepared = preparing_corpus(files, corpus.lower_case)
     return training_vectors(prepared.folder, embedding, begin)
 
 
@@ -101,7 +107,7 @@ def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
 
 def _texts_of(spec: str) -> list[TextFile]:
     known = COLLECTIONS.get(spec)
-    if known is None or known.kind != "corpus":
+    if known is None or known.kind != "corpus" or Path(spec).exists():
         return find_texts(spec)
     return [TextFile(fetching(known.source).folder / known.source.name)]
 

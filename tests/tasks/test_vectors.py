@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tasks.embeddings.wordset import Subwords
 from tasks.errors import UserError
-from tasks.vectors import PACKAGED, VectorSource, read_vectors, select_vectors
+from tasks.vectors import PACKAGED, VectorSource, dimension_of, read_vectors, select_vectors
 from tests.tasks.ingested import write_lines
 
 
@@ -156,10 +156,36 @@ def test_one_of_several_texts_is_named_by_its_path_in_the_zip(tmp_path: Path) ->
     assert select(tmp_path, f"{source}/sets/large.txt", {"a"}) == {"a": [1, 2]}
     stored = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
     assert stored[b"source"] == b"v.zip/sets/large.txt"
-    with pytest.raises(UserError, match=r"2 text files; name one .*sets/large\.txt, small\.txt"):
+    with pytest.raises(UserError, match=r"2 sets .* name one .*sets/large\.txt, small\.txt"):
         select(tmp_path, source)
     with pytest.raises(UserError, match=r"v\.zip holds no other\.txt"):
         select(tmp_path, f"{source}/other.txt")
+
+
+def test_a_binary_set_in_a_zip_counts(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.writestr("readme.md", "about it")
+        archive.writestr("m.bin", b"1 2\na " + np.array([1, 2], "<f4").tobytes())
+    assert select(tmp_path, str(tmp_path / "v.zip"), {"a"}) == {"a": [1, 2]}
+    with ZipFile(tmp_path / "v.zip", "a") as archive:
+        archive.writestr("m.vec", "a 3 4\n")
+    with pytest.raises(UserError, match=r"2 sets of vectors; name one .*m\.bin, m\.vec"):
+        select(tmp_path, str(tmp_path / "v.zip"))
+    assert select(tmp_path, f"{tmp_path}/v.zip/m.vec", {"a"}) == {"a": [3, 4]}
+    with ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.writestr("readme.md", "about it")
+    with pytest.raises(UserError, match=r"v\.zip holds no vectors: a \.txt, \.vec or \.bin"):
+        select(tmp_path, str(tmp_path / "v.zip"))
+
+
+def test_the_dimension_is_told_by_a_sets_beginning(tmp_path: Path) -> None:
+    write_lines(tmp_path / "v.txt", "a 1 2 3", "broken")
+    write_lines(tmp_path / "v.vec", "9 3", "a 1 2 3")
+    (tmp_path / "v.bin").write_bytes(b"9 3\na ")
+    parquet_of(tmp_path / "vectors.parquet", ["a"], [[1, 2, 3]], pa.list_(pa.float32(), 3))
+    for name in ("v.txt", "v.vec", "v.bin", "vectors.parquet"):
+        assert dimension_of(str(tmp_path / name)) == 3
+    assert dimension_of(PACKAGED) == 50
 
 
 def test_a_broken_zip_is_named(tmp_path: Path) -> None:
