@@ -14,7 +14,7 @@ from flows.ingest import ingest_dataset
 from flows.parameters import CorpusParameters, DataParameters, VectorParameters, VectorStart
 from flows.refusals import result_or_exit, told_in_a_sentence
 from infra.settings import settings
-from tasks.embeddings.exports import ExportFormat, publish_vectors
+from tasks.embeddings.exports import ExportFormat, publish_vectors, require_suited
 from tasks.embeddings.parameters import METHODS, EmbeddingParameters
 from tasks.embeddings.texts import TextFile, find_texts
 from tasks.embeddings.train import require_fitting_start
@@ -41,7 +41,10 @@ Name = Annotated[
 ]
 Exports = Annotated[
     list[ExportFormat],
-    Field(description="Further files: glove (text), word2vec (text), or word2vec-binary."),
+    Field(
+        description="Further files: glove (text), word2vec (text), word2vec-binary, or, of a "
+        "fasttext set, fasttext-binary, which other tools spell unknown words by."
+    ),
 ]
 Start = Annotated[
     VectorStart | None,
@@ -124,6 +127,7 @@ def train_embeddings(
 ) -> dict[str, Any]:
     """Train a set of vectors, put it in its place and judge it if that is asked for; returns the
     facts about it, and where it and its judgement are."""
+    require_suited(exports, embedding.method)
     if judge_on is not None:
         ingest_dataset(DataParameters(dataset=judge_on))  # what is wrong in it is told now
     trained = train_set(corpus, embedding, start)

@@ -109,6 +109,15 @@ def test_a_start_that_cant_be_gone_on_from_is_told_before_the_corpus_is_read(
         train_set(corpus, small, str(tmp_path / start))
 
 
+def test_an_export_that_a_method_cant_have_is_told_before_training(
+    root: Path, prefect_server: None, text: Path
+) -> None:
+    given: Any = {"corpus": CorpusParameters(files=[str(text)]), "exports": ["fasttext-binary"]}
+    with pytest.raises(UserError, match="set method to fasttext"):
+        result_of(train_embeddings(**given, return_state=True))
+    assert not (root / "stages" / "prepare-corpus").exists()
+
+
 def test_what_is_here_is_meant_before_what_could_be_downloaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
