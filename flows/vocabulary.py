@@ -10,6 +10,7 @@ from flows.refusals import told_in_a_sentence
 from flows.train_embeddings import vectors_of
 from tasks.stages import Output
 from tasks.steps import building_vocabulary, encoding, selecting_vectors
+from tasks.vectors import require_subwords
 from tasks.vocabulary import VocabularyParameters
 
 
@@ -34,6 +35,9 @@ def encode_dataset(
 
     N-grams, and the rare words that they can spell, are kept where `spell` is true, for variants
     that read words so.
+
+    Raises:
+        UserError: they shall `spell`, and the vectors have no n-grams.
     """
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
@@ -44,6 +48,8 @@ def encode_dataset(
         vocabulary.pretrained_words,
         spell,
     )
+    if spell:
+        require_subwords(picked.folder, vectors.source)
     built = building_vocabulary(train, others, picked.folder, vocabulary, spell)
     *validation, dev = (encoding(split, built.folder) for split in others)
     return Encoded(picked, built, encoding(train, built.folder), next(iter(validation), None), dev)

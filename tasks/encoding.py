@@ -136,9 +136,6 @@ def load_word_vectors(
     Under "subword" words that were spelt by n-grams have those vectors; under "random" each word
     without one, and row 1, has one of its own, as long as the others are in the mean; it is the
     same in another vocabulary, but for that length.
-
-    Raises:
-        UserError: "subword" is asked for of vectors that have no n-grams.
     """
     words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
     known, rows = read_vectors(vectors, spelt=unknown_words == "subword")

@@ -15,11 +15,11 @@ from models.config import TrainingConfig, VariantConfig
 from tasks import cluster, tracking
 from tasks.cluster import Resources
 from tasks.errors import UserError
+from tasks.inputs import SUBWORDS
 from tasks.manifests import content_digest
 from tasks.measures import THRESHOLD
 from tasks.run_parameters import run_parameters
 from tasks.training_data import SplitFolders, TrainingData
-from tasks.vectors import require_subwords
 
 if TYPE_CHECKING:
     from tasks.fitting import Fitted
@@ -48,8 +48,6 @@ def train_variant(
     from tasks.starting import facts_of_start, new_model, told
     from tasks.worker import Job
 
-    if variant.model.unknown_words == "subword":
-        require_subwords(data.vectors)
     _require_validation(data, variant.training)
     trained_on = _trained_questions(data.train.encoded, variant.training)
     _, carried = new_model(variant, data)
@@ -236,7 +234,7 @@ def _write_model(folder: Path, job: "Job", checkpoint: Path, threshold: float | 
         weights=weights,
         word_vectors=torch.from_numpy(vectors),
         vocabulary=data.vocabulary,
-        subwords=require_subwords(data.vectors) if policy == "subword" else None,
+        subwords=data.vectors / SUBWORDS if policy == "subword" else None,
     )
     return sum(tensor.numel() for tensor in weights.values())
 

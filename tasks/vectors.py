@@ -195,15 +195,13 @@ def history_of(file: Path) -> History:
     return history
 
 
-def require_subwords(folder: Path) -> Path:
-    """The n-grams of a selected set. Raises UserError where it has none."""
-    file = folder / SUBWORDS
-    if not file.exists():
+def require_subwords(selected: Path, name: str) -> None:
+    """Raises UserError where a selected set, called by a name of its own, has no n-grams."""
+    if not (selected / SUBWORDS).exists():
         raise UserError(
-            "unknown_words is 'subword', and the vectors have no n-grams: give a fastText .bin or "
-            "a set trained by fasttext, or choose 'zero', 'random' or 'trainable'."
+            f"unknown_words is 'subword', and the vectors {name} have no n-grams: give a fastText "
+            ".bin or a set trained by fasttext, or choose 'zero', 'random' or 'trainable'."
         )
-    return file
 
 
 def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:

@@ -50,6 +50,17 @@ def test_equal_names_of_different_inputs_share_no_cell(
     _drawn_where_they_are_asked([training.splits for _, training in grid])
 
 
+def test_vectors_that_spell_no_words_are_refused_before_anything_is_trained(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    vectors = [VectorParameters(source=write_lines(tmp_path / "plain.txt", "the 1 0"))]
+    training = TrainingParameters(unknown_words="subword")
+    parameters = VocabularyParameters(), training, None
+    data = [own_data(tmp_path / "own", 1)]
+    with pytest.raises(UserError, match=r"'subword', and the vectors .*plain\.txt have no n-grams"):
+        in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+
+
 def _drawn_where_they_are_asked(splits: list[Splits]) -> None:
     questions = [load_split(each.dev.folder).questions for each in splits]
     own = next(text for text in questions[0] if text not in questions[-1])

@@ -158,7 +158,7 @@ def test_ngrams_beside_a_set_are_part_of_what_it_is(
         shutil.copyfile(folder / "set" / name, copied / name)
         picked = in_flow(lambda: selecting_vectors(source, [], True, 3, True), "pick").folder
         assert facts_of(picked).get("spelt") == (0 if name == SUBWORDS else None)
-    require_subwords(picked)
+    require_subwords(picked, "copied")
     files = list(origins({"source": source}))
     assert {each["path"]: each["sha256"] for each in files} == {
         str(copied / name): hash_file(copied / name) for name in ("vectors.parquet", SUBWORDS)
@@ -174,8 +174,8 @@ def test_ngrams_are_kept_only_for_models_that_read_them(folder: Path) -> None:
 
 
 def test_subword_needs_vectors_with_ngrams(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown_words is 'subword', and the vectors have no"):
-        require_subwords(tmp_path)
+    with pytest.raises(UserError, match="unknown_words is 'subword', and the vectors plain have"):
+        require_subwords(tmp_path, "plain")
     with pytest.raises(ValueError, match="unknown_words must be 'zero', 'random', 'trainable' or"):
         ModelConfig(unknown_words="nothing")  # type: ignore[arg-type]
 
