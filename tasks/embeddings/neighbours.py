@@ -9,6 +9,8 @@ from tasks.errors import UserError
 from tasks.lexicon import case_key
 
 Found = list[tuple[str, float]]
+ALIKE = 1e-6
+"""Cosines that differ by less do so by the rounding of float32 alone."""
 
 
 class Neighbours:

@@ -1,10 +1,12 @@
 """Word similarity: how well cosines rank pairs of words as people do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from tasks.embeddings.neighbours import Neighbours
+import numpy as np
+
+from tasks.embeddings.neighbours import ALIKE, Neighbours
 from tasks.errors import UserError
 from tasks.word_data import COLLECTIONS
 
@@ -16,7 +18,7 @@ SIMILARITY_TESTS = {
 class Similarity(TypedDict):
     """A test's result."""
 
-    spearman: float | None  # None where fewer than two pairs are covered
+    spearman: float | None  # None where the covered pairs can't be ranked
     pairs: int
     covered: float  # share of pairs of which both words have a vector
     spelt: float  # share of pairs of which one is spelt by n-grams only
@@ -34,8 +36,6 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str, float]]:
 
 def similarity(space: Neighbours, file: Path) -> Similarity:
     """Spearman's rank correlation of cosines and people's scores, over the covered pairs."""
-    from scipy.stats import spearmanr
-
     pairs = list(read_pairs(file))
     cosines, scores, spelt = [], [], 0
     for left, right, score in pairs:
@@ -44,10 +44,18 @@ def similarity(space: Neighbours, file: Path) -> Similarity:
             cosines.append(float(a @ b))
             scores.append(score)
             spelt += space.row(left) is None or space.row(right) is None
-    found = float(spearmanr(cosines, scores).statistic) if len(cosines) > 1 else None
     return Similarity(
-        spearman=found,
+        spearman=_spearman(cosines, scores),
         pairs=len(pairs),
         covered=len(cosines) / max(len(pairs), 1),
         spelt=spelt / max(len(pairs), 1),
     )
+
+
+def _spearman(cosines: Sequence[float], scores: Sequence[float]) -> float | None:
+    """None where there are fewer than two pairs, or all of them are alike."""
+    from scipy.stats import spearmanr
+
+    if len(cosines) < 2 or np.ptp(cosines) < ALIKE or not np.ptp(scores):
+        return None
+    return float(spearmanr(cosines, scores).statistic)

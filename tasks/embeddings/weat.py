@@ -11,7 +11,7 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from tasks.embeddings.neighbours import Neighbours, mean_cosines, vectors_of
+from tasks.embeddings.neighbours import ALIKE, Neighbours, mean_cosines, vectors_of
 from tasks.embeddings.wordset import FloatArray
 
 PERMUTATIONS = 10_000
@@ -64,7 +64,7 @@ TESTS = {
 class Bias(TypedDict):
     """A test's result."""
 
-    effect: float | None  # Cohen's d, -2 to 2; None where too few words have vectors
+    effect: float | None  # Cohen's d, -2 to 2; None where too few have vectors, or all lie alike
     p: float | None  # one-sided: share of divisions of X and Y that differ at least as much
     covered: float  # share of the test's words that have vectors
 
@@ -78,13 +78,16 @@ def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
         return Bias(effect=None, p=None, covered=covered)
     targets = np.concatenate([x, y])
     scores = mean_cosines(targets, a) - mean_cosines(targets, b)
-    effect = (scores[: len(x)].mean() - scores[len(x) :].mean()) / scores.std(ddof=1)
+    spread = scores.std(ddof=1)
+    if spread < ALIKE:
+        return Bias(effect=None, p=None, covered=covered)
+    effect = (scores[: len(x)].mean() - scores[len(x) :].mean()) / spread
     return Bias(effect=float(effect), p=p_value(scores, len(x), seed), covered=covered)
 
 
 def p_value(scores: FloatArray, first: int, seed: int) -> float:
     """Share of divisions of `scores` (n,) whose first part sums to at least that of the given."""
-    observed = scores[:first].sum() - 1e-6
+    observed = scores[:first].sum() - ALIKE
     sums = [scores[list(rows)].sum() for rows in _divisions(len(scores), first, seed)]
     return float(np.mean(np.array(sums) >= observed))
 

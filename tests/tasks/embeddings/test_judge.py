@@ -88,6 +88,15 @@ def test_spearman_is_of_the_covered_pairs(tmp_path: Path) -> None:
         similarity(space_of(PLANE), file)
 
 
+def test_pairs_that_are_all_alike_have_no_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.txt"
+    file.write_text("a b 9\nb c 1\na c 5\n", encoding="utf-8")
+    rows = {"a": [0.1], "b": [3.0], "c": [0.7]}
+    assert similarity(space_of(rows), file)["spearman"] is None
+    file.write_text("a b 5\nb c 5\na c 5\n", encoding="utf-8")
+    assert similarity(space_of(rows | {"c": [-1.0]}), file)["spearman"] is None
+
+
 def test_analogies_by_section(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     text = ": family\nman king woman queen\nking man queen woman\n: birds\nowl owls wren wrens\n"
@@ -125,6 +134,21 @@ def test_weat_is_the_papers_and_its_p_value_counts_all_divisions() -> None:
     share = np.mean([total >= sum(scores[:4]) - 1e-6 for total in sums])
     assert found["p"] == pytest.approx(share)
     assert weat(space, Association("x0", "y0", "a0", "b0"))["effect"] is None
+
+
+@pytest.mark.parametrize("vector", [[1.0, 2.0, 3.0], [0.3]])
+def test_equal_vectors_have_no_bias_and_a_judgement_holds_no_nan(
+    tmp_path: Path, vector: list[float]
+) -> None:
+    words = dict.fromkeys(word for test in TESTS.values() for each in test for word in each.split())
+    vectors = np.array([vector] * len(words), np.float32)
+    write_vectors(tmp_path, WordSet(list(words), vectors), {"method": "cbow"})
+    facts = judge_vectors(tmp_path, tmp_path / "vectors.parquet", [], [], Asked())
+    assert facts["metrics"] == {}
+    text = (tmp_path / "judgement.json").read_text(encoding="utf-8")
+    assert "NaN" not in text
+    told = json.loads(text)["bias"].values()
+    assert list(told) == [{"effect": None, "p": None, "covered": 1.0}] * len(TESTS)
 
 
 def test_names_have_their_capitals_in_sets_that_keep_case() -> None:
