@@ -22,7 +22,7 @@ from models.config import (
 )
 from models.presets import preset
 from tasks.catalogue import DATASETS
-from tasks.embeddings.parameters import METHODS, EmbeddingSettings
+from tasks.embeddings.parameters import METHODS, EmbeddingSettings, require_effect
 from tasks.errors import UserError
 from tasks.splitting import Overlap
 from tasks.vectors import NO_VECTORS, PACKAGED, check_source
@@ -349,6 +349,8 @@ class VectorParameters(Form):
                 f"{' and '.join(idle)} would have no effect: source is {self.source}, and vectors "
                 f"are trained only where it is a method ({', '.join(METHODS)})"
             )
+        if self.source in METHODS:
+            require_effect(self.source, self.training)
         return self
 
 

@@ -7,6 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Method = Literal["cbow", "skipgram", "fasttext", "glove"]
 METHODS: tuple[str, ...] = get_args(Method)
+READ_BY: dict[str, tuple[Method, ...]] = {
+    "negatives": ("cbow", "skipgram", "fasttext"),
+    **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
+    **dict.fromkeys(("x_max", "alpha", "memory_mb"), ("glove",)),
+}
+"""The methods that read a setting, of those that not all of them read."""
 
 
 class EmbeddingSettings(BaseModel):
@@ -59,6 +65,18 @@ class EmbeddingSettings(BaseModel):
         return self
 
 
+def require_effect(method: str, settings: EmbeddingSettings) -> None:
+    """Raises ValueError where a setting was changed that the method does not read. Forms send every
+    field, so that only another value than the default tells that it was meant."""
+    for name, methods in READ_BY.items():
+        default = EmbeddingSettings.model_fields[name].default
+        if method not in methods and getattr(settings, name) != default:
+            raise ValueError(
+                f"{name} has no effect where the method is {method}: leave it out, or choose "
+                f"{' or '.join(methods)}"
+            )
+
+
 class EmbeddingParameters(EmbeddingSettings):
     """A method of training and its settings."""
 
@@ -67,6 +85,11 @@ class EmbeddingParameters(EmbeddingSettings):
         description="cbow and skipgram (word2vec), fasttext (skip-gram with the letters of a "
         "word), or glove (counts of neighbours).",
     )
+
+    @model_validator(mode="after")
+    def _settings_have_an_effect(self) -> Self:
+        require_effect(self.method, self)
+        return self
 
     @property
     def context(self) -> int:

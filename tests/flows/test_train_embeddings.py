@@ -11,7 +11,7 @@ from prefect.utilities.callables import parameter_schema
 from flows import train_embeddings as flow_file
 from flows.parameters import CorpusParameters, VectorParameters
 from flows.train_embeddings import corpus_files, train_embeddings, train_set, vectors_of
-from tasks.embeddings.parameters import EmbeddingParameters, EmbeddingSettings
+from tasks.embeddings.parameters import METHODS, EmbeddingParameters, EmbeddingSettings
 from tasks.embeddings.word2vec import make_model
 from tasks.errors import UserError
 from tasks.fetching import Source
@@ -179,3 +179,31 @@ def test_the_form_has_bounds_and_choices() -> None:
     assert make_model(EmbeddingParameters(seed=2**32 - 1)).seed == 2**32 - 1
     with pytest.raises(ValueError, match="less than 4294967296"):
         EmbeddingParameters(seed=2**32)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value", "readers"),
+    [
+        ("skipgram", "x_max", 10, "glove"),
+        ("cbow", "memory_mb", 64, "glove"),
+        ("fasttext", "alpha", 0.5, "glove"),
+        ("skipgram", "max_ngram", 4, "fasttext"),
+        ("glove", "buckets", 5, "fasttext"),
+        ("glove", "negatives", 9, "cbow or skipgram or fasttext"),
+    ],
+)
+def test_settings_of_another_method_are_refused(
+    method: str, name: str, value: float, readers: str
+) -> None:
+    told = f"{name} has no effect where the method is {method}: leave it out, or choose {readers}"
+    with pytest.raises(ValueError, match=told):
+        EmbeddingParameters.model_validate({"method": method, name: value})
+    with pytest.raises(ValueError, match=told):
+        VectorParameters(source=method, training=EmbeddingSettings.model_validate({name: value}))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_form_that_sends_every_field_untouched_is_accepted(method: str) -> None:
+    sent = EmbeddingSettings().model_dump()
+    assert EmbeddingParameters(**sent, method=method).method == method  # type: ignore[arg-type]
+    assert VectorParameters(source=method, training=EmbeddingSettings(**sent)).source == method
