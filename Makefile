@@ -22,6 +22,12 @@ NAME ?=
 SEEDS ?=
 ARGS ?=
 comma := ,
+VARIABLES := DATASET TRAIN DEV DATA VARIANTS EPOCHS VECTORS CORPUS METHOD NAME SEEDS
+# Refuses what is given on the command line beside the variables that a target takes: it would do
+# nothing. The environment may hold variables of these names for other ends.
+takes = $(foreach name,$(filter-out $(1),$(VARIABLES)),\
+        $(if $(and $($(name)),$(filter command,$(origin $(name)))),\
+        $(error make $@ takes no $(name)=, but $(addsuffix =,$(1)) and ARGS=)))
 FLAGS := $(if $(DATASET),--data.dataset '$(DATASET)') \
          $(if $(TRAIN),--data.train-files '$(TRAIN)') $(if $(DEV),--data.dev-files '$(DEV)') \
          $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
@@ -47,10 +53,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, compare them, write a report
+	$(call takes,DATASET TRAIN DEV VARIANTS EPOCHS VECTORS METHOD CORPUS)
 	$(if $(and $(VECTORS),$(METHOD)),$(error VECTORS= and METHOD= both say which word vectors are meant: give one of them))
 	@$(SETTLED) $(VENV)/bin/python -m flows.retrain $(FLAGS)
 
 check: $(INSTALLED)  ## read data without training on them, and report what is wrong: DATA=
+	$(call takes,DATA)
 	@$(SETTLED) $(VENV)/bin/python -m flows.check $(if $(DATA),--data.dataset '$(DATA)') $(ARGS)
 
 lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), or what a file is in (FILE=)
@@ -66,13 +74,16 @@ differences: $(INSTALLED)  ## show where two runs' answers differ: RUNS=one,othe
 datasets: $(INSTALLED)  ## list the data that are known by name, and what of them is here
 	@$(SETTLED) $(VENV)/bin/python -m flows.datasets
 
-embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATASET=, METHOD=, NAME=
+embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATASET=, METHOD=, EPOCHS=, NAME=
+	$(call takes,CORPUS DATASET METHOD EPOCHS NAME)
 	@$(SETTLED) $(VENV)/bin/python -m flows.train_embeddings $(EMBED)
 
 judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
+	$(call takes,VECTORS DATASET)
 	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
 
 compare: $(INSTALLED)  ## train the variants from several seeds and compare them: SEEDS=0,1,2, VECTORS=
+	$(call takes,DATASET VARIANTS SEEDS EPOCHS VECTORS)
 	@$(SETTLED) $(VENV)/bin/python -m flows.compare $(if $(DATASET),--data '{"dataset": "$(DATASET)"}') \
 	  $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(SEEDS),--seeds '$(SEEDS)') \
 	  $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \

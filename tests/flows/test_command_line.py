@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from flows.command_line import parameters_from
 from flows.compare import compare_variants
+from flows.judge_embeddings import judge_embeddings
 from flows.parameters import (
     CharacterParameters,
     DataParameters,
@@ -18,6 +19,7 @@ from flows.parameters import (
     VectorParameters,
 )
 from flows.retrain import retrain
+from flows.train_embeddings import train_embeddings
 from infra.settings import CHECKOUT
 from tasks.cluster import Resources
 from tasks.promotion import PromotionRule
@@ -100,12 +102,12 @@ def test_lists_are_given_by_comma_or_flag_by_flag(flags: list[str]) -> None:
     assert read(*flags)["variants"] == ["char", "baseline"]
 
 
-def made(target: str, *variables: str) -> list[str]:
-    """The flags that a target of the Makefile gives to its flow."""
+def made(target: str, *variables: str, flow: str | None = None) -> list[str]:
+    """The flags that a target of the Makefile gives to its flow, which may be called otherwise."""
     command = ["make", "--dry-run", "--no-print-directory", "INSTALLED=", target, *variables]
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT).stdout
     words = shlex.split(told.replace("\\\n", ""))
-    return words[words.index(f"flows.{target}") + 1 :]
+    return words[words.index(f"flows.{flow or target}") + 1 :]
 
 
 def test_make_hands_on_which_vectors_are_meant() -> None:
@@ -118,6 +120,44 @@ def test_make_hands_on_which_vectors_are_meant() -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         made("retrain", "VECTORS=a.txt", "METHOD=glove")
     assert "VECTORS= and METHOD= both say" in refused.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "variable"),
+    [
+        ("compare", "METHOD=skipgram"),
+        ("compare", "CORPUS=texts/"),
+        ("compare", "TRAIN=a.json"),
+        ("compare", "DEV=b.json"),
+        ("embeddings", "VECTORS=a.txt"),
+        ("embeddings", "VARIANTS=char"),
+        ("judge", "CORPUS=texts/"),
+        ("judge", "EPOCHS=2"),
+        ("retrain", "SEEDS=0,1"),
+        ("check", "DATASET=squad-v1.1"),
+    ],
+)
+def test_make_refuses_what_a_target_does_not_take(target: str, variable: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        made(target, variable)
+    told = refused.value.stderr
+    assert f"make {target} takes no {variable.partition('=')[0]}=, but " in told
+
+
+def test_make_hands_on_what_a_target_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAME", "of this machine")
+    flags = made("judge", "VECTORS=a.txt,b.txt", "DATASET=own.json", flow="judge_embeddings")
+    judged = parameters_from(flags, judge_embeddings)
+    assert (judged["vectors"], judged["dataset"]) == (["a.txt", "b.txt"], "own.json")
+    flags = made("compare", "DATASET=own.json", "VARIANTS=char", "EPOCHS=2")
+    compared = parameters_from(flags, compare_variants)
+    assert [each.dataset for each in compared["data"]] == ["own.json"]
+    assert (compared["variants"], compared["training"].epochs) == (["char"], 2)
+    asked = ("CORPUS=texts/", "METHOD=glove", "EPOCHS=3", "NAME=mine")
+    flags = made("embeddings", *asked, flow="train_embeddings")
+    trained = parameters_from(flags, train_embeddings)
+    assert (trained["embedding"].method, trained["embedding"].passes) == ("glove", 3)
+    assert (trained["corpus"].files, trained["name"]) == (["texts/"], "mine")
 
 
 def test_vectors_are_not_trained_where_a_set_is_named(capsys: pytest.CaptureFixture[str]) -> None:
