@@ -44,12 +44,8 @@ def judged(vectors: Sequence[str], dataset: str, words: Sequence[str]) -> dict[s
     for name, file, source in zip(result["metrics"], result["judgements"], vectors, strict=True):
         judgement = json.loads(Path(file).read_text(encoding="utf-8"))
         del judgement["map"]
-        told[name] = {**_history(source), **judgement}
+        told[name] = {**history_of(source), **judgement}
     return told
-
-
-def _history(source: str) -> dict[str, Any]:
-    return history_of(Path(source)) if source.endswith(".parquet") else {"method": "pre-trained"}
 
 
 def rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 """Flow `judge-embeddings`: what sets of word vectors are worth, side by side."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.command_line import parameters_from
-from flows.ingest import ingest_dataset
+from flows.ingest import Splits, ingest_dataset
 from flows.names import names_of_vectors, require_each_once
 from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
@@ -24,6 +25,8 @@ from tasks.embeddings.analogies import ANALOGIES
 from tasks.embeddings.judge import JUDGEMENT, Asked
 from tasks.embeddings.similarity import SIMILARITY_TESTS
 from tasks.fetching import Source, is_in_mirror
+from tasks.manifests import read_manifest
+from tasks.run_parameters import source_digest, vector_parameters
 from tasks.stages import Output
 from tasks.steps import fetching, judging_vectors, showing_judgement
 from tasks.vectors import PACKAGED, VectorSource
@@ -79,12 +82,11 @@ def judge_embeddings(
     each set's judgement are."""
     require_each_once("vectors", vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
-    tests, splits = published_tests(fetch), []
+    tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
-    if dataset is not None:
-        ingested = ingest_dataset(DataParameters(dataset=dataset))
-        parts = (ingested.train, ingested.validation, ingested.dev)
-        splits = [part.folder for part in parts if part is not None]
+    ingested = None if dataset is None else ingest_dataset(DataParameters(dataset=dataset))
+    inputs = _inputs(ingested)
+    splits = [Path(each.source) for each in inputs]
     judged = [
         judging_vectors(vector_input(spec), list(tests.values()), splits, look, lower_case)
         for spec in vectors
@@ -92,7 +94,8 @@ def judge_embeddings(
     page = showing_judgement(names, [output.folder for output in judged], left_out)
     name = f"vectors-{'-'.join(names)}.html".replace("/", "_")
     file = publish_page(page.folder / "judgement.html", name)
-    _log(names, vectors, judged, file)
+    data = None if ingested is None else ingested.name
+    _log(names, judged, {"dataset": data, "lower_case": lower_case}, inputs, file)
     metrics = {n: o.facts["metrics"] for n, o in zip(names, judged, strict=True)}
     rows = _rows(metrics)
     create_table_artifact(rows, key="judgement", description=f"Word vectors judged; page: {file}")
@@ -105,6 +108,19 @@ def judge_embeddings(
     }
 
 
+def _inputs(ingested: Splits | None) -> list[tracking.InputDataset]:
+    """The splits of a dataset; none where there is no dataset."""
+    if ingested is None:
+        return []
+    parts: dict[tracking.Split, Output | None] = {
+        "train": ingested.train,
+        "validation": ingested.validation,
+        "dev": ingested.dev,
+    }
+    folders = {name: part.folder for name, part in parts.items() if part is not None}
+    return tracking.split_datasets(ingested.name, folders)
+
+
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
     """A row a number, a column a set."""
     names = dict.fromkeys(name for found in metrics.values() for name in found)
@@ -115,7 +131,14 @@ def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
     ]
 
 
-def _log(names: list[str], vectors: list[str], judged: list[Output], page: Path) -> None:
+def _log(
+    names: list[str],
+    judged: list[Output],
+    asked: Mapping[str, Any],
+    inputs: list[tracking.InputDataset],
+    page: Path,
+) -> None:
+    """A run for each set below one with the page; `asked` is what all sets were judged by."""
     uri = settings().tracking_uri
     parent = tracking.parent_run(
         uri,
@@ -125,10 +148,20 @@ def _log(names: list[str], vectors: list[str], judged: list[Output], page: Path)
         name=str(flow_run.name),
         tags={},
     )
-    for name, spec, output in zip(names, vectors, judged, strict=True):
-        config = {"vectors": spec, "words": output.facts["words"]}
-        run = tracking.start_variant_run(uri, parent, name, output.folder.name, config, {}, [])
-        tracking.EpochLogger(uri, run).epoch(0, output.facts["metrics"])
+    for name, output in zip(names, judged, strict=True):
+        made, facts = read_manifest(output.folder), output.facts
+        vectors = vector_parameters(made, facts["history"])
+        run = tracking.start_variant_run(
+            uri,
+            parent,
+            name,
+            output.folder.name,
+            config={**asked, "words": facts["words"], "vectors": vectors},
+            tags={"vectors.digest": source_digest(made), **tracking.digest_tags(inputs)},
+            datasets=inputs,
+        )
+        tracking.EpochLogger(uri, run).epoch(0, facts["metrics"])
+        tracking.log_artifacts(uri, run, [output.folder / JUDGEMENT])
         tracking.finish(uri, run, "FINISHED")
     tracking.log_artifacts(uri, parent, [page])
     tracking.finish(uri, parent, "FINISHED")

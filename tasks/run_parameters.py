@@ -13,7 +13,7 @@ from tasks.cluster import Resources
 from tasks.embeddings.parameters import EmbeddingSettings
 from tasks.manifests import Manifest, digest_of, read_manifest, stages_folder
 from tasks.training_data import TrainingData
-from tasks.vectors import VECTORS, history_of
+from tasks.vectors import VECTORS, History, history_of
 
 DIGITS = 12
 """Of a digest that people compare."""
@@ -37,7 +37,9 @@ def run_parameters(
         "start_from": None if data.start_from is None else _model(read_manifest(data.start_from)),
         "data": _data(read_manifest(data.train.ingested)),
         "vocabulary": read_manifest(data.vocabulary)["inputs"]["parameters"],
-        "vectors": _vectors(data.vectors),
+        "vectors": vector_parameters(
+            read_manifest(data.vectors), history_of(data.vectors / VECTORS)
+        ),
         "resources": resources.model_dump(),
     }
 
@@ -76,25 +78,31 @@ def _mix(mixed: Sequence[Mapping[str, Any]]) -> str | None:
     return ", ".join(f"{each['name']} × {each['weight']:g}" for each in mixed) or None
 
 
-def _vectors(folder: Path) -> dict[str, Any]:
-    """Which set the vectors are from, and if it was trained here, how."""
-    manifest, history = read_manifest(folder), history_of(folder / VECTORS)
-    source = manifest["inputs"]["source"]
-    settings = history.get("parameters", {})
+def vector_parameters(made: Manifest, history: History) -> dict[str, Any]:
+    """Which set of vectors a stage was made of, and if it was trained here, how and on what."""
+    corpus, settings = history.get("corpus"), history.get("parameters", {})
     return {
-        "source": _source(manifest, history["method"]),
-        "source_digest": (source if isinstance(source, str) else digest_of(source))[:DIGITS],
+        "source": _source(made, history["method"]),
+        "source_digest": source_digest(made)[:DIGITS],
         "method": history["method"],
-        "dimension": manifest["facts"]["dimension"],
+        "dimension": made["facts"]["dimension"],
+        "corpus_digest": corpus and corpus[:DIGITS],
+        "lower_case": history.get("lower_case"),
         "training": {name: settings.get(name) for name in EmbeddingSettings.model_fields},
     }
 
 
-def _source(selected: Manifest, method: str) -> str:
+def source_digest(made: Manifest) -> str:
+    """Digest of the content of the set of vectors that a stage was made of."""
+    source = made["inputs"]["source"]
+    return source if isinstance(source, str) else digest_of(source)
+
+
+def _source(made: Manifest, method: str) -> str:
     """The set's name; of a file that is called as those of all sets trained here, the folder's too,
     or where a stage has trained it, the method's alone."""
-    name = str(selected["facts"]["source"])
+    name = str(made["facts"]["source"])
     if name != VECTORS:
         return name
-    origin = next(each for each in selected["made_from"] if each["input"] == "source")
+    origin = next(each for each in made["made_from"] if each["input"] == "source")
     return "/".join(Path(origin["path"]).parts[-2:]) if "path" in origin else method

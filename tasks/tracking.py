@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from infra.settings import CHECKOUT, settings
 from tasks.errors import UserError
+from tasks.manifests import content_digest
 from tasks.model_card import model_card
 from tasks.versions import git_commit
 
@@ -44,6 +45,19 @@ class InputDataset:
     digest: str
     source: str
     context: Split
+
+
+def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset]:
+    """The ingested splits of a dataset, by their folders."""
+    return [
+        InputDataset(name, content_digest(folder), str(folder), split)
+        for split, folder in splits.items()
+    ]
+
+
+def digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
+    """The whole digests, of which MLflow's inputs hold the beginnings."""
+    return {f"{each.context}.digest": each.digest for each in datasets}
 
 
 def parent_run(

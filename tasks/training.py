@@ -19,7 +19,7 @@ from tasks.inputs import SUBWORDS
 from tasks.manifests import content_digest
 from tasks.measures import THRESHOLD
 from tasks.run_parameters import run_parameters
-from tasks.training_data import SplitFolders, TrainingData
+from tasks.training_data import TrainingData
 
 if TYPE_CHECKING:
     from tasks.fitting import Fitted
@@ -121,10 +121,10 @@ def _start_run(
     goes_on: bool,
 ) -> str:
     """Id of this variant's MLflow run, below the flow run's."""
-    splits: dict[tracking.Split, SplitFolders] = {"train": data.train, "dev": data.dev}
+    splits: dict[tracking.Split, Path] = {"train": data.train.ingested, "dev": data.dev.ingested}
     if data.validation is not None:
-        splits["validation"] = data.validation
-    digests = {name: content_digest(folders.ingested) for name, folders in splits.items()}
+        splits["validation"] = data.validation.ingested
+    datasets = tracking.split_datasets(dataset, splits)
     return tracking.start_variant_run(
         uri,
         parent_run_of(dataset),
@@ -134,14 +134,11 @@ def _start_run(
         tags={
             "variant": variant.name,
             "dataset": dataset,
-            **{f"{name}.digest": digest for name, digest in digests.items()},
+            **tracking.digest_tags(datasets),
             "vocabulary.digest": content_digest(data.vocabulary),
             "vectors.digest": content_digest(data.vectors),
         },
-        datasets=[
-            tracking.InputDataset(dataset, digests[name], str(folders.ingested), name)
-            for name, folders in splits.items()
-        ],
+        datasets=datasets,
         goes_on=goes_on,
     )
 

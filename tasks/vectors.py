@@ -30,7 +30,8 @@ TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 VECTORS = "vectors.parquet"
 History = dict[str, Any]
-"""How a set was made: its `method`, and where it was trained here, the `parameters` of that."""
+"""How a set was made: its `method`, and where it was trained here, the `parameters` of that, the
+digest of its `corpus`, and whether that was read in `lower_case`."""
 PRE_TRAINED: History = {"method": "pre-trained"}
 
 
@@ -105,7 +106,7 @@ def select_vectors(
     wanted = set(wanted)
     chosen, rows, history = _select(source, wanted, keep_first)
     facts = {
-        "source": _short_name(source),
+        "source": short_name(source),
         "dimension": chosen.vectors.shape[1],
         "rows_in_source": rows,
     }
@@ -152,7 +153,7 @@ def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, in
         return chosen, reader.row_count, PRE_TRAINED
 
 
-def _short_name(source: str) -> str:
+def short_name(source: str) -> str:
     """A source without the folders that differ between machines."""
     path = Path(source)
     return path.relative_to((archive_of(path) or path).parent).as_posix()
@@ -186,12 +187,17 @@ def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, Floa
     return words.filter(pa.array(kept)), matrix[kept]
 
 
-def history_of(file: Path) -> History:
-    """How the set in a Parquet file was made, as far as the file tells."""
-    metadata = pq.read_schema(file).metadata or {}
+def history_of(source: VectorInput) -> History:
+    """How a set was made, as far as its file tells."""
+    if not str(source).endswith(".parquet"):
+        return PRE_TRAINED
+    metadata = pq.read_schema(str(source)).metadata or {}
     history: History = {"method": metadata.get(b"method", b"unknown").decode()}
-    if b"parameters" in metadata:
-        history["parameters"] = json.loads(metadata[b"parameters"])
+    if b"corpus" in metadata:
+        history["corpus"] = metadata[b"corpus"].decode()
+    for name in ("parameters", "lower_case"):
+        if name.encode() in metadata:
+            history[name] = json.loads(metadata[name.encode()])
     return history
 
 

@@ -14,7 +14,7 @@ from tasks.embeddings.similarity import SIMILARITY_TESTS, similarity
 from tasks.embeddings.weat import TESTS, weat
 from tasks.embeddings.word_map import map_words, project
 from tasks.errors import UserError
-from tasks.vectors import VectorInput, load_vectors
+from tasks.vectors import VectorInput, history_of, load_vectors, short_name
 from tasks.vocabulary import form_counts
 
 JUDGEMENT = "judgement.json"
@@ -69,7 +69,13 @@ def judge_vectors(
         "map": project(space, map_words(space, asked.words)),
     }
     (out / JUDGEMENT).write_text(json.dumps(judgement, indent=1) + "\n", encoding="utf-8")
-    return {"words": len(chosen.words), "metrics": metrics(judgement)}
+    return {
+        "source": short_name(str(source)),
+        "words": len(chosen.words),
+        "dimension": chosen.vectors.shape[1],
+        "history": history_of(source),
+        "metrics": metrics(judgement),
+    }
 
 
 def _neighbours(space: Neighbours, word: str) -> Found:

@@ -9,7 +9,7 @@ from tasks.embeddings.parameters import EmbeddingParameters
 from tasks.embeddings.word2vec import train_by_gensim
 from tasks.embeddings.wordset import WordSet
 from tasks.errors import UserError
-from tasks.manifests import content_digest, facts_of
+from tasks.manifests import content_digest, facts_of, read_manifest
 from tasks.vectors import VectorInput, dimension_of, load_vectors, write_vectors
 
 
@@ -39,6 +39,7 @@ def train_vectors(
         "method": parameters.method,
         "dimension": parameters.dimension,
         "corpus": content_digest(corpus),
+        "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
         "parameters": parameters.model_dump(),
     }
     write_vectors(out, trained, metadata)

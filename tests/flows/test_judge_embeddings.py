@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flows import judge_embeddings as flow_file
@@ -11,10 +12,13 @@ from flows.command_line import parameters_from
 from flows.ingest import ingest_dataset
 from flows.judge_embeddings import judge_embeddings
 from flows.parameters import DataParameters
-from tasks.embeddings.judge import Asked
+from tasks.embeddings.judge import JUDGEMENT, Asked
 from tasks.embeddings.similarity import SIMILARITY_TESTS
+from tasks.embeddings.wordset import WordSet
+from tasks.manifests import content_digest
 from tasks.stages import result_of
 from tasks.tiny import generate
+from tasks.vectors import write_vectors
 from tasks.vocabulary import form_counts
 from tests.tasks.ingested import write_lines
 from tests.tasks.serving import Served, serving
@@ -47,6 +51,48 @@ def test_two_sets_are_judged_logged_and_shown(
     logged = {run.info.run_name: run for run in runs}
     assert logged["one.txt"].data.metrics == pytest.approx(result["metrics"]["one.txt"])
     assert {run.info.status for run in runs} == {"FINISHED"} and len(runs) == 3
+    folders = dict(zip(("train", "validation", "dev"), parts, strict=True))
+    for name, file in (("one.txt", one), ("two.txt", two)):
+        told = logged[name].data
+        asked = {"dataset": "tickets", "lower_case": "True", "vectors.source": name}
+        asked |= {"vectors.dimension": "2", "vectors.method": "pre-trained"}
+        assert {key: told.params.get(key) for key in asked} == asked
+        digests = {f"{part}.digest": content_digest(folders[part]) for part in folders}
+        digests["vectors.digest"] = content_digest(Path(file))
+        assert {key: told.tags.get(key) for key in digests} == digests
+        given = logged[name].inputs.dataset_inputs
+        assert {each.tags[0].value: each.dataset.digest for each in given} == {
+            part: content_digest(folder)[:36] for part, folder in folders.items()
+        }
+        kept = client.download_artifacts(logged[name].info.run_id, JUDGEMENT, str(tmp_path))
+        assert kept and json.loads(Path(kept).read_text(encoding="utf-8"))["dimension"] == 2
+
+
+def test_a_run_tells_how_a_set_was_made(root: Path, prefect_server: None, tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    told = {"method": "skipgram", "corpus": "c0" * 32, "lower_case": False}
+    told |= {"parameters": {"dimension": 2, "window": 3}}
+    (tmp_path / "own").mkdir()
+    write_vectors(tmp_path / "own", WordSet(["the", "is"], np.eye(2, dtype=np.float32)), told)
+    spec = str(tmp_path / "own" / "vectors.parquet")
+    result_of(judge_embeddings([spec], lower_case=False, return_state=True))
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
+    experiment = client.get_experiment_by_name("bidaflow/embeddings")
+    runs = client.search_runs([experiment.experiment_id], "tags.`bidaflow.role` = 'variant'")
+    params = runs[0].data.params
+    expected = {
+        "dataset": "None",
+        "lower_case": "False",
+        "vectors.source": "own/vectors.parquet",
+        "vectors.method": "skipgram",
+        "vectors.dimension": "2",
+        "vectors.corpus_digest": ("c0" * 32)[:12],
+        "vectors.lower_case": "False",
+        "vectors.training.window": "3",
+    }
+    assert {name: params.get(name) for name in expected} == expected
+    assert runs[0].inputs.dataset_inputs == []
 
 
 def test_published_tests_are_downloaded_only_if_asked_for(

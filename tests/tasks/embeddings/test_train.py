@@ -14,7 +14,7 @@ from tasks.embeddings.word2vec import make_model
 from tasks.embeddings.wordset import Subwords, WordSet, hashes
 from tasks.errors import UserError
 from tasks.stages import Output, stage
-from tasks.vectors import load_vectors, read_vectors, select_vectors, write_vectors
+from tasks.vectors import history_of, load_vectors, read_vectors, select_vectors, write_vectors
 from tests.tasks.embeddings.made import ANIMALS, TOOLS, corpus_of, worlds
 
 SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "epochs": 10}
@@ -25,7 +25,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared corpus with a manifest, as its stage leaves it."""
     folder = corpus_of(tmp_path_factory.mktemp("corpus"), worlds())
     facts = {"words": 8000, "distinct": 12, "paragraphs": 400}
-    manifest = {"digest": "d1ge5t", "facts": facts}
+    manifest = {"digest": "d1ge5t", "facts": facts, "inputs": {"lower_case": True}}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return folder
 
@@ -58,6 +58,8 @@ def test_words_of_one_kind_are_closer_than_words_of_two(
     assert metadata[b"method"].decode() == method
     assert (metadata[b"dimension"], metadata[b"corpus"]) == (b"16", b"d1ge5t")
     assert json.loads(metadata[b"parameters"])["epochs"] == 30
+    told = history_of(tmp_path / "out" / "vectors.parquet")
+    assert (told["corpus"], told["lower_case"]) == ("d1ge5t", True)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -117,7 +119,7 @@ def test_training_goes_on_from_given_vectors(tmp_path: Path, corpus: Path, metho
     lines = [["badger", "otter", "newt", "the"]] * 300
     domain = corpus_of(tmp_path / "domain", lines)
     facts = {"words": 1200, "distinct": 4, "paragraphs": 300}
-    manifest = {"digest": "other", "facts": facts}
+    manifest = {"digest": "other", "facts": facts, "inputs": {"lower_case": True}}
     (domain / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     told = train(tmp_path / "second", domain, start=given, method=method, epochs=2)
     assert (told["carried_over"], told["new"], told["unchanged"]) == (3, 1, 9)
