@@ -22,6 +22,7 @@ from flows.error_reports import Examples, error_report, examples_of_each
 from flows.files import suited_to
 from flows.hooks import ENDING_RUNS
 from flows.ingest import ingest_dataset
+from flows.letter_case import require_one_case
 from flows.names import names_of_data, names_of_vectors, require_each_once
 from flows.outcome import publish_report
 from flows.parameters import (
@@ -132,6 +133,7 @@ def compare_variants(
     compared: tuple[Sequence[Any], ...] = (data, variants, seeds, vectors)
     for field, given in zip(COMPARED, compared, strict=True):
         require_each_once(field, given)
+    require_one_case(vectors, vocabulary)
     start = model_to_start_from(training.start_from)
     grid = grid_of(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
     drawn = examples_of_each([training_of.splits for _, training_of in grid], examples)

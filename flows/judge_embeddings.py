@@ -14,6 +14,7 @@ from rich.table import Table
 
 from flows.command_line import parameters_from
 from flows.ingest import Splits, ingest_dataset
+from flows.letter_case import warn_of_another_case
 from flows.names import names_of_vectors, require_each_once
 from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import result_or_exit, told_in_a_sentence
@@ -91,6 +92,8 @@ def judge_embeddings(
         judging_vectors(vector_input(spec), list(tests.values()), splits, look, lower_case)
         for spec in vectors
     ]
+    for spec, output in zip(vectors, judged, strict=True):
+        warn_of_another_case(spec, output.facts["history"], "lower_case", lower_case)
     page = showing_judgement(names, [output.folder for output in judged], left_out)
     name = f"vectors-{'-'.join(names)}.html".replace("/", "_")
     file = publish_page(page.folder / "judgement.html", name)

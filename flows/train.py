@@ -14,6 +14,7 @@ from flows.error_reports import Examples, error_report, require_examples
 from flows.files import suited_to
 from flows.hooks import ENDING_RUNS
 from flows.ingest import Splits, ingest_dataset
+from flows.letter_case import require_one_case
 from flows.outcome import Outcome, announce, publish
 from flows.parameters import (
     DataParameters,
@@ -112,6 +113,7 @@ def train_variants(
 
     Every step whose inputs, parameters and code are as they were is taken from the cache.
     """
+    require_one_case([vectors], vocabulary)
     configs = [configure(name, suited_to(data), training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)
     wanted = vectors_for(configs, vectors)

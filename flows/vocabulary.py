@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from prefect import flow
 
 from flows.ingest import Splits, ingest_dataset
+from flows.letter_case import require_one_case, warn_of_another_case
 from flows.parameters import DataParameters, VectorParameters
 from flows.refusals import told_in_a_sentence
 from flows.train_embeddings import vectors_of
 from tasks.stages import Output
 from tasks.steps import building_vocabulary, encoding, selecting_vectors
-from tasks.vectors import require_subwords
+from tasks.vectors import VECTORS, history_of, require_subwords
 from tasks.vocabulary import VocabularyParameters
 
 
@@ -48,6 +49,8 @@ def encode_dataset(
         vocabulary.pretrained_words,
         spell,
     )
+    history = history_of(picked.folder / VECTORS)
+    warn_of_another_case(vectors.source, history, "vocabulary.lower_case", vocabulary.lower_case)
     if spell:
         require_subwords(picked.folder, vectors.source)
     built = building_vocabulary(train, others, picked.folder, vocabulary, spell)
@@ -63,4 +66,5 @@ def build_vocabulary(
     vocabulary: VocabularyParameters = VocabularyParameters(),
 ) -> dict[str, object]:
     """Build the vocabulary of a dataset; returns the facts about it."""
+    require_one_case([vectors], vocabulary)
     return encode_dataset(ingest_dataset(data), vectors, vocabulary).vocabulary.facts
