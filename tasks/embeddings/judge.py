@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tasks.embeddings.analogies import ANALOGIES, analogies
 from tasks.embeddings.coverage import coverage_by_band
@@ -20,13 +20,20 @@ from tasks.vocabulary import form_counts
 JUDGEMENT = "judgement.json"
 
 
+def check_analogy(question: str) -> str:
+    """Accept an analogy that is asked by three words."""
+    if len(question.split()) != 3:
+        raise ValueError(f"an analogy is asked by three words, like `man king woman`: {question!r}")
+    return question
+
+
 class Asked(BaseModel):
     """What is looked up in a set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     words: list[str] = Field([], description="Words whose neighbours are listed.")
-    analogies: list[str] = Field(
+    analogies: list[Annotated[str, AfterValidator(check_analogy)]] = Field(
         [], description="Three words each: `man king woman` asks what is to woman as king to man."
     )
 
@@ -45,7 +52,7 @@ def judge_vectors(
     words are looked up, and spelt by n-grams, in lower case or as they are.
 
     Raises:
-        UserError: the set or a test can't be read, or an analogy is not asked by three words.
+        UserError: the set or a test can't be read.
     """
     chosen = load_vectors(str(source))
     if not chosen.words:
@@ -84,12 +91,10 @@ def _neighbours(space: Neighbours, word: str) -> Found:
 
 
 def _answer(space: Neighbours, question: str) -> Found:
-    words = question.split()
-    if len(words) != 3:
-        raise UserError(f"An analogy is asked by three words, like `man king woman`: {question!r}.")
-    if any(space.vector(word) is None for word in words):
+    a, b, c = question.split()
+    if any(space.vector(word) is None for word in (a, b, c)):
         return []
-    return space.analogy(words[0], words[1], words[2])
+    return space.analogy(a, b, c)
 
 
 def metrics(judgement: dict[str, Any]) -> dict[str, float]:

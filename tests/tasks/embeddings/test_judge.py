@@ -222,10 +222,9 @@ def test_sets_side_by_side_in_a_page_that_needs_no_network(tmp_path: Path) -> No
     assert told["asked"]["man king woman"][0][0] == "queen"
 
 
-def test_questions_that_cant_be_asked_are_told(tmp_path: Path) -> None:
-    (tmp_path / "v.txt").write_text("king 1 2\nqueen 2 1\n", encoding="utf-8")
-    with pytest.raises(UserError, match="An analogy is asked by three words"):
-        judge_vectors(tmp_path, tmp_path / "v.txt", [], [], Asked(analogies=["king queen"]))
+def test_questions_that_cant_be_asked_are_refused_before_anything_is_judged() -> None:
+    with pytest.raises(ValueError, match="asked by three words, like `man king woman`: 'king q"):
+        Asked(analogies=["man king woman", "king queen"])
 
 
 @pytest.fixture(scope="module")
