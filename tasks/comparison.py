@@ -23,13 +23,14 @@ FURTHER = {
     "EM within": "dev/em_within",
     "F1 within": "dev/f1_within",
     "AvNA within": "dev/avna_within",
+    "questions outside GloVe": "dev/questions_outside_glove",
     "EM outside GloVe": "dev/em_outside_glove",
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
 """Columns that are there where any of the runs has them: validation chose a threshold for no
 answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words,
 or their answers', are not all among GloVe's."""
-COUNTS = ("questions within",)
+COUNTS = ("questions within", "questions outside GloVe")
 ROW_HEIGHT, SIDE, WIDTH, TOP = 48, 20, 760, 12
 
 

@@ -33,9 +33,11 @@ def outside_vectors(
 def scores_outside(
     split: EvaluationSplit, answers: Columns, known: Container[str]
 ) -> dict[str, float]:
-    """`dev/em_outside_glove` and `dev/f1_outside_glove` (percent): of the answers to the questions
-    of `outside_vectors`, `known` being GloVe's words; nothing where there are no such questions."""
+    """`dev/questions_outside_glove`, and `dev/em_outside_glove` and `dev/f1_outside_glove`
+    (percent): how many questions are those of `outside_vectors`, `known` being GloVe's words, and
+    the scores of the answers to them; nothing where there are no such questions."""
     outside = outside_vectors(split, known)
     if not outside.any():
         return {}
-    return {f"dev/{name}_outside_glove": mean(answers[name], outside) for name in ("em", "f1")}
+    scores = {f"dev/{name}_outside_glove": mean(answers[name], outside) for name in ("em", "f1")}
+    return {"dev/questions_outside_glove": float(outside.sum()), **scores}

@@ -81,7 +81,7 @@ def report_errors(
     template: Template = error_report.TEMPLATE,
 ) -> dict[str, Any]:
     """Write errors.html about a trained variant, and keep a copy with its MLflow run, whose metrics
-    then tell EM and F1 on questions with words outside GloVe too."""
+    then tell of questions with words outside GloVe too: how many there are, EM and F1."""
     facts = facts_of(trained)
     run = Run(dataset, facts["variant"], trained, facts["run_url"])
     write_error_report(out / "errors.html", run, dev, examples, template)

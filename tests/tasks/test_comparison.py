@@ -27,9 +27,10 @@ def trained(
     """What a training with these F1 (0 to 1) leaves of what is compared; its error report beside,
     which tells of `outside`."""
     (folder / "errors").mkdir(parents=True)
-    told = (
-        {} if outside is None else {f"dev/{name}_outside_glove": outside for name in ("em", "f1")}
-    )
+    told = {}
+    if outside is not None:
+        told = {f"dev/{name}_outside_glove": outside for name in ("em", "f1")}
+        told["dev/questions_outside_glove"] = 1234.0
     (folder / "errors" / "manifest.json").write_text(json.dumps({"facts": {"scores": told}}))
     mean = 100 * float(f1.mean())
     scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
@@ -115,7 +116,10 @@ def test_scores_on_questions_outside_glove_are_columns(tmp_path: Path, out: Path
     folders = [[trained(tmp_path / str(i), planted(0.5), outside=20.0 + i) for i in range(2)]]
     (row,) = compared(out, [Cell("d", "v", "b")], folders, [0, 1])["rows"]
     assert row["F1 outside GloVe"] == row["EM outside GloVe"] == "20.50 ± 0.71"
-    assert ">F1 outside GloVe</th>" in (out / "comparison.html").read_text(encoding="utf-8")
+    assert row["questions outside GloVe"] == "1,234"
+    page = (out / "comparison.html").read_text(encoding="utf-8")
+    assert ">F1 outside GloVe</th>" in page and ">questions outside GloVe</th>" in page
+    assert "<td>1,234</td>" in page
 
 
 def test_scores_without_the_longest_contexts_are_columns_where_there_are_any(

@@ -47,8 +47,13 @@ def test_a_runs_metrics_tell_the_scores_on_such_questions(root: Path, tmp_path: 
         (found,) = client.get_metric_history(run_id, f"dev/{name}_outside_glove")
         expected = 100 * sum(answer[name] for answer in outside) / len(outside)
         assert (found.step, found.value) == (20, pytest.approx(expected))
+    assert client.get_run(run_id).data.metrics["dev/questions_outside_glove"] == len(outside) == 2
     everywhere = scores_outside(load_split(split), {"em": np.ones(4), "f1": np.ones(4)}, set())
-    assert everywhere == {"dev/em_outside_glove": 100.0, "dev/f1_outside_glove": 100.0}
+    assert everywhere == {
+        "dev/questions_outside_glove": 4.0,
+        "dev/em_outside_glove": 100.0,
+        "dev/f1_outside_glove": 100.0,
+    }
 
 
 def made_folder(folder: Path) -> Path:
