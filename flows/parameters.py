@@ -358,7 +358,8 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
     """The vectors that are got for some variants: none where none of them reads words.
 
     Raises:
-        UserError: a variant reads words, and there shall be no vectors.
+        UserError: a variant reads words, and there shall be no vectors; or words that are spelt by
+            n-grams, and vectors shall be trained by a method that has none.
     """
     readers = [config.name for config in configs if config.model.word_vectors]
     if not readers:
@@ -367,6 +368,11 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
         raise UserError(
             f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
             "(word_vectors); choose vectors, or variants that read only characters."
+        )
+    if chosen.source in METHODS and chosen.source != "fasttext" and reads_spelt_words(configs):
+        raise UserError(
+            f"unknown_words is 'subword', and vectors that {chosen.source} trains have no n-grams: "
+            "set vectors.source to fasttext, or unknown_words to 'zero', 'random' or 'trainable'."
         )
     return chosen
 

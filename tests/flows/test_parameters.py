@@ -298,3 +298,11 @@ def test_vectors_are_got_for_those_who_read_words() -> None:
     assert vectors_for([char_only], chosen).source == NO_VECTORS
     with pytest.raises(UserError, match=r"vectors\.source is none.*variant char .*word_vectors"):
         vectors_for([char_only, char], VectorParameters(source=NO_VECTORS))
+
+
+def test_vectors_that_will_have_no_ngrams_are_not_trained_for_words_to_be_spelt() -> None:
+    spelling = configure("char", {"unknown_words": "subword"})
+    by_letters = VectorParameters(source="fasttext")
+    assert vectors_for([spelling], by_letters) == by_letters
+    with pytest.raises(UserError, match="vectors that glove trains have no n-grams"):
+        vectors_for([preset("char"), spelling], VectorParameters(source="glove"))
