@@ -311,7 +311,8 @@ class CorpusParameters(Form):
     files: list[str] = Field(
         [],
         description="Text files (a paragraph a line), folders, .gz, .xz, .zst or .zip of them, "
-        "Parquet files (pages.parquet#column), or known corpora (`make datasets` lists them).",
+        "globs, Parquet files (pages.parquet#column), or known corpora (which `make datasets` "
+        "lists).",
     )
     dataset: str | None = Field(
         None, description="A dataset, known or your own, whose training contexts are read too."

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from flows.command_line import parameters_from
 from flows.ingest import ingest_dataset
+from flows.letter_case import warn_of_another_case
 from flows.parameters import CorpusParameters, DataParameters, VectorParameters, VectorStart
 from flows.refusals import result_or_exit, told_in_a_sentence
 from infra.settings import settings
@@ -28,6 +29,7 @@ from tasks.vectors import (
     PACKAGED,
     VECTORS,
     VectorInput,
+    history_of,
     packaged,
 )
 from tasks.word_data import COLLECTIONS
@@ -90,9 +92,11 @@ def train_set(
 ) -> Output:
     """Read the corpus, and train a set of vectors on it."""
     files = corpus_files(corpus)
-    begin = None if start is None else vector_input(start)
-    if begin is not None:
+    begin = None
+    if start is not None:
+        begin = vector_input(start)
         require_fitting_start(begin, embedding)
+        warn_of_another_case(start, history_of(begin), "corpus.lower_case", corpus.lower_case)
     prepared = preparing_corpus(files, corpus.lower_case)
     return training_vectors(prepared.folder, embedding, begin)
 

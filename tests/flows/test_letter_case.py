@@ -12,7 +12,9 @@ from flows.ingest import ingest_dataset
 from flows.judge_embeddings import judge_embeddings
 from flows.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.retrain import retrain
+from flows.train_embeddings import train_set
 from flows.vocabulary import build_vocabulary, encode_dataset
+from tasks.embeddings.parameters import EmbeddingParameters
 from tasks.embeddings.wordset import WordSet
 from tasks.errors import UserError
 from tasks.stages import result_of
@@ -54,11 +56,15 @@ def test_a_set_of_another_case_is_told_of(
     write_vectors(tmp_path, WordSet(["the", "is"], np.eye(2, dtype=np.float32)), history)
     spec = str(tmp_path / "vectors.parquet")
     asked = VectorParameters(source=spec), VocabularyParameters(lower_case=False)
+    (tmp_path / "text.txt").write_text("the cat is the cat\n" * 9, encoding="utf-8")
+    corpus = CorpusParameters(files=[str(tmp_path / "text.txt")], lower_case=False)
+    embedding = EmbeddingParameters(method="cbow", dimension=2, min_count=1)
     with caplog.at_level(logging.WARNING):
         in_flow(lambda: encode_dataset(ingest_dataset(DataParameters()), *asked), "encoded")
         result_of(judge_embeddings([spec], lower_case=False, return_state=True))
+        in_flow(lambda: train_set(corpus, embedding, spec), "going on")
     told = [text for text in caplog.messages if "were trained with lower_case True" in text]
-    fields = ("vocabulary.lower_case", "lower_case") if warned else ()
+    fields = ("vocabulary.lower_case", "lower_case", "corpus.lower_case") if warned else ()
     assert len(told) == len(fields)
     for text, field in zip(told, fields, strict=True):
         assert f"and {field} is False" in text and f"set {field} to True." in text
