@@ -29,6 +29,7 @@ from models.config import CharacterConfig, ModelConfig, TrainingConfig
 from models.presets import PRESETS, preset
 from tasks.catalogue import DATASETS
 from tasks.cluster import Resources
+from tasks.embeddings.exports import FILES
 from tasks.embeddings.parameters import METHODS
 from tasks.errors import UserError
 from tasks.vectors import NO_VECTORS
@@ -136,7 +137,7 @@ def test_prefects_form_has_a_bound_for_every_number(of: Any) -> None:
         (train, "TrainingParameters.optimizer", ["adadelta", "adam"]),
         (train, "DataParameters.overlap", ["refuse", "leave out"]),
         (train_embeddings, "EmbeddingParameters.method", list(METHODS)),
-        (train_embeddings, "exports", ["glove", "word2vec", "word2vec-binary"]),
+        (train_embeddings, "exports", list(FILES)),
     ],
 )
 def test_prefects_form_offers_the_choices(of: Any, place: str, choices: list[str]) -> None:

@@ -16,9 +16,10 @@ from tests.tasks.embeddings.made import corpus_of, worlds
 WORD2VEC = ("cbow", "skipgram", "fasttext")
 
 
-def parameters_of(method: str, **changes: Any) -> EmbeddingParameters:
-    small = {"dimension": 8, "min_count": 1, "workers": 1, "buckets": 50, "epochs": 3}
-    return EmbeddingParameters(**{"method": method, **small, **changes})
+def parameters_of(method: str) -> EmbeddingParameters:
+    small = {"dimension": 8, "min_count": 1, "workers": 1, "epochs": 3}
+    ngrams = {"buckets": 50} if method == "fasttext" else {}
+    return EmbeddingParameters.model_validate({"method": method, **small, **ngrams})
 
 
 def untrained(corpus: Path, parameters: EmbeddingParameters) -> Any:
