@@ -166,6 +166,8 @@ def grid_of(
 ) -> list[tuple[Cell, Training]]:
     """The trainings of some models - variants, each from a seed - on all data and vectors, ready to
     start, each with the cell that it counts for."""
+    for one, source in product(data, vectors):  # before any set of them is trained
+        vectors_for([_configured(one, *model, training) for model in models], source)
     grid = []
     for dataset, one in zip(names_of_data(data), data, strict=True):
         splits = ingest_dataset(one)

@@ -64,23 +64,23 @@ def _fill(folder: Path, made: Path, exports: Sequence[ExportFormat]) -> list[str
     for name in copied:
         shutil.copyfile(made / name, folder / name)
     if exports:
-        chosen = _without_white_space(load_vectors(str(made / VECTORS)))
+        chosen = _readable(load_vectors(str(made / VECTORS)))
         for form in exports:
             with (folder / FILES[form]).open("wb") as out:
                 export(out, chosen, form)
     return [*copied, *(FILES[form] for form in exports)]
 
 
-def _without_white_space(chosen: WordSet) -> WordSet:
-    """The words that other tools can read: to them, a word ends where white space is."""
-    left_out = [word for word in chosen.words if word.split() != [word]]
-    if not left_out:
+def _readable(chosen: WordSet) -> WordSet:
+    """The words that other tools can read: to them, a word ends where white space or NUL is."""
+    keep = [word.replace("\0", " ").split() == [word] for word in chosen.words]
+    if all(keep):
         return chosen
     logger().info(
-        f"{len(left_out):,} words are left out of the exports, as they hold white space, such as "
-        f"{left_out[0]!r}."
+        f"{keep.count(False):,} words are left out of the exports, as they hold white space or "
+        f"NUL, such as {chosen.words[keep.index(False)]!r}."
     )
-    rows = [row for row, word in enumerate(chosen.words) if word.split() == [word]]
+    rows = [row for row, kept in enumerate(keep) if kept]
     words = [chosen.words[row] for row in rows]
     return WordSet(words, chosen.vectors[rows], chosen.subwords)
 

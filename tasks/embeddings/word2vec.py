@@ -38,8 +38,9 @@ def train_by_gensim(
     if start is not None:
         _begin_with(model, start)
     file = corpus / "corpus.txt"
+    loss = SampledLoss(file, model, parameters)
     progress = Progress(parameters.method, facts["words"] * parameters.passes, "words")
-    watch = _Watch(file, facts["words"], SampledLoss(file, model, parameters), progress)
+    watch = _Watch(file, facts["words"], loss, progress)
     with watch.looking():
         model.train(
             corpus_file=str(file),
@@ -118,19 +119,16 @@ class _Watch:
         self.seen: dict[int, tuple[int, int]] = {}
         self.done = threading.Event()
 
-    def on_train_begin(self, model: Any) -> None:
+    def on_epoch_begin(self, model: Any) -> None:
         """gensim calls it; nothing is to do."""
 
-    on_train_end = on_train_begin
-
-    def on_epoch_begin(self, model: Any) -> None:
-        """Forget the positions of the epoch before."""
-        self.seen.clear()
+    on_train_begin = on_train_end = on_epoch_begin
 
     def on_epoch_end(self, model: Any) -> None:
-        """Tell of the epoch."""
-        self.epoch += 1
+        """Tell of the epoch, and forget its positions."""
         self.losses.append(self.loss(model))
+        self.seen.clear()
+        self.epoch += 1
         more = f", epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
         self.progress.at(self.epoch * self.words, more, always=True)
 

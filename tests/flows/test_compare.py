@@ -8,7 +8,7 @@ import pytest
 from flows.compare import announce, grid_of
 from flows.error_reports import examples_of_each
 from flows.ingest import Splits
-from flows.parameters import DataParameters, TrainingParameters, VectorParameters
+from flows.parameters import CorpusParameters, DataParameters, TrainingParameters, VectorParameters
 from tasks.errors import UserError
 from tasks.evaluation import load_split
 from tasks.tiny import generate
@@ -59,6 +59,11 @@ def test_vectors_that_spell_no_words_are_refused_before_anything_is_trained(
     data = [own_data(tmp_path / "own", 1)]
     with pytest.raises(UserError, match=r"'subword', and the vectors .*plain\.txt have no n-grams"):
         in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+    corpus = CorpusParameters(files=[str(tmp_path / "plain.txt")])
+    vectors = [VectorParameters(source=method, corpus=corpus) for method in ("fasttext", "cbow")]
+    with pytest.raises(UserError, match="vectors that cbow trains have no n-grams"):
+        in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+    assert not (root / "stages" / "prepare-corpus").exists()
 
 
 def _drawn_where_they_are_asked(splits: list[Splits]) -> None:

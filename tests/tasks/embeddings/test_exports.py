@@ -49,13 +49,13 @@ def test_gensim_and_the_pipeline_read_what_is_exported(tmp_path: Path, form: Exp
 
 
 @pytest.mark.parametrize("form", OF_WORDS_ALONE)
-def test_words_with_white_space_are_left_out_and_counted(
+def test_words_that_end_early_elsewhere_are_left_out_and_counted(
     tmp_path: Path, form: ExportFormat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chosen = made(tmp_path / "made", False, ["owl", ". . .", "straße", "at\xa0name", "bee"])
+    chosen = made(tmp_path / "made", False, ["owl", ". . .", "straße", "at\xa0name", "bee", "\0x"])
     with caplog.at_level(logging.INFO):
         file = publish_vectors(tmp_path / "made", tmp_path / "named", [form])[1]
-    assert "2 words are left out of the exports" in caplog.text and "'. . .'" in caplog.text
+    assert "3 words are left out of the exports" in caplog.text and "'. . .'" in caplog.text
     ours, theirs = load_vectors(str(file)), read_by_gensim(file, form)
     assert ours.words == theirs.index_to_key == ["owl", "straße", "bee"]
     np.testing.assert_array_equal(ours.vectors, chosen.vectors[[0, 2, 4]])
@@ -63,7 +63,7 @@ def test_words_with_white_space_are_left_out_and_counted(
 
 
 def test_other_tools_spell_words_by_fasttexts_own_file(tmp_path: Path) -> None:
-    chosen = made(tmp_path / "made", True, ["owl", ". .", "straße", "owlet"])
+    chosen = made(tmp_path / "made", True, ["owl", "\0", "straße", "owlet"])
     assert chosen.subwords is not None
     file = publish_vectors(tmp_path / "made", tmp_path / "named", ["fasttext-binary"])[2]
     theirs, ours = load_facebook_vectors(str(file)), load_vectors(str(file))

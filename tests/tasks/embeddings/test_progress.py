@@ -71,5 +71,5 @@ def test_the_share_read_is_of_all_workers_positions(tmp_path: Path) -> None:
         first.seek(100)
         second.seek(700)
         assert watch._share_read() == pytest.approx(0.3)
-        watch.on_epoch_begin(SimpleNamespace())
-        assert watch._share_read() == 0
+        watch.on_epoch_end(SimpleNamespace(epochs=2))
+        assert watch._share_read() == 0 and watch.epoch == 1
