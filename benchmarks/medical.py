@@ -12,7 +12,7 @@ The sets come from these commands, BIDAFLOW_MIRROR being the folder of the data,
 
 Mixed in is the first quarter of Wikipedia's lines, so that medicine weighs more:
 `xz -dc enwiki2015-64M.txt.xz | head -n 211002 > enwiki2015-16M.txt`. The models come from this one,
-and from it again without GloVe, which has no n-grams, with --training.unknown-words subword:
+and from it again with the last set alone and --training.unknown-words subword:
 
     python -m flows.compare --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
         "dev_files": ["squad-v1.1-recovered", "covid_qa"], "overlap": "leave out",
@@ -21,7 +21,7 @@ and from it again without GloVe, which has no n-grams, with --training.unknown-w
         {"source": ".bidaflow/embeddings/medquad-fasttext/vectors.parquet"},
         {"source": ".bidaflow/embeddings/mixed-fasttext/vectors.parquet"},
         {"source": ".bidaflow/embeddings/continued-fasttext/vectors.parquet"}]' \
-        --training.window-stride 200 --training.max-answer-tokens 60 --training.epochs 2 \
+        --training.window-stride 200 --training.max-answer-tokens 60 --training.epochs 1 \
         --training.optimizer adam --training.learning-rate 0.001 --training.precision bfloat16 \
         --resources.workers 2 --resources.cpus-per-worker 1
 
@@ -227,7 +227,8 @@ def draw(rows: Sequence[Mapping[str, str]], file: Path) -> None:
         for part in parts
     }
     bars(axes, "F1 by word vectors and what stands for unknown words", of)
-    axes.legend(fontsize="small")
+    axes.margins(y=0.15)
+    axes.legend(fontsize="small", ncols=2)
     figure.savefig(file, dpi=150)
     plt.close(figure)
 
