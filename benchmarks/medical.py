@@ -30,8 +30,8 @@ Use: python -m benchmarks.medical .bidaflow/embeddings/*-fasttext/vectors.parque
 This gathers what they left: of the comparisons named "medical", the newest by each policy for
 unknown words. The sets are judged on covid_qa beside GloVe; the medical terms are words of covid_qa
 that are there much more frequent than in Wikipedia. The models' answers are divided by their ids
-into those to covid_qa and those to SQuAD's dev set. With --out a table (.md) and a picture (.png)
-are written beside the JSON.
+into those to covid_qa and those to SQuAD's dev set; beside both stand those to questions with words
+outside GloVe. With --out a table (.md) and a picture (.png) are written beside the JSON.
 """
 
 import argparse
@@ -39,6 +39,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,15 +48,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from benchmarks.finished import cells, finished
+from benchmarks.finished import cells, finished, made_from
 from benchmarks.judging import Judgement, judged
 from benchmarks.machine import machine, tell, today
 from benchmarks.tables import bars, markdown
 from flows.train_embeddings import vector_input
 from tasks.comparison import told_gain
+from tasks.evaluation import load_split
 from tasks.manifests import read_manifest, stages_folder
+from tasks.outside import outside_vectors
 from tasks.significance import paired_gain
-from tasks.vectors import PACKAGED, load_vectors
+from tasks.vectors import PACKAGED, load_vectors, packaged_words
 from tasks.vocabulary import form_counts
 
 DATASET, COMPARED = "covid_qa", "medical"
@@ -151,25 +154,29 @@ class Answers(NamedTuple):
 
 
 def answers(folders: Sequence[Path], ids: set[str]) -> dict[str, Answers]:
-    """The scores of models' answers to the questions of these ids, and to the others."""
+    """The scores of models' answers to the questions of these ids, to the others, and to those of
+    either that ask for, or are answered with, words outside GloVe."""
     tables = [pq.read_table(folder / "predictions.parquet") for folder in folders]
     here = np.array([each in ids for each in tables[0]["id"].to_pylist()])
     em, f1 = (
         100 * np.array([table[name].to_numpy() for table in tables], np.float64)
         for name in ("em", "f1")
     )
-    return {
-        DATASET: Answers(em[:, here], f1[:, here]),
-        "SQuAD dev": Answers(em[:, ~here], f1[:, ~here]),
-    }
+    parts = {DATASET: here, "SQuAD dev": ~here, "outside GloVe": outside_glove(folders[0])}
+    return {name: Answers(em[:, part], f1[:, part]) for name, part in parts.items()}
 
 
-def scores(compared: Mapping[Compared, Sequence[Path]], ids: set[str]) -> list[dict[str, str]]:
-    """A row for each set, variant and policy: EM and F1 on either part, and the gain over GloVe."""
-    found = {each: answers(folders, ids) for each, folders in compared.items()}
+def outside_glove(trained: Path) -> npt.NDArray[np.bool_]:
+    """(n,) which of a training's dev questions, or their answers, hold words outside GloVe."""
+    *_, dev = (each for each in made_from(trained, "data") if each.parent.name == "split")
+    return outside_vectors(load_split(dev), packaged_words())
+
+
+def scores(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str]]:
+    """A row for each set, variant and policy: EM and F1 on each part, and the gain over GloVe."""
     rows = []
     for each, parts in found.items():
-        row = {**each._asdict(), "seeds": str(len(compared[each]))}
+        row = {**each._asdict(), "seeds": str(len(parts[DATASET].em))}
         first = next((c for c in found if (c.vectors, c.variant) == (PACKAGED, each.variant)), each)
         for part, scored in parts.items():
             before, after = found[first][part].f1.mean(axis=0), scored.f1.mean(axis=0)
@@ -181,6 +188,18 @@ def scores(compared: Mapping[Compared, Sequence[Path]], ids: set[str]) -> list[d
             }
         rows.append(row)
     return rows
+
+
+def gains(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str]]:
+    """A row for each two: what the second one's F1 is above the first one's on each part."""
+    return [
+        {"from": ", ".join(before), "to": ", ".join(after)}
+        | {
+            part: told_gain(paired_gain(scored.f1.mean(axis=0), found[after][part].f1.mean(axis=0)))
+            for part, scored in found[before].items()
+        }
+        for before, after in combinations(found, 2)
+    ]
 
 
 def over_seeds(scored: npt.NDArray[np.floating]) -> str:
@@ -250,18 +269,21 @@ def main() -> None:
     terms = medical_terms(lower(form_counts([questions])), common)
     covered = {name: coverage(source, terms) for name, source in zip(judgements, sets, strict=True)}
     column: Any = pq.read_table(questions / "questions.parquet", columns=["id"])["id"]
-    rows = scores(models, set(column.to_pylist()))
+    ids = set(column.to_pylist())
+    found = {each: answers(folders, ids) for each, folders in models.items()}
+    rows, between = scores(found), gains(found)
     result = {
         "command": "python -m benchmarks.medical " + " ".join(sys.argv[1:]),
         "date": today(),
         "machine": machine(),
         "answers": rows,
+        "gains": between,
         "coverage": covered,
         "neighbours": {name: each["neighbours"] for name, each in judgements.items()},
     }
     tell(result, arguments.out)
     if arguments.out:
-        tables = [rows, coverage_rows(covered), neighbour_rows(judgements)]
+        tables = [rows, between, coverage_rows(covered), neighbour_rows(judgements)]
         text = "\n".join(markdown(table) for table in tables if table)
         arguments.out.with_suffix(".md").write_text(text, encoding="utf-8")
         if rows:
