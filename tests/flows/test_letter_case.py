@@ -41,6 +41,7 @@ def test_vectors_are_not_trained_in_another_case_than_they_are_looked_up_in(
     assert not list(root.glob("stages/*")), "told before anything runs"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("learnt", "warned"), [(True, True), (False, False), (None, False)])
 def test_a_set_of_another_case_is_told_of(
     root: Path,
