@@ -10,8 +10,8 @@ import io
 import lzma
 import stat
 import zlib
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, NamedTuple, cast
@@ -49,6 +49,16 @@ HOW_FAR: ContextVar[Callable[[Path, float], None]] = ContextVar(
 """Is called with each file that is read, and the share of it that has been."""
 
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
+
+
+@contextmanager
+def told_of_reading(tell: Callable[[Path, float], None]) -> Iterator[None]:
+    """Call `tell` as `HOW_FAR` within the block."""
+    before = HOW_FAR.set(tell)
+    try:
+        yield
+    finally:
+        HOW_FAR.reset(before)
 
 
 def inner_suffix(path: Path) -> str:

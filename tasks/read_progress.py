@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.inputs import HOW_FAR, stored_size
+from tasks.inputs import stored_size, told_of_reading
 from tasks.progress_artifact import ProgressArtifact
 from tasks.transfer import megabytes, progress
 
@@ -17,12 +17,8 @@ SECONDS_BETWEEN = 2.0
 def reading(files: Sequence[Path]) -> Iterator[None]:
     """Within the block of a flow run, what is read of these files is shown as its progress."""
     shown = _Reading(files)
-    with progress("reading", 0, shown.total) as shown.advance:
-        before = HOW_FAR.set(shown.at)
-        try:
-            yield
-        finally:
-            HOW_FAR.reset(before)
+    with progress("reading", 0, shown.total) as shown.advance, told_of_reading(shown.at):
+        yield
     shown.artifact.complete(f"{megabytes(shown.total)} read")
 
 

@@ -5,7 +5,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tasks.embeddings.parameters import cores
 from tasks.embeddings.progress import Progress
 from tasks.embeddings.texts import TextFile, read_texts
 from tasks.errors import UserError
-from tasks.inputs import HOW_FAR, stored_size
+from tasks.inputs import stored_size, told_of_reading
 from tasks.lexicon import case_key
 from tasks.tokenizer import tokenize
 
@@ -37,7 +37,7 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
     progress, read = Progress("corpus", 0, "words"), _Read(files)
     counts: Counter[str] = Counter()
     paragraphs = words = 0
-    with (out / "corpus.txt").open("wb") as corpus, read.looking():
+    with (out / "corpus.txt").open("wb") as corpus, told_of_reading(read.at):
         blocks = _blocks(text for file in files for text in read_texts(file))
         for lines, counted, total in _tokenised(blocks, lower_case):
             corpus.write(lines)
@@ -71,16 +71,8 @@ class _Read:
         """Above 0, and 1 in the end."""
         return min(max(sum(self.read.values()), 1.0) / max(self.total, 1), 1.0)
 
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Be told of what is read within the block."""
-        before = HOW_FAR.set(self._at)
-        try:
-            yield
-        finally:
-            HOW_FAR.reset(before)
-
-    def _at(self, file: Path, share: float) -> None:
+    def at(self, file: Path, share: float) -> None:
+        """A share of one of the files, or of what is in it, has been read."""
         if file not in self.sizes:
             self.sizes[file] = stored_size(file)
         self.read[file] = share * self.sizes[file]

@@ -16,7 +16,7 @@ from tasks.embeddings.corpus import read_vocabulary
 from tasks.embeddings.parameters import EmbeddingParameters
 from tasks.embeddings.progress import Progress
 from tasks.embeddings.sampled_loss import SampledLoss
-from tasks.embeddings.wordset import Subwords, WordSet
+from tasks.embeddings.wordset import Subwords, WordSet, own_row
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -89,11 +89,9 @@ def _begin_with(model: Any, start: WordSet) -> None:
         return
     if start.subwords is not None:
         model.wv.vectors_ngrams[:] = start.subwords.ngrams
-    # A word's vector is the mean of its own row and its n-grams'; its own row is solved for.
     for i, row in shared:
-        buckets = model.wv.buckets_word[i]
-        total = model.wv.vectors_ngrams[buckets].sum(axis=0)
-        model.wv.vectors_vocab[i] = start.vectors[row] * (len(buckets) + 1) - total
+        ngrams = model.wv.vectors_ngrams[model.wv.buckets_word[i]]
+        model.wv.vectors_vocab[i] = own_row(start.vectors[row], ngrams)
 
 
 def _word_set(model: Any, parameters: EmbeddingParameters) -> WordSet:

@@ -64,6 +64,12 @@ class Subwords:
             return cls(file.get_tensor("ngrams"), shortest, longest)
 
 
+def own_row(vector: FloatArray, ngrams: FloatArray) -> FloatArray:
+    """A word's own row (d,), solved for: its vector (d,) is the mean of that and of its n-grams'
+    (n, d)."""
+    return np.asarray(vector * (len(ngrams) + 1) - ngrams.sum(axis=0), np.float32)
+
+
 def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:
     """FNV-1a of the UTF-8 of each n-gram of "<word>", in fastText's order and with its quirks:
     bytes count as signed, single letters at the borders are left out, and none is empty."""

@@ -6,7 +6,7 @@ from typing import IO
 import numpy as np
 
 from tasks.embeddings.read_fasttext import MAGIC, SETTINGS
-from tasks.embeddings.wordset import FloatArray, Subwords, WordSet
+from tasks.embeddings.wordset import FloatArray, Subwords, WordSet, own_row
 
 OF_TRAINING = {
     **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
@@ -38,7 +38,5 @@ def write_fasttext(out: IO[bytes], chosen: WordSet) -> None:
 
 
 def _own_row(word: str, vector: FloatArray, subwords: Subwords) -> FloatArray:
-    """Solved for: a word's vector is the mean of its own row and its n-grams'."""
     rows = subwords.buckets(word) if word != "</s>" else []  # fastText spells no end of line
-    row = vector * (len(rows) + 1) - subwords.ngrams[rows].sum(axis=0)
-    return np.asarray(row, np.float32)
+    return own_row(vector, subwords.ngrams[rows])

@@ -16,6 +16,7 @@ from flows.parameters import CorpusParameters
 from flows.train_embeddings import train_embeddings
 from tasks.comparison import Cell
 from tasks.embeddings.parameters import EmbeddingParameters
+from tasks.ingestion import ingest_file
 from tasks.stages import result_of
 from tasks.steps import comparing
 from tests.tasks.pipeline import in_flow
@@ -41,12 +42,31 @@ def trained_on(source: Path, folder: Path, name: str) -> str:
     return str(result_of(made)["files"][0])
 
 
+def ingest_four(folder: Path, shared_data: Path) -> None:
+    """The questions of `IDS`, as a split."""
+    files = ("qa/covid_qa.json", "squad/dev-v1.1.json")
+    read = [json.loads((shared_data / file).read_text(encoding="utf-8")) for file in files]
+    articles = [article for data in read for article in data["data"]]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    for paragraph in paragraphs:
+        paragraph["qas"] = [each for each in paragraph["qas"] if str(each["id"]) in IDS]
+    asked = [paragraph for paragraph in paragraphs if paragraph["qas"]]
+    folder.mkdir(parents=True)
+    file = folder / "four.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": asked}]}), encoding="utf-8")
+    ingest_file(folder, file)
+
+
 def plant(folder: Path, f1: list[float]) -> Path:
-    """What a stage has left of a training."""
+    """What a stage has left of a training that was scored on those questions."""
     folder.mkdir(parents=True)
     names = ("em", "f1", "nll", "avna")
     scores = {f"dev/{name}": 1.0 for name in names} | {"examples_per_second": 1.0, "seconds": 60.0}
-    manifest = {"digest": folder.name, "facts": {"scores": scores, "questions": len(IDS)}}
+    manifest = {
+        "digest": folder.name,
+        "facts": {"scores": scores, "questions": len(IDS)},
+        "made_from": [{"input": "data", "stage": "split", "key": "dev"}],
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     config = {"model": {"unknown_words": "zero"}}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -73,6 +93,7 @@ def sets(
     ]
     cells = [Cell("medical", name, "char") for name in F1]
     stages = root.resolve() / "stages"
+    ingest_four(stages / "split" / "dev", shared_data)
     folders = [
         [plant(stages / stage / f"{name}-{seed}", f1) for seed in (0, 1)]
         for stage in ("train", "error-report")
@@ -101,13 +122,18 @@ def test_results_are_gathered_from_what_flows_made(
     assert domain["SQuAD dev: EM"] == "0.00 ± 0.00"
     assert glove["covid_qa: F1 gain, 95 %"] == "reference"
     assert domain["covid_qa: F1 gain, 95 %"].startswith("+50.00")
+    # "DC-SIGNR" is outside GloVe; the second question alone asks for it.
+    assert glove["outside GloVe: F1"] == domain["outside GloVe: F1"] == "100.00 ± 0.00"
+    (gain,) = told["gains"]
+    assert (gain["from"], gain["to"]) == tuple(f"{name}, char, zero" for name in F1)
+    assert gain["SQuAD dev"].startswith("-25.00") and gain["outside GloVe"].startswith("+0.00")
     covered = {name: each["covered"] for name, each in told["coverage"].items()}
     assert 0 < covered["medquad-fasttext"] < covered["glove-6b-50d"] < 1
     assert told["coverage"]["glove-6b-50d"]["terms"] > 20
     near = [word for word, _ in told["neighbours"]["glove-6b-50d"]["insulin"]]
     assert len(near) == 10 and "hormone" in near
     text = out.with_suffix(".md").read_text(encoding="utf-8")
-    assert text.count("\n| ---") == 3 and "coronavirus" in text
+    assert text.count("\n| ---") == 4 and "coronavirus" in text
     assert out.with_suffix(".png").stat().st_size > 10_000
 
     out = tmp_path / "judged.json"
