@@ -22,12 +22,13 @@ NAME ?=
 SEEDS ?=
 ARGS ?=
 comma := ,
-VARIABLES := DATASET TRAIN DEV DATA VARIANTS EPOCHS VECTORS CORPUS METHOD NAME SEEDS
+VARIABLES := DATASET TRAIN DEV DATA VARIANTS EPOCHS VECTORS CORPUS METHOD NAME SEEDS \
+             RUN FILE VERIFY YES RUNS ARGS
 # Refuses what is given on the command line beside the variables that a target takes: it would do
 # nothing. The environment may hold variables of these names for other ends.
 takes = $(foreach name,$(filter-out $(1),$(VARIABLES)),\
         $(if $(and $($(name)),$(filter command,$(origin $(name)))),\
-        $(error make $@ takes no $(name)=, but $(addsuffix =,$(1)) and ARGS=)))
+        $(error make $@ takes no $(name)=$(if $(1),$(comma) but $(addsuffix =,$(1))))))
 FLAGS := $(if $(DATASET),--data.dataset '$(DATASET)') \
          $(if $(TRAIN),--data.train-files '$(TRAIN)') $(if $(DEV),--data.dev-files '$(DEV)') \
          $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
@@ -53,43 +54,48 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, compare them, write a report
-	$(call takes,DATASET TRAIN DEV VARIANTS EPOCHS VECTORS METHOD CORPUS)
+	$(call takes,DATASET TRAIN DEV VARIANTS EPOCHS VECTORS METHOD CORPUS ARGS)
 	$(if $(and $(VECTORS),$(METHOD)),$(error VECTORS= and METHOD= both say which word vectors are meant: give one of them))
 	@$(SETTLED) $(VENV)/bin/python -m flows.retrain $(FLAGS)
 
 check: $(INSTALLED)  ## read data without training on them, and report what is wrong: DATA=
-	$(call takes,DATA)
+	$(call takes,DATA ARGS)
 	@$(SETTLED) $(VENV)/bin/python -m flows.check $(if $(DATA),--data.dataset '$(DATA)') $(ARGS)
 
 lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), or what a file is in (FILE=)
+	$(call takes,RUN FILE VERIFY)
 	@$(SETTLED) $(VENV)/bin/python -m flows.lineage \
 	  $(if $(RUN),--run '$(RUN)') $(if $(FILE),--file '$(FILE)') $(if $(VERIFY),--verify)
 
 prune: $(INSTALLED)  ## say what no kept run refers to; YES=1 removes it
+	$(call takes,YES)
 	@$(SETTLED) $(VENV)/bin/python -m flows.pruning $(if $(YES),--yes)
 
 differences: $(INSTALLED)  ## show where two runs' answers differ: RUNS=one,other
+	$(call takes,RUNS)
 	@$(SETTLED) $(VENV)/bin/python -m flows.differences '$(RUNS)'
 
 datasets: $(INSTALLED)  ## list the data that are known by name, and what of them is here
+	$(call takes,)
 	@$(SETTLED) $(VENV)/bin/python -m flows.datasets
 
 embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATASET=, METHOD=, EPOCHS=, NAME=
-	$(call takes,CORPUS DATASET METHOD EPOCHS NAME)
+	$(call takes,CORPUS DATASET METHOD EPOCHS NAME ARGS)
 	@$(SETTLED) $(VENV)/bin/python -m flows.train_embeddings $(EMBED)
 
 judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
-	$(call takes,VECTORS DATASET)
+	$(call takes,VECTORS DATASET ARGS)
 	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
 
 compare: $(INSTALLED)  ## train the variants from several seeds and compare them: SEEDS=0,1,2, VECTORS=
-	$(call takes,DATASET VARIANTS SEEDS EPOCHS VECTORS)
+	$(call takes,DATASET VARIANTS SEEDS EPOCHS VECTORS ARGS)
 	@$(SETTLED) $(VENV)/bin/python -m flows.compare $(if $(DATASET),--data '{"dataset": "$(DATASET)"}') \
 	  $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(SEEDS),--seeds '$(SEEDS)') \
 	  $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
 	  $(if $(VECTORS),--vectors '[{"source": "$(subst $(comma),"}$(comma) {"source": ",$(VECTORS))"}]') $(ARGS)
 
 rollback: $(INSTALLED)  ## make the champion of before the champion again: DATASET=
+	$(call takes,DATASET)
 	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'
 
 test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
