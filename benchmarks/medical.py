@@ -16,7 +16,7 @@ and from it again with the last set alone and --training.unknown-words subword:
 
     python -m flows.compare --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
         "dev_files": ["squad-v1.1-recovered", "covid_qa"], "overlap": "leave out",
-        "validation_share": 0}]' --variants char --seeds 0 --vectors '[{"source": "glove-6b-50d"},
+        "validation_share": 0}]' --variants char --seeds 0,1 --vectors '[{"source": "glove-6b-50d"},
         {"source": ".bidaflow/embeddings/wiki-fasttext/vectors.parquet"},
         {"source": ".bidaflow/embeddings/medquad-fasttext/vectors.parquet"},
         {"source": ".bidaflow/embeddings/mixed-fasttext/vectors.parquet"},
@@ -184,6 +184,7 @@ def scores(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, st
             row |= {
                 f"{part}: EM": over_seeds(scored.em),
                 f"{part}: F1": over_seeds(scored.f1),
+                f"{part}: F1 by seed": ", ".join(f"{f1:.2f}" for f1 in scored.f1.mean(axis=1)),
                 f"{part}: F1 gain, 95 %": told_gain(gain),
             }
         rows.append(row)
