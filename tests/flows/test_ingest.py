@@ -22,7 +22,7 @@ from tasks.tiny import generate
 from tasks.vocabulary import VocabularyParameters
 from tests.tasks.test_following import artifacts
 
-pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "root")]
 
 ARTICLES: list[dict[str, Any]] = generate(3)[0]["data"]
 

@@ -95,6 +95,7 @@ def test_a_run_tells_how_a_set_was_made(root: Path, prefect_server: None, tmp_pa
     assert runs[0].inputs.dataset_inputs == []
 
 
+@pytest.mark.heavy
 def test_published_tests_are_downloaded_only_if_asked_for(
     root: Path,
     prefect_server: None,

@@ -23,6 +23,7 @@ from tasks.vocabulary import VocabularyParameters
 from tests.tasks.pipeline import in_flow
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("learnt", [True, False])
 def test_vectors_are_not_trained_in_another_case_than_they_are_looked_up_in(
     root: Path, prefect_server: None, learnt: bool

@@ -136,6 +136,7 @@ def test_a_host_that_is_not_there_is_told_in_a_sentence(
     assert not any("Traceback" in line for line in log)
 
 
+@pytest.mark.heavy
 def test_a_run_whose_time_is_up_is_not_tried_again() -> None:
     tries = []
 

@@ -80,6 +80,7 @@ def started(name: VariantName, asked: Asked) -> Run:
     return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
 
 
+@pytest.mark.heavy
 def test_every_run_tells_all_that_it_was_asked_for(
     root: Path, prefect_server: None, own: Path, trained_vectors: Path, earlier_model: Path
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_set_is_trained_put_in_its_place_and_found_again(
         result_of(refused)
 
 
+@pytest.mark.heavy
 def test_a_set_is_judged_beside_what_it_went_on_from(
     root: Path, prefect_server: None, text: Path
 ) -> None:

@@ -79,6 +79,7 @@ def answerable(n: int) -> Examples:
     )
 
 
+@pytest.mark.heavy
 @names
 def test_learns_24_examples_by_heart(name: str) -> None:
     variant = small(

@@ -249,6 +249,7 @@ def needles(n: int, tokens: int) -> Examples:
     )
 
 
+@pytest.mark.heavy
 def test_answers_in_long_contexts_are_learnt() -> None:
     variant = small(
         "baseline",

@@ -113,6 +113,7 @@ def annotated(file: Path) -> Iterator[tuple[str, list[str]]]:
                 yield question["id"], [answer["text"] for answer in question["answers"]]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "rule", "em", "f1"),
     [("dev-v1.1", first_rule, 32.4503, 47.0189), ("dev-v2.0", second_rule, 31.6769, 38.6820)],

@@ -20,7 +20,7 @@ from tasks.locks import shared_lock
 from tasks.pruning import leftovers, prune
 from tests.tasks.pipeline import Trained, counting, in_flow, reading, trained
 
-pytestmark = pytest.mark.usefixtures("prefect_server", "recorded")
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tasks import download
 from tasks.errors import UserError
 from tests.tasks.serving import Served, serving
 
-pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "root")]
 
 
 @pytest.fixture

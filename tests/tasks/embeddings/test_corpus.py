@@ -138,6 +138,7 @@ def test_a_line_is_never_longer_than_training_reads() -> None:
     assert [len(line.split()) for line in lines] == [MAX_LINE_TOKENS, MAX_LINE_TOKENS, 1, 0]
 
 
+@pytest.mark.heavy
 def test_processes_give_what_one_gives_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
