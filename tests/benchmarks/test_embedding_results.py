@@ -119,6 +119,7 @@ def test_results_are_gathered_from_what_flows_made(
     assert (glove["vectors"], domain["vectors"]) == tuple(F1)
     assert (glove["covid_qa: F1"], domain["covid_qa: F1"]) == ("50.00 ± 0.00", "100.00 ± 0.00")
     assert (glove["SQuAD dev: F1"], domain["SQuAD dev: F1"]) == ("50.00 ± 0.00", "25.00 ± 0.00")
+    assert domain["SQuAD dev: F1 by seed"] == "25.00, 25.00"
     assert domain["SQuAD dev: EM"] == "0.00 ± 0.00"
     assert glove["covid_qa: F1 gain, 95 %"] == "reference"
     assert domain["covid_qa: F1 gain, 95 %"].startswith("+50.00")
