@@ -1,13 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help install retrain check embeddings judge lineage prune differences datasets test quick lint up down clean compare rollback
+.PHONY: help install retrain check embeddings judge lineage prune differences datasets test test-all quick run-tests lint up down clean compare rollback
 
 PYTHON ?= python3
 VENV := .venv
 # Prefect, Ray and MLflow run quietly, offline, with their state under .bidaflow.
 SETTLED := $(VENV)/bin/python -m infra.environment
 INSTALLED := $(VENV)/.installed
-# Two files of tests at a time, of a thread each, the longest not last.
-PYTEST := OMP_NUM_THREADS=1 $(SETTLED) $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Two files of tests, or groups of files, at a time, one thread each.
+PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 DATASET ?=
 TRAIN ?=
@@ -41,7 +41,7 @@ EMBED := $(if $(CORPUS),--corpus.files '$(CORPUS)') $(if $(DATASET),--corpus.dat
 JUDGE := $(if $(VECTORS),--vectors '$(VECTORS)') $(if $(DATASET),--dataset '$(DATASET)') $(ARGS)
 
 help:     ## list the targets
-	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 	@printf '\nretrain takes DATASET=, TRAIN=, DEV=, VARIANTS=, EPOCHS=, VECTORS= (or METHOD= and CORPUS=) and ARGS="--flag value"; all flags:\n  make retrain ARGS=--help\n'
 
 install: $(INSTALLED)  ## set up the environment (.venv)
@@ -98,11 +98,17 @@ rollback: $(INSTALLED)  ## make the champion of before the champion again: DATAS
 	$(call takes,DATASET)
 	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'
 
-test: $(INSTALLED) lint  ## check style, types and import rules, and run all tests
-	$(PYTEST)
+test: $(INSTALLED)  ## check style, types and imports, and run the tests (at most 15 minutes)
+	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not full'"
 
-quick: $(INSTALLED) lint  ## the same without the heavy tests
-	$(PYTEST) -m 'not heavy'
+test-all: $(INSTALLED)  ## the same with full kill counts, all presets at full size and the benchmarks
+	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT='--record benchmarks/results/test-all.json'
+
+quick: $(INSTALLED)  ## the same without the heavy tests (at most 3 minutes)
+	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not heavy and not full'"
+
+run-tests: $(INSTALLED)
+	$(PYTEST) $(SELECT)
 
 lint: $(INSTALLED)  ## style, types, import rules
 	$(VENV)/bin/ruff check .

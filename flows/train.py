@@ -67,7 +67,11 @@ class Training:
 
 
 def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
-    """Train the variants on one cluster, side by side as far as it allows."""
+    """Train the variants on one cluster, side by side as far as it allows.
+
+    A cluster that this process had joined before stays joined.
+    """
+    joined_before = cluster.is_connected()
     pending = [t for t in trainings if not steps.training.is_made(*t.inputs, resources)]
     if pending:
         cluster.connect()
@@ -81,7 +85,8 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
                 [steps.training.submit(runner, *t.inputs, resources) for t in trainings]
             )
         finally:
-            cluster.disconnect()  # ends what still trains where the flow is interrupted
+            if not joined_before:
+                cluster.disconnect()  # ends what still trains where the flow is interrupted
     for output in outputs:
         remove_checkpoints(output.folder)
     return outputs

@@ -75,6 +75,11 @@ def is_remote() -> bool:
     return bool(os.environ.get("RAY_ADDRESS"))
 
 
+def is_connected() -> bool:
+    """Whether this process has joined a cluster."""
+    return bool(ray.is_initialized())
+
+
 def connect() -> float:
     """Join the cluster, or start one on this machine; seconds that it took, however long ago.
 

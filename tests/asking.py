@@ -1,4 +1,4 @@
-"""Questions to the servers, asked again where these are too busy to answer."""
+"""Requests to the Prefect and MLflow servers that wait while a server is busy."""
 
 import time
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 
 ANSWER_SECONDS = 120
-"""On a busy machine the servers can take longer than httpx waits by default."""
+"""How long one request may take: on a busy machine longer than httpx waits by default."""
 
 BUSY_SECONDS = 600
 
 
 def ask(method: str, address: str, body: Any = None) -> httpx.Response:
-    """The server's answer; while its database is locked, which it tells by 503, it is asked again,
+    """The server's answer. Repeats the request while the server's database is locked (status 503),
     as Prefect's own client does."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:

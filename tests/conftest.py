@@ -1,13 +1,28 @@
-"""Fixtures shared by all tests, and the rule that nothing is skipped in continuous integration."""
+"""Fixtures shared by all tests, and rules for a whole run: its state is its own, its processes end,
+and continuous integration skips nothing but what needs a GPU."""
 
+import atexit
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-# Before anything reads it: the tests' state is their own, never the checkout's.
+# Before anything reads the environment: the tests' state is their own, never the user's, and so are
+# the servers and clusters that they use.
+OTHERS = ("BIDAFLOW_", "PREFECT_", "MLFLOW_", "RAY_")
+OURS = "BIDAFLOW_TEST_"
+RUN = "BIDAFLOW_TEST_RUN"
+"""Marks every process that a run of the tests starts, however deep."""
+for name in list(os.environ):
+    if name.startswith(OTHERS) and not name.startswith(OURS):
+        del os.environ[name]
+os.environ.setdefault(RUN, uuid4().hex)
 os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(prefix="bidaflow-tests-")
+atexit.register(shutil.rmtree, os.environ["BIDAFLOW_ROOT"], ignore_errors=True)
 
 # Some are started with Ctrl-C ignored, as what a shell runs behind "&" is, and hand that on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -16,40 +31,121 @@ from infra import environment  # noqa: E402
 
 environment.apply()
 
+import psutil  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings as hypothesis_settings  # noqa: E402
+from xdist.scheduler import LoadFileScheduling  # noqa: E402
 
 from infra.settings import CHECKOUT  # noqa: E402
+from tests.recording import record  # noqa: E402
 
-# The same examples in every run, which so says the same of the same code; --hypothesis-profile=new
-# tries others.
+if TYPE_CHECKING:
+    from tests.integration.up import Services
+
+# The same examples in every run, so that it says the same of the same code;
+# --hypothesis-profile=new tries others.
 hypothesis_settings.register_profile("new", deadline=None)
 hypothesis_settings.register_profile("bidaflow", deadline=None, derandomize=True)
 hypothesis_settings.load_profile("bidaflow")
 
 SHARED_DATA = CHECKOUT.parent / "shared" / "data"
+GROUPS = {
+    "up": (
+        "tests/infra/test_services.py",
+        "tests/integration/test_operation.py",
+    ),
+    "ray": (
+        "tests/integration/test_compare.py",
+        "tests/integration/test_long_contexts.py",
+        "tests/integration/test_trainings.py",
+        "tests/tasks/test_own_cluster.py",
+        "tests/tasks/test_worker.py",
+    ),
+}
+"""Files that share one `up`, and files that share one Ray cluster."""
+LEFT_SECONDS = 30
+"""A process of the tests may take this long to end after the last test."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", type=Path, help="write minutes and counts of the run to a file")
+
+
+class Scheduling(LoadFileScheduling):
+    """A file's tests run in one process, and so do those of all files that share a service."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the groups that share a service: they take longest."""
+    first = list(GROUPS)
+    items.sort(key=lambda item: [*first, group_of(item.nodeid)].index(group_of(item.nodeid)))
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test's file, or the file itself."""
+    file = nodeid.partition("::")[0]
+    return next((name for name, files in GROUPS.items() if file in files), file)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the shared Ray cluster with its group: what follows in the process would use it, too."""
+    if nextitem and group_of(item.nodeid) == "ray" != group_of(nextitem.nodeid):
+        from tasks import cluster
+
+        cluster.disconnect()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run that left processes behind, and one that skipped tests where CI is set."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
+        return  # the first process sees the whole run
+    faults = [f"left running: {process}" for process in end_processes_left()]
+    if os.environ.get("CI"):
+        skipped = [r for r in reporter.stats.get("skipped", []) if "gpu" not in r.keywords]
+        faults += [f"skipped, though CI is set: {report.nodeid}" for report in skipped]
+    for fault in faults:
+        reporter.write_line(fault)
+    if faults and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if file := session.config.getoption("record"):
+        record(file, reporter, int(session.exitstatus))
+
+
+def end_processes_left() -> list[str]:
+    """Kill the processes that the run has left behind; their command lines."""
+    me = psutil.Process()
+    spared = {me.pid, *(process.pid for process in me.parents())}
+    found = [p for p in psutil.process_iter() if p.pid not in spared and is_of_this_run(p)]
+    _, left = psutil.wait_procs(found, timeout=LEFT_SECONDS)
+    titles = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in left]
+    for process in left:
+        process.kill()
+    return titles
+
+
+def is_of_this_run(process: psutil.Process) -> bool:
+    try:
+        return process.environ().get(RUN) == os.environ[RUN]
+    except psutil.Error:
+        return False
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data beside the checkout."""
     if not SHARED_DATA.is_dir():
-        pytest.skip(f"real data are not there: {SHARED_DATA}")
+        pytest.skip(f"real data are missing: {SHARED_DATA}")
     return SHARED_DATA
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """In continuous integration a skipped test is a failure, unless it needs a GPU."""
-    if not os.environ.get("CI") or exitstatus != pytest.ExitCode.OK:
-        return
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:  # one of several processes, whose reports the first one has
-        return
-    skipped = [r for r in reporter.stats.get("skipped", []) if "gpu" not in r.keywords]
-    if skipped:
-        reporter.write_line(f"Skipped in continuous integration: {[r.nodeid for r in skipped]}")
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +155,37 @@ def prefect_server() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=300):
         yield
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """A Ray cluster of this process, which the flows and trainings of its tests join.
+
+    The files that use it belong to the group "ray", so that one process starts it for all.
+    """
+    from tasks import cluster
+
+    cluster.connect()
+    yield
+    cluster.disconnect()
+
+
+@pytest.fixture(scope="session")
+def shared_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Services"]:
+    """The services of `up` for all files of the group "up", not started yet."""
+    from tests.integration.up import Services
+
+    shared = Services(tmp_path_factory.mktemp("up"))
+    yield shared
+    shared.clean_up()
+
+
+@pytest.fixture(scope="module")
+def services(shared_services: "Services") -> "Services":
+    """The running services of `up`; started for the first file, and again after a test's `down`."""
+    if not shared_services.is_up:
+        shared_services.up()
+    return shared_services
 
 
 @pytest.fixture

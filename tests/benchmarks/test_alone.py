@@ -64,7 +64,7 @@ def test_seeds_are_trained_where_ray_prefect_and_mlflow_are_not(tmp_path: Path) 
         assert told["history"][0]["dev/f1"] / 100 == pytest.approx(told["dev_f1"], abs=1e-4)
         profile = told["profile"]
         assert profile["steps"] == 4, "all but the first one, which comes after data are placed"
-        assert 0 < profile["seconds_a_step"] * 4 < 60 and profile["device_busy"] is None
+        assert profile["seconds_a_step"] > 0 and profile["device_busy"] is None
         assert 0 < sum(profile["operators"].values()) <= 1
 
 

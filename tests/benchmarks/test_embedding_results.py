@@ -21,7 +21,7 @@ from tasks.stages import result_of
 from tasks.steps import comparing
 from tests.tasks.pipeline import in_flow
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1500)]
 
 LINES = 400
 F1 = {"glove-6b-50d": [0.0, 1.0, 0.5, 0.5], "medquad-fasttext": [1.0, 1.0, 0.5, 0.0]}

@@ -13,7 +13,7 @@ from tasks.manifests import facts_of
 from tasks.tiny import generate
 from tests.integration.running import QUICK, environment_for
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
 
 DEV_QUESTIONS = 200  # more than a batch of answers, and than train has
 ONE_STEP = ("--steps", "1")

@@ -24,7 +24,7 @@ from tests.tasks.pipeline import in_flow
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("learnt", [True, False])
+@pytest.mark.parametrize("learnt", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_vectors_are_not_trained_in_another_case_than_they_are_looked_up_in(
     root: Path, prefect_server: None, learnt: bool
 ) -> None:
@@ -43,7 +43,10 @@ def test_vectors_are_not_trained_in_another_case_than_they_are_looked_up_in(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("learnt", "warned"), [(True, True), (False, False), (None, False)])
+@pytest.mark.parametrize(
+    ("learnt", "warned"),
+    [(True, True), pytest.param(False, False, marks=pytest.mark.full), (None, False)],
+)
 def test_a_set_of_another_case_is_told_of(
     root: Path,
     prefect_server: None,

@@ -10,7 +10,7 @@ import pytest
 
 from infra.settings import CHECKOUT
 from tasks.tiny import generate
-from tests.integration.running import environment_for
+from tests.integration.running import environment_for, tests_server
 
 pytestmark = pytest.mark.heavy
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.heavy
 def check(root: Path, data: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "flows.check", "--data.dataset", str(data), *flags],
-        env=environment_for(root, COLUMNS="200"),
+        env=environment_for(root, COLUMNS="200", **tests_server()),
         cwd=CHECKOUT,
         capture_output=True,
         text=True,
@@ -35,7 +35,7 @@ def shift(articles: list[dict[str, Any]]) -> None:
                     answer["answer_start"] += 1
 
 
-def test_each_file_is_judged_and_the_exit_tells(tmp_path: Path) -> None:
+def test_each_file_is_judged_and_the_exit_tells(prefect_server: None, tmp_path: Path) -> None:
     folder, root = tmp_path / "own", tmp_path / "root"
     folder.mkdir()
     articles: list[dict[str, Any]] = generate(3)[0]["data"]

@@ -23,7 +23,11 @@ FILES = ("comparison.html", "comparison.json")
 
 
 def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
-    root: Path, prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    prefect_server: None,
+    ray_cluster: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = tmp_path / "own"
     own.mkdir()

@@ -14,24 +14,31 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from infra.settings import CHECKOUT
-from tests.integration.running import ONE_WORKER, environment_for, retrain
+from tests.integration.running import (
+    ONE_WORKER,
+    environment_for,
+    retrain,
+    tests_server,
+    write_dataset,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 FLAGS = (
     *("--variants", "char"),
-    *("--training.epochs", "4"),
+    *("--training.epochs", "12"),
     *("--training.hidden-size", "8"),
+    *("--training.batch-size", "10"),
     *("--training.dropout", "0"),
     *ONE_WORKER,
 )
 
 
-def start_and_kill(root: Path, checkpoints: int, delay: float) -> None:
+def start_and_kill(root: Path, data: Path, checkpoints: int, delay: float) -> None:
     """Run the flow until it has so many checkpoints, then kill all its processes."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows.retrain", *FLAGS],
-        env=environment_for(root),
+        [sys.executable, "-m", "flows.retrain", "--data.dataset", str(data), *FLAGS],
+        env=environment_for(root, **tests_server()),
         cwd=CHECKOUT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -69,11 +76,16 @@ os.rename = rename_or_die
 """What a process begins with that dies when a training is whole, and is about to get its name."""
 
 
-def train_and_die(root: Path, folder: Path) -> str:
+def train(root: Path, data: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the flow to its end."""
+    return retrain(root, "--data.dataset", str(data), *FLAGS, **tests_server(), **variables)
+
+
+def train_and_die(root: Path, data: Path, folder: Path) -> str:
     """Run the flow with a kill before its training has its name; what it said."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(KILLED_AT_THE_END)
-    done = retrain(root, *FLAGS, PYTHONPATH=os.pathsep.join([str(folder), str(CHECKOUT)]))
+    done = train(root, data, PYTHONPATH=os.pathsep.join([str(folder), str(CHECKOUT)]))
     assert done.returncode == -signal.SIGKILL
     return done.stdout + done.stderr
 
@@ -88,27 +100,27 @@ def weights(root: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-def test_a_killed_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
-    root, whole = tmp_path / "root", tmp_path / "whole"
+def test_a_killed_training_goes_on_to_the_same_weights(
+    prefect_server: None, tmp_path: Path
+) -> None:
+    root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     seed = random.SystemRandom().randrange(10**6)
-    print(f"seed of the moments: {seed}")
-    moments = random.Random(seed)
-    start_and_kill(root, checkpoints=0, delay=moments.uniform(0, 15))
-    start_and_kill(root, checkpoints=2, delay=moments.uniform(0, 0.5))
+    print(f"seed of the delay: {seed}")
+    start_and_kill(root, data, checkpoints=2, delay=random.Random(seed).uniform(0, 0.5))
     assert not list((root / "stages" / "train").glob("[!.]*")), "nothing may look finished"
 
-    said = train_and_die(root, tmp_path / "before")
-    assert "epoch 1:" not in said and "epoch 4:" in said
-    done = retrain(root, *FLAGS)
+    said = train_and_die(root, data, tmp_path / "before")
+    assert "epoch 1:" not in said and "epoch 12:" in said
+    done = train(root, data)
     assert done.returncode == 0, done.stderr
-    assert "epoch 4:" not in done.stdout + done.stderr, "all epochs were done"
+    assert "epoch 12:" not in done.stdout + done.stderr, "all epochs were done"
     assert list((root / "ray").iterdir()) == []
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
-    experiment = client.get_experiment_by_name("bidaflow/tiny")
+    experiment = client.get_experiment_by_name("bidaflow/own")
     assert experiment is not None
     runs = client.search_runs([experiment.experiment_id], "tags.`bidaflow.role` = 'variant'")
     finished = [run for run in runs if run.info.status == "FINISHED"]
     assert len(finished) == 1
-    assert len(client.search_model_versions("name = 'bidaf-tiny'")) == 1
-    assert retrain(whole, *FLAGS).returncode == 0
+    assert len(client.search_model_versions("name = 'bidaf-own'")) == 1
+    assert train(whole, data).returncode == 0
     assert weights(root) and weights(root) == weights(whole)

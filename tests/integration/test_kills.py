@@ -44,7 +44,6 @@ STAGES = (
     "report",
     "check",
 )
-KILLS_PER_STAGE = 4
 MOST_KILLS = 20
 """A short stage can be over before this process, on a busy machine, has seen it."""
 PAGE = re.compile("stages/(report|check)/")
@@ -168,7 +167,10 @@ def source(prefect_server: None) -> Iterator[Source]:
         yield Source(name="made.json.gz", sha256=digest, url=served.url)
 
 
-def test_kills_leave_what_is_finished_and_change_no_result(source: Source, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills_per_stage", [1, pytest.param(4, marks=pytest.mark.full)])
+def test_kills_leave_what_is_finished_and_change_no_result(
+    source: Source, tmp_path: Path, kills_per_stage: int
+) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed of the moments: {seed}")
     moments = random.Random(seed)
@@ -178,10 +180,10 @@ def test_kills_leave_what_is_finished_and_change_no_result(source: Source, tmp_p
     for name in STAGES:
         longest = undisturbed.seconds(name)
         for kill in range(MOST_KILLS):
-            if kill >= KILLS_PER_STAGE and broken[name]:
+            if kill >= kills_per_stage and broken[name]:
                 break
             # The first of each round most likely breaks it.
-            latest = longest * (kill % KILLS_PER_STAGE + 1) / KILLS_PER_STAGE
+            latest = longest * (kill % 4 + 1) / 4
             killed.lose(name)
             finished = killed.manifests()
             broken[name] += killed.kill_in(name, moments.uniform(0, latest))

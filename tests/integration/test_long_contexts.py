@@ -20,7 +20,7 @@ def length(article: dict[str, Any]) -> int:
 
 
 def test_papers_are_trained_on_and_answered_at_any_length(
-    root: Path, prefect_server: None, shared_data: Path, tmp_path: Path
+    root: Path, prefect_server: None, ray_cluster: None, shared_data: Path, tmp_path: Path
 ) -> None:
     papers = json.loads((shared_data / "qa" / "covid_qa.json").read_text("utf-8"))["data"]
     papers.sort(key=length)

@@ -4,45 +4,30 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import psutil
 import pytest
-from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from playwright.sync_api import Page, expect, sync_playwright
 
 from infra.processes import Recorded
-from infra.settings import CHECKOUT
 from tasks.tiny import generate
-from tasks.under_way import VARIABLE
 from tests.asking import ask
-from tests.infra.test_services import Services
-from tests.integration.running import kill
+from tests.integration.running import kill, write_dataset
+from tests.integration.up import FINAL, Server, Services, left_by, wait
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
-SECONDS = 900
-PAGE_SECONDS = 180
+PAGE_SECONDS = 300
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    made = Services(tmp_path_factory.mktemp("operation"))
-    made.up()
-    try:
-        yield made
-    finally:
-        made.end()
+LONG = 1000
+"""Epochs of a training that does not end before its test ends it."""
 
 
 def write_articles(file: Path, first: int, last: int, part: int = 0) -> None:
@@ -60,85 +45,61 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def parameters(folder: Path, epochs: int = 1) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the data that the tests in `make test` share."""
+    return write_dataset(tmp_path_factory.mktemp("data") / "shared", train=6, contexts=10)
+
+
+def parameters(folder: Path, epochs: int = 1, hidden_size: int = 4) -> dict[str, Any]:
     return {
         "data": {"dataset": str(folder), "validation_share": 0},
         "variants": ["char"],
-        "training": {"epochs": epochs, "hidden_size": 4},
+        "training": {"epochs": epochs, "hidden_size": hidden_size},
         "resources": {"cpus_per_worker": 1},
     }
 
 
-def wait(what: str, condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} took too long"
-        time.sleep(0.5)
-    return found
-
-
-class Server:
-    """The Prefect server as its API shows it, whether it has just been killed or not."""
-
-    def __init__(self, services: Services) -> None:
-        self.services = services
-        self.api = f"{services.recorded.prefect_url}/api"
-        self.retrain = services.deployment("retrain")["id"]
-
-    def start(self, parameters: dict[str, Any]) -> str:
-        """Create a run, as soon as the server answers again if it has just been killed."""
-        address = f"{self.api}/deployments/{self.retrain}/create_flow_run"
-
-        def made() -> str | None:
-            try:
-                answer = ask("POST", address, {"parameters": parameters})
-            except httpx.TransportError:
-                return None
-            assert answer.is_success, answer.text
-            return str(answer.json()["id"])
-
-        return str(wait("a new run", made))
-
-    def newest(self) -> str:
-        """The run that was created last, by hand or by a form."""
-        wanted = {"deployments": {"id": {"any_": [self.retrain]}}}
-        runs = ask("POST", f"{self.api}/flow_runs/filter", wanted).json()
-        by_hand = [run for run in runs if not run["auto_scheduled"]]
-        return str(max(by_hand, key=lambda run: run["created"])["id"])
-
-    def run(self, run_id: str) -> dict[str, Any]:
-        try:
-            answer = ask("GET", f"{self.api}/flow_runs/{run_id}")
-            run: dict[str, Any] = answer.raise_for_status().json()
-            return run
-        except (httpx.TransportError, httpx.HTTPStatusError):
-            return {"state_type": "AWAY", "state_name": "Away"}
-
-    def ended(self, run_id: str) -> str:
-        """The name of the run's final state."""
-        run = wait("the run", lambda: (r := self.run(run_id))["state_type"] in ENDED and r)
-        return str(run["state_name"])
-
-    def logs(self, run_id: str) -> str:
-        wanted = {"logs": {"flow_run_id": {"any_": [run_id]}}, "limit": 200}
-        lines = ask("POST", f"{self.api}/logs/filter", wanted).json()
-        return "\n".join(line["message"] for line in lines)
-
-    def artifacts(self, run_id: str) -> dict[str, Any]:
-        wanted = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
-        found = ask("POST", f"{self.api}/artifacts/filter", wanted).json()
-        return {artifact["key"]: artifact["data"] for artifact in found}
-
-    def mlflow_runs(self, run_id: str, role: str = "variant") -> list[Run]:
-        client = MlflowClient(f"sqlite:///{self.services.root}/mlflow.db")
-        experiments = [each.experiment_id for each in client.search_experiments()]
-        wanted = f"tags.`prefect.flow_run_id` = '{run_id}' and tags.`bidaflow.role` = '{role}'"
-        return list(client.search_runs(experiments, wanted))
+def flags(parameters: dict[str, Any]) -> list[str]:
+    """The parameters as the command line takes them."""
+    words = [f"--variants={','.join(parameters['variants'])}"]
+    for group in ("data", "training", "resources"):
+        for name, value in parameters[group].items():
+            words += [f"--{group}.{name.replace('_', '-')}", str(value)]
+    return words
 
 
 @pytest.fixture
 def server(services: Services) -> Server:
     return Server(services)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Two runs of one dataset by their ids in Prefect."""
+
+    killed: str
+    finished: str
+
+
+@pytest.fixture(scope="module")
+def runs(services: Services, dataset: Path) -> Runs:
+    """A run that was killed in training, and the next one, which a person started by hand.
+
+    The worker is killed first: it would clean up after the killed run itself.
+    """
+    server = Server(services)
+    killed = server.start(parameters(dataset, LONG, hidden_size=6))
+    server.wait_for_training(killed)
+    worker = services.recorded.services["worker"]
+    note = services.root / "under-way" / f"{killed}.json"
+    process = Recorded.model_validate_json(note.read_text()).pid
+    assert len(left_by(killed)) > 1  # Ray's processes, too
+    os.kill(worker.pid, signal.SIGKILL)
+    os.kill(process, signal.SIGKILL)
+    done = services.run(*flags(parameters(dataset)), module="flows.retrain")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Runs(killed, server.newest())
 
 
 @pytest.fixture
@@ -158,32 +119,42 @@ def page() -> Iterator[Page]:
         opened.close()
 
 
+def test_what_a_killed_run_left_is_swept_by_the_next_start(server: Server, runs: Runs) -> None:
+    assert server.run(runs.killed)["state_name"] == "Crashed"
+    assert {run.info.status for run in server.mlflow_runs(runs.killed)} == {"KILLED"}
+    assert left_by(runs.killed) == []
+    assert not list((server.services.root / "under-way").glob("*.json"))
+
+
+def test_a_flow_started_by_hand_finds_the_server(server: Server, runs: Runs) -> None:
+    run = server.run(runs.finished)
+    assert run["state_name"] == "Completed" and run["deployment_id"] is None
+    assert {"results", "mlflow-char", "decision"} <= set(server.artifacts(runs.finished))
+    # Lines reach the server in batches, the last ones maybe after the run's end.
+    wait("the log", lambda: "char epoch 1: train nll" in server.logs(runs.finished))
+
+
+@pytest.mark.browser
 def test_a_person_starts_a_run_by_its_form_and_compares_it(
-    services: Services, server: Server, page: Page, own: Path
+    services: Services, server: Server, page: Page, runs: Runs, dataset: Path
 ) -> None:
-    first = server.start(parameters(own))
     # The address of "Copy to new run": the form, filled with an earlier run's parameters.
     form = f"deployments/deployment/{server.retrain}/run?parameters="
-    page.goto(f"{services.recorded.prefect_url}/{form}{quote(json.dumps(parameters(own)))}")
+    copied = json.dumps(parameters(dataset, hidden_size=6))
+    page.goto(f"{services.recorded.prefect_url}/{form}{quote(copied)}")
     label = page.locator(".schema-form-property__label", has_text="Hidden Size")
     field = page.locator(".p-label", has=label).last
     field.get_by_text("Width d of the model.").wait_for()
     field.locator("input").last.fill("0")
     page.get_by_role("button", name="Submit").click()
     field.get_by_text("not valid").wait_for()
-    field.locator("input").last.fill("6")
+    field.locator("input").last.fill("4")
     page.get_by_role("button", name="Submit").click()
-    second = wait("the form's run", lambda: (run := server.newest()) != first and run)
-    page.goto(f"{services.recorded.prefect_url}/runs/flow-run/{second}")
-    assert [server.ended(run) for run in (first, second)] == ["Completed", "Completed"]
-    page.get_by_text("Completed").first.wait_for()
+    started = wait("the form's run", lambda: (run := server.newest()) != runs.finished and run)
 
-    runs = [server.mlflow_runs(run)[0] for run in (first, second)]
-    assert [run.data.params["hidden_size"] for run in runs] == ["4", "6"]
-    assert {"results", "mlflow-char", "decision"} <= set(server.artifacts(second))
-    # Lines reach the server in batches, the last ones maybe after the run's end.
-    wait("the log", lambda: "char epoch 1: train nll" in server.logs(second))
-    ids, experiment = [run.info.run_id for run in runs], runs[0].info.experiment_id
+    compared = [server.mlflow_runs(run)[0] for run in (runs.killed, runs.finished)]
+    assert [run.data.params["hidden_size"] for run in compared] == ["6", "4"]
+    ids, experiment = [run.info.run_id for run in compared], compared[0].info.experiment_id
     mlflow = f"{services.recorded.mlflow_url}/#"
     page.goto(
         f"{mlflow}/compare-runs?runs={json.dumps(ids)}&experiments={json.dumps([experiment])}"
@@ -192,12 +163,38 @@ def test_a_person_starts_a_run_by_its_form_and_compares_it(
     page.get_by_text("Parallel Coordinates Plot").first.wait_for()
     shown = expect(page.locator("body"))
     shown.to_contain_text("hidden_size", use_inner_text=True, timeout=PAGE_SECONDS * 1000)
-    (parent,) = server.mlflow_runs(second, "parent")
+    (parent,) = server.mlflow_runs(runs.finished, "parent")
     page.goto(f"{mlflow}/experiments/{experiment}/runs/{parent.info.run_id}/artifacts")
-    page.get_by_text(f"{own.name}.html", exact=True).first.click()
+    page.get_by_text(f"{dataset.name}.html", exact=True).first.click()
     page.frame_locator("iframe").get_by_text("Question answering report").first.wait_for()
 
+    # With the number of the form, the run is the same as the finished one.
+    page.goto(f"{services.recorded.prefect_url}/runs/flow-run/{started}")
+    assert server.ended(started) == "Nothing to do"
+    page.get_by_text("Nothing to do").first.wait_for()
 
+
+def test_a_second_start_waits_and_a_cancelled_run_leaves_nothing(
+    server: Server, dataset: Path
+) -> None:
+    server.wait_until_idle()
+    run_id = server.start(parameters(dataset, LONG, hidden_size=5))
+    server.wait_for_training(run_id)
+    second = server.start(parameters(dataset / "nowhere"))
+    waiting = "AwaitingConcurrencySlot"
+    wait("its turn", lambda: server.run(second)["state_name"] == waiting)
+    assert server.run(run_id)["state_name"] == "Running"
+    state = {"state": {"type": "CANCELLING"}}
+    ask("POST", f"{server.api}/flow_runs/{run_id}/set_state", state).raise_for_status()
+    assert server.ended(run_id) == "Cancelled"
+    runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
+    wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
+    assert len(runs) == 2
+    wait("Ray's end", lambda: not left_by(run_id))
+    assert server.ended(second) == "Refused"  # its turn came
+
+
+@pytest.mark.full
 def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, own: Path) -> None:
     address = f"{server.api}/deployments/{server.retrain}/schedules"
     every = {"interval": 45, "timezone": "UTC"}
@@ -207,7 +204,7 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
     def states() -> list[str]:
         wanted = {
             "deployments": {"id": {"any_": [server.retrain]}},
-            "flow_runs": {"state": {"type": {"any_": list(ENDED)}}},
+            "flow_runs": {"state": {"type": {"any_": list(FINAL)}}},
             "sort": "START_TIME_ASC",
         }
         runs = ask("POST", f"{server.api}/flow_runs/filter", wanted).json()
@@ -224,10 +221,11 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
         ask("DELETE", f"{address}/{made['id']}").raise_for_status()
 
 
+@pytest.mark.full
 def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, own: Path) -> None:
     assert server.ended(server.start(parameters(own / "nowhere"))) == "Refused"
 
-    settle(server)
+    server.wait_until_idle()
     stages = server.services.root / "stages"
     stages.mkdir(exist_ok=True)
     away = stages.rename(stages.with_name("away"))
@@ -239,68 +237,12 @@ def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, o
     assert server.ended(run_id) == "Completed"
 
 
-def in_training(server: Server, run_id: str) -> bool:
-    return any(run.data.metrics.get("epoch", 0) >= 1 for run in server.mlflow_runs(run_id))
-
-
-def left_by(run_id: str) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(VARIABLE) == run_id:
-                found.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return found
-
-
-def settle(server: Server) -> None:
-    """Let waiting schedules of other tests end."""
-    wait("rest", lambda: not list((server.services.root / "under-way").glob("*.json")))
-
-
-def test_a_second_start_waits_and_a_cancelled_run_leaves_nothing(server: Server, own: Path) -> None:
-    settle(server)
-    run_id = server.start(parameters(own, epochs=900))
-    wait("training", lambda: in_training(server, run_id))
-    second = server.start(parameters(own / "nowhere"))
-    wait("its turn", lambda: server.run(second)["state_name"] == "AwaitingConcurrencySlot")
-    assert server.run(run_id)["state_name"] == "Running"
-    state = {"state": {"type": "CANCELLING"}}
-    ask("POST", f"{server.api}/flow_runs/{run_id}/set_state", state).raise_for_status()
-    assert server.ended(run_id) == "Cancelled"
-    runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
-    wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
-    assert len(runs) == 2
-    wait("Ray's end", lambda: not left_by(run_id))
-    assert server.ended(second) == "Refused"  # its turn came
-
-
-def test_what_a_killed_run_left_is_swept_by_the_next_start(server: Server, own: Path) -> None:
-    settle(server)
-    run_id = server.start(parameters(own, epochs=900))
-    wait("training", lambda: in_training(server, run_id))
-    note = server.services.root / "under-way" / f"{run_id}.json"
-    os.kill(Recorded.model_validate_json(note.read_text()).pid, signal.SIGKILL)
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.sweep"],
-        env=server.services.environment,
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not note.exists(), done.stderr
-    assert {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"}
-    assert left_by(run_id) == []
-    assert server.ended(run_id) == "Crashed"
-
-
+@pytest.mark.full
 def test_a_run_outlives_all_three_services(server: Server, own: Path) -> None:
-    settle(server)
+    server.wait_until_idle()
     epochs = 40
     run_id = server.start(parameters(own, epochs))
-    wait("training", lambda: in_training(server, run_id))
+    server.wait_for_training(run_id)
     for name in ("mlflow", "worker", "prefect"):
         before = server.services.recorded.services[name]
         process = psutil.Process(before.pid)
@@ -316,3 +258,25 @@ def test_a_run_outlives_all_three_services(server: Server, own: Path) -> None:
     client = MlflowClient(f"sqlite:///{server.services.root}/mlflow.db")
     assert len(client.get_metric_history(run.info.run_id, "dev/f1")) == epochs
     assert server.ended(server.start(parameters(own, epochs))) == "Nothing to do"
+
+
+def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Services) -> None:
+    """The last test: it leaves nothing up."""
+    assert services.process is not None
+    services.process.send_signal(signal.SIGHUP)  # the end of its terminal ends nothing
+    before, killed = services.recorded.services, datetime.now(UTC)
+    kill(services.processes())
+
+    def all_are_new() -> bool:
+        now = services.recorded.services
+        return now.keys() == before.keys() and all(now[k].pid != before[k].pid for k in before)
+
+    wait("new services", all_are_new)
+    wait("the worker", lambda: services.worker_is_online(since=killed))
+
+    processes = services.processes()
+    services.process.kill()
+    services.process.wait()
+    assert services.run("down").stdout.strip() == "Stopped."
+    wait("the end", lambda: not any(one.is_running() for one in processes))  # init reaps them
+    assert services.run("down").stdout.strip() == "Nothing is up."

@@ -28,7 +28,7 @@ from tasks.vectors import PACKAGED, select_vectors
 from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tests.tasks.test_tiny import best_sentence_candidates, datasets, mean_f1
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(5400)]
 
 MARGIN = 30  # F1 between a model that reads and anything that doesn't
 

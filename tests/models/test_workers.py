@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from models.training import DATA_PARALLEL, Reading, Trainer
 from tests.models.making import make_examples, make_model, make_types, small
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 WORKERS = 3
 """Of more than two numbers the sum depends on the order in which they are added."""

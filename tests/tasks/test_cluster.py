@@ -84,7 +84,7 @@ def gpus_of_this_worker() -> None:
     assert len(ray.get_gpu_ids()) == 1
 
 
-@pytest.mark.parametrize("part", [1, 0.25])
+@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.full), 0.25])
 def test_ray_schedules_the_request_for_a_gpu(node_with_a_gpu: None, part: float) -> None:
     asked = {"CPU": 1, "GPU": part}
     scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=asked)

@@ -349,6 +349,7 @@ def test_dev_v2(shared_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.full
 def test_recovered_train(shared_data: Path, tmp_path: Path) -> None:
     articles = read_articles(shared_data / "squad/train-v1.1-recovered.json")
     facts = ingest_articles(articles, tmp_path)

@@ -128,7 +128,7 @@ def outcome(file: Path, out: Path) -> str:
     return ""
 
 
-NUMBERS = [40, pytest.param(420, marks=pytest.mark.heavy)]
+NUMBERS = [40, pytest.param(420, marks=[pytest.mark.heavy, pytest.mark.full])]
 
 
 @pytest.mark.parametrize("number", NUMBERS)

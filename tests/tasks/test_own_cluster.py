@@ -1,5 +1,6 @@
 """A cluster that is started here: its processes find it beside another, the network does not."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +11,7 @@ import pytest
 import ray
 from ray.util.state import list_nodes
 
-from tasks.cluster import connect, disconnect
-
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("ray_cluster")]
 
 ANOTHER = """
 import ray
@@ -23,22 +22,16 @@ input()
 
 
 @pytest.fixture
-def another_cluster() -> Iterator[None]:
-    """What another training on this machine has."""
+def another_cluster(ray_cluster: None) -> Iterator[None]:
+    """What another training on this machine has; it is started later."""
     command = [sys.executable, "-c", ANOTHER]
+    # Not the port of this process's cluster.
+    environment = {name: value for name, value in os.environ.items() if name[:4] != "RAY_"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(command, env=environment, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdout.readline() == "up\n"
         yield
         process.communicate("\n")
-
-
-@pytest.fixture
-def own_cluster() -> Iterator[None]:
-    """The one that a flow starts."""
-    connect()
-    yield
-    disconnect()
 
 
 @ray.remote
@@ -47,11 +40,11 @@ def nodes() -> list[str]:
     return [node.node_id for node in list_nodes()]
 
 
-def test_its_processes_find_it_beside_another(another_cluster: None, own_cluster: None) -> None:
+def test_its_processes_find_it_beside_another(another_cluster: None) -> None:
     assert ray.get(nodes.remote()) == [ray.get_runtime_context().get_node_id()]
 
 
-def test_it_listens_to_this_machine_alone(own_cluster: None) -> None:
+def test_it_listens_to_this_machine_alone() -> None:
     ray.get(nodes.remote())  # a worker has come up
     listening = {
         (process.name(), connection.laddr.ip)

@@ -1,8 +1,13 @@
-"""Every preset at its full size on real questions: learnt by heart, saved, loaded, asked."""
+"""Presets on real questions: learnt by heart, saved, loaded, asked.
+
+`make test` has small ones that have every kind of layer between them, `make test-all` has every
+preset at its full size.
+"""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +32,6 @@ from tests.tasks.test_answering import COMMON, LONG, STRANGE, alike, stands_in
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
-QUESTIONS, PARAGRAPHS = 32, 8
 EPOCHS = 150
 LEARNT = 0.05  # nats a question: only then are answers worth a look
 
@@ -43,10 +47,10 @@ def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
 
 @dataclass(frozen=True)
 class Made:
-    """32 real questions, encoded, over vectors or over none."""
+    """Real questions, encoded, over vectors or over none."""
 
     folder: Path
-    source: str
+    questions: int
 
     def trainer(self, variant: VariantConfig) -> Trainer:
         vectors = load_word_vectors(self.folder / "vocabulary", self.folder / "vectors")
@@ -67,10 +71,41 @@ class Made:
         return out
 
 
-def made(folder: Path, data: Path, source: str) -> Made:
+@dataclass(frozen=True)
+class Case:
+    """A preset, and the size at which it learns; None is its own."""
+
+    name: str
+    hidden_size: int | None = None
+    paragraphs: int = 8
+    batch_size: int = 16
+    learning_rate: float = 0.002
+
+    def __str__(self) -> str:
+        return f"{self.name}-{'small' if self.hidden_size else 'full'}"
+
+    def variant(self) -> VariantConfig:
+        full = preset(self.name)
+        return full.with_changes(
+            hidden_size=self.hidden_size or full.model.hidden_size,
+            optimizer="adam",
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            clip_norm=5.0,
+            dropout=0.0,
+            ema_decay=0.5,
+        )
+
+
+SMALL = {"hidden_size": 24, "paragraphs": 2, "batch_size": 4, "learning_rate": 0.005}
+CASES = [Case(name, **SMALL) for name in ("char-only", "char-selfattn", "docqa")]  # type: ignore[arg-type]
+CASES += [pytest.param(Case(name), marks=pytest.mark.full) for name in PRESETS]  # type: ignore[misc]
+
+
+def made(folder: Path, data: Path, source: str, count: int) -> Made:
     for name in ("split", "vectors", "vocabulary", "encoded"):
         (folder / name).mkdir()
-    paragraphs = [*short_paragraphs(data)][:PARAGRAPHS]
+    paragraphs = [*islice(short_paragraphs(data), count)]
     articles = {"version": "v2.0", "data": [{"title": "made", "paragraphs": paragraphs}]}
     (folder / "questions.json").write_text(json.dumps(articles), "utf-8")
     ingest_articles(read_articles(folder / "questions.json"), folder / "split")
@@ -79,34 +114,18 @@ def made(folder: Path, data: Path, source: str) -> Made:
     select_vectors(folder / "vectors", source, wanted, 0)
     build_vocabulary(folder / "vocabulary", folder / "split", [], folder / "vectors", parameters)
     encode_split(folder / "encoded", folder / "split", folder / "vocabulary")
-    return Made(folder, source)
+    return Made(folder, 4 * count)
 
 
-@pytest.fixture(scope="module")
-def with_vectors(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Made:
-    return made(tmp_path_factory.mktemp("made"), shared_data, PACKAGED)
-
-
-@pytest.fixture(scope="module")
-def without_vectors(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Made:
-    return made(tmp_path_factory.mktemp("made"), shared_data, NO_VECTORS)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_learns_32_questions_by_heart_and_is_served(
-    name: str, with_vectors: Made, without_vectors: Made
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_preset_memorizes_questions_and_is_served(
+    case: Case, tmp_path: Path, shared_data: Path
 ) -> None:
-    data = with_vectors if PRESETS[name].model.word_vectors else without_vectors
-    variant = preset(name).with_changes(
-        optimizer="adam",
-        learning_rate=0.002,
-        batch_size=16,
-        clip_norm=5.0,
-        dropout=0.0,
-        ema_decay=0.5,
-    )
+    variant = case.variant()
+    source = PACKAGED if variant.model.word_vectors else NO_VECTORS
+    data = made(tmp_path, shared_data, source, case.paragraphs)
     examples, types = load_encoded(data.folder / "encoded"), load_types(data.folder / "vocabulary")
-    assert len(examples) == QUESTIONS
+    assert len(examples) == data.questions
     split, trainer = load_split(data.folder / "split"), data.trainer(variant)
 
     def exact_match() -> float:
@@ -117,7 +136,7 @@ def test_a_preset_learns_32_questions_by_heart_and_is_served(
         assert trainer.epoch < EPOCHS
 
     answerer = Answerer.load(data.save(trainer, variant))
-    batch = make_batch(examples, types, np.arange(QUESTIONS), trainer.model.max_characters)
+    batch = make_batch(examples, types, np.arange(data.questions), trainer.model.max_characters)
     with torch.no_grad(), trainer.averages.in_use():
         mine, theirs = trainer.model.eval()(batch), answerer.model.eval()(batch)
     assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))

@@ -39,12 +39,12 @@ ASKED = [
 ]
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 300) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -> None:
     """Until the server answers."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=10).close()
+            urllib.request.urlopen(url, timeout=60).close()
             return
         except OSError:
             time.sleep(0.2)
@@ -248,7 +248,7 @@ def served(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield address
     finally:
         process.terminate()
-        process.wait(120)
+        process.wait(300)
 
 
 def post(address: str, inputs: list[dict[str, str]]) -> Any:
@@ -257,7 +257,7 @@ def post(address: str, inputs: list[dict[str, str]]) -> Any:
         json.dumps({"inputs": inputs}).encode(),
         {"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=120) as response:
+    with urllib.request.urlopen(request, timeout=300) as response:
         return json.load(response)
 
 

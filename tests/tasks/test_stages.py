@@ -299,7 +299,7 @@ def build(out, text):
         os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[1] == "meet":
         (meeting / str(os.getpid())).touch()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 700
         while not (meeting / "one-waits").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
     (out / "other half.txt").write_text(text)
@@ -335,7 +335,7 @@ def start(fate: str, meeting: Path) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> str:
     """What the process printed."""
-    printed, errors = process.communicate(timeout=400)
+    printed, errors = process.communicate(timeout=800)
     assert process.returncode == 0, errors
     return printed
 
@@ -343,7 +343,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 @pytest.mark.heavy
 def test_a_killed_stage_leaves_nothing_that_looks_finished(root: Path, tmp_path: Path) -> None:
     killed = start("die", tmp_path)
-    killed.communicate(timeout=400)
+    killed.communicate(timeout=800)
     assert killed.returncode == -signal.SIGKILL
     (half,) = (root / "stages" / "halves").rglob("half.txt")
     assert half.relative_to(root / "stages" / "halves").parts[0].startswith(".building-")
@@ -357,7 +357,7 @@ def test_a_killed_stage_leaves_nothing_that_looks_finished(root: Path, tmp_path:
 def test_of_two_processes_one_builds_and_the_other_waits(root: Path, tmp_path: Path) -> None:
     (tmp_path / "meeting").mkdir()
     both = [start("meet", tmp_path / "meeting") for _ in range(2)]
-    told = [process.communicate(timeout=400) for process in both]
+    told = [process.communicate(timeout=800) for process in both]
     assert [process.returncode for process in both] == [0, 0], told
     (made,) = left_in(root, "halves")
     expected = {f"{{'halves': 2}} {found} {made}\n" for found in (False, True)}

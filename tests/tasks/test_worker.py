@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,28 +19,26 @@ from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file
 
 from models.config import TrainingConfig, VariantConfig
-from models.training import Reading
-from tasks import cluster
+from models.training import Reading, Trainer
+from tasks import fitting, worker
 from tasks.checkpoints import TENSORS, Record, load_record
 from tasks.cluster import Allotment
 from tasks.encoded import load_encoded, load_types
 from tasks.errors import UserError
 from tasks.fitting import Fitted, fit
+from tasks.starting import new_model
 from tasks.tracking import STEPS_PER_POINT
 from tasks.training_data import TrainingData
-from tasks.worker import Job, _Cadence, make_trainer
+from tasks.worker import Job, _Cadence, _Loop, make_trainer, train_worker
 from tests.tasks.prepared import make_job, prepare, small
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainingData]:
-    """Data to train on, while a cluster is there to do it."""
-    prepared = prepare(tmp_path_factory.mktemp("prepared"))
-    cluster.connect()
-    yield prepared
-    cluster.disconnect()
+def data(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    """Data to train on, and a cluster to train on them."""
+    return prepare(tmp_path_factory.mktemp("prepared"))
 
 
 def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int = 1) -> Fitted:
@@ -54,19 +51,27 @@ def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int =
 # Workers
 
 
-def fifty_losses(config: dict[str, Any]) -> None:
-    """What each worker runs: the first worker writes down the losses of the first fifty steps."""
-    job: Job = config["job"]
-    trainer = make_trainer(job, threads=1)
+STEPS = 50
+
+
+def first_losses(job: Job, trainer: Trainer) -> list[float]:
+    """The losses of a trainer's first steps."""
     losses: list[float] = []
 
     def go_on(reading: Reading) -> bool:
         losses.extend(reading.nlls)
-        return len(losses) < 50
+        return len(losses) < STEPS
 
     examples, types = load_encoded(job.data.train.encoded), load_types(job.data.vocabulary)
-    while len(losses) < 50:
+    while len(losses) < STEPS:
         trainer.train_epoch(examples, types, go_on)
+    return losses
+
+
+def write_losses(config: dict[str, Any]) -> None:
+    """What each worker runs: the first worker writes down the losses."""
+    trainer = make_trainer(config["job"], threads=1)
+    losses = first_losses(config["job"], trainer)
     if trainer.rank == 0:
         config["out"].write_text(json.dumps(losses))
     ray.train.report({})
@@ -77,20 +82,19 @@ def test_two_workers_have_the_losses_of_one(data: TrainingData, tmp_path: Path) 
     batch_size = next(n for n in range(11, rows) if rows % n == 1)  # the second gets none of it
     # Larger steps would amplify what adding in another order rounds off, some more each time.
     variant = small(dropout=0.0, batch_size=batch_size, learning_rate=2e-4)
-    job = make_job(tmp_path, data, variant)
-    losses = []
-    for workers in (1, 2):
-        out = tmp_path / f"{workers}.json"
-        TorchTrainer(
-            fifty_losses,
-            train_loop_config={"job": job, "out": out},
-            scaling_config=ScalingConfig(num_workers=workers),
-            run_config=RunConfig(storage_path=str(tmp_path / "ray")),
-        ).fit()
-        losses.append(json.loads(out.read_text()))
-    assert len(losses[0]) == 50
-    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
-    assert sum(losses[0][:10]) - sum(losses[0][-10:]) > 1, "it learns"
+    job, out = make_job(tmp_path, data, variant), tmp_path / "losses.json"
+    alone = Trainer(new_model(variant, data)[0], variant.training)
+    expected = first_losses(job, alone)
+    TorchTrainer(
+        write_losses,
+        train_loop_config={"job": job, "out": out},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=str(tmp_path / "ray")),
+    ).fit()
+    found = json.loads(out.read_text())
+    assert len(found) == STEPS
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert sum(found[:10]) - sum(found[-10:]) > 1, "it learns"
 
 
 # Killed processes
@@ -107,6 +111,23 @@ def _title(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def train_until_killed(config: dict[str, Any]) -> str | None:
+    """`train_worker`, whose first worker waits to be killed behind its first checkpoint.
+
+    The checkpoint is from the middle of an epoch. The other workers begin the next step.
+    """
+    if ray.train.get_checkpoint() is None:
+        save = _Loop._save
+
+        def save_and_wait(loop: _Loop, predictions: Any) -> None:
+            save(loop, predictions)
+            if loop.is_first:
+                time.sleep(1000)
+
+        worker._Loop._save = save_and_wait  # type: ignore[method-assign]
+    return train_worker(config)
 
 
 def kill_in_mid_epoch(folder: Path, name: str) -> None:
@@ -147,7 +168,7 @@ def logged_nlls(folder: Path) -> set[tuple[int, float]]:
     return {(point.step, point.value) for point in points}
 
 
-RESUMED = small(dropout=0.3, epochs=4, checkpoint_steps=2)
+RESUMED = small(dropout=0.3, epochs=2, batch_size=6, checkpoint_steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +177,9 @@ def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_a_killed_worker_changes_nothing(
-    data: TrainingData, uninterrupted: Fitted, tmp_path: Path
+    data: TrainingData, uninterrupted: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fitting, "train_worker", train_until_killed)
     killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
     killer.start()
     resumed = run(tmp_path, data, RESUMED, workers=2)
@@ -180,7 +202,7 @@ def test_checkpoints_that_are_not_needed_are_gone(uninterrupted: Fitted) -> None
     record = load_record(uninterrupted.last)
     f1s = [entry["validation/f1"] for entry in record.history]
     assert load_record(uninterrupted.best).history[-1]["validation/f1"] == max(f1s)
-    assert record.ended == "all 4 epoch(s) were done"
+    assert record.ended == "all 2 epoch(s) were done"
 
 
 # Early ends
@@ -233,6 +255,7 @@ def test_a_training_that_diverges_ends_at_once_with_a_sentence(
         run(tmp_path, data, variant, workers=2)
 
 
+@pytest.mark.full
 def test_a_target_ends_it(data: TrainingData, tmp_path: Path) -> None:
     fitted = run(tmp_path, data, small(epochs=9, stop_at_f1=1e-3, learning_rate=0.03))
     record = load_record(fitted.last)

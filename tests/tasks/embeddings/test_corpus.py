@@ -173,7 +173,7 @@ def test_a_killed_preparation_leaves_no_process(tmp_path: Path) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.join()
-    assert children and not psutil.wait_procs(children, timeout=120)[1]
+    assert children and not psutil.wait_procs(children, timeout=300)[1]
 
 
 @pytest.mark.parametrize(

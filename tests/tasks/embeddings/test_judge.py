@@ -61,17 +61,21 @@ def test_an_analogy_leaves_its_own_words_out() -> None:
     assert space_of(PLANE).analogy("man", "king", "woman")[0][0] == "queen"
 
 
-def test_400_000_words_answer_within_50_milliseconds() -> None:
+def test_400k_words_take_a_few_matrix_products() -> None:
+    """Seconds depend on the machine: they are compared with those of one product."""
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((400_000, 50)).astype(np.float32)
     space = Neighbours(WordSet([f"w{i}" for i in range(400_000)], vectors))
-    seconds = []
+    products, answers = [], []
     for number in range(7, 400_000, 20_000):
-        began = time.thread_time()  # of this thread, whatever else the machine has to do
+        began = time.process_time()  # of all threads, whatever else the machine has to do
+        assert len(vectors @ vectors[number]) == 400_000
+        products.append(time.process_time() - began)
+        began = time.process_time()
         found = space.neighbours(f"w{number}")
-        seconds.append(time.thread_time() - began)
+        answers.append(time.process_time() - began)
         assert len(found) == 10
-    assert min(seconds) < 0.05
+    assert min(answers) < 6 * min(products)
 
 
 def test_spearman_is_of_the_covered_pairs(tmp_path: Path) -> None:
