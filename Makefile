@@ -64,20 +64,20 @@ check: $(INSTALLED)  ## read data without training on them, and report what is w
 
 lineage: $(INSTALLED)  ## what a run was made of (RUN=, VERIFY=1 reads it all), or what a file is in (FILE=)
 	$(call takes,RUN FILE VERIFY)
-	@$(SETTLED) $(VENV)/bin/python -m flows.lineage \
+	@$(SETTLED) $(VENV)/bin/python -m flows.commands.show_lineage \
 	  $(if $(RUN),--run '$(RUN)') $(if $(FILE),--file '$(FILE)') $(if $(VERIFY),--verify)
 
 prune: $(INSTALLED)  ## say what no kept run refers to; YES=1 removes it
 	$(call takes,YES)
-	@$(SETTLED) $(VENV)/bin/python -m flows.pruning $(if $(YES),--yes)
+	@$(SETTLED) $(VENV)/bin/python -m flows.commands.prune $(if $(YES),--yes)
 
 differences: $(INSTALLED)  ## show where two runs' answers differ: RUNS=one,other
 	$(call takes,RUNS)
-	@$(SETTLED) $(VENV)/bin/python -m flows.differences '$(RUNS)'
+	@$(SETTLED) $(VENV)/bin/python -m flows.commands.diff '$(RUNS)'
 
 datasets: $(INSTALLED)  ## list the data that are known by name, and what of them is here
 	$(call takes,)
-	@$(SETTLED) $(VENV)/bin/python -m flows.datasets
+	@$(SETTLED) $(VENV)/bin/python -m flows.commands.list_datasets
 
 embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATASET=, METHOD=, EPOCHS=, NAME=
 	$(call takes,CORPUS DATASET METHOD EPOCHS NAME ARGS)
@@ -85,18 +85,18 @@ embeddings: $(INSTALLED)  ## train word vectors on your own texts: CORPUS=, DATA
 
 judge: $(INSTALLED)  ## say what word vectors are worth: VECTORS=one or one,other, DATASET=
 	$(call takes,VECTORS DATASET ARGS)
-	@$(SETTLED) $(VENV)/bin/python -m flows.judge_embeddings $(JUDGE)
+	@$(SETTLED) $(VENV)/bin/python -m flows.evaluate_embeddings $(JUDGE)
 
 compare: $(INSTALLED)  ## train the variants from several seeds and compare them: SEEDS=0,1,2, VECTORS=
 	$(call takes,DATASET VARIANTS SEEDS EPOCHS VECTORS ARGS)
-	@$(SETTLED) $(VENV)/bin/python -m flows.compare $(if $(DATASET),--data '{"dataset": "$(DATASET)"}') \
+	@$(SETTLED) $(VENV)/bin/python -m flows.compare_variants $(if $(DATASET),--data '{"dataset": "$(DATASET)"}') \
 	  $(if $(VARIANTS),--variants '$(VARIANTS)') $(if $(SEEDS),--seeds '$(SEEDS)') \
 	  $(if $(EPOCHS),--training.epochs '$(EPOCHS)') \
 	  $(if $(VECTORS),--vectors '[{"source": "$(subst $(comma),"}$(comma) {"source": ",$(VECTORS))"}]') $(ARGS)
 
 rollback: $(INSTALLED)  ## make the champion of before the champion again: DATASET=
 	$(call takes,DATASET)
-	@$(SETTLED) $(VENV)/bin/python -m flows.rollback '$(or $(DATASET),tiny)'
+	@$(SETTLED) $(VENV)/bin/python -m flows.commands.rollback '$(or $(DATASET),tiny)'
 
 test: $(INSTALLED)  ## check style, types and imports, and run the tests (at most 15 minutes)
 	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not full'"

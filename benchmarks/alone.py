@@ -27,21 +27,23 @@ import pyarrow.parquet as pq
 import torch
 from torch.profiler import profile
 
-from benchmarks.clock import summary, write
-from benchmarks.machine import machine, today
-from benchmarks.operators import shares, times
+from benchmarks.common.clock import summary, write
+from benchmarks.common.machine import machine, today
+from benchmarks.common.operators import shares, times
 from models.batching import Examples, Types
 from models.bidaf import BiDAF
-from models.config import TrainingConfig, VariantConfig
-from models.decoding import argmax_threshold
-from models.presets import preset
-from models.stopping import is_out_of_time, reason_to_end
-from models.training import Reading, Trainer
-from models.windows import trained_questions
-from tasks.encoded import load_encoded, load_types
-from tasks.evaluation import EvaluationSplit, evaluate, load_split
-from tasks.measures import measures
-from tasks.progress import History, entry_of
+from models.configs.presets import preset
+from models.configs.variant import TrainingConfig, VariantConfig
+from models.early_stopping import is_out_of_time, reason_to_end
+from models.sliding_windows import trained_questions
+from models.span_decoding import argmax_threshold
+from models.trainer import Reading, Trainer
+from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
+from tasks.evaluation.metrics import measures
+from tasks.text.encoded import load_encoded, load_types
+from tasks.training.epoch_log import History, entry_of
+
+# What needs more than torch, numpy and pyarrow is imported where it is used.
 
 OVERRIDES = (
     *("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "warmup_steps"),
@@ -61,7 +63,7 @@ def gather(
     folder: Path, dataset: str, train: Path, dev: Path, vocabulary: Path, vectors: Path, split: Path
 ) -> None:
     """Put encoded splits, vocabulary, vectors and the ingested dev split into the folder."""
-    from tasks.encoding import load_word_vectors
+    from tasks.embeddings.formats.matrix import load_word_vectors
 
     for name, part in {"train": train, "dev": dev, "split": split}.items():
         shutil.copytree(part, folder / name, dirs_exist_ok=True)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.machine import as_a_worker, machine, tell, today
-from tasks.answering import Answerer
-from tasks.evaluation import EvaluationSplit, load_split
-from tasks.tokenizer import tokenize
+from benchmarks.common.machine import as_a_worker, machine, tell, today
+from tasks.evaluation.evaluate import EvaluationSplit, load_split
+from tasks.inference.predictor import Predictor
+from tasks.text.tokenizer import tokenize
 
 CONTEXT_TOKENS, SINGLES, BATCH, BATCHES = 130, 200, 128, 8
 
@@ -47,23 +47,23 @@ def batches(split: EvaluationSplit) -> list[list[Pair]]:
     return [pairs_of(split, order[i : i + BATCH]) for i in range(0, len(order), BATCH)]
 
 
-def seconds(answerer: Answerer, asked: Sequence[list[Pair]]) -> list[float]:
+def seconds(predictor: Predictor, asked: Sequence[list[Pair]]) -> list[float]:
     """Of each call, after a first one that is not counted."""
-    answerer.answer(asked[0])
+    predictor.answer(asked[0])
     taken = []
     for pairs in asked:
         began = time.perf_counter()
-        answerer.answer(pairs)
+        predictor.answer(pairs)
         taken.append(time.perf_counter() - began)
     return taken
 
 
 def measure(model: Path, folder: Path) -> dict[str, float]:
     """Milliseconds a question, and questions a second in batches."""
-    answerer, split = Answerer.load(model), load_split(folder)
-    alone = seconds(answerer, [[pair] for pair in singles(split)])
+    predictor, split = Predictor.load(model), load_split(folder)
+    alone = seconds(predictor, [[pair] for pair in singles(split)])
     asked = batches(split)
-    together = seconds(answerer, asked)
+    together = seconds(predictor, asked)
     return {
         "one_question_ms_median": 1000 * statistics.median(alone),
         "one_question_ms_95_percent": 1000 * float(np.quantile(alone, 0.95)),

@@ -1,6 +1,7 @@
 """Writes down what finished comparisons of variants came to, from the stages they left.
 
-Use: python -m benchmarks.comparison --command "python -m flows.compare …" [--note …] OUT.json
+Use: python -m benchmarks.comparison --command "python -m flows.compare_variants …" [--note …]
+OUT.json
 
 A table for each dataset, set of vectors and seed: each variant's scores on dev, on the questions
 that have an answer and on those that have none, and what it gained over the variant before. The
@@ -25,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from benchmarks.finished import cells, finished, made_from
-from benchmarks.machine import machine, today
-from benchmarks.tables import markdown
-from tasks.comparison import told_gain
-from tasks.manifests import content_digest, facts_of, read_manifest
-from tasks.progress import History
-from tasks.significance import paired_gain
+from benchmarks.common.finished import cells, finished, made_from
+from benchmarks.common.machine import machine, today
+from benchmarks.common.tables import markdown
+from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from tasks.evaluation.bootstrap import paired_gain
+from tasks.reports.comparison import told_gain
+from tasks.training.epoch_log import History
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,7 +83,10 @@ def trainings() -> dict[str, list[Trained]]:
         for title, trained in tables_of(comparison).items():
             found[title] += trained
     if not found:
-        sys.exit("No comparison has finished below this root: run python -m flows.compare first.")
+        sys.exit(
+            "No comparison has finished below this root: "
+            "run python -m flows.compare_variants first."
+        )
     return {title: newest_alike(trained) for title, trained in found.items()}
 
 

@@ -22,11 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import machine, peak_mib, tell, today
-from benchmarks.tables import markdown
-from tasks.embeddings.corpus import prepare_corpus, read_vocabulary
-from tasks.embeddings.parameters import METHODS, EmbeddingParameters
-from tasks.embeddings.texts import TextFile, read_texts
+from benchmarks.common.machine import machine, peak_mib, tell, today
+from benchmarks.common.tables import markdown
+from tasks.embeddings.training.config import METHODS, EmbeddingParameters
+from tasks.embeddings.training.corpus import prepare_corpus, read_vocabulary
+from tasks.embeddings.training.corpus_files import TextFile, read_texts
+
+# Each method is imported in the process that measures it: imports count as its memory.
 
 TORCH_PAIRS = 400_000
 BATCH = 4096
@@ -34,8 +36,8 @@ BATCH = 4096
 
 def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> dict[str, Any]:
     """The project's own training."""
-    from tasks.embeddings.glove import train_glove
-    from tasks.embeddings.word2vec import train_by_gensim
+    from tasks.embeddings.training.glove import train_glove
+    from tasks.embeddings.training.word2vec import train_by_gensim
 
     if parameters.method == "glove":
         return train_glove(corpus, facts, parameters, None, corpus.parent)[1]
@@ -44,7 +46,7 @@ def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
 
 def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> dict[str, Any]:
     """gensim's call and nothing around it; the vocabulary is built before the clock starts."""
-    from tasks.embeddings.word2vec import make_model
+    from tasks.embeddings.training.word2vec import make_model
 
     model = make_model(parameters)
     model.build_vocab_from_freq(
@@ -61,7 +63,7 @@ def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParame
     """GloVe's steps on some of the corpus' pairs, batched in torch."""
     import torch
 
-    from tasks.embeddings.glove import LEARNING_RATE
+    from tasks.embeddings.training.glove import LEARNING_RATE
 
     words = read_vocabulary(corpus, parameters.min_count)
     size, dimension = len(words), parameters.dimension + 1
@@ -88,8 +90,8 @@ def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParame
 
 def some_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParameters) -> Any:
     """At most TORCH_PAIRS random ones of those that GloVe is trained on, and their mirrors."""
-    from tasks.embeddings.cooccurrence import count_pairs
-    from tasks.embeddings.glove import PAIR, scatter
+    from tasks.embeddings.training.cooccurrence import count_pairs
+    from tasks.embeddings.training.glove import PAIR, scatter
 
     rows, rng = {word: row for row, word in enumerate(words)}, np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:

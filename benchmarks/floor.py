@@ -24,13 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.machine import as_a_worker, machine, tell, today
-from benchmarks.operators import shares, times
+from benchmarks.common.machine import as_a_worker, machine, tell, today
+from benchmarks.common.operators import shares, times
 from benchmarks.step import Data, load
 from models.bidaf import BiDAF
-from models.config import Precision
-from models.presets import preset
-from models.training import Reading, Trainer
+from models.configs.presets import preset
+from models.configs.variant import Precision
+from models.trainer import Reading, Trainer
 
 PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 

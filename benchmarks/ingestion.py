@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine, today
-from tasks.encoding import encode_split
-from tasks.ingestion import ingest_file
-from tasks.vectors import PACKAGED, select_vectors
-from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from benchmarks.common.machine import machine, today
+from tasks.data.ingest import ingest_file
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.encode import encode_split
 
 RESULT = Path(__file__).parent / "results" / "ingestion.json"
 SPLITS = ("train", "dev")

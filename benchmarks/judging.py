@@ -24,13 +24,15 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.machine import machine, tell, today
-from benchmarks.tables import bars, markdown
-from flows.judge_embeddings import judge_embeddings
-from flows.refusals import result_or_exit
-from tasks.embeddings.judge import Asked
-from tasks.embeddings.neighbours import Neighbours
-from tasks.vectors import PACKAGED, history_of, load_vectors
+from benchmarks.common.machine import machine, tell, today
+from benchmarks.common.tables import bars, markdown
+from flows.common.user_errors import result_or_exit
+from flows.evaluate_embeddings import evaluate_embeddings
+from tasks.embeddings.evaluation.evaluate import Asked
+from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
+from tasks.embeddings.formats.select import load_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.store import history_of
 
 Judgement = dict[str, Any]
 QUERIES = 50
@@ -39,7 +41,7 @@ QUERIES = 50
 def judged(vectors: Sequence[str], dataset: str, words: Sequence[str]) -> dict[str, Judgement]:
     """The judgement of each set by its name, with how it was made, and without its map."""
     asked = Asked(words=list(words))
-    result = result_or_exit(judge_embeddings(list(vectors), dataset, asked, return_state=True))
+    result = result_or_exit(evaluate_embeddings(list(vectors), dataset, asked, return_state=True))
     told = {}
     for name, file, source in zip(result["metrics"], result["judgements"], vectors, strict=True):
         judgement = json.loads(Path(file).read_text(encoding="utf-8"))

@@ -14,7 +14,8 @@ Mixed in is the first quarter of Wikipedia's lines, so that medicine weighs more
 `xz -dc enwiki2015-64M.txt.xz | head -n 211002 > enwiki2015-16M.txt`. The models come from this one,
 and from it again with the last set alone and --training.unknown-words subword:
 
-    python -m flows.compare --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
+    python -m flows.compare_variants \
+      --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
         "dev_files": ["squad-v1.1-recovered", "covid_qa"], "overlap": "leave out",
         "validation_share": 0}]' --variants char --seeds 0,1 --vectors '[{"source": "glove-6b-50d"},
         {"source": ".bidaflow/embeddings/wiki-fasttext/vectors.parquet"},
@@ -48,18 +49,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from benchmarks.finished import cells, finished, made_from
+from benchmarks.common.finished import cells, finished, made_from
+from benchmarks.common.machine import machine, tell, today
+from benchmarks.common.tables import bars, markdown
 from benchmarks.judging import Judgement, judged
-from benchmarks.machine import machine, tell, today
-from benchmarks.tables import bars, markdown
-from flows.train_embeddings import vector_input
-from tasks.comparison import told_gain
-from tasks.evaluation import load_split
-from tasks.manifests import read_manifest, stages_folder
-from tasks.outside import outside_vectors
-from tasks.significance import paired_gain
-from tasks.vectors import PACKAGED, load_vectors, packaged_words
-from tasks.vocabulary import form_counts
+from flows.common.vectors import vector_input
+from infra.artifacts.manifest import read_manifest, stages_folder
+from tasks.embeddings.formats.select import load_vectors, packaged_words
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.evaluation.bootstrap import paired_gain
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.slices import outside_vectors
+from tasks.reports.comparison import told_gain
+from tasks.text.build_vocabulary import form_counts
 
 DATASET, COMPARED = "covid_qa", "medical"
 WIKIPEDIA = "enwiki2015-64M.txt.xz"

@@ -23,9 +23,10 @@ from typing import Any
 
 import httpx
 
-from benchmarks.machine import machine, today
+from benchmarks.common.machine import machine, today
 from infra.settings import CHECKOUT, settings
-from tasks import tracking
+from tasks.tracking import metric_logger
+from tasks.tracking.runs import parent_run
 
 SMALL = ["--training.epochs", "1", "--training.hidden-size", "8"]
 FLAGS = ["--variants", "char", *SMALL, "--resources.workers", "1"]
@@ -69,8 +70,8 @@ def measure(root: Path, *flags: str) -> dict[str, float]:
 
 def logging(uri: str) -> dict[str, float]:
     """Seconds that an epoch's metrics take, and their share of the epoch, in per cent."""
-    run_id = tracking.parent_run(uri, "bidaflow/overhead", "benchmark", None, "benchmark", {})
-    logger = tracking.EpochLogger(uri, run_id)
+    run_id = parent_run(uri, "bidaflow/overhead", "benchmark", None, "benchmark", {})
+    logger = metric_logger.EpochLogger(uri, run_id)
     began = time.perf_counter()
     for epoch in range(EPOCHS):
         for step in range(epoch * STEPS, (epoch + 1) * STEPS):

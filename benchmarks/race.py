@@ -18,12 +18,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from benchmarks.clock import summary, write
-from benchmarks.machine import machine
+from benchmarks.common.clock import summary, write
+from benchmarks.common.machine import machine
+from infra.artifacts.in_use import newest_uses
+from infra.artifacts.manifest import read_manifest, stages_folder
 from infra.settings import CHECKOUT
-from tasks.manifests import read_manifest, stages_folder
-from tasks.progress import History
-from tasks.uses import newest_uses
+from tasks.training.epoch_log import History
 
 
 def train(flags: list[str]) -> list[Path]:

@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine, today
+from benchmarks.common.machine import machine, today
+from infra.artifacts.manifest import facts_of
 from infra.settings import settings
-from tasks.manifests import facts_of
 
 
 def variants(stages: Path) -> list[dict[str, Any]]:

@@ -15,16 +15,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine, peak_mib, today
-from tasks.encoding import encode_split
-from tasks.held_out import Shares
-from tasks.ingestion import ingest_file
-from tasks.portions import Portion
-from tasks.reading import read_articles
-from tasks.splitting import write_split
-from tasks.squad import Article
-from tasks.vectors import PACKAGED, select_vectors
-from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from benchmarks.common.machine import machine, peak_mib, today
+from tasks.data.ingest import ingest_file
+from tasks.data.ingested import Portion
+from tasks.data.partition import Shares
+from tasks.data.readers import read_articles
+from tasks.data.schema import Article
+from tasks.data.splits import write_split
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.encode import encode_split
 
 RESULT = Path(__file__).parent / "results" / "scale.json"
 HELD_OUT = Shares(validation=0.1, dev=0.1)

@@ -4,9 +4,9 @@ Use: python -m benchmarks.step [--dataset squad-v1.1-recovered] [--steps 8] [--o
 
 All train the same preset (`char`, d = 100) on 4,096 examples drawn from the dataset, one after the
 other: ours (batches of like lengths, padded LSTMs, characters once per distinct word) with products
-in bfloat16 and in float32, and `benchmarks.references` padded and packed (batches in random order,
-characters of every token, float32). Ours runs through all 64 batches, the references through the
-first `--steps` of their random ones, each after one that is not timed. Answers are computed in
+in bfloat16 and in float32, and `benchmarks.common.references` padded and packed (batches in random
+order, characters of every token, float32). Ours runs through all 64 batches, the references through
+the first `--steps` of their random ones, each after one that is not timed. Answers are computed in
 float32 by all: the forward pass for one question on a context of 130 tokens, and for batches of
 128, on dev's own.
 """
@@ -27,12 +27,11 @@ import torch
 from prefect import flow
 from torch import nn
 
-from benchmarks.machine import as_a_worker, machine, tell, today
-from benchmarks.references import ReferenceBiDAF
-from flows.ingest import ingest_dataset
-from flows.parameters import DataParameters, VectorParameters
-from flows.vocabulary import encode_dataset
-from models.averaging import AveragedWeights
+from benchmarks.common.machine import as_a_worker, machine, tell, today
+from benchmarks.common.references import ReferenceBiDAF
+from flows.common.encoding import encode_dataset
+from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.splits import ingest_dataset
 from models.batching import (
     CONTEXT_STEP,
     POOL_BATCHES,
@@ -45,12 +44,13 @@ from models.batching import (
     shuffled_batches,
 )
 from models.bidaf import BiDAF
-from models.config import Precision
-from models.prediction import span_nll
-from models.presets import preset
-from tasks.encoded import load_encoded, load_types
-from tasks.encoding import load_word_vectors
-from tasks.vocabulary import VocabularyParameters
+from models.configs.presets import preset
+from models.configs.variant import Precision
+from models.ema import AveragedWeights
+from models.predict import span_nll
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.encoded import load_encoded, load_types
 
 BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
 SINGLES, MANY = 50, 4

@@ -18,12 +18,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from models.metrics import f1
-from tasks.alignment import align
-from tasks.lexicon import typewriter
-from tasks.reading import read_articles
-from tasks.squad import Paragraph
-from tasks.tokenizer import tokenize
+from models.squad_metrics import f1
+from tasks.data.alignment import align
+from tasks.data.readers import read_articles
+from tasks.data.schema import Paragraph
+from tasks.text.tokenizer import tokenize
+from tasks.text.vocabulary import typewriter
+
+# pyarrow is imported where it is used: it counts as memory of programs that go without.
 
 RESULTS = Path(__file__).parent / "results"
 Tokenize = Callable[[str], Sequence[tuple[int, int]]]
@@ -49,7 +51,7 @@ PATTERNS = {
 
 def candidates() -> Iterator[tuple[str, Tokenize]]:
     """The names and functions to compare, the project's first."""
-    yield "bidaflow (tasks/tokenizer.py)", tokenize
+    yield "bidaflow (tasks/text/tokenizer.py)", tokenize
     for name, pattern in PATTERNS.items():
         yield name, from_pattern(pattern)
     for make in (whitespace, bert, spacy_blank, treebank):

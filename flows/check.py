@@ -9,15 +9,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.command_line import parameters_from
-from flows.files import find_files
-from flows.parameters import DataParameters, VectorParameters
-from flows.refusals import result_or_exit, told_in_a_sentence
-from flows.reports import publish_page
-from flows.train_embeddings import vectors_of
-from tasks.errors import UserError
-from tasks.faults import MEANINGS
-from tasks.steps import checking, ingesting, selecting_vectors
+from flows.common.cli import parameters_from
+from flows.common.data_files import find_files
+from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.results import publish_page
+from flows.common.user_errors import result_or_exit, told_in_a_sentence
+from flows.common.vectors import vectors_of
+from infra.errors import UserError
+from tasks.data.answer_errors import MEANINGS
+from tasks.stages import checking, ingesting, selecting_vectors
 
 
 @flow(name="check", description=__doc__)

@@ -7,22 +7,21 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows.command_line import parameters_from
-from flows.error_reports import Examples
-from flows.hooks import ENDING_RUNS
-from flows.outcome import UNCHANGED, announce, publish
-from flows.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
-from flows.promotion import promote_best
-from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.common.cli import parameters_from
+from flows.common.hooks import ENDING_RUNS
+from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
+from flows.common.promote import promote_best
+from flows.common.results import UNCHANGED, Examples, announce, publish
+from flows.common.user_errors import result_or_exit, told_in_a_sentence
 from flows.train import train_variants
+from infra.artifacts.in_use import used_now
+from infra.errors import UserError
+from infra.ray_cluster import Resources
 from infra.settings import settings
-from tasks.cluster import Resources
-from tasks.errors import UserError
-from tasks.promotion import PromotionRule
-from tasks.pruning import prune
-from tasks.retention import retire
-from tasks.uses import used_now
-from tasks.vocabulary import VocabularyParameters
+from tasks.evaluation.promotion_rule import PromotionRule
+from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.tracking.garbage_collection import prune
+from tasks.tracking.retention import retire
 
 NOTHING_TO_DO = "Nothing to do"
 

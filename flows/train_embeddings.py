@@ -9,30 +9,17 @@ from prefect.artifacts import create_table_artifact
 from pydantic import Field
 from rich.console import Console
 
-from flows.command_line import parameters_from
-from flows.ingest import ingest_dataset
-from flows.letter_case import warn_of_another_case
-from flows.parameters import CorpusParameters, DataParameters, VectorParameters, VectorStart
-from flows.refusals import result_or_exit, told_in_a_sentence
+from flows.common.cli import parameters_from
+from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
+from flows.common.splits import ingest_dataset
+from flows.common.user_errors import result_or_exit, told_in_a_sentence
+from flows.common.vectors import train_set
+from flows.evaluate_embeddings import evaluate_embeddings
+from infra.artifacts.stage import result_of
 from infra.settings import settings
-from tasks.embeddings.exports import ExportFormat, publish_vectors, require_suited
-from tasks.embeddings.parameters import METHODS, EmbeddingParameters
-from tasks.embeddings.texts import TextFile, find_texts
-from tasks.embeddings.train import require_fitting_start
-from tasks.errors import UserError
-from tasks.inputs import archive_of
-from tasks.stages import Output, result_of
-from tasks.steps import fetching, preparing_corpus, training_vectors
-from tasks.vectors import (
-    DOWNLOADED,
-    NO_VECTORS,
-    PACKAGED,
-    VECTORS,
-    VectorInput,
-    history_of,
-    packaged,
-)
-from tasks.word_data import COLLECTIONS
+from tasks.embeddings.formats.export import ExportFormat, publish_vectors, require_suited
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.training.config import EmbeddingParameters
 
 Name = Annotated[
     str,
@@ -59,64 +46,6 @@ JudgeOn = Annotated[
         "what it went on from, or glove-6b-50d."
     ),
 ]
-
-
-def vectors_of(vectors: VectorParameters) -> VectorInput:
-    """The set that is meant: the packaged one, a file, or one that is trained first."""
-    if vectors.source in METHODS:
-        chosen = vectors.training.model_dump() | {"method": vectors.source}
-        trained = train_set(vectors.corpus, EmbeddingParameters(**chosen), vectors.start)
-        return trained.folder / VECTORS
-    return vector_input(vectors.source)
-
-
-def vector_input(spec: str) -> VectorInput:
-    """A set as stages take it, downloaded where it is a known one; `glove.6B/glove.6B.100d.txt` is
-    a member of one that has several. A file that is here is meant before a known one.
-
-    Raises:
-        UserError: it can't be had.
-    """
-    local = Path(spec).expanduser()
-    name, _, member = spec.partition("/")
-    if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
-        source = DOWNLOADED[name].source
-        return fetching(source).folder / source.name / member
-    if spec == PACKAGED:
-        return packaged()
-    return spec if spec == NO_VECTORS else local
-
-
-def train_set(
-    corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
-) -> Output:
-    """Read the corpus, and train a set of vectors on it."""
-    files = corpus_files(corpus)
-    begin = None
-    if start is not None:
-        begin = vector_input(start)
-        require_fitting_start(begin, embedding)
-        warn_of_another_case(start, history_of(begin), "corpus.lower_case", corpus.lower_case)
-    prepared = preparing_corpus(files, corpus.lower_case)
-    return training_vectors(prepared.folder, embedding, begin)
-
-
-def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
-    """The files of a corpus, the dataset's contexts behind the others."""
-    files = [file for spec in corpus.files for file in _texts_of(spec)]
-    if corpus.dataset is not None:
-        splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
-        files.append(TextFile(splits.train.folder / "contexts.parquet"))
-    if not files:
-        raise UserError("There is no corpus to train word vectors on: give files, or a dataset.")
-    return files
-
-
-def _texts_of(spec: str) -> list[TextFile]:
-    known = COLLECTIONS.get(spec)
-    if known is None or known.kind != "corpus" or Path(spec).exists():
-        return find_texts(spec)
-    return [TextFile(fetching(known.source).folder / known.source.name)]
 
 
 @flow(name="train-embeddings", description=__doc__)
@@ -146,13 +75,11 @@ def train_embeddings(
 
 
 def judged(new: Path, other: str, dataset: str, lower_case: bool) -> Any:
-    """What judge-embeddings says of a new set beside another one, unless that has just been
+    """What evaluate-embeddings says of a new set beside another one, unless that has just been
     overwritten."""
-    from flows.judge_embeddings import judge_embeddings  # which imports this module
-
     sets = [str(new), *([other] if Path(other).expanduser().resolve() != new else [])]
     asked: dict[str, Any] = {"dataset": dataset, "lower_case": lower_case}
-    return result_of(judge_embeddings(sets, **asked, return_state=True))
+    return result_of(evaluate_embeddings(sets, **asked, return_state=True))
 
 
 def announce(facts: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from infra import running
+from infra import running_services
 from infra.settings import settings
 
 RAY_ON_THIS_MACHINE = {
@@ -21,7 +21,7 @@ RAY_ON_THIS_MACHINE = {
 
 def variables() -> dict[str, str]:
     """What Prefect, Ray and MLflow are told, unless the caller's environment says otherwise."""
-    up = running.recorded()
+    up = running_services.recorded()
     return {
         # A flow started by hand shows in the UI of `make up`; without one it has its own server.
         **({"PREFECT_API_URL": f"{up.prefect_url}/api"} if up and up.supervisor.alive else {}),

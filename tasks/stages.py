@@ -1,217 +1,44 @@
-"""Stages: functions that fill a folder, run once per distinct input, as cached Prefect tasks.
+"""Every step of the pipeline as a stage: a cached Prefect task."""
 
-A stage's key is the digest of its inputs' content, its parameters and the source of every project
-module that it reaches. Prefect's result store is the one cache: a result is a small JSON document
-that holds the address of the folder, and a folder that has gone missing is made again. What is
-known of a folder stands in its manifest. Whoever needs a stage that is being built waits for it.
-"""
+from infra.artifacts.stage import stage
+from tasks.data.ingest import ingest_file
+from tasks.data.splits import write_split
+from tasks.datasets.fetch import fetch
+from tasks.datasets.http import fetch_web_file
+from tasks.datasets.object_store import fetch_object
+from tasks.datasets.tiny import generate_tiny
+from tasks.embeddings.evaluation.evaluate import judge_vectors
+from tasks.embeddings.formats.select import vectors_for_splits
+from tasks.embeddings.training.corpus import prepare_corpus
+from tasks.embeddings.training.train import train_vectors
+from tasks.inference.score_model import score_registered
+from tasks.reports.comparison import compare
+from tasks.reports.data_report import write_check
+from tasks.reports.embeddings_report import write_judgement
+from tasks.reports.error_report import report_errors
+from tasks.reports.training_report import report_on
+from tasks.text.build_vocabulary import build_vocabulary
+from tasks.text.encode import encode_split
+from tasks.tracking.fetch_model import fetch_model
+from tasks.training.train_variant import train_variant
 
-import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
-from inspect import signature
-from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec
-
-import grimp
-from prefect import Task, get_run_logger
-from prefect.client.schemas.objects import State
-from prefect.futures import PrefectFuture, wait
-from prefect.states import Failed
-from prefect.task_runners import TaskRunner
-
-from infra.settings import CHECKOUT
-from tasks.errors import UserError
-from tasks.locks import exclusive_lock
-from tasks.manifests import (
-    Facts,
-    digest_of,
-    facts_of,
-    identity,
-    origins,
-    sha256_of,
-    stages_folder,
-    write_manifest,
-)
-from tasks.uses import lock_file, use
-
-P = ParamSpec("P")
-Build = Callable[Concatenate[Path, P], Facts]
-
-PACKAGES = ("flows", "tasks", "models", "infra")
-BUILDING = ".building-"
-REFUSED = "Refused"
-"""Name of the state of a run that ended with a sentence for its user instead of a traceback."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a stage made: where it is, and the facts worth telling of it."""
-
-    folder: Path
-    facts: Facts
-    cached: bool  # nothing was run: an earlier result was found
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A stage that runs beside others."""
-
-    folder: Path
-    future: PrefectFuture[Any]
-
-    def output(self) -> Output:
-        """The stage's output, waited for.
-
-        Raises:
-            UserError: the inputs can't be used; the sentence says why.
-        """
-        self.future.wait()
-        return _output(self.folder, self.future.state)
-
-
-def outputs_of(pending: Sequence[Pending]) -> list[Output]:
-    """The outputs of stages that run side by side, after the last one's end.
-
-    Raises:
-        UserError: the first sentence of those that were refused.
-    """
-    wait([each.future for each in pending])
-    return [each.output() for each in pending]
-
-
-def _output(folder: Path, state: State[Any]) -> Output:
-    found = result_of(state).get("found") or state.name == "Cached"
-    return Output(folder, facts_of(folder), found)
-
-
-@lru_cache(maxsize=1)
-def _imports() -> grimp.ImportGraph:
-    return grimp.build_graph(PACKAGES[0], *PACKAGES[1:], cache_dir=None)
-
-
-def _source_file(module: str) -> Path:
-    path = CHECKOUT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-@lru_cache
-def source_digest(module: str) -> str:
-    """Digest of the source of a module and of all project modules that it imports, however far."""
-    modules = sorted({module, *_imports().find_upstream_modules(module)})
-    return digest_of([[name, sha256_of(_source_file(name))] for name in modules])
-
-
-class Stage(Generic[P]):
-    """A `build(out, …) -> facts` function, called without its `out`, that runs once per key.
-
-    `out` is an empty folder whose name is the stage's key. It gets its place among the stages
-    when the function has returned, so a stage that fails or is killed leaves nothing finished.
-    """
-
-    def __init__(self, build: Build[P], name: str) -> None:
-        self.build, self.name = build, name
-        self.task: Task[[str, dict[str, Any]], Any] = Task(
-            self._run,
-            name=self.name,
-            description=build.__doc__,
-            persist_result=True,
-            result_serializer="json",
-            cache_key_fn=lambda context, parameters: str(parameters["key"]),
-        )
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Output:
-        """The stage's output for these inputs, made now or found.
-
-        Raises:
-            UserError: the inputs can't be used; the sentence says why.
-        """
-        inputs = self._inputs(*args, **kwargs)
-        folder = self._folder(inputs)
-        state = self._task_for(folder)(folder.name, inputs, return_state=True)
-        return _output(folder, state)
-
-    def submit(self, runner: TaskRunner[Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Start the stage on a task runner, beside others; `output()` waits for it."""
-        inputs = self._inputs(*args, **kwargs)
-        folder = self._folder(inputs)
-        parameters = {"key": folder.name, "inputs": inputs}
-        return Pending(folder, runner.submit(self._task_for(folder), parameters))
-
-    def is_made(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether the stage's output for these inputs is there."""
-        return self._folder(self._inputs(*args, **kwargs)).exists()
-
-    def _folder(self, inputs: dict[str, Any]) -> Path:
-        code = source_digest(self.build.__module__)
-        key = digest_of([self.name, identity(inputs), code])[:32]
-        folder = stages_folder() / self.name / key
-        use(folder)
-        return folder
-
-    def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
-        return self.task.with_options(refresh_cache=not folder.exists())
-
-    def _inputs(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        parameters = list(signature(self.build).parameters.values())[1:]
-        bound = signature(self.build).replace(parameters=parameters).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
-
-    def _run(self, key: str, inputs: dict[str, Any]) -> Any:
-        final = stages_folder() / self.name / key
-        with exclusive_lock(lock_file(final, "build"), _tell_of_waiting):
-            found = final.exists()
-            if not found:
-                try:
-                    self._make(final, inputs)
-                except UserError as error:
-                    return Failed(name=REFUSED, message=str(error))
-        return {"folder": f"stages/{self.name}/{key}", "found": found}
-
-    def _make(self, final: Path, inputs: dict[str, Any]) -> None:
-        with _building(final) as folder:
-            began = time.perf_counter()
-            facts = self.build(folder, **inputs)  # type: ignore[call-arg]
-            told = {
-                "stage": self.name,
-                "inputs": identity(inputs),
-                "made_from": list(origins(inputs)),
-                "code": source_digest(self.build.__module__),
-                "seconds": time.perf_counter() - began,
-                "facts": facts,
-            }
-            write_manifest(folder, told)
-            folder.rename(final)
-
-
-@contextmanager
-def _building(final: Path) -> Iterator[Path]:
-    """An empty folder of the same name, on the same disk; nothing of it is left in the end."""
-    building = final.parent / f"{BUILDING}{final.name}"
-    shutil.rmtree(building, ignore_errors=True)  # of one that was killed
-    folder = building / final.name
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(building)
-
-
-def _tell_of_waiting() -> None:
-    get_run_logger().info("It is being made by another run; waiting for that one.")
-
-
-def result_of(state: State[Any]) -> Any:
-    """A run's result; a refused run raises its sentence, a failed one its exception."""
-    if state.name == REFUSED:
-        raise UserError(state.message)
-    return state.result()
-
-
-def stage(build: Build[P], name: str) -> Stage[P]:
-    """Make a stage of a function that fills a folder."""
-    return Stage(build, name)
+generating = stage(generate_tiny, "generate-tiny")
+fetching = stage(fetch, "fetch")
+fetching_object = stage(fetch_object, "fetch-object")
+fetching_web_file = stage(fetch_web_file, "fetch-web-file")
+ingesting = stage(ingest_file, "ingest")
+splitting = stage(write_split, "split")
+selecting_vectors = stage(vectors_for_splits, "select-vectors")
+building_vocabulary = stage(build_vocabulary, "build-vocabulary")
+preparing_corpus = stage(prepare_corpus, "prepare-corpus")
+judging_vectors = stage(judge_vectors, "judge-embeddings")
+showing_judgement = stage(write_judgement, "judgement-page")
+training_vectors = stage(train_vectors, "train-embeddings")
+encoding = stage(encode_split, "encode")
+fetching_model = stage(fetch_model, "fetch-model")
+training = stage(train_variant, "train")
+scoring = stage(score_registered, "score")
+comparing = stage(compare, "compare")
+checking = stage(write_check, "check")
+reporting = stage(report_on, "report")
+reporting_errors = stage(report_errors, "error-report")

@@ -40,7 +40,7 @@ from infra.settings import CHECKOUT  # noqa: E402
 from tests.recording import record  # noqa: E402
 
 if TYPE_CHECKING:
-    from tests.integration.up import Services
+    from tests.factories.services import Services
 
 # The same examples in every run, so that it says the same of the same code;
 # --hypothesis-profile=new tries others.
@@ -51,15 +51,15 @@ hypothesis_settings.load_profile("bidaflow")
 SHARED_DATA = CHECKOUT.parent / "shared" / "data"
 GROUPS = {
     "up": (
-        "tests/infra/test_services.py",
+        "tests/infra/services/test_main.py",
         "tests/integration/test_operation.py",
     ),
     "ray": (
         "tests/integration/test_compare.py",
         "tests/integration/test_long_contexts.py",
         "tests/integration/test_trainings.py",
-        "tests/tasks/test_own_cluster.py",
-        "tests/tasks/test_worker.py",
+        "tests/integration/test_own_cluster.py",
+        "tests/tasks/training/test_worker.py",
     ),
 }
 """Files that share one `up`, and files that share one Ray cluster."""
@@ -98,9 +98,9 @@ def group_of(nodeid: str) -> str:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the shared Ray cluster with its group: what follows in the process would use it, too."""
     if nextitem and group_of(item.nodeid) == "ray" != group_of(nextitem.nodeid):
-        from tasks import cluster
+        from infra.ray_cluster import disconnect
 
-        cluster.disconnect()
+        disconnect()
 
 
 @pytest.hookimpl(trylast=True)
@@ -163,17 +163,17 @@ def ray_cluster() -> Iterator[None]:
 
     The files that use it belong to the group "ray", so that one process starts it for all.
     """
-    from tasks import cluster
+    from infra.ray_cluster import connect, disconnect
 
-    cluster.connect()
+    connect()
     yield
-    cluster.disconnect()
+    disconnect()
 
 
 @pytest.fixture(scope="session")
 def shared_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Services"]:
     """The services of `up` for all files of the group "up", not started yet."""
-    from tests.integration.up import Services
+    from tests.factories.services import Services
 
     shared = Services(tmp_path_factory.mktemp("up"))
     yield shared

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from _pytest.terminal import TerminalReporter
 
-from benchmarks.machine import machine, today
+from benchmarks.common.machine import machine, today
 from infra.settings import CHECKOUT
 
 OUTCOMES = ("passed", "failed", "error", "skipped")

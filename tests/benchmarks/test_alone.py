@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.alone import gather
 from infra.settings import CHECKOUT
-from tasks.evaluation import load_split
-from tests.tasks.prepared import prepare
+from tasks.evaluation.evaluate import load_split
+from tests.factories.training_data import prepare
 
 pytestmark = pytest.mark.heavy
 
@@ -43,7 +43,7 @@ def train(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.Compl
     )
 
 
-def test_seeds_are_trained_where_ray_prefect_and_mlflow_are_not(tmp_path: Path) -> None:
+def test_trains_seeds_without_ray_prefect_or_mlflow(tmp_path: Path) -> None:
     data = prepare(tmp_path, articles=1)
     questions = len(load_split(data.dev.ingested))
     folder, out = tmp_path / "packed", tmp_path / "out"
@@ -68,7 +68,7 @@ def test_seeds_are_trained_where_ray_prefect_and_mlflow_are_not(tmp_path: Path) 
         assert 0 < sum(profile["operators"].values()) <= 1
 
 
-def test_a_flag_is_not_shortened(tmp_path: Path) -> None:
+def test_rejects_abbreviated_flags(tmp_path: Path) -> None:
     refused = train(tmp_path, tmp_path, "--seed", "3", "4")
     assert refused.returncode == 2
     assert "unrecognized arguments: --seed 3 4" in refused.stderr

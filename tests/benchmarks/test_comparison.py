@@ -13,7 +13,7 @@ def trained(folder: Path, variant: str, dev: str, epochs: int) -> Trained:
     return Trained(variant, folder, {"dev": folder.parent / dev})
 
 
-def test_a_table_has_the_newest_of_each_variant_trained_like_the_last(tmp_path: Path) -> None:
+def test_table_keeps_newest_comparable_run_per_variant(tmp_path: Path) -> None:
     others = [
         trained(tmp_path / "1", "baseline", "other", 2),
         trained(tmp_path / "2", "char", "dev", 1),

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import judging, medical
-from flows.parameters import CorpusParameters
+from flows.common.parameters import CorpusParameters
 from flows.train_embeddings import train_embeddings
-from tasks.comparison import Cell
-from tasks.embeddings.parameters import EmbeddingParameters
-from tasks.ingestion import ingest_file
-from tasks.stages import result_of
-from tasks.steps import comparing
-from tests.tasks.pipeline import in_flow
+from infra.artifacts.stage import result_of
+from tasks.data.ingest import ingest_file
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.reports.comparison import Cell
+from tasks.stages import comparing
+from tests.factories.stages import in_flow
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1500)]
 
@@ -108,7 +108,7 @@ def sets(
     yield trained
 
 
-def test_results_are_gathered_from_what_flows_made(
+def test_collects_results_from_flow_outputs(
     sets: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "medical.json"

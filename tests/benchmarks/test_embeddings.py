@@ -8,21 +8,22 @@ import numpy as np
 
 from benchmarks.embeddings import some_pairs, torch_glove
 from infra.settings import CHECKOUT
-from tasks.embeddings.corpus import read_vocabulary
-from tasks.embeddings.parameters import EmbeddingParameters
-from tests.tasks.embeddings.made import corpus_of, worlds
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.corpus import read_vocabulary
+from tests.factories.corpus import corpus_of, worlds
 
 MEASURED = """
-import sys, benchmarks.embeddings, gensim.models, tasks.embeddings.glove, tasks.embeddings.word2vec
+import sys, benchmarks.embeddings, gensim.models
+import tasks.embeddings.training.glove, tasks.embeddings.training.word2vec
 sys.exit(" ".join({"torch", "prefect"} & set(sys.modules)) or None)
 """
 
 
-def test_no_measured_process_has_the_memory_of_what_it_does_not_use() -> None:
+def test_measured_process_loads_no_unused_packages() -> None:
     subprocess.run([sys.executable, "-c", MEASURED], check=True, cwd=CHECKOUT)
 
 
-def test_torchs_pairs_are_those_of_the_corpus(tmp_path: Path) -> None:
+def test_torch_glove_pairs_match_the_corpus(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, worlds(40))
     parameters = EmbeddingParameters(method="glove", min_count=1, dimension=4)
     words = list(read_vocabulary(corpus, 1))

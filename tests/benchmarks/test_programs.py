@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from infra.artifacts.manifest import facts_of
 from infra.settings import CHECKOUT
-from tasks.manifests import facts_of
-from tasks.tiny import generate
-from tests.integration.running import QUICK, environment_for
+from tasks.datasets.tiny import generate
+from tests.factories.cli import QUICK, environment_for
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
 
@@ -56,7 +56,7 @@ def raced(folder: Path) -> dict[str, Any]:
     return race(folder, folder / "first")
 
 
-def test_a_race_tells_every_epoch_and_the_kept_one(folder: Path, raced: dict[str, Any]) -> None:
+def test_race_records_every_epoch_and_the_kept_one(folder: Path, raced: dict[str, Any]) -> None:
     (epoch,) = raced["history"]
     assert raced["data"]["questions"] == DEV_QUESTIONS
     assert {"dev/em", "dev/f1", "elapsed_seconds"} <= epoch.keys()
@@ -69,13 +69,13 @@ def test_a_race_tells_every_epoch_and_the_kept_one(folder: Path, raced: dict[str
     assert (folder / "first" / "baseline-seed0.png").stat().st_size > 1000
 
 
-def test_a_race_that_was_run_before_is_told_again(folder: Path, raced: dict[str, Any]) -> None:
+def test_repeated_race_reports_the_recorded_results(folder: Path, raced: dict[str, Any]) -> None:
     again = race(folder, folder / "again")
     assert again.pop("command") != raced.pop("command")
     assert again == raced
 
 
-def test_answers_are_timed(folder: Path, raced: dict[str, Any]) -> None:
+def test_measures_answering_latency_and_throughput(folder: Path, raced: dict[str, Any]) -> None:
     stages, out = folder / "root" / "stages", folder / "answering.json"
     (model,) = (stages / "train").glob("[!.]*/model")
     (dev,) = (
@@ -91,7 +91,7 @@ def test_answers_are_timed(folder: Path, raced: dict[str, Any]) -> None:
     assert told["model"] == {"name": "baseline", "hidden_size": 8}
 
 
-def test_steps_are_timed_beside_the_references(folder: Path) -> None:
+def test_measures_steps_against_the_references(folder: Path) -> None:
     out = folder / "step.json"
     run(folder, "step", "--dataset", folder / "own", *ONE_STEP, "--out", out)
     measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
@@ -101,7 +101,7 @@ def test_steps_are_timed_beside_the_references(folder: Path) -> None:
         assert 0 <= way["padding_ratio"] < 1
 
 
-def test_the_floor_of_a_step_is_told_beside_it(folder: Path) -> None:
+def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
     out = folder / "floor.json"
     run(folder, "floor", "--dataset", folder / "own", *ONE_STEP, "--out", out)
     for told in json.loads(out.read_text(encoding="utf-8"))["measured"].values():

@@ -8,17 +8,20 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
-from flows import train_embeddings as flow_file
-from flows.parameters import CorpusParameters, VectorParameters
-from flows.train_embeddings import corpus_files, train_embeddings, train_set, vectors_of
-from tasks.embeddings.parameters import METHODS, EmbeddingParameters, EmbeddingSettings
-from tasks.embeddings.word2vec import make_model
-from tasks.errors import UserError
-from tasks.fetching import Source
-from tasks.manifests import hash_file, origins
-from tasks.stages import result_of
-from tasks.vectors import DOWNLOADED, PACKAGED, load_vectors
-from tests.tasks.embeddings.made import ANIMALS, worlds
+from flows.common import vectors as flow_file
+from flows.common.parameters import CorpusParameters, VectorParameters
+from flows.common.vectors import corpus_files, train_set, vectors_of
+from flows.train_embeddings import train_embeddings
+from infra.artifacts.digests import hash_file
+from infra.artifacts.manifest import origins
+from infra.artifacts.stage import result_of
+from infra.errors import UserError
+from tasks.datasets.fetch import Source
+from tasks.embeddings.formats.select import load_vectors
+from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED
+from tasks.embeddings.training.config import METHODS, EmbeddingParameters, EmbeddingSettings
+from tasks.embeddings.training.word2vec import make_model
+from tests.factories.corpus import ANIMALS, worlds
 
 SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
 
@@ -31,9 +34,7 @@ def text(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_set_is_trained_put_in_its_place_and_found_again(
-    root: Path, prefect_server: None, text: Path
-) -> None:
+def test_trained_set_is_published_and_reused(root: Path, prefect_server: None, text: Path) -> None:
     given: Any = {
         "corpus": CorpusParameters(files=[str(text)]),
         "embedding": EmbeddingParameters(method="fasttext", buckets=100, **SMALL),
@@ -53,9 +54,7 @@ def test_a_set_is_trained_put_in_its_place_and_found_again(
 
 
 @pytest.mark.heavy
-def test_a_set_is_judged_beside_what_it_went_on_from(
-    root: Path, prefect_server: None, text: Path
-) -> None:
+def test_set_is_evaluated_against_its_start(root: Path, prefect_server: None, text: Path) -> None:
     corpus = CorpusParameters(files=[str(text)])
     given: Any = {"embedding": EmbeddingParameters(**SMALL), "judge_on": "tiny"}
     first = result_of(train_embeddings(corpus, name="first", **given, return_state=True))
@@ -73,14 +72,12 @@ def test_a_set_is_judged_beside_what_it_went_on_from(
 
 
 @pytest.mark.parametrize("name", ["..", ".", "../up", ".part"])
-def test_a_set_is_put_into_a_folder_of_its_own(name: str) -> None:
+def test_rejects_unsafe_set_names(name: str) -> None:
     with pytest.raises(ParameterTypeError, match="pattern"):
         train_embeddings.validate_parameters({"name": name})
 
 
-def test_retrain_trains_the_vectors_that_it_is_told_to(
-    root: Path, prefect_server: None, text: Path
-) -> None:
+def test_retrain_trains_the_requested_vectors(root: Path, prefect_server: None, text: Path) -> None:
     vectors = VectorParameters(
         source="glove",
         corpus=CorpusParameters(files=[str(text)]),
@@ -100,7 +97,7 @@ def test_retrain_trains_the_vectors_that_it_is_told_to(
         ("other.txt", r"have 3 numbers a word, and 8 are asked for: set dimension to 3"),
     ],
 )
-def test_a_start_that_cant_be_gone_on_from_is_told_before_the_corpus_is_read(
+def test_rejects_unusable_start_before_reading_corpus(
     tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, start: str, message: str
 ) -> None:
     (tmp_path / "other.txt").write_text("owl 1 2 3\n", encoding="utf-8")
@@ -110,7 +107,7 @@ def test_a_start_that_cant_be_gone_on_from_is_told_before_the_corpus_is_read(
         train_set(corpus, small, str(tmp_path / start))
 
 
-def test_an_export_that_a_method_cant_have_is_told_before_training(
+def test_rejects_unsupported_export_before_training(
     root: Path, prefect_server: None, text: Path
 ) -> None:
     given: Any = {"corpus": CorpusParameters(files=[str(text)]), "exports": ["fasttext-binary"]}
@@ -119,7 +116,7 @@ def test_an_export_that_a_method_cant_have_is_told_before_training(
     assert not (root / "stages" / "prepare-corpus").exists()
 
 
-def test_what_is_here_is_meant_before_what_could_be_downloaded(
+def test_local_files_take_precedence_over_downloads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -135,7 +132,7 @@ def test_what_is_here_is_meant_before_what_could_be_downloaded(
     assert file.path == Path("medquad/a.txt")
 
 
-def test_the_packaged_vectors_are_known_by_their_bytes() -> None:
+def test_packaged_vectors_are_recorded_by_digest() -> None:
     files = list(origins({"source": vectors_of(VectorParameters())}))
     assert [Path(file["path"]).suffix for file in files] == [".parquet", ".npy"]
     for file in files:
@@ -143,7 +140,7 @@ def test_the_packaged_vectors_are_known_by_their_bytes() -> None:
     assert files[0]["rows"] == 400_000
 
 
-def test_a_known_set_is_fetched_and_known_by_its_bytes(
+def test_known_set_is_fetched_and_recorded_by_digest(
     root: Path, prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with zipfile.ZipFile(tmp_path / "made.zip", "w") as archive:
@@ -164,13 +161,13 @@ def test_a_known_set_is_fetched_and_known_by_its_bytes(
         load_vectors(str(vectors_of(VectorParameters(source="glove.6B"))))
 
 
-def test_a_datasets_own_contexts_are_read(root: Path, prefect_server: None) -> None:
+def test_corpus_can_be_a_dataset(root: Path, prefect_server: None) -> None:
     (file,) = corpus_files(CorpusParameters(dataset="tiny"))
     assert (file.path.name, file.column) == ("contexts.parquet", "text")
     assert file.path.exists()
 
 
-def test_the_form_has_bounds_and_choices() -> None:
+def test_form_has_bounds_and_choices() -> None:
     schema = parameter_schema(train_embeddings)
     fields = schema.definitions["EmbeddingParameters"]["properties"]
     assert fields["method"]["enum"] == ["cbow", "skipgram", "fasttext", "glove"]
@@ -193,7 +190,7 @@ def test_the_form_has_bounds_and_choices() -> None:
         ("glove", "negatives", 9, "cbow or skipgram or fasttext"),
     ],
 )
-def test_settings_of_another_method_are_refused(
+def test_rejects_settings_of_another_method(
     method: str, name: str, value: float, readers: str
 ) -> None:
     told = f"{name} has no effect where the method is {method}: leave it out, or choose {readers}"
@@ -204,7 +201,7 @@ def test_settings_of_another_method_are_refused(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_form_that_sends_every_field_untouched_is_accepted(method: str) -> None:
+def test_form_with_untouched_fields_is_valid(method: str) -> None:
     sent = EmbeddingSettings().model_dump()
     assert EmbeddingParameters(**sent, method=method).method == method  # type: ignore[arg-type]
     assert VectorParameters(source=method, training=EmbeddingSettings(**sent)).source == method

@@ -11,7 +11,7 @@ from infra import environment
 from infra.settings import CHECKOUT
 
 
-def test_what_is_not_set_is_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sets_missing_variables(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = environment.variables()
     for name in expected:
         monkeypatch.delenv(name)
@@ -21,7 +21,7 @@ def test_what_is_not_set_is_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (root / "prefect").is_dir()
 
 
-def test_what_is_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_variables_already_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = dict.fromkeys(environment.variables(), "own") | {"PREFECT_HOME": str(tmp_path / "own")}
     for name, value in own.items():
         monkeypatch.setenv(name, value)
@@ -42,7 +42,7 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_command_runs_in_it(tmp_path: Path) -> None:
+def test_command_runs_with_the_environment(tmp_path: Path) -> None:
     done = run("env", BIDAFLOW_ROOT=str(tmp_path), DO_NOT_TRACK="0")
     told = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
     assert told["PREFECT_HOME"] == str(tmp_path / "prefect")
@@ -51,12 +51,12 @@ def test_a_command_runs_in_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_command_keeps_its_arguments_and_its_exit_status(tmp_path: Path) -> None:
+def test_command_keeps_arguments_and_exit_status(tmp_path: Path) -> None:
     done = run("sh", "-c", 'echo "$0"; exit 3', "two words", BIDAFLOW_ROOT=str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "two words\n")
 
 
-def test_importing_a_flow_sets_it_before_prefect_is_there(tmp_path: Path) -> None:
+def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
     code = "import flows, os, sys; print(os.environ['PREFECT_HOME'], 'prefect' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],

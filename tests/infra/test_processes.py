@@ -27,7 +27,7 @@ def start(code: str) -> subprocess.Popen[bytes]:
         (STUBBORN + "time.sleep(60)", 2, signal.SIGKILL),
     ],
 )
-def test_nobody_waits_for_a_process_that_has_ended(
+def test_stop_does_not_wait_for_zombie_processes(
     code: str, patience: float, ended_by: signal.Signals
 ) -> None:
     """The child is a zombie until this test waits for it, which it does at the end only."""
@@ -40,7 +40,7 @@ def test_nobody_waits_for_a_process_that_has_ended(
     assert child.wait() == -ended_by
 
 
-def test_a_later_process_with_the_same_id_is_left_alone() -> None:
+def test_stop_ignores_a_reused_process_id() -> None:
     child = start("import time; print(flush=True); time.sleep(60)")
     earlier = processes.Recorded(pid=child.pid, created=time.time() - 3600)
     assert not earlier.alive

@@ -14,17 +14,17 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"BIDAFLOW_{name.upper()}", raising=False)
 
 
-def test_the_checkout_is_where_this_file_stands() -> None:
+def test_checkout_is_the_repository_root() -> None:
     assert Path(__file__).relative_to(CHECKOUT) == Path("tests/infra/test_settings.py")
 
 
-def test_without_variables_all_stays_in_the_checkout() -> None:
+def test_defaults_stay_inside_the_checkout() -> None:
     assert settings().root == CHECKOUT / ".bidaflow"
     assert settings().mirror is None
     assert settings().tracking_uri == f"sqlite:///{CHECKOUT}/.bidaflow/mlflow.db"
 
 
-def test_each_field_is_set_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_variable_sets_its_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path / "mirror"))
     assert settings().root == tmp_path / "root"
@@ -34,7 +34,7 @@ def test_each_field_is_set_by_its_variable(tmp_path: Path, monkeypatch: pytest.M
     assert settings().tracking_uri == "http://127.0.0.1:5000"
 
 
-def test_a_root_below_the_working_folder_makes_an_absolute_address(
+def test_relative_root_gives_absolute_tracking_uri(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -42,24 +42,24 @@ def test_a_root_below_the_working_folder_makes_an_absolute_address(
     assert settings().tracking_uri == f"sqlite:///{tmp_path}/here/mlflow.db"
 
 
-def test_an_empty_variable_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_variable_means_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     default = settings()
     for name in Settings.model_fields:
         monkeypatch.setenv(f"BIDAFLOW_{name.upper()}", "")
     assert settings() == default
 
 
-def test_variables_of_other_programs_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_variables_without_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     default = settings()
     for name in ("ROOT", "MIRROR", "MLFLOW_TRACKING_URI", "root"):
         monkeypatch.setenv(name, "elsewhere")
     assert settings() == default
 
 
-def test_settings_are_not_changed_by_code() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError):
         settings().mirror = None  # type: ignore[misc]
 
 
-def test_every_field_says_what_it_is() -> None:
+def test_every_field_has_a_description() -> None:
     assert all(field.description for field in Settings.model_fields.values())

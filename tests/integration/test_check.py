@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from infra.settings import CHECKOUT
-from tasks.tiny import generate
-from tests.integration.running import environment_for, tests_server
+from tasks.datasets.tiny import generate
+from tests.factories.cli import environment_for, tests_server
 
 pytestmark = pytest.mark.heavy
 
@@ -35,7 +35,7 @@ def shift(articles: list[dict[str, Any]]) -> None:
                     answer["answer_start"] += 1
 
 
-def test_each_file_is_judged_and_the_exit_tells(prefect_server: None, tmp_path: Path) -> None:
+def test_reports_each_file_and_sets_the_exit_status(prefect_server: None, tmp_path: Path) -> None:
     folder, root = tmp_path / "own", tmp_path / "root"
     folder.mkdir()
     articles: list[dict[str, Any]] = generate(3)[0]["data"]

@@ -10,11 +10,11 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from benchmarks import comparison
-from flows.compare import compare_variants
-from flows.parameters import DataParameters, TrainingParameters
-from tasks.cluster import Resources
-from tasks.tiny import generate
-from tests.tasks.test_following import artifacts
+from flows.common.parameters import DataParameters, TrainingParameters
+from flows.compare_variants import compare_variants
+from infra.ray_cluster import Resources
+from tasks.datasets.tiny import generate
+from tests.factories.prefect_artifacts import artifacts
 
 pytestmark = pytest.mark.heavy
 
@@ -22,7 +22,7 @@ SEEDS = [0, 1]
 FILES = ("comparison.html", "comparison.json")
 
 
-def test_each_variant_is_trained_from_each_seed_and_stands_in_one_table(
+def test_all_variants_and_seeds_are_in_one_table(
     root: Path,
     prefect_server: None,
     ray_cluster: None,

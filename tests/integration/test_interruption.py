@@ -14,13 +14,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from infra.settings import CHECKOUT
-from tests.integration.running import (
-    ONE_WORKER,
-    environment_for,
-    retrain,
-    tests_server,
-    write_dataset,
-)
+from tests.factories.cli import ONE_WORKER, environment_for, retrain, tests_server, write_dataset
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -100,9 +94,7 @@ def weights(root: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-def test_a_killed_training_goes_on_to_the_same_weights(
-    prefect_server: None, tmp_path: Path
-) -> None:
+def test_killed_training_resumes_to_the_same_weights(prefect_server: None, tmp_path: Path) -> None:
     root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed of the delay: {seed}")

@@ -21,13 +21,13 @@ import pytest
 from prefect import flow
 from prefect.settings import PREFECT_API_URL
 
-from models.decoding import Predictions
-from tasks.evaluation import evaluate, load_split, write_predictions
-from tasks.fetching import Source
-from tasks.manifests import MANIFEST
-from tasks.stages import BUILDING, stage
-from tasks.tiny import generate
-from tests.tasks.serving import Served, serving
+from infra.artifacts.manifest import MANIFEST
+from infra.artifacts.stage import BUILDING, stage
+from models.span_decoding import Predictions
+from tasks.datasets.fetch import Source
+from tasks.datasets.tiny import generate
+from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
+from tests.factories.file_server import Served, serving
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(2400)]
 
@@ -61,20 +61,17 @@ def guess(out: Path, dev: Path) -> dict[str, Any]:
     return {"variant": "guess", "parameters": 0, "scores": {}, **told}
 
 
-guess.__module__ = "tasks.evaluation"  # of the project, so that there is a source to be digested
-
-
 def run_flow(root: Path, source: Source) -> None:
     """The whole road but for the training, as a process of its own runs it."""
     os.environ["BIDAFLOW_ROOT"] = str(root)
     from flows.check import check
-    from flows.ingest import ingest_dataset
-    from flows.parameters import CorpusParameters, DataParameters, VectorParameters
-    from flows.train_embeddings import train_set
-    from flows.vocabulary import encode_dataset
-    from tasks.embeddings.parameters import EmbeddingParameters
-    from tasks.steps import fetching, generating, reporting
-    from tasks.vocabulary import VocabularyParameters
+    from flows.common.encoding import encode_dataset
+    from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
+    from flows.common.splits import ingest_dataset
+    from flows.common.vectors import train_set
+    from tasks.embeddings.training.config import EmbeddingParameters
+    from tasks.stages import fetching, generating, reporting
+    from tasks.text.build_vocabulary import VocabularyParameters
 
     @flow
     def road() -> None:
@@ -87,7 +84,11 @@ def run_flow(root: Path, source: Source) -> None:
         train_set(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
         folders = (splits.train.folder, None, splits.dev.folder, encoded.vocabulary.folder)
-        reporting(splits.name, [stage(guess, "guess")(splits.dev.folder).folder], *folders)
+        reporting(
+            splits.name,
+            [stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder],
+            *folders,
+        )
         check(data)
 
     road()
@@ -101,7 +102,7 @@ class Victim:
 
     def start(self) -> BaseProcess:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["flows.check", "flows.vocabulary"])
+        context.set_forkserver_preload(["flows.check", "flows.build_vocabulary"])
         process = context.Process(target=run_flow, args=(self.root, self.source))
         process.start()
         return process
@@ -168,7 +169,7 @@ def source(prefect_server: None) -> Iterator[Source]:
 
 
 @pytest.mark.parametrize("kills_per_stage", [1, pytest.param(4, marks=pytest.mark.full)])
-def test_kills_leave_what_is_finished_and_change_no_result(
+def test_kills_keep_finished_stages_and_results(
     source: Source, tmp_path: Path, kills_per_stage: int
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)

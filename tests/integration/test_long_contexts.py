@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.parameters import DataParameters, TrainingParameters
+from flows.common.parameters import DataParameters, TrainingParameters
 from flows.train import train
-from tasks.cluster import Resources
-from tasks.manifests import facts_of
+from infra.artifacts.manifest import facts_of
+from infra.ray_cluster import Resources
 
 pytestmark = pytest.mark.heavy
 
@@ -19,7 +19,7 @@ def length(article: dict[str, Any]) -> int:
     return len(article["paragraphs"][0]["context"])
 
 
-def test_papers_are_trained_on_and_answered_at_any_length(
+def test_trains_and_answers_on_long_papers(
     root: Path, prefect_server: None, ray_cluster: None, shared_data: Path, tmp_path: Path
 ) -> None:
     papers = json.loads((shared_data / "qa" / "covid_qa.json").read_text("utf-8"))["data"]

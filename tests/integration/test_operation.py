@@ -17,10 +17,10 @@ from mlflow.tracking import MlflowClient
 from playwright.sync_api import Page, expect, sync_playwright
 
 from infra.processes import Recorded
-from tasks.tiny import generate
-from tests.asking import ask
-from tests.integration.running import kill, write_dataset
-from tests.integration.up import FINAL, Server, Services, left_by, wait
+from tasks.datasets.tiny import generate
+from tests.factories.cli import kill, write_dataset
+from tests.factories.http import ask
+from tests.factories.services import FINAL, Server, Services, left_by, wait
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -119,14 +119,14 @@ def page() -> Iterator[Page]:
         opened.close()
 
 
-def test_what_a_killed_run_left_is_swept_by_the_next_start(server: Server, runs: Runs) -> None:
+def test_next_start_cleans_up_after_a_killed_run(server: Server, runs: Runs) -> None:
     assert server.run(runs.killed)["state_name"] == "Crashed"
     assert {run.info.status for run in server.mlflow_runs(runs.killed)} == {"KILLED"}
     assert left_by(runs.killed) == []
     assert not list((server.services.root / "under-way").glob("*.json"))
 
 
-def test_a_flow_started_by_hand_finds_the_server(server: Server, runs: Runs) -> None:
+def test_manual_flow_uses_the_running_server(server: Server, runs: Runs) -> None:
     run = server.run(runs.finished)
     assert run["state_name"] == "Completed" and run["deployment_id"] is None
     assert {"results", "mlflow-char", "decision"} <= set(server.artifacts(runs.finished))
@@ -135,7 +135,7 @@ def test_a_flow_started_by_hand_finds_the_server(server: Server, runs: Runs) -> 
 
 
 @pytest.mark.browser
-def test_a_person_starts_a_run_by_its_form_and_compares_it(
+def test_run_started_from_the_form_can_be_compared(
     services: Services, server: Server, page: Page, runs: Runs, dataset: Path
 ) -> None:
     # The address of "Copy to new run": the form, filled with an earlier run's parameters.
@@ -174,9 +174,7 @@ def test_a_person_starts_a_run_by_its_form_and_compares_it(
     page.get_by_text("Nothing to do").first.wait_for()
 
 
-def test_a_second_start_waits_and_a_cancelled_run_leaves_nothing(
-    server: Server, dataset: Path
-) -> None:
+def test_second_run_waits_and_cancelled_run_cleans_up(server: Server, dataset: Path) -> None:
     server.wait_until_idle()
     run_id = server.start(parameters(dataset, LONG, hidden_size=5))
     server.wait_for_training(run_id)
@@ -195,7 +193,7 @@ def test_a_second_start_waits_and_a_cancelled_run_leaves_nothing(
 
 
 @pytest.mark.full
-def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, own: Path) -> None:
+def test_schedule_does_nothing_until_data_changes(server: Server, own: Path) -> None:
     address = f"{server.api}/deployments/{server.retrain}/schedules"
     every = {"interval": 45, "timezone": "UTC"}
     schedule = {"schedule": every, "active": True, "parameters": parameters(own), "slug": "often"}
@@ -222,7 +220,7 @@ def test_a_schedule_finds_nothing_new_until_there_is_something(server: Server, o
 
 
 @pytest.mark.full
-def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, own: Path) -> None:
+def test_retries_failures_but_not_user_errors(server: Server, own: Path) -> None:
     assert server.ended(server.start(parameters(own / "nowhere"))) == "Refused"
 
     server.wait_until_idle()
@@ -238,7 +236,7 @@ def test_what_breaks_is_tried_again_and_what_is_refused_is_not(server: Server, o
 
 
 @pytest.mark.full
-def test_a_run_outlives_all_three_services(server: Server, own: Path) -> None:
+def test_run_survives_the_death_of_all_services(server: Server, own: Path) -> None:
     server.wait_until_idle()
     epochs = 40
     run_id = server.start(parameters(own, epochs))
@@ -260,7 +258,7 @@ def test_a_run_outlives_all_three_services(server: Server, own: Path) -> None:
     assert server.ended(server.start(parameters(own, epochs))) == "Nothing to do"
 
 
-def test_what_dies_is_started_again_and_what_a_kill_left_is_stopped(services: Services) -> None:
+def test_dead_services_restart_and_down_stops_orphans(services: Services) -> None:
     """The last test: it leaves nothing up."""
     assert services.process is not None
     services.process.send_signal(signal.SIGHUP)  # the end of its terminal ends nothing

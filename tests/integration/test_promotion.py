@@ -17,17 +17,17 @@ from mlflow.tracking import MlflowClient
 from prefect import flow
 from safetensors.torch import load_file, save_file
 
-from flows.ingest import ingest_dataset
-from flows.parameters import DataParameters
-from flows.promotion import Contest, promote_best
-from flows.rollback import rollback
+from flows.commands.rollback import rollback
+from flows.common.parameters import DataParameters
+from flows.common.promote import Contest, promote_best
+from flows.common.splits import ingest_dataset
+from infra.artifacts.stage import Output
+from infra.errors import UserError
 from infra.settings import settings
-from tasks import registry, tracking
-from tasks.answering import Answerer
-from tasks.errors import UserError
-from tasks.promotion import PromotionRule
-from tasks.stages import Output
-from tests.tasks.test_pyfunc import CONTEXT, made_model
+from tasks.evaluation.promotion_rule import PromotionRule
+from tasks.inference.predictor import Predictor
+from tasks.tracking import model_logging, registry, runs
+from tests.factories.logged_models import CONTEXT, made_model
 
 pytestmark = pytest.mark.heavy
 
@@ -75,7 +75,7 @@ def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
     pairs = [(question, " ".join(context)) for question, context in asked]
     golds: list[list[dict[str, object]]] = [[] for _ in pairs]
     for name, folder in models.items():
-        for i, row in enumerate(Answerer.load(folder).answer(pairs)):
+        for i, row in enumerate(Predictor.load(folder).answer(pairs)):
             if RIGHT[name](i):
                 golds[i].append({"text": row["answer"], "answer_start": row["start"]})
     anything = {"text": "nowhere to be found", "answer_start": 0}
@@ -107,11 +107,11 @@ def promote(
 ) -> Iterator[Callable[..., Contest]]:
     """Registers a model as if it had just been trained, and lets it stand for promotion."""
     uri = settings().tracking_uri
-    parent = tracking.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
+    parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
     uris = {}
     for name, folder in models.items():
-        run_id = tracking.start_variant_run(uri, parent, name, name, {}, {}, [])
-        uris[name] = tracking.log_answerer(uri, run_id, folder, "bidaf-planted", step=0)
+        run_id = runs.start_variant_run(uri, parent, name, name, {}, {}, [])
+        uris[name] = model_logging.log_answerer(uri, run_id, folder, "bidaf-planted", step=0)
 
     @flow
     def promoting(name: str) -> Contest:
@@ -129,7 +129,7 @@ def version(alias: str) -> str | None:
     return str(run.info.run_name)
 
 
-def test_the_first_reigns_until_a_better_one_comes(promote: Callable[..., Contest]) -> None:
+def test_champion_stays_until_a_better_model_comes(promote: Callable[..., Contest]) -> None:
     assert promote("old").decision.promoted  # type: ignore[union-attr]
     assert (version("champion"), version("previous")) == ("old", None)
     with pytest.raises(UserError, match="no previous"):
@@ -156,7 +156,7 @@ def test_the_first_reigns_until_a_better_one_comes(promote: Callable[..., Contes
     assert version("champion") == "better"
 
 
-def test_a_second_try_of_a_flow_run_tells_what_the_first_decided(
+def test_retried_promotion_returns_first_decision(
     promote: Callable[..., Contest],
 ) -> None:
     @flow
@@ -170,7 +170,7 @@ def test_a_second_try_of_a_flow_run_tells_what_the_first_decided(
     assert (version("champion"), version("previous")) == ("better", "old")
 
 
-def test_a_registry_that_breaks_is_not_one_without_a_champion(
+def test_registry_error_is_not_a_missing_champion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Broken(BaseHTTPRequestHandler):
@@ -189,7 +189,7 @@ def test_a_registry_that_breaks_is_not_one_without_a_champion(
         server.shutdown()
 
 
-def test_of_two_at_once_the_better_one_reigns(promote: Callable[..., Contest]) -> None:
+def test_better_of_two_concurrent_models_wins(promote: Callable[..., Contest]) -> None:
     promote("old")
     with ThreadPoolExecutor(2) as both:
         contests = list(both.map(promote, ["better", "best"]))

@@ -12,21 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from infra.ray_cluster import memory_here
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
-from models.presets import preset
-from models.training import Trainer
-from tasks.catalogue import DATASETS
-from tasks.cluster import memory_here
-from tasks.encoded import load_encoded, load_types
-from tasks.encoding import encode_split, load_word_vectors
-from tasks.evaluation import evaluate, load_split
-from tasks.ingestion import ingest_articles
-from tasks.reading import read_articles
-from tasks.tiny import write_tiny
-from tasks.vectors import PACKAGED, select_vectors
-from tasks.vocabulary import VocabularyParameters, build_vocabulary, wanted_words
-from tests.tasks.test_tiny import best_sentence_candidates, datasets, mean_f1
+from models.configs.presets import preset
+from models.trainer import Trainer
+from tasks.data.ingest import ingest_articles
+from tasks.data.readers import read_articles
+from tasks.datasets.catalog import DATASETS
+from tasks.datasets.tiny import write_tiny
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.evaluation.evaluate import evaluate, load_split
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.encode import encode_split
+from tasks.text.encoded import load_encoded, load_types
+from tests.factories.tiny import best_sentence_candidates, datasets, mean_f1
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(5400)]
 
@@ -106,7 +108,7 @@ def f1(tiny: Tiny) -> dict[str, float]:
         os.environ.update(before)
 
 
-def test_word_overlap_stays_far_below(f1: dict[str, float]) -> None:
+def test_word_overlap_scores_far_below_the_model(f1: dict[str, float]) -> None:
     random = Random(0)
     _, dev = datasets()
 
@@ -117,10 +119,10 @@ def test_word_overlap_stays_far_below(f1: dict[str, float]) -> None:
     assert mean_f1(guess, dev) < f1["char"] - MARGIN
 
 
-def test_without_its_own_question_the_same_model_stays_far_below(f1: dict[str, float]) -> None:
+def test_shuffled_questions_lower_the_score(f1: dict[str, float]) -> None:
     assert f1["shuffled"] < f1["char"] - MARGIN
 
 
-def test_characters_tell_unseen_names_apart(f1: dict[str, float]) -> None:
+def test_characters_distinguish_unseen_names(f1: dict[str, float]) -> None:
     """No name of dev stands in train or among the vectors: to `baseline` they are all alike."""
     assert f1["baseline"] < f1["char"] - MARGIN

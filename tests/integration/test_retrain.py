@@ -10,10 +10,10 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from flows.differences import differences
-from tasks.errors import UserError
-from tasks.tiny import generate
-from tests.integration.running import QUICK, SMALL, retrain, tests_server, write_dataset
+from flows.commands.diff import differences
+from infra.errors import UserError
+from tasks.datasets.tiny import generate
+from tests.factories.cli import QUICK, SMALL, retrain, tests_server, write_dataset
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -53,7 +53,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
     return Retrained(root, data, done.stdout)
 
 
-def test_the_run_ends_with_a_table_the_report_and_the_next_lines(first: Retrained) -> None:
+def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
     for text in ("baseline", "char", "EM", "F1", "NLL", "examples/s", "make up", "DATASET="):
         assert text in first.output
     report = first.root / "reports" / "own.html"
@@ -61,7 +61,7 @@ def test_the_run_ends_with_a_table_the_report_and_the_next_lines(first: Retraine
     assert "baseline" in report.read_text(encoding="utf-8")
 
 
-def test_every_dev_question_was_scored(first: Retrained) -> None:
+def test_every_dev_question_is_scored(first: Retrained) -> None:
     dev = json.loads((first.data / "dev.json").read_text(encoding="utf-8"))
     asked = sum(
         len(paragraph["qas"]) for article in dev["data"] for paragraph in article["paragraphs"]
@@ -69,7 +69,7 @@ def test_every_dev_question_was_scored(first: Retrained) -> None:
     assert f"own: {asked} dev questions" in first.output
 
 
-def test_mlflow_has_a_run_per_variant_below_one_parent(first: Retrained) -> None:
+def test_mlflow_has_a_run_per_variant_under_one_parent(first: Retrained) -> None:
     (parent,) = first.runs("parent")
     variants = first.runs("variant")
     assert {run.data.tags["variant"] for run in variants} == {"baseline", "char"}
@@ -82,7 +82,7 @@ def test_mlflow_has_a_run_per_variant_below_one_parent(first: Retrained) -> None
         assert {"config.json", "history.json", "predictions.parquet"} <= artifacts
 
 
-def test_each_variant_has_an_error_report_that_the_report_links_to(first: Retrained) -> None:
+def test_each_variant_has_a_linked_error_report(first: Retrained) -> None:
     report = first.root / "reports" / "own.html"
     links = re.findall(r'href="(own/[^"]*)"', report.read_text(encoding="utf-8"))
     assert links == ["own/baseline.html", "own/char.html"]
@@ -92,7 +92,7 @@ def test_each_variant_has_an_error_report_that_the_report_links_to(first: Retrai
         assert Path(kept).read_bytes() == page.read_bytes()
 
 
-def test_two_runs_are_compared_answer_by_answer(
+def test_diff_compares_two_runs_by_answer(
     first: Retrained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_ROOT", str(first.root))
@@ -106,7 +106,7 @@ def test_two_runs_are_compared_answer_by_answer(
         differences("champion")
 
 
-def test_the_best_variant_is_the_champion_and_why_is_told(first: Retrained) -> None:
+def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
     runs = {run.info.run_id: run for run in first.runs("variant")}
     champion = first.client.get_model_version_by_alias("bidaf-own", "champion")
     best = runs[champion.run_id]
@@ -118,7 +118,7 @@ def test_the_best_variant_is_the_champion_and_why_is_told(first: Retrained) -> N
         assert {"decision.json", "decision.md"} <= artifacts
 
 
-def test_the_logged_model_answers_raw_text(first: Retrained) -> None:
+def test_logged_model_answers_raw_text(first: Retrained) -> None:
     mlflow.set_tracking_uri(f"sqlite:///{first.root}/mlflow.db")
     model = mlflow.pyfunc.load_model("models:/bidaf-own/2")
     context = "Druwekos came into the world in Corgubost."
@@ -127,7 +127,7 @@ def test_the_logged_model_answers_raw_text(first: Retrained) -> None:
     assert 0 <= row["no_answer_probability"] <= 1
 
 
-def test_nothing_is_left_of_the_checkpoints_and_nothing_is_pickled(first: Retrained) -> None:
+def test_leaves_no_checkpoints_and_no_pickles(first: Retrained) -> None:
     assert list((first.root / "ray").iterdir()) == []
     stages = first.root / "stages"
     assert not list(stages.rglob(".building-*"))
@@ -143,7 +143,7 @@ def test_unchanged_it_trains_nothing_and_says_so(prefect_server: None, first: Re
     assert len(first.runs("variant")) == 2
 
 
-def test_overheads_are_measured_apart(first: Retrained) -> None:
+def test_overheads_are_measured_separately(first: Retrained) -> None:
     manifests = [
         json.loads(f.read_text()) for f in (first.root / "stages/train").glob("*/manifest.json")
     ]
@@ -166,7 +166,7 @@ def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Ret
     assert len(re.findall(r"'ingest-\w+' - Finished in state Completed", changed.stderr)) == 1
 
 
-def test_a_users_mistake_ends_in_a_sentence(prefect_server: None, tmp_path: Path) -> None:
+def test_user_error_ends_in_one_sentence(prefect_server: None, tmp_path: Path) -> None:
     flags = ("--data.dataset", "no/such/place")
     done = retrain(tmp_path / "root", *QUICK, *flags, **tests_server())
     assert done.returncode == 1
@@ -176,7 +176,7 @@ def test_a_users_mistake_ends_in_a_sentence(prefect_server: None, tmp_path: Path
 
 
 @pytest.mark.full
-def test_the_default_dataset_is_trained_on_without_flags(tmp_path: Path) -> None:
+def test_default_dataset_needs_no_flags(tmp_path: Path) -> None:
     done = retrain(tmp_path, *QUICK)
     assert done.returncode == 0, done.stderr
     asked = sum(
@@ -188,7 +188,7 @@ def test_the_default_dataset_is_trained_on_without_flags(tmp_path: Path) -> None
 
 
 @pytest.mark.full
-def test_two_workers_train_what_one_trains(tmp_path: Path) -> None:
+def test_two_workers_match_one_worker(tmp_path: Path) -> None:
     data, losses = write_dataset(tmp_path / "own"), []
     for workers in ("1", "2"):
         root = tmp_path / workers

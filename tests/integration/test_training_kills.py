@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from infra.settings import CHECKOUT
-from tasks.tiny import generate
-from tests.integration.running import ONE_WORKER, environment_for, kill
+from tasks.datasets.tiny import generate
+from tests.factories.cli import ONE_WORKER, environment_for, kill
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -146,7 +146,7 @@ def result(root: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
     return weights, (folder / "predictions.parquet").read_bytes(), told
 
 
-def test_kills_change_nothing(tmp_path: Path) -> None:
+def test_kills_do_not_change_the_result(tmp_path: Path) -> None:
     data = tmp_path / "own"
     data.mkdir()
     for name, split in zip(("train", "dev"), generate(3, 6, 1, 4), strict=True):

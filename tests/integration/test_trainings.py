@@ -8,7 +8,7 @@ import mlflow
 import pyarrow.parquet as pq
 import pytest
 
-from flows.parameters import (
+from flows.common.parameters import (
     CharacterParameters,
     CorpusParameters,
     DataParameters,
@@ -16,17 +16,17 @@ from flows.parameters import (
     VectorParameters,
 )
 from flows.retrain import retrain
+from infra.artifacts.stage import result_of
+from infra.errors import UserError
+from infra.ray_cluster import Resources
 from infra.settings import settings
-from models.presets import PRESETS
-from tasks.cluster import Resources
-from tasks.embeddings.parameters import EmbeddingSettings
-from tasks.embeddings.wordset import Subwords
-from tasks.encoding import load_word_vectors
-from tasks.errors import UserError
-from tasks.stages import result_of
-from tasks.vectors import read_vectors
-from tests.integration.running import write_dataset
-from tests.tasks.embeddings.made import worlds
+from models.configs.presets import PRESETS
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.store import read_vectors
+from tasks.embeddings.formats.word_vectors import Subwords
+from tasks.embeddings.training.config import EmbeddingSettings
+from tests.factories.cli import write_dataset
+from tests.factories.corpus import worlds
 
 pytestmark = [
     pytest.mark.heavy,
@@ -88,7 +88,7 @@ def test_trains_presets_by_name(
     assert {config["model"]["characters"]["max_characters"] for config in configs} == {12}
 
 
-def test_composes_unknown_words_in_training_and_serving(
+def test_composes_oov_words_in_training_and_serving(
     data: DataParameters, root: Path, tmp_path: Path
 ) -> None:
     """The set is trained first, on a corpus with next to none of the dataset's words."""

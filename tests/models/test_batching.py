@@ -27,13 +27,13 @@ from models.batching import (
     shuffled_batches,
     sorted_batches,
 )
-from tests.models.making import make_examples, make_types
+from tests.factories.models import make_examples, make_types
 
 ROWS = st.lists(st.lists(st.integers(1, 99), max_size=6), min_size=1, max_size=6)
 
 
 @given(rows=ROWS)
-def test_ragged_rows(rows: list[list[int]]) -> None:
+def test_ragged_round_trips_rows(rows: list[list[int]]) -> None:
     ragged = Ragged.from_rows(rows)
     assert len(ragged) == len(rows)
     assert ragged.lengths.tolist() == [len(row) for row in rows]
@@ -62,7 +62,7 @@ def type_ids(types: Types, words: torch.Tensor, characters: torch.Tensor) -> lis
     return [known.index(pair) for pair in zip(words.tolist(), spelled, strict=True)]
 
 
-def test_batch_by_hand() -> None:
+def test_batch_matches_a_worked_example() -> None:
     batch = make_batch(EXAMPLES, TYPES, np.array([1, 2, 0]), max_characters=300)
     distinct = np.array(type_ids(TYPES, batch.type_words, batch.type_characters))
     assert sorted(distinct.tolist()) == [0, 1, 2, 3, 4, 5]
@@ -82,7 +82,7 @@ def test_batch_by_hand() -> None:
     assert {getattr(batch, f.name).dtype for f in fields(batch)} == {torch.int64}
 
 
-def test_batch_of_one_without_target_and_question() -> None:
+def test_handles_missing_target_and_empty_question() -> None:
     batch = make_batch(EXAMPLES, TYPES, np.array([3]), max_characters=16)
     assert batch.question.shape == (1, QUESTION_STEP)
     assert batch.type_words[batch.question].tolist() == [[NULL] + [PADDING] * (QUESTION_STEP - 1)]
@@ -91,25 +91,25 @@ def test_batch_of_one_without_target_and_question() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "places"), [(0, 8), (7, 8), (8, 16), (15, 16), (16, 24)])
-def test_widths_hold_the_null_token_and_are_multiples(tokens: int, places: int) -> None:
+def test_padded_width_counts_null_token_and_rounds_up(tokens: int, places: int) -> None:
     assert padded_width(np.array([0, tokens]), 8) == places
 
 
-def test_words_are_cut_at_max_characters() -> None:
+def test_words_are_truncated_at_max_characters() -> None:
     batch = make_batch(EXAMPLES, TYPES, np.array([2]), max_characters=16)
     assert batch.type_characters.shape[1] == 16
     assert batch.type_characters.max(1).values.tolist() == [0, 1, 5, 9]
     assert [5] * 16 in batch.type_characters.tolist()
 
 
-def test_target_of_the_first_token_is_not_the_null_token() -> None:
+def test_first_token_target_is_not_the_null_token() -> None:
     possible = replace(EXAMPLES, span_start=np.zeros(4, int), span_end=np.zeros(4, int))
     batch = make_batch(possible, TYPES, np.arange(4), max_characters=16)
     assert batch.start.tolist() == batch.end.tolist() == [1, 1, 0, 1]
 
 
 @given(lengths=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=6))
-def test_batch_spells_its_examples(lengths: list[tuple[int, int]]) -> None:
+def test_batch_decodes_to_its_examples(lengths: list[tuple[int, int]]) -> None:
     types = make_types()
     examples = make_examples([t for t, _ in lengths], [j for _, j in lengths])
     rows = np.arange(len(examples))
@@ -129,7 +129,7 @@ def test_batch_spells_its_examples(lengths: list[tuple[int, int]]) -> None:
     )
 
 
-def test_batches_of_the_same_examples_do_not_mix() -> None:
+def test_consecutive_batches_are_independent() -> None:
     """Types of an earlier batch leave no trace in the next one."""
     resident = ResidentExamples(EXAMPLES, TYPES, 16, torch.device("cpu"))
     for rows in ([1, 2, 0], [3], [2], [0, 1]):
@@ -139,7 +139,7 @@ def test_batches_of_the_same_examples_do_not_mix() -> None:
             assert torch.equal(getattr(found, field.name), getattr(expected, field.name))
 
 
-def test_trainable_rows() -> None:
+def test_trainable_skips_long_and_untargeted_rows() -> None:
     # Contexts of 4, 3, 1, 3 tokens, questions of 1, 2, 1, 0; the last one has no target.
     assert EXAMPLES.context_lengths.tolist() == [4, 3, 1, 3]
     assert EXAMPLES.trainable(4, 2).tolist() == [0, 1, 2]
@@ -152,7 +152,7 @@ LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=60).map(np.array)
 
 
 @given(lengths=LENGTHS, size=st.integers(1, 7), seed=st.integers(0, 9), epoch=st.integers(0, 9))
-def test_shuffled_batches_hold_every_position_once(
+def test_shuffled_batches_cover_every_row_once(
     lengths: IntArray, size: int, seed: int, epoch: int
 ) -> None:
     batches = shuffled_batches(lengths, size, seed, epoch)
@@ -165,7 +165,7 @@ def as_lists(batches: list[IntArray]) -> list[list[int]]:
     return [batch.tolist() for batch in batches]
 
 
-def test_shuffled_batches_follow_seed_and_epoch_alone() -> None:
+def test_shuffle_depends_only_on_seed_and_epoch() -> None:
     lengths = np.random.default_rng(0).integers(1, 50, 200)
     first = as_lists(shuffled_batches(lengths, 8, seed=1, epoch=2))
     np.random.seed(5)
@@ -182,7 +182,7 @@ def padding_ratio(lengths: IntArray, batches: list[IntArray]) -> float:
     return 1 - float(lengths.sum()) / padded
 
 
-def test_shuffled_batches_are_alike_in_length() -> None:
+def test_shuffled_batches_group_similar_lengths() -> None:
     random = np.random.default_rng(0)
     lengths = random.integers(20, 400, 4000)
     order = random.permutation(len(lengths))
@@ -195,7 +195,9 @@ def test_shuffled_batches_are_alike_in_length() -> None:
 
 
 @given(lengths=LENGTHS, budget=st.integers(1, 200), pairs=st.integers(1, 2000) | st.just(math.inf))
-def test_sorted_batches(lengths: IntArray, budget: int, pairs: float) -> None:
+def test_sorted_batches_are_full_and_within_budget(
+    lengths: IntArray, budget: int, pairs: float
+) -> None:
     def too_large(rows: int, longest: int) -> bool:
         return rows * (longest + 1) > budget or rows * (longest + 1) ** 2 > pairs
 
@@ -208,12 +210,12 @@ def test_sorted_batches(lengths: IntArray, budget: int, pairs: float) -> None:
         assert too_large(len(batch) + 1, int(lengths[following[0]]))
 
 
-def test_a_row_above_the_budget_is_a_batch_of_its_own() -> None:
+def test_row_above_the_budget_gets_its_own_batch() -> None:
     batches = as_lists(list(sorted_batches(np.array([3, 50, 3, 60]), 10)))
     assert batches == [[0, 2], [1], [3]]
 
 
-def test_no_rows_make_no_batches() -> None:
+def test_no_rows_give_no_batches() -> None:
     nothing = np.array([], dtype=np.int64)
     assert list(sorted_batches(nothing, 10)) == []
     assert shuffled_batches(nothing, 4, 0, 0) == []

@@ -11,14 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import models.presets
+import models.configs.presets
 from infra.settings import CHECKOUT
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
-from models.decoding import best_spans
-from models.layers import MASKED
-from models.presets import PRESETS
-from tests.models.making import WORDS, make_examples, make_model, make_types, small
+from models.configs.presets import PRESETS
+from models.modules.layers import MASKED
+from models.span_decoding import best_spans
+from tests.factories.models import WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
 names = pytest.mark.parametrize("name", PRESETS)
@@ -58,19 +58,21 @@ COUNTS = {
 
 
 @names
-def test_number_of_parameters_is_as_stated(name: str) -> None:
+def test_parameter_count_matches_documentation(name: str) -> None:
     """In the presets' docstrings and the README alike."""
     model = BiDAF(PRESETS[name].model, torch.zeros(9, 100), characters=100)
     assert sum(p.numel() for p in model.parameters()) == COUNTS[name]
     constant = name.upper().replace("-", "_")
-    docstring = inspect.getsource(models.presets).partition(f"\n{constant} =")[2].split('"""')[1]
+    docstring = (
+        inspect.getsource(models.configs.presets).partition(f"\n{constant} =")[2].split('"""')[1]
+    )
     assert f"{COUNTS[name]:,} parameters" in " ".join(docstring.split())
     row = rf"^\| `{name}` .*\| {COUNTS[name]:,} \|"
     assert re.search(row, (CHECKOUT / "README.md").read_text("utf-8"), re.MULTILINE)
 
 
 @names
-def test_word_vectors_are_frozen_and_not_among_the_weights(name: str) -> None:
+def test_word_vectors_are_frozen_and_not_in_state_dict(name: str) -> None:
     model = make_model(small(name))
     assert not model.words.word_vectors.requires_grad
     assert not any("word_vectors" in key for key in model.state_dict())
@@ -83,7 +85,9 @@ def test_word_vectors_are_frozen_and_not_among_the_weights(name: str) -> None:
     lengths=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=2, max_size=6),
     seed=st.integers(0, 99),
 )
-def test_padding_changes_nothing(name: str, lengths: list[tuple[int, int]], seed: int) -> None:
+def test_padding_does_not_change_logits(
+    name: str, lengths: list[tuple[int, int]], seed: int
+) -> None:
     model = make_model(small(name), seed)
     examples = make_examples([t for t, _ in lengths], [j for _, j in lengths], seed)
     together = torch.stack(logits(model, examples, list(range(len(lengths)))))
@@ -96,7 +100,7 @@ def test_padding_changes_nothing(name: str, lengths: list[tuple[int, int]], seed
 
 
 @names
-def test_answers_alone_and_in_a_batch_are_the_same(name: str) -> None:
+def test_batched_answers_equal_single_answers(name: str) -> None:
     model = make_model(small(name, hidden_size=20), seed=1, scale=2.0).double()
     examples = make_examples([30, 1, 7, 18, 2, 25], [5, 1, 9, 0, 2, 12])
     first, last, score, _ = best_spans(*logits(model, examples, list(range(6))), 5)
@@ -109,7 +113,7 @@ def test_answers_alone_and_in_a_batch_are_the_same(name: str) -> None:
 
 @names
 @pytest.mark.parametrize(("tokens", "question"), [(1, 1), (1, 0), (1, 6), (9, 1), (9, 0)])
-def test_smallest_inputs(name: str, tokens: int, question: int) -> None:
+def test_smallest_inputs_give_valid_spans(name: str, tokens: int, question: int) -> None:
     model = make_model(small(name))
     start, end = logits(model, make_examples([tokens], [question]), [0])
     for out in (start, end):
@@ -121,7 +125,7 @@ def test_smallest_inputs(name: str, tokens: int, question: int) -> None:
 
 
 @names
-def test_question_is_read(name: str) -> None:
+def test_logits_depend_on_the_question(name: str) -> None:
     examples = make_examples([9, 9], [3, 3])
     same_context = Examples(
         examples.contexts,
@@ -160,7 +164,7 @@ def start_of(model: BiDAF, types: Types) -> torch.Tensor:
     return out
 
 
-def test_characters_tell_unknown_words_apart() -> None:
+def test_characters_distinguish_unknown_words() -> None:
     """Both words are unknown: only their characters differ."""
     types, other = spelled(1, [[5, 6], [7]]), spelled(1, [[5, 6], [8, 9, 10]])
     char, baseline = make_model(small("char")), make_model(small("baseline"))
@@ -168,7 +172,7 @@ def test_characters_tell_unknown_words_apart() -> None:
     assert torch.equal(start_of(baseline, types), start_of(baseline, other))
 
 
-def test_only_the_first_characters_of_a_long_word_are_read() -> None:
+def test_long_words_are_truncated() -> None:
     model = make_model(small("char"))
     word = [5] * 7 + [9] * 293
     cut, longer = spelled(5, [[4], word[:8]]), spelled(5, [[4], word])
@@ -176,7 +180,7 @@ def test_only_the_first_characters_of_a_long_word_are_read() -> None:
     assert not torch.equal(start_of(model, longer), start_of(model, spelled(5, [[4], word[:7]])))
 
 
-def test_the_word_vectors_given_are_the_ones_used() -> None:
+def test_model_uses_the_given_word_vectors() -> None:
     vectors = torch.zeros(WORDS, 4)
     vectors[7] = 1.0
     model = BiDAF(small("baseline").model, vectors, 20)
@@ -185,7 +189,7 @@ def test_the_word_vectors_given_are_the_ones_used() -> None:
     assert torch.equal(found, vectors[batch.type_words])
 
 
-def test_first_weights_of_recurrent_layers() -> None:
+def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:
     """An LSTM's forget biases 1, all others 0; recurrent matrices orthogonal, gate by gate."""
     kinds = {"baseline": (torch.nn.LSTM, 4), "docqa": (torch.nn.GRU, 3)}
     for name, (kind, gates) in kinds.items():
@@ -201,7 +205,7 @@ def test_first_weights_of_recurrent_layers() -> None:
                 torch.testing.assert_close(gate @ gate.T, torch.eye(layer.hidden_size))
 
 
-def test_what_each_preset_is_made_of() -> None:
+def test_presets_build_expected_layer_sizes() -> None:
     """The parts of the forward pass, by the sizes that tell one form from another."""
     built = {name: BiDAF(PRESETS[name].model, torch.zeros(9, 100), 100) for name in PRESETS}
     assert [built[name].words.size for name in ("char", "seo2016", "kim-char")] == [100, 200, 625]

@@ -7,7 +7,7 @@ import torch
 
 from models.bidaf import BiDAF
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, carry_over
-from tests.models.making import WORDS, make_model, small
+from tests.factories.models import WORDS, make_model, small
 
 BEFORE, NOW = ["<padding>", "<unknown>", "a", "b", "c"], ["<padding>", "<unknown>", "c", "é", "a"]
 CHARACTERS = {CHARACTER_EMBEDDING: (BEFORE, NOW)}
@@ -24,7 +24,7 @@ def weights_of(one: BiDAF) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in one.named_parameters()}
 
 
-def test_everything_comes_over_by_name_and_characters_by_character() -> None:
+def test_weights_carry_over_by_name_and_character() -> None:
     earlier, new = weights_of(model("char", 1)), model("char", 2)
     drawn = weights_of(new)
     carried = carry_over(new, earlier, CHARACTERS)
@@ -40,7 +40,7 @@ def test_everything_comes_over_by_name_and_characters_by_character() -> None:
     assert carried.share == (numbers - embeddings.shape[1]) / numbers, "but for é's"
 
 
-def test_what_the_earlier_model_lacks_starts_anew() -> None:
+def test_missing_weights_are_freshly_initialized() -> None:
     earlier, new = weights_of(model("baseline", 1)), model("char", 2)
     drawn = weights_of(new)
     carried = carry_over(new, earlier, CHARACTERS)
@@ -51,13 +51,13 @@ def test_what_the_earlier_model_lacks_starts_anew() -> None:
     assert all(torch.equal(now[name], earlier[name]) for name in now.keys() - fresh)
 
 
-def test_another_hidden_size_is_refused() -> None:
+def test_rejects_another_hidden_size() -> None:
     earlier, new = weights_of(model("char", 1)), model("char", 2, hidden_size=7)
     with pytest.raises(ValueError, match=r"^its encoder\..* is 24 × 6, and here it must be 28 × 7"):
         carry_over(new, earlier, CHARACTERS)
 
 
-def test_another_embedding_size_starts_anew() -> None:
+def test_other_embedding_size_is_reinitialized() -> None:
     earlier = weights_of(model("char", 1))
     earlier[CHARACTER_EMBEDDING] = torch.zeros(5, 9)
     carried = carry_over(model("char", 2), earlier, CHARACTERS)
@@ -65,7 +65,7 @@ def test_another_embedding_size_starts_anew() -> None:
     assert carried.rows == {}
 
 
-def test_trained_words_come_over_by_word() -> None:
+def test_trained_word_rows_carry_over_by_word() -> None:
     changes = {"unknown_words": "trainable"}
     vectors = torch.ones(7, 6)
     vectors[[0, 1, 3, 4]] = 0
@@ -81,7 +81,7 @@ def test_trained_words_come_over_by_word() -> None:
     assert carried.rows == {TRAINED_WORDS: 2}
 
 
-def test_the_same_model_is_taken_over_whole() -> None:
+def test_identical_model_carries_over_completely() -> None:
     earlier, new = make_model(small("docqa"), 1), make_model(small("docqa"), 2)
     names = [str(i) for i in range(20)]
     assert carry_over(new, weights_of(earlier), {CHARACTER_EMBEDDING: (names, names)}).share == 1

@@ -1,0 +1,90 @@
+"""BiDAF as it is often written, to compare ours with: the same sizes and the same arithmetic.
+
+- Every token's characters are encoded, padding included, however often the word occurs.
+- Batches are taken in random order, so that each is as long as its longest context.
+- One bidirectional `nn.LSTM` a layer: on packed sequences, as in the CS224n starter, or on padded
+  ones (where its backward direction reads the padding first: faster, and no longer exact).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from models.batching import PADDING, Batch
+from models.configs.variant import ModelConfig
+from models.modules.attention import AttentionFlow
+from models.modules.char_cnn import CharacterCNN
+from models.modules.layers import Highway
+
+DROPOUT = 0.2
+
+
+class BidirectionalLSTM(nn.Module):
+    """`layers` bidirectional layers over real tokens (packed) or over all places (padded)."""
+
+    def __init__(self, input_size: int, hidden_size: int, layers: int, packed: bool) -> None:
+        super().__init__()
+        self.packed = packed
+        self.lstm = nn.LSTM(
+            input_size,
+            hidden_size,
+            layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=DROPOUT if layers > 1 else 0.0,
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size)"""
+        if not self.packed:
+            out, _ = self.lstm(x)
+        else:
+            rows = pack_padded_sequence(x, mask.sum(1).cpu(), True, enforce_sorted=False)
+            out, _ = pad_packed_sequence(self.lstm(rows)[0], True, total_length=x.shape[1])
+        return F.dropout(out, DROPOUT, self.training)
+
+
+class ReferenceBiDAF(nn.Module):
+    """Words and characters, highway, contextual encoder, attention flow, modeling, output."""
+
+    word_vectors: Tensor
+
+    def __init__(
+        self, config: ModelConfig, word_vectors: Tensor, characters: int, packed: bool
+    ) -> None:
+        super().__init__()
+        d = config.hidden_size
+        assert config.characters is not None
+        self.register_buffer("word_vectors", word_vectors)
+        self.characters = CharacterCNN(characters, config.characters, nn.Dropout(0.0))
+        size = word_vectors.shape[1] + config.characters.size
+        self.projection = nn.Linear(size, d, bias=False)
+        self.highway = Highway(d)
+        self.encoder = BidirectionalLSTM(d, d, 1, packed)
+        self.attention = AttentionFlow(2 * d, config.query_to_context, nn.Dropout(DROPOUT))
+        self.modeling = BidirectionalLSTM(8 * d, d, 2, packed)
+        self.end_encoder = BidirectionalLSTM(2 * d, d, 1, packed)
+        self.start, self.end = nn.Linear(10 * d, 1), nn.Linear(10 * d, 1)
+
+    def words(self, batch: Batch, tokens: Tensor) -> Tensor:
+        """(B, N) -> (B, N, d), the characters of each token encoded anew"""
+        vectors = self.word_vectors[batch.type_words[tokens]]
+        spelled = self.characters(batch.type_characters[tokens.flatten()])
+        both = torch.cat([vectors, spelled.view(*tokens.shape, -1)], 2)
+        out: Tensor = self.highway(self.projection(F.dropout(both, DROPOUT, self.training)))
+        return out
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits of the answer's first and last token, (B, T) each"""
+        context_mask, question_mask = batch.context != PADDING, batch.question != PADDING
+        context = self.encoder(self.words(batch, batch.context), context_mask)
+        question = self.encoder(self.words(batch, batch.question), question_mask)
+        attention = self.attention(context, question, context_mask, question_mask)
+        modeling = self.modeling(attention, context_mask)
+        again = self.end_encoder(modeling, context_mask)
+        start = self.start(torch.cat([attention, modeling], 2)).squeeze(2)
+        end = self.end(torch.cat([attention, again], 2)).squeeze(2)
+        return start.masked_fill(~context_mask, -1e30), end.masked_fill(~context_mask, -1e30)

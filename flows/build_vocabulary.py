@@ -1,0 +1,22 @@
+"""Flow `build-vocabulary`: words, characters and word types of a dataset, and their vectors."""
+
+from prefect import flow
+
+from flows.common.casing import require_one_case
+from flows.common.encoding import encode_dataset
+from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.splits import ingest_dataset
+from flows.common.user_errors import told_in_a_sentence
+from tasks.text.build_vocabulary import VocabularyParameters
+
+
+@flow(name="build-vocabulary", description=__doc__)
+@told_in_a_sentence
+def build_vocabulary(
+    data: DataParameters = DataParameters(),
+    vectors: VectorParameters = VectorParameters(),
+    vocabulary: VocabularyParameters = VocabularyParameters(),
+) -> dict[str, object]:
+    """Build the vocabulary of a dataset; returns the facts about it."""
+    require_one_case([vectors], vocabulary)
+    return encode_dataset(ingest_dataset(data), vectors, vocabulary).vocabulary.facts

@@ -1,0 +1,1 @@
+"""Commands that are no flows, each run by `python -m flows.commands.<name>`."""

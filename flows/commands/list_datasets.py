@@ -1,0 +1,41 @@
+"""`make datasets`: what is known by name, and what of it is here."""
+
+from itertools import chain
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from infra.progress import megabytes
+from tasks.datasets.catalog import DATASETS, Entry
+from tasks.datasets.fetch import Source, whereabouts
+from tasks.datasets.lexical_resources import COLLECTIONS
+
+
+def known() -> Group:
+    """A block for each known entry: what it is, its licence, and each file's size and place."""
+    return Group(*map(_block, chain(DATASETS.values(), COLLECTIONS.values())))
+
+
+def _block(entry: Entry) -> Group:
+    about = Text(f"{entry.about} ({entry.licence})")
+    if entry.citation:
+        about.append(f"\n{entry.citation}", "dim")
+    files = Table.grid("file", "size", "where", padding=(0, 2))
+    files.columns[1].justify = "right"
+    for source in entry.sources:
+        files.add_row(source.name, _size(source), whereabouts(source))
+    if not entry.sources:
+        files.add_row("generated")
+    return Group(
+        Text(entry.name, "bold"), *(Padding(part, (0, 0, 0, 4)) for part in (about, files))
+    )
+
+
+def _size(source: Source) -> str:
+    return megabytes(source.bytes) if source.bytes else "size unknown"
+
+
+if __name__ == "__main__":
+    Console().print(known())

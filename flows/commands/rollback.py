@@ -1,0 +1,34 @@
+"""Command `rollback`: the champion of before is the champion again.
+
+Use: python -m flows.commands.rollback DATASET
+"""
+
+import sys
+
+from flows.common.data_files import name_of
+from infra.artifacts.locks import exclusive_lock
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.tracking import registry
+
+
+def rollback(dataset: str) -> str:
+    """Exchange the champion of a dataset, named as for `retrain`, and the one before it; says what
+    was done.
+
+    Raises:
+        UserError: there is none before it.
+    """
+    name = f"bidaf-{name_of(dataset)}"
+    lock = settings().root.resolve() / "locks" / f"promotion-{name}"
+    with exclusive_lock(lock, on_wait=lambda: None):
+        again, replaced = registry.rollback(settings().tracking_uri, name)
+    told = f"The champion of {name} is version {again.version} again"
+    return f"{told}; version {replaced.version} is the previous one." if replaced else f"{told}."
+
+
+if __name__ == "__main__":
+    try:
+        print(rollback(sys.argv[1]))
+    except UserError as error:
+        sys.exit(str(error))

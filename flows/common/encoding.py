@@ -1,0 +1,55 @@
+"""A dataset encoded for training: its vectors, its vocabulary, and the splits as type ids."""
+
+from dataclasses import dataclass
+
+from flows.common.casing import warn_of_another_case
+from flows.common.parameters import VectorParameters
+from flows.common.splits import Splits
+from flows.common.vectors import vectors_of
+from infra.artifacts.stage import Output
+from tasks.embeddings.formats.store import VECTORS, history_of, require_subwords
+from tasks.stages import building_vocabulary, encoding, selecting_vectors
+from tasks.text.build_vocabulary import VocabularyParameters
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a model is trained over: the vocabulary, its vectors, and the splits as type ids."""
+
+    vectors: Output
+    vocabulary: Output
+    train: Output
+    validation: Output | None
+    dev: Output
+
+
+def encode_dataset(
+    splits: Splits,
+    vectors: VectorParameters,
+    vocabulary: VocabularyParameters,
+    spell: bool = False,
+) -> Encoded:
+    """Pick the vectors, build the vocabulary, encode the splits.
+
+    N-grams, and the rare words that they can spell, are kept where `spell` is true, for variants
+    that read words so.
+
+    Raises:
+        UserError: they shall `spell`, and the vectors have no n-grams.
+    """
+    train = splits.train.folder
+    others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
+    picked = selecting_vectors(
+        vectors_of(vectors),
+        [train, *others],
+        vocabulary.lower_case,
+        vocabulary.pretrained_words,
+        spell,
+    )
+    history = history_of(picked.folder / VECTORS)
+    warn_of_another_case(vectors.source, history, "vocabulary.lower_case", vocabulary.lower_case)
+    if spell:
+        require_subwords(picked.folder, vectors.source)
+    built = building_vocabulary(train, others, picked.folder, vocabulary, spell)
+    *validation, dev = (encoding(split, built.folder) for split in others)
+    return Encoded(picked, built, encoding(train, built.folder), next(iter(validation), None), dev)

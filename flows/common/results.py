@@ -1,0 +1,205 @@
+"""The results of a flow run: on Prefect's and MLflow's pages, as reports, on the terminal."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.runtime import flow_run
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from flows.common.promote import Contest
+from flows.common.splits import Splits
+from infra.artifacts.stage import Output
+from infra.settings import settings
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.promotion_rule import Decision, markdown
+from tasks.reports.error_report import place
+from tasks.reports.examples import named_questions, rows_named
+from tasks.stages import reporting_errors
+from tasks.tracking import runs
+from tasks.training.train_variant import parent_run_of
+
+Examples = Annotated[
+    list[Annotated[str, Field(pattern=r"\S")]],
+    Field(
+        description="Dev questions, by their id or by words that they hold, whose attention the "
+        "error reports draw; if left empty, the surest mistakes. On the command line words with a "
+        'comma or a quotation mark take a JSON list, ["Who, when?"].'
+    ),
+]
+
+UNCHANGED = "Nothing to do: data, parameters and code are as they were."
+
+COLUMNS = {
+    "dev/em": ("EM", ".2f"),
+    "dev/f1": ("F1", ".2f"),
+    "dev/nll": ("NLL", ".3f"),
+    "dev/avna": ("AvNA", ".2f"),
+    "examples_per_second": ("examples/s", ".0f"),
+    "seconds": ("training s", ".0f"),
+}
+
+
+def reports_folder() -> Path:
+    """The folder of all pages; each shows the newest of its kind."""
+    return settings().root.resolve() / "reports"
+
+
+def publish_page(made: Path, name: str) -> Path:
+    """Copy a page to its place, by its path below the folder; there it is whole at any time."""
+    place = reports_folder() / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    copied = place.with_name(f".{place.name}.{os.getpid()}")
+    shutil.copyfile(made, copied)
+    os.replace(copied, place)
+    return place
+
+
+def require_examples(splits: Splits, examples: Sequence[str]) -> None:
+    """Refuse, before anything is trained, examples that are no dev questions.
+
+    Raises:
+        UserError: one of them is none.
+    """
+    if examples:
+        named_questions(load_split(splits.dev.folder), examples)
+
+
+def examples_of_each(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
+    """The examples that are dev questions of each of some datasets.
+
+    Raises:
+        UserError: one of them is no question of any.
+    """
+    folders = [each.dev.folder for each in splits]
+    held: dict[Path, list[str]] = {folder: [] for folder in folders}
+    for folder in held if examples else ():
+        split = load_split(folder)
+        held[folder] = [name for name in examples if rows_named(split, name)]
+    for name in examples:
+        if not any(name in names for names in held.values()):
+            named_questions(load_split(folders[0]), [name])
+    return [held[folder] for folder in folders]
+
+
+def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:
+    """The error report on a variant, which its MLflow run has a copy of."""
+    return reporting_errors(splits.name, trained.folder, splits.dev.folder, examples)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outputs of a retraining that people want to see."""
+
+    splits: Splits
+    trained: list[Output]
+    report: Output
+    errors: list[Output]  # an error report for each of `trained`
+
+    @property
+    def new(self) -> list[Output]:
+        """The variants that were trained by this run, and not found in the cache."""
+        return [output for output in self.trained if not output.cached]
+
+    def rows(self) -> list[dict[str, str]]:
+        """One row a variant: its scores on all dev questions."""
+        return [
+            {
+                "variant": output.facts["variant"],
+                **{
+                    title: format(output.facts["scores"][metric], form)
+                    for metric, (title, form) in COLUMNS.items()
+                },
+                "trained": "before" if output.cached else "now",
+            }
+            for output in self.trained
+        ]
+
+    def summary(self, contest: Contest | None = None) -> dict[str, Any]:
+        """Plain values: what `announce` tells, and what the flow run returns."""
+        return {
+            "dataset": self.splits.name,
+            "questions": self.splits.dev.facts["questions"],
+            "rows": self.rows(),
+            "trained": len(self.new),
+            "decision": contest.sentence if contest and contest.decision else None,
+            "report": str(report_file(self.splits.name)),
+            "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.trained},
+            "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
+        }
+
+
+def report_file(dataset: str) -> Path:
+    """Where the newest report on a dataset stands."""
+    return reports_folder() / f"{dataset}.html"
+
+
+def publish_report(dataset: str, report: Output, errors: Sequence[Output], below: str = "") -> Path:
+    """Put a report at its place, and the error reports that it links to beside it."""
+    for output in errors:
+        page = place(dataset, output.facts["variant"])
+        publish_page(output.folder / "errors.html", f"{below}{page}")
+    return publish_page(report.folder / "report.html", f"{below}{dataset}.html")
+
+
+def publish(outcome: Outcome, contest: Contest | None = None) -> None:
+    """Put the report at its place, and the results on Prefect's and MLflow's pages."""
+    report = publish_report(outcome.splits.name, outcome.report, outcome.errors)
+    decision = contest.decision if contest else None
+    create_table_artifact(
+        outcome.rows(),
+        key="results",
+        description=f"Scores on all {outcome.splits.dev.facts['questions']} dev questions of "
+        f"{outcome.splits.name}; the report: {report}",
+    )
+    for output in outcome.trained:
+        variant = output.facts["variant"]
+        create_link_artifact(
+            output.facts["run_url"], link_text=f"MLflow run of {variant}", key=f"mlflow-{variant}"
+        )
+    if contest and decision:
+        create_markdown_artifact(_told(contest, decision), key="decision")
+    uri = settings().tracking_uri
+    if not outcome.new and not decision:
+        create_markdown_artifact(f"{UNCHANGED} The last report: {report}", key="nothing-to-do")
+        runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # an earlier try's, if any
+        return
+    run_id = parent_run_of(outcome.splits.name)
+    runs.log_artifacts(uri, run_id, [report])
+    if contest and decision:
+        runs.log_text(uri, run_id, "decision.md", _told(contest, decision))
+        runs.log_text(uri, run_id, "decision.json", json.dumps(decision.to_dict(), indent=1))
+    runs.finish(uri, run_id, "FINISHED")
+
+
+def _told(contest: Contest, decision: Decision) -> str:
+    return f"{contest.sentence}.\n\n{markdown(decision)}"
+
+
+def announce(summary: dict[str, Any]) -> None:
+    """Print the table, where the report is, and what to type next."""
+    console = Console()
+    if not summary["trained"] and not summary["decision"]:
+        console.print(f"\n{UNCHANGED} Last results:")
+    table = Table(title=f"{summary['dataset']}: {summary['questions']} dev questions")
+    for title in summary["rows"][0]:
+        table.add_column(title, justify="left" if title == "variant" else "right")
+    for row in summary["rows"]:
+        table.add_row(*row.values())
+    console.print("", table, "")
+    if summary["decision"]:
+        console.print(f"Promotion  {summary['decision']}", soft_wrap=True, highlight=False)
+    for line in (
+        f"Report     {summary['report']}",
+        "",
+        "Next       make up                          compare runs, start flows, see the schedule",
+        "           make retrain DATASET=my.json     your own questions, in SQuAD format",
+    ):
+        console.print(line, soft_wrap=True, highlight=False)

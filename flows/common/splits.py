@@ -1,0 +1,69 @@
+"""A dataset's ingested splits: train, validation and dev."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flows.common.data_files import find_files
+from flows.common.parameters import DataParameters
+from infra.artifacts.manifest import facts_of
+from infra.artifacts.stage import Output
+from infra.files import HOW_FAR
+from infra.progress_artifact import reading
+from tasks.data.ingested import Portion
+from tasks.data.partition import Shares, has_validation
+from tasks.data.splits import Apart
+from tasks.stages import ingesting, splitting
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A dataset's name and its ingested splits.
+
+    Choices - when to stop, which threshold, which model - are made on `validation`, which is held
+    out of the training files by article; `dev` is only reported.
+    """
+
+    name: str
+    train: Output
+    validation: Output | None
+    dev: Output
+
+
+def ingest_dataset(data: DataParameters) -> Splits:
+    """Find the files that are meant, ingest each of them, and divide their articles."""
+    files = find_files(data)
+    with reading(files.all):
+        portions = ingest_each(files.train, data)
+        mixed = [
+            portion for part, weight in files.mixed for portion in ingest_each(part, data, weight)
+        ]
+        given = ingest_each(files.dev, data)
+    shares = Shares(
+        validation=files.validation_share, dev=0 if files.dev else data.dev_share, seed=data.seed
+    )
+    if given:
+        dev = splitting(given)
+        apart = Apart(scored=dev.folder, overlap=files.overlap)
+    else:
+        dev = splitting(portions, "dev", shares)
+        apart = Apart(held_out=(dev.folder,))
+    validation = None
+    if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
+        validation = splitting(
+            portions, "validation", shares, apart=apart, negatives=data.negatives
+        )
+        apart = replace(apart, held_out=(*apart.held_out, validation.folder))
+    train = splitting(portions, "train", shares, mixed, apart, data.negatives)
+    return Splits(files.name, train, validation, dev)
+
+
+def ingest_each(files: Sequence[Path], data: DataParameters, weight: float = 1.0) -> list[Portion]:
+    """Ingest files one by one, so that those which are known already come from the cache."""
+    return [Portion(_ingested(file, data).folder, file.name, weight) for file in files]
+
+
+def _ingested(file: Path, data: DataParameters) -> Output:
+    output = ingesting(file, data.repair, data.max_rejected)
+    HOW_FAR.get()(file, 1.0)  # whether it was read or came from the cache
+    return output

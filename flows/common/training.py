@@ -1,0 +1,85 @@
+"""The trainings of variants on one cluster, and the report on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from flows.common.encoding import Encoded
+from flows.common.splits import Splits
+from infra import ray_cluster
+from infra.artifacts.stage import Output, outputs_of
+from infra.ray_cluster import Resources
+from models.configs.variant import VariantConfig
+from tasks import stages
+from tasks.training.inputs import SplitFolders, TrainingData
+from tasks.training.log_forwarding import following
+from tasks.training.train_variant import parent_run_of, remove_checkpoints
+
+
+@dataclass(frozen=True)
+class Training:
+    """A variant, and the data that it is trained on."""
+
+    config: VariantConfig
+    splits: Splits
+    encoded: Encoded
+    start_from: Path | None = None
+
+    @property
+    def inputs(self) -> tuple[str, VariantConfig, TrainingData]:
+        """What the stage `train` takes."""
+        splits, encoded = self.splits, self.encoded
+        validation = None
+        if splits.validation is not None and encoded.validation is not None:
+            validation = SplitFolders(splits.validation.folder, encoded.validation.folder)
+        data = TrainingData(
+            train=SplitFolders(splits.train.folder, encoded.train.folder),
+            dev=SplitFolders(splits.dev.folder, encoded.dev.folder),
+            vocabulary=encoded.vocabulary.folder,
+            vectors=encoded.vectors.folder,
+            validation=validation,
+            start_from=self.start_from,
+        )
+        return splits.name, self.config, data
+
+
+def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
+    """Train the variants on one cluster, side by side as far as it allows.
+
+    A cluster that this process had joined before stays joined.
+    """
+    joined_before = ray_cluster.is_connected()
+    pending = [t for t in trainings if not stages.training.is_made(*t.inputs, resources)]
+    if pending:
+        ray_cluster.connect()
+        resources = ray_cluster.share(resources, len(pending))
+        for dataset in {training.splits.name for training in pending}:
+            parent_run_of(dataset)  # one for all of them, so it is opened before they start
+    runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
+    with runner, following():
+        try:
+            outputs = outputs_of(
+                [stages.training.submit(runner, *t.inputs, resources) for t in trainings]
+            )
+        finally:
+            if not joined_before:
+                ray_cluster.disconnect()  # ends what still trains where the flow is interrupted
+    for output in outputs:
+        remove_checkpoints(output.folder)
+    return outputs
+
+
+def report_on(training: Training, trained: Sequence[Output]) -> Output:
+    """The report on variants that were trained on the same data as one of them."""
+    splits = training.splits
+    return stages.reporting(
+        splits.name,
+        [output.folder for output in trained],
+        splits.train.folder,
+        splits.validation.folder if splits.validation is not None else None,
+        splits.dev.folder,
+        training.encoded.vocabulary.folder,
+    )

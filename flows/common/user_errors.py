@@ -1,0 +1,63 @@
+"""A user's mistake ends a flow run with one sentence: in its state, in its log, on the terminal."""
+
+import sys
+from asyncio import CancelledError
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import get_client, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
+from prefect.states import Failed
+
+from flows.common.cli import documented
+from infra.artifacts.in_use import used_by_flow
+from infra.artifacts.stage import REFUSED, result_of
+from infra.errors import UserError
+from tasks.tracking.orphaned_runs import under_way
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
+    """Make a flow's body end in the state "Refused" where it raises a UserError. Neither that nor
+    the end of its time is tried again.
+
+    The stages that it uses are kept until its end, and what killed runs left is swept before.
+    """
+
+    @wraps(body)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
+        try:
+            with under_way(), used_by_flow():
+                return body(*args, **kwargs)
+        except CancelledError:  # so Prefect ends a run at its time limit
+            _try_no_more()
+            raise
+        except UserError as error:
+            get_run_logger().error(str(error))
+            _try_no_more()
+            return Failed(name=REFUSED, message=str(error))
+
+    run.__doc__ = documented(body)
+    return run
+
+
+def _try_no_more() -> None:
+    """Retries, where a deployment has them, are for what breaks, not for what would come again."""
+    context = FlowRunContext.get()
+    assert context is not None and context.flow_run is not None
+    policy = context.flow_run.empirical_policy
+    if policy.retries:
+        never = policy.model_copy(update={"retries": 0})
+        get_client(sync_client=True).update_flow_run(context.flow_run.id, empirical_policy=never)
+
+
+def result_or_exit(state: State[Any]) -> Any:
+    """A flow run's result; a refused one ends the process with its sentence."""
+    try:
+        return result_of(state)
+    except UserError as error:
+        sys.exit(f"\n{error}")

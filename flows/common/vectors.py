@@ -1,0 +1,82 @@
+"""The set of word vectors that the parameters name, trained first where they say so."""
+
+from pathlib import Path
+
+from flows.common.casing import warn_of_another_case
+from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
+from flows.common.splits import ingest_dataset
+from infra.artifacts.stage import Output
+from infra.errors import UserError
+from infra.files import archive_of
+from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.embeddings.formats.source import (
+    DOWNLOADED,
+    NO_VECTORS,
+    PACKAGED,
+    VectorInput,
+    files_of,
+    packaged,
+)
+from tasks.embeddings.formats.store import VECTORS, history_of
+from tasks.embeddings.training.config import METHODS, EmbeddingParameters
+from tasks.embeddings.training.corpus_files import TextFile, find_texts
+from tasks.embeddings.training.train import require_fitting_start
+from tasks.stages import fetching, preparing_corpus, training_vectors
+
+
+def vectors_of(vectors: VectorParameters) -> VectorInput:
+    """The set that is meant: the packaged one, a file, or one that is trained first."""
+    if vectors.source in METHODS:
+        chosen = vectors.training.model_dump() | {"method": vectors.source}
+        trained = train_set(vectors.corpus, EmbeddingParameters(**chosen), vectors.start)
+        return files_of(trained.folder / VECTORS)
+    return vector_input(vectors.source)
+
+
+def vector_input(spec: str) -> VectorInput:
+    """A set as stages take it, downloaded where it is a known one; `glove.6B/glove.6B.100d.txt` is
+    a member of one that has several. A file that is here is meant before a known one.
+
+    Raises:
+        UserError: it can't be had.
+    """
+    local = Path(spec).expanduser()
+    name, _, member = spec.partition("/")
+    if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
+        source = DOWNLOADED[name].source
+        return files_of(fetching(source).folder / source.name / member)
+    if spec == PACKAGED:
+        return packaged()
+    return spec if spec == NO_VECTORS else files_of(local)
+
+
+def train_set(
+    corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
+) -> Output:
+    """Read the corpus, and train a set of vectors on it."""
+    files = corpus_files(corpus)
+    begin = None
+    if start is not None:
+        begin = vector_input(start)
+        require_fitting_start(begin, embedding)
+        warn_of_another_case(start, history_of(begin), "corpus.lower_case", corpus.lower_case)
+    prepared = preparing_corpus(files, corpus.lower_case)
+    return training_vectors(prepared.folder, embedding, begin)
+
+
+def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
+    """The files of a corpus, the dataset's contexts behind the others."""
+    files = [file for spec in corpus.files for file in _texts_of(spec)]
+    if corpus.dataset is not None:
+        splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
+        files.append(TextFile(splits.train.folder / "contexts.parquet"))
+    if not files:
+        raise UserError("There is no corpus to train word vectors on: give files, or a dataset.")
+    return files
+
+
+def _texts_of(spec: str) -> list[TextFile]:
+    known = COLLECTIONS.get(spec)
+    if known is None or known.kind != "corpus" or Path(spec).exists():
+        return find_texts(spec)
+    return [TextFile(fetching(known.source).folder / known.source.name)]

@@ -1,0 +1,40 @@
+"""The model whose weights a training starts with, found by what the user calls it."""
+
+from pathlib import Path
+
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.stages import fetching_model
+from tasks.tracking import registry
+from tasks.tracking.fetch_model import MODEL_FILES, MODEL_TABLES
+
+
+def model_to_start_from(source: str | None) -> Path | None:
+    """The folder of a stage that holds a copy of the model; None where none is named.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    if source is None:
+        return None
+    if source.startswith("models:/"):
+        return fetching_model(_registered(source).model_id).folder
+    files = [Path(source).expanduser() / name for name in (*MODEL_FILES, *MODEL_TABLES)]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"{source} is no model's folder: it lacks {file.name}. Give the folder model/ of a "
+                "training, or models:/<name>@champion."
+            )
+    return fetching_model(files).folder
+
+
+def _registered(source: str) -> registry.Registered:
+    uri = settings().tracking_uri
+    name, _, alias = source.removeprefix("models:/").partition("@")
+    if not alias:
+        return registry.registered(uri, source)
+    found = registry.with_alias(uri, name, alias)
+    if found is None:
+        raise UserError(f"No version of {name} bears the alias {alias!r} in MLflow.")
+    return found

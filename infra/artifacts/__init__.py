@@ -1,0 +1,1 @@
+"""The stage cache: stages, their manifests, digests and locks."""

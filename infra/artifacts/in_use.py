@@ -1,0 +1,88 @@
+"""Which stages are in use: locked against removal until the flow run that called them ends.
+
+The stages of each flow's newest successful run are written down, and stay as well.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from prefect.runtime import flow_run
+
+from infra.artifacts.locks import shared_lock
+from infra.settings import settings
+
+
+class _Uses:
+    """The stages that were called, each locked."""
+
+    def __init__(self) -> None:
+        self.locks = ExitStack()
+        self.folders: dict[Path, None] = {}
+
+    def add(self, folder: Path) -> None:
+        if folder not in self.folders:
+            self.locks.enter_context(shared_lock(lock_file(folder, "use")))
+            self.folders[folder] = None
+
+
+_OF_THE_PROCESS = _Uses()
+_of_the_flow: ContextVar[_Uses | None] = ContextVar("_of_the_flow", default=None)
+
+
+def lock_file(folder: Path, purpose: str) -> Path:
+    """The file that is locked while a stage's folder is in use, or is being built."""
+    return settings().root.resolve() / "locks" / f"{folder.parent.name}-{folder.name}.{purpose}"
+
+
+def use(folder: Path) -> None:
+    """Keep a stage's folder until the flow run ends; outside of one, until the process does."""
+    (_of_the_flow.get() or _OF_THE_PROCESS).add(folder)
+
+
+@contextmanager
+def used_by_flow() -> Iterator[None]:
+    """The body of a flow run: what it uses stays until its end, what its subflows use as well."""
+    if _of_the_flow.get() is not None:
+        yield
+        return
+    uses = _Uses()
+    token = _of_the_flow.set(uses)
+    with uses.locks:
+        try:
+            yield
+            _remember(uses)
+        finally:
+            _of_the_flow.reset(token)
+
+
+def _newest_runs() -> Path:
+    return settings().root.resolve() / "newest"
+
+
+def _remember(uses: _Uses) -> None:
+    """Write down the stages of the flow's newest run, in place of those of the one before."""
+    file = _newest_runs() / f"{flow_run.flow_name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    keys = [_key(folder) for folder in uses.folders]
+    written = file.with_suffix(f".{os.getpid()}")
+    written.write_text(json.dumps({"flow_run": flow_run.id, "stages": keys}), encoding="utf-8")
+    os.replace(written, file)
+
+
+def _key(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def used_now() -> set[str]:
+    """The stages that the flow run under way has called, as <stage>/<key>."""
+    return {_key(folder) for folder in (_of_the_flow.get() or _OF_THE_PROCESS).folders}
+
+
+def newest_uses(flow: str = "*") -> set[str]:
+    """The stages of a flow's newest successful run, or of every flow's, as <stage>/<key>."""
+    records = [json.loads(file.read_text("utf-8")) for file in _newest_runs().glob(f"{flow}.json")]
+    return {stage for record in records for stage in record["stages"]}

@@ -1,0 +1,126 @@
+"""A stage's manifest: what it was made of, by which code, and the digest of all that it wrote."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel
+
+from infra.artifacts.digests import digest_of, sha256_of
+from infra.errors import UserError
+from infra.files import archive_of
+from infra.settings import settings
+from infra.versions import git_commit, package_versions
+
+MANIFEST = "manifest.json"
+Manifest = dict[str, Any]
+Facts = dict[str, Any]
+
+
+def stages_folder() -> Path:
+    """Where stages have their outputs, as <stage>/<key>/."""
+    return settings().root.resolve() / "stages"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a stage's folder."""
+    manifest: Manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return manifest
+
+
+def facts_of(folder: Path) -> Facts:
+    """The facts that a stage told of the folder it wrote."""
+    facts: Facts = read_manifest(folder)["facts"]
+    return facts
+
+
+def content_digest(path: Path) -> str:
+    """Digest of a file's content, of a zip's for a member of it, or of all that a stage wrote
+    into its folder.
+
+    Raises:
+        UserError: there is nothing at that place.
+    """
+    if path.is_dir():
+        return str(read_manifest(path)["digest"])
+    archive = archive_of(path)
+    if archive is not None:
+        return digest_of([path.relative_to(archive).as_posix(), sha256_of(archive)])
+    if not path.exists():
+        raise UserError(f"{path} is not there; check the path.")
+    return sha256_of(path)
+
+
+def identity(value: Any, of_path: Callable[[Path], Any] = content_digest) -> Any:
+    """What of an input counts for the key: content, never a location or a time."""
+    if isinstance(value, Path):
+        return of_path(value)
+    if isinstance(value, BaseModel):
+        return identity(value.model_dump(), of_path)
+    if is_dataclass(value) and not isinstance(value, type):
+        return identity(asdict(value), of_path)
+    if isinstance(value, Mapping):
+        return {str(key): identity(item, of_path) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [identity(item, of_path) for item in value]
+    return value
+
+
+def origins(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Where each file and folder among the inputs comes from: a stage, or a place outside."""
+    for name, value in inputs.items():
+        paths: list[Path] = []
+        identity(value, paths.append)
+        yield from ({"input": name, **_origin(path)} for path in paths)
+
+
+def _origin(path: Path) -> dict[str, Any]:
+    if not path.is_relative_to(stages_folder()):
+        if path.is_dir():
+            return {"path": str(path.resolve()), "digest": content_digest(path)}
+        file = archive_of(path) or path
+        member = {} if file == path else {"member": path.relative_to(file).as_posix()}
+        return {"path": str(file.resolve()), **member, **_entry(file)}
+    stage, key, *inside = path.relative_to(stages_folder()).parts
+    digest = read_manifest(stages_folder() / stage / key)["digest"]
+    file_inside = (
+        {"file": "/".join(inside), "sha256": sha256_of(archive_of(path) or path)} if inside else {}
+    )
+    return {"stage": stage, "key": key, "digest": digest, **file_inside}
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    """Size and digest of a file, and its number of rows if it holds a table."""
+    rows = _rows(path)
+    counted = {} if rows is None else {"rows": rows}
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path), **counted}
+
+
+def _rows(path: Path) -> int | None:
+    if path.suffix == ".parquet":
+        return int(pq.read_metadata(path).num_rows)
+    if path.suffix == ".arrow":
+        with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
+            return sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+    return None
+
+
+def write_manifest(folder: Path, told: Mapping[str, Any]) -> None:
+    """Write the manifest of a finished folder, whose name is the stage's key."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): _entry(path) for path in paths}
+    manifest = {
+        "key": folder.name,
+        "digest": digest_of({name: entry["sha256"] for name, entry in files.items()}),
+        **told,
+        "git": git_commit(),
+        "packages": package_versions(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "files": files,
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

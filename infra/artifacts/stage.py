@@ -1,0 +1,220 @@
+"""Stages: functions that fill a folder, run once per distinct input, as cached Prefect tasks.
+
+A stage's key is the digest of its inputs' content, its parameters and the source of every project
+module that it reaches. Prefect's result store is the one cache: a result is a small JSON document
+that holds the address of the folder, and a folder that has gone missing is made again. What is
+known of a folder stands in its manifest. Whoever needs a stage that is being built waits for it.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from inspect import signature
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec
+
+import grimp
+from prefect import Task, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.futures import PrefectFuture, wait
+from prefect.states import Failed
+from prefect.task_runners import TaskRunner
+
+from infra.artifacts.digests import digest_of, sha256_of
+from infra.artifacts.in_use import lock_file, use
+from infra.artifacts.locks import exclusive_lock
+from infra.artifacts.manifest import (
+    Facts,
+    facts_of,
+    identity,
+    origins,
+    stages_folder,
+    write_manifest,
+)
+from infra.errors import UserError
+from infra.settings import CHECKOUT
+
+P = ParamSpec("P")
+Build = Callable[Concatenate[Path, P], Facts]
+
+PACKAGES = ("flows", "tasks", "models", "infra")
+BUILDING = ".building-"
+REFUSED = "Refused"
+"""Name of the state of a run that ended with a sentence for its user instead of a traceback."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a stage made: where it is, and the facts worth telling of it."""
+
+    folder: Path
+    facts: Facts
+    cached: bool  # nothing was run: an earlier result was found
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A stage that runs beside others."""
+
+    folder: Path
+    future: PrefectFuture[Any]
+
+    def output(self) -> Output:
+        """The stage's output, waited for.
+
+        Raises:
+            UserError: the inputs can't be used; the sentence says why.
+        """
+        self.future.wait()
+        return _output(self.folder, self.future.state)
+
+
+def outputs_of(pending: Sequence[Pending]) -> list[Output]:
+    """The outputs of stages that run side by side, after the last one's end.
+
+    Raises:
+        UserError: the first sentence of those that were refused.
+    """
+    wait([each.future for each in pending])
+    return [each.output() for each in pending]
+
+
+def _output(folder: Path, state: State[Any]) -> Output:
+    found = result_of(state).get("found") or state.name == "Cached"
+    return Output(folder, facts_of(folder), found)
+
+
+@lru_cache(maxsize=1)
+def _imports() -> grimp.ImportGraph:
+    return grimp.build_graph(PACKAGES[0], *PACKAGES[1:], cache_dir=None)
+
+
+def _source_file(module: str) -> Path:
+    path = CHECKOUT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@lru_cache
+def source_digest(module: str) -> str:
+    """Digest of the source of a module and of all project modules that it imports, however far."""
+    modules = sorted({module, *_imports().find_upstream_modules(module)})
+    return digest_of([[name, sha256_of(_source_file(name))] for name in modules])
+
+
+class Stage(Generic[P]):
+    """A `build(out, …) -> facts` function, called without its `out`, that runs once per key.
+
+    `out` is an empty folder whose name is the stage's key. It gets its place among the stages
+    when the function has returned, so a stage that fails or is killed leaves nothing finished.
+    """
+
+    def __init__(self, build: Build[P], name: str, code: str) -> None:
+        self.build, self.name, self.code = build, name, code
+        self.task: Task[[str, dict[str, Any]], Any] = Task(
+            self._run,
+            name=self.name,
+            description=build.__doc__,
+            persist_result=True,
+            result_serializer="json",
+            cache_key_fn=lambda context, parameters: str(parameters["key"]),
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Output:
+        """The stage's output for these inputs, made now or found.
+
+        Raises:
+            UserError: the inputs can't be used; the sentence says why.
+        """
+        inputs = self._inputs(*args, **kwargs)
+        folder = self._folder(inputs)
+        state = self._task_for(folder)(folder.name, inputs, return_state=True)
+        return _output(folder, state)
+
+    def submit(self, runner: TaskRunner[Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
+        """Start the stage on a task runner, beside others; `output()` waits for it."""
+        inputs = self._inputs(*args, **kwargs)
+        folder = self._folder(inputs)
+        parameters = {"key": folder.name, "inputs": inputs}
+        return Pending(folder, runner.submit(self._task_for(folder), parameters))
+
+    def is_made(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether the stage's output for these inputs is there."""
+        return self._folder(self._inputs(*args, **kwargs)).exists()
+
+    def _folder(self, inputs: dict[str, Any]) -> Path:
+        code = source_digest(self.code)
+        key = digest_of([self.name, identity(inputs), code])[:32]
+        folder = stages_folder() / self.name / key
+        use(folder)
+        return folder
+
+    def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
+        return self.task.with_options(refresh_cache=not folder.exists())
+
+    def _inputs(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        parameters = list(signature(self.build).parameters.values())[1:]
+        bound = signature(self.build).replace(parameters=parameters).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def _run(self, key: str, inputs: dict[str, Any]) -> Any:
+        final = stages_folder() / self.name / key
+        with exclusive_lock(lock_file(final, "build"), _tell_of_waiting):
+            found = final.exists()
+            if not found:
+                try:
+                    self._make(final, inputs)
+                except UserError as error:
+                    return Failed(name=REFUSED, message=str(error))
+        return {"folder": f"stages/{self.name}/{key}", "found": found}
+
+    def _make(self, final: Path, inputs: dict[str, Any]) -> None:
+        with _building(final) as folder:
+            began = time.perf_counter()
+            facts = self.build(folder, **inputs)  # type: ignore[call-arg]
+            told = {
+                "stage": self.name,
+                "inputs": identity(inputs),
+                "made_from": list(origins(inputs)),
+                "code": source_digest(self.code),
+                "seconds": time.perf_counter() - began,
+                "facts": facts,
+            }
+            write_manifest(folder, told)
+            folder.rename(final)
+
+
+@contextmanager
+def _building(final: Path) -> Iterator[Path]:
+    """An empty folder of the same name, on the same disk; nothing of it is left in the end."""
+    building = final.parent / f"{BUILDING}{final.name}"
+    shutil.rmtree(building, ignore_errors=True)  # of one that was killed
+    folder = building / final.name
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(building)
+
+
+def _tell_of_waiting() -> None:
+    get_run_logger().info("It is being made by another run; waiting for that one.")
+
+
+def result_of(state: State[Any]) -> Any:
+    """A run's result; a refused run raises its sentence, a failed one its exception."""
+    if state.name == REFUSED:
+        raise UserError(state.message)
+    return state.result()
+
+
+def stage(build: Build[P], name: str, code: str | None = None) -> Stage[P]:
+    """Make a stage of a function that fills a folder.
+
+    `code` is the project module whose source, with all that it imports, belongs to the
+    stage's key: by default the function's own.
+    """
+    return Stage(build, name, code or build.__module__)

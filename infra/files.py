@@ -1,0 +1,201 @@
+"""Opens what people hand in: plain and compressed files and members of zips, as streams of bytes.
+
+A member of an archive has a path that leads through it: `questions.zip/2026/may.json`. Nothing is
+ever unpacked to disk.
+"""
+
+import glob
+import gzip
+import io
+import lzma
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, NamedTuple, cast
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import pyarrow as pa
+
+from infra.errors import UserError
+
+# A zip bomb unpacks to a thousand times its size and more, text to five or ten times. Whatever is
+# larger than UNPACKED_FREE may be UNPACKED_RATIO times as large as it is on disk, and no larger.
+UNPACKED_RATIO = 100
+UNPACKED_FREE = 64 << 20
+
+Opener = Callable[[IO[bytes]], BinaryIO]
+
+
+def _zstandard(file: Any) -> pa.NativeFile:
+    return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
+
+
+_OPENERS: dict[str, Opener] = {
+    ".gz": lambda file: cast(BinaryIO, gzip.GzipFile(fileobj=file)),
+    ".xz": lambda file: cast(BinaryIO, lzma.LZMAFile(file)),  # noqa: SIM115
+    ".zst": lambda file: cast(BinaryIO, _zstandard(file)),
+}
+COMPRESSED = tuple(_OPENERS)
+
+HOW_FAR: ContextVar[Callable[[Path, float], None]] = ContextVar(
+    "how_far", default=lambda path, share: None
+)
+"""Is called with each file that is read, and the share of it that has been."""
+
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
+
+
+@contextmanager
+def told_of_reading(tell: Callable[[Path, float], None]) -> Iterator[None]:
+    """Call `tell` as `HOW_FAR` within the block."""
+    before = HOW_FAR.set(tell)
+    try:
+        yield
+    finally:
+        HOW_FAR.reset(before)
+
+
+def inner_suffix(path: Path) -> str:
+    """The ending that tells the format, in small letters: ".json" of "a.json" and "a.JSON.gz"."""
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return name.suffix.lower()
+
+
+def archive_of(path: Path) -> Path | None:
+    """The zip that a path leads into, if it does."""
+    return next((p for p in path.parents if p.suffix.lower() == ".zip" and p.is_file()), None)
+
+
+def matches(pattern: Path) -> list[Path]:
+    """The files and folders that a glob means, sorted; ** stands for folders however deep."""
+    return [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
+
+
+def members(archive: Path) -> list[Path]:
+    """The paths of a zip's files, sorted.
+
+    Raises:
+        UserError: it is no zip, or it holds a name that leads outside, or a link.
+    """
+    try:
+        with ZipFile(archive) as opened:
+            infos = [info for info in opened.infolist() if not info.is_dir()]
+    except _BROKEN as error:
+        raise _unreadable(archive, error) from error
+    for info in infos:
+        _refuse_unsafe(archive, info)
+    return sorted(archive / info.filename for info in infos)
+
+
+def stored_size(path: Path) -> int:
+    """Bytes that a file takes where it is stored, packed or not; 0 where it can't be read."""
+    with ExitStack() as closing, suppress(*_BROKEN, UserError):
+        return (_open_member(path, closing) or _open_file(path, closing)).size
+    return 0
+
+
+def open_input(path: Path) -> BinaryIO:
+    """A stream of the file's bytes, unpacked if its name ends in .gz, .xz or .zst.
+
+    Raises:
+        UserError: now or while it is read, in one sentence with the file's name: it is missing,
+            broken off or damaged, needs a password, or unpacks to more than UNPACKED_RATIO times
+            its size.
+    """
+    closing = ExitStack()
+    try:
+        stored = _open_member(path, closing) or _open_file(path, closing)
+        opener = _OPENERS.get(path.suffix.lower())
+        stream = closing.enter_context(opener(stored.stream)) if opener else stored.stream
+    except _BROKEN as error:
+        closing.close()
+        raise _unreadable(path, error) from error
+    packed = opener is not None or archive_of(path) is not None
+    limit = max(UNPACKED_FREE, UNPACKED_RATIO * stored.size) if packed else None
+    return io.BufferedReader(_Guarded(path, stored, stream, limit, closing), 1 << 20)
+
+
+class _Stored(NamedTuple):
+    """A file or a zip's member: its stream, its size on disk, and the stream's length."""
+
+    stream: BinaryIO
+    size: int
+    length: int
+
+
+def _open_file(path: Path, closing: ExitStack) -> _Stored:
+    size = path.stat().st_size
+    return _Stored(closing.enter_context(path.open("rb")), size, size)
+
+
+def _open_member(path: Path, closing: ExitStack) -> _Stored | None:
+    archive = archive_of(path)
+    if archive is None:
+        return None
+    opened = closing.enter_context(ZipFile(archive))
+    name = path.relative_to(archive).as_posix()
+    try:
+        info = opened.getinfo(name)
+    except KeyError:
+        closing.close()
+        there = ", ".join(info.filename for info in opened.infolist()[:5]) or "nothing"
+        raise UserError(f"{archive} holds no {name} (it holds: {there}); mend the path.") from None
+    _refuse_unsafe(archive, info)
+    stream = cast(BinaryIO, closing.enter_context(opened.open(info)))
+    return _Stored(stream, info.compress_size, info.file_size)
+
+
+def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
+    name = PurePosixPath(info.filename.replace("\\", "/"))
+    linked = stat.S_ISLNK(info.external_attr >> 16)
+    if linked or name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+        what = "is a link" if linked else "leads outside of the archive"
+        raise UserError(f"{archive}: its member {info.filename!r} {what}; pack the files anew.")
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UserError(f"{path} can't be read ({reason}); check the path, or get the file anew.")
+
+
+class _Guarded(io.RawIOBase):
+    """Reads on from a stream, and tells in a sentence what is wrong with it."""
+
+    def __init__(
+        self,
+        path: Path,
+        stored: _Stored,
+        stream: BinaryIO,
+        limit: int | None,
+        closing: ExitStack,
+    ) -> None:
+        self._path, self._stored, self._stream = path, stored, stream
+        self._limit, self._closing = limit, closing
+        self._given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            block = self._stream.read(len(buffer))
+        except _BROKEN as error:
+            raise _unreadable(self._path, error) from error
+        buffer[: len(block)] = block
+        self._given += len(block)
+        if self._limit is not None and self._given > self._limit:
+            raise UserError(
+                f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size, like a zip "
+                "bomb; if it is meant so, unpack it and give the unpacked file."
+            )
+        if self._stored.length:
+            HOW_FAR.get()(self._path, self._stored.stream.tell() / self._stored.length)
+        return len(block)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._closing.close()
+        super().close()

@@ -1,0 +1,90 @@
+"""Says how far a transfer is: a bar in a terminal, now and then a line in a log."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from infra.run_logger import logger
+
+# Prefect is imported where it is used: it takes seconds to load.
+
+LINE_SECONDS = 10.0
+
+
+@contextmanager
+def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is to be called with the number of each block's bytes."""
+    if sys.stderr.isatty():
+        with _bar() as bar:
+            task = bar.add_task(name, completed=done, total=total)
+            yield lambda count: bar.advance(task, count)
+    else:
+        yield _Lines(name, done, total)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        bar_column(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=log_console(),
+        transient=True,
+    )
+
+
+def bar_column(width: int | None = 40) -> BarColumn:
+    """A bar for Prefect's console, which knows none of rich's styles by name."""
+    return BarColumn(width, style="bright_black", complete_style="cyan", finished_style="green")
+
+
+def log_console() -> Console:
+    """Where Prefect prints log lines, which then pass above a bar; else the standard error."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    handlers = logging.getLogger().handlers
+    own = (each.console for each in handlers if isinstance(each, PrefectConsoleHandler))
+    return next(own, Console(stderr=True))
+
+
+class _Lines:
+    def __init__(self, name: str, done: int, total: int | None) -> None:
+        self._name, self._begin, self._done, self._total = name, done, done, total
+        self._began = self._told = time.monotonic()
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._told >= LINE_SECONDS:
+            self._told = now
+            logger().info(self._line(now - self._began))
+
+    def _line(self, seconds: float) -> str:
+        rate = (self._done - self._begin) / seconds
+        line = f"{self._name}: {megabytes(self._done)}"
+        if self._total is None:
+            return f"{line}, {megabytes(rate)}/s"
+        left = int((self._total - self._done) / rate) if rate else 0
+        share = f"{100 * self._done / self._total:.0f} %"
+        return (
+            f"{line} of {megabytes(self._total)} ({share}), {megabytes(rate)}/s, "
+            f"{left // 60}:{left % 60:02d} left"
+        )
+
+
+def megabytes(count: float) -> str:
+    """A number of bytes as people read it: "862.2 MB"."""
+    return f"{count / 1e6:,.1f} MB"

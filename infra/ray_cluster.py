@@ -1,0 +1,219 @@
+"""The Ray cluster: started here or joined by RAY_ADDRESS, and what may be asked of it."""
+
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import ray
+from pydantic import BaseModel, Field
+
+from infra.errors import UserError
+from infra.settings import CHECKOUT
+
+# torch is imported where it is used: it takes seconds to load, and only Ray's workers need it.
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Resources(BaseModel, frozen=True, extra="forbid"):
+    """What one training run gets."""
+
+    workers: int = Field(1, ge=1, le=1024, description="Processes that share each batch.")
+    cpus_per_worker: int = Field(
+        0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
+    )
+    # Excluded: what runs beside a training changes its result by no more than rounding.
+    trainings: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        exclude=True,
+        description="Trainings at a time, which share what there is; 0: as many as there are CPUs "
+        "for, or GPUs. Several of one worker each can share a GPU.",
+    )
+    gpu: bool | None = Field(
+        None, description="Train on GPUs, one a worker; left open, where the cluster has them."
+    )
+
+
+class Allotment(BaseModel, frozen=True):
+    """Resources as they were found to be there: nothing left open."""
+
+    workers: int
+    cpus_per_worker: int
+    gpus_per_worker: float  # 0 on CPUs; a part of one where trainings share it
+
+    def __str__(self) -> str:
+        """For people: how many workers, and what each has."""
+        gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
+        return f"{self.workers} worker(s) of {self.cpus_per_worker} CPU(s){gpus}"
+
+
+_CONNECTING = threading.Lock()
+
+KEPT_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
+}
+"""For glibc's allocator and for jemalloc: a step's large tensors take the memory of the last
+step's. By default each of them is mapped anew, and zeroing its pages is a quarter of a training
+step on a CPU."""
+
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""DistributedDataParallel would warn of its search for unused parameters, which is meant."""
+
+
+def is_remote() -> bool:
+    """Whether a cluster that runs elsewhere is used."""
+    return bool(os.environ.get("RAY_ADDRESS"))
+
+
+def is_connected() -> bool:
+    """Whether this process has joined a cluster."""
+    return bool(ray.is_initialized())
+
+
+def connect() -> float:
+    """Join the cluster, or start one on this machine; seconds that it took, however long ago.
+
+    Trainings that run side by side may all call it.
+    """
+    with _CONNECTING:
+        if not ray.is_initialized():
+            _start.cache_clear()
+        return _start()
+
+
+@cache
+def _start() -> float:
+    began = time.perf_counter()
+    variables = KEPT_MEMORY if is_remote() else memory_here() | _place_here()
+    ray.init(
+        address=os.environ.get("RAY_ADDRESS") or "local",
+        # Ray's own sizing would take a third of the memory; the stages pass files, not objects.
+        object_store_memory=None if is_remote() else 200 * 2**20,
+        include_dashboard=None if is_remote() else True,
+        runtime_env={"env_vars": variables | QUIET},
+        logging_level=logging.ERROR,
+    )
+    return time.perf_counter() - began
+
+
+def _place_here() -> dict[str, str]:
+    """Variables that tell the processes of a cluster, which is about to be started on this machine,
+    where the project and their cluster are. Ray's own would look for any cluster of the machine,
+    and fail where two trainings have one each."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    os.environ["RAY_GCS_SERVER_PORT"] = str(port)
+    return {
+        "PYTHONPATH": str(CHECKOUT),
+        "RAY_ADDRESS": f"{ray.util.get_node_ip_address()}:{port}",
+    }
+
+
+def memory_here() -> dict[str, str]:
+    """Variables for processes that train on this machine: memory is kept, by jemalloc where Ray's
+    wheel holds it. Of sizes that differ from step to step, it finds room sooner than glibc."""
+    library = Path(ray.__file__).parent / "core" / "libjemalloc.so"
+    return KEPT_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
+
+
+def disconnect() -> None:
+    """Leave the cluster; one that was started here ends."""
+    if ray.is_initialized():
+        ray.shutdown()
+
+
+def map_on_cluster(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """function(item) of every item: on the cluster if one is named or connected, in whatever order
+    they get done there; else here, one after the other. Some twice its CPUs are under way."""
+    if not (is_remote() or ray.is_initialized()):
+        yield from map(function, items)
+        return
+    connect()
+    task = ray.remote(function)
+    at_once = 2 * int(ray.cluster_resources().get("CPU", 1))
+    running: list[ray.ObjectRef] = []
+    for item in items:
+        running.append(task.remote(item))
+        if len(running) >= at_once:
+            (done,), running = ray.wait(running)
+            yield ray.get(done)
+    yield from map(ray.get, running)
+
+
+@ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]
+def _torch_sees_a_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def share(resources: Resources, trainings: int) -> Resources:
+    """The request of each of several trainings: as many at a time as the cluster has CPUs for, and
+    GPUs where they are used, unless it says how many."""
+    there = ray.cluster_resources()
+    fitting = int(there.get("CPU", 0)) // (resources.workers * max(1, resources.cpus_per_worker))
+    gpus = int(there.get("GPU", 0)) // resources.workers
+    if gpus and resources.gpu is not False:
+        fitting = min(fitting, gpus)
+    side_by_side = resources.trainings or max(1, min(trainings, fitting))
+    return resources.model_copy(update={"trainings": side_by_side})
+
+
+def parts_of_gpus(resources: Resources, gpus: int) -> float:
+    """What of a GPU each worker gets: parts of it where more trainings of one worker run side by
+    side than there are GPUs. Several workers of one training can't be on the same GPU."""
+    if resources.workers > 1:
+        return 1.0
+    at_a_gpu = math.ceil(max(1, resources.trainings) / gpus)
+    return 1 / at_a_gpu
+
+
+def allot(resources: Resources) -> Allotment:
+    """Check a request against the connected cluster, since Ray would wait for ever for what
+    isn't there, and fill in what it leaves open.
+
+    Raises:
+        UserError: the cluster has fewer CPUs or GPUs, or torch sees no GPU on this machine.
+    """
+    there = ray.cluster_resources()
+    gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+    gpu = gpus >= resources.workers if resources.gpu is None else resources.gpu
+    if gpu and gpus < resources.workers:
+        raise UserError(
+            f"{resources.workers} worker(s) with a GPU each were asked for, but the cluster has "
+            f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
+        )
+    part = parts_of_gpus(resources, gpus) if gpu else 0
+    # With no more of a GPU than the training takes: others may train on the rest.
+    if gpu and not ray.get(_torch_sees_a_gpu.options(num_gpus=part).remote()):
+        if resources.gpu:
+            raise UserError(
+                "A GPU was asked for, but torch sees none where Ray declares one: install a CUDA "
+                "build of torch and a driver there, or set gpu to false."
+            )
+        part = 0
+    workers_at_a_time = resources.workers * max(1, resources.trainings)
+    per_worker = resources.cpus_per_worker or max(1, cpus // workers_at_a_time)
+    if per_worker * resources.workers > cpus:
+        raise UserError(
+            f"{resources.workers} worker(s) with {per_worker} CPU(s) each were asked for, but the "
+            f"cluster has {cpus} CPU(s): ask for fewer workers or fewer CPUs per worker."
+        )
+    return Allotment(
+        workers=resources.workers,
+        cpus_per_worker=per_worker,
+        gpus_per_worker=part,
+    )

@@ -1,0 +1,1 @@
+"""The services of `make up`: Prefect, MLflow and a worker."""

@@ -1,0 +1,48 @@
+"""What a model looks at: the attention weights of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.batching import Batch
+from models.bidaf import BiDAF
+from models.modules.self_attention import ResidualSelfAttention
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """Rows attend to columns and sum to 1; rows and columns of padding are 0. Position 0 of either
+    side is the null token.
+
+    A row of trilinear self-attention sums to less: the rest goes to nothing at all.
+    """
+
+    context_to_question: Tensor  # (B, T, J)
+    question_to_context: Tensor  # (B, 1, T) in the paper's form, (B, J, T) in the starter's
+    self_attention: Tensor | None  # (B, T, T); None for a variant without it
+
+
+@torch.no_grad()
+def attention_weights(model: BiDAF, batch: Batch) -> AttentionWeights:
+    """The weights by which the model reads a batch, dropout left out."""
+    model.eval()
+    read = _, _, context_mask, question_mask = model.read(batch)
+    to_question, to_context = model.attention.weights(*read)
+    rows = context_mask.unsqueeze(2)
+    if model.config.query_to_context == "starter":
+        to_context = to_context * question_mask.unsqueeze(2)
+    found = _self_attention(model, model.attention(*read), context_mask)
+    return AttentionWeights(to_question * rows, to_context, None if found is None else found * rows)
+
+
+def _self_attention(model: BiDAF, attention: Tensor, mask: Tensor) -> Tensor | None:
+    """G (B, T, 8d), (B, T) -> (B, T, T)"""
+    if model.matching is not None:
+        return model.matching.weights(attention, mask)
+    if isinstance(model.modeling, ResidualSelfAttention):
+        _, m = model.modeling.read(attention, mask)
+        return model.modeling.weights(m, mask)
+    return None

@@ -1,0 +1,292 @@
+"""What a model is and how it is trained: immutable, validated, JSON-able."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+QueryToContext = Literal["starter", "max"]
+UnknownWords = Literal["zero", "random", "trainable", "subword"]
+Highway = Literal["projected", "concatenated", "none"]
+Recurrent = Literal["lstm", "gru"]
+SelfAttention = Literal["none", "additive", "dot", "elementwise", "trilinear"]
+OutputReads = Literal["attention", "self-attention"]
+EndPointer = Literal["independent", "conditioned", "chained"]
+DropoutForm = Literal["outputs", "inputs", "variational"]
+OptimizerName = Literal["adadelta", "adam"]
+Schedule = Literal["constant", "linear"]
+Precision = Literal["float32", "bfloat16"]
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise ValueError(sentence)
+
+
+def _require_choices(config: Any, choices: dict[str, Any]) -> None:
+    """Each named field holds one of the values of its Literal."""
+    for name, kind in choices.items():
+        value, known = getattr(config, name), get_args(kind)
+        listed = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        _require(value in known, f"{name} must be {listed}, not {value!r}.")
+
+
+@dataclass(frozen=True)
+class CharacterConfig:
+    """Character CNN over a word (Kim et al., 2016): `filters[i]` filters of `kernel_widths[i]`
+    characters each, the maximum over positions."""
+
+    embedding_size: int = 64
+    kernel_widths: tuple[int, ...] = (5,)
+    filters: tuple[int, ...] = (100,)
+    max_characters: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("kernel_widths", "filters"):  # JSON knows lists alone
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+            sizes = getattr(self, name)
+            _require(
+                len(sizes) > 0 and min(sizes) >= 1,
+                f"characters.{name} must hold numbers of at least 1.",
+            )
+        for name in ("embedding_size", "max_characters"):
+            _require(getattr(self, name) >= 1, f"characters.{name} must be at least 1.")
+        _require(
+            len(self.kernel_widths) == len(self.filters),
+            f"characters.kernel_widths holds {len(self.kernel_widths)} numbers and "
+            f"characters.filters {len(self.filters)}: each width needs its number of filters.",
+        )
+        _require(
+            max(self.kernel_widths) <= self.max_characters,
+            f"characters.kernel_widths (up to {max(self.kernel_widths)}) must not exceed "
+            f"characters.max_characters ({self.max_characters}).",
+        )
+
+    @property
+    def size(self) -> int:
+        """Length of a word's vector."""
+        return sum(self.filters)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The architecture, apart from the vocabulary and the word vectors it is built over.
+
+    word_vectors: whether words have vectors; without them a word is only its characters.
+    unknown_words: what stands for a word without a vector: "zero"; "random", drawn once for each
+        word and frozen; "trainable", each from zero on; or "subword", spelt by the letters' vectors
+        of a fastText set, which serves words never seen too.
+    highway: two highway layers over the embeddings "projected" to the hidden size (CS224n
+        starter), over their concatenation as it is (Seo et al., 2017), or "none" (document-qa).
+    query_to_context: "max" is the softmax over the context of the best-matching question word
+        (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C of the CS224n starter code.
+    self_attention: of the context over itself. "additive", "dot" and "elementwise" are
+        similarities of `models.modules.self_attention.SelfMatching`; "trilinear" is document-qa's
+        residual block in the modeling layer's place.
+    output_reads: what the output layer sees beside the modeling layer: the attention flow's G, or
+        what self-attention made of it.
+    end_pointer: the end is found "independent" of the start (starter), "conditioned" on it (the
+        code of Seo et al.), or by a layer "chained" to the start's (document-qa).
+    dropout_form: behind recurrent layers and embeddings, and on what the similarity compares
+        ("outputs", starter); in front of the CNN, recurrent layers and output ("inputs", Seo et
+        al., 2017, §4); or in front of the CNN, and around recurrent layers with one mask for all of
+        a sequence's tokens ("variational", document-qa).
+    """
+
+    hidden_size: int = 100
+    word_vectors: bool = True
+    unknown_words: UnknownWords = "zero"
+    characters: CharacterConfig | None = None
+    highway: Highway = "projected"
+    recurrent: Recurrent = "lstm"
+    query_to_context: QueryToContext = "starter"
+    self_attention: SelfAttention = "none"
+    output_reads: OutputReads = "attention"
+    end_pointer: EndPointer = "independent"
+    dropout: float = 0.2
+    dropout_form: DropoutForm = "outputs"
+
+    def __post_init__(self) -> None:
+        _require(self.hidden_size >= 1, "hidden_size must be at least 1.")
+        _require(0.0 <= self.dropout <= 0.99, "dropout must lie in [0, 0.99].")
+        _require_choices(
+            self,
+            {
+                "unknown_words": UnknownWords,
+                "highway": Highway,
+                "recurrent": Recurrent,
+                "query_to_context": QueryToContext,
+                "self_attention": SelfAttention,
+                "output_reads": OutputReads,
+                "end_pointer": EndPointer,
+                "dropout_form": DropoutForm,
+            },
+        )
+        self._refuse_impossible_combinations()
+
+    def _refuse_impossible_combinations(self) -> None:
+        _require(
+            self.word_vectors or self.characters is not None,
+            "word_vectors is off and characters is empty: a word needs one of the two.",
+        )
+        _require(
+            self.word_vectors or self.unknown_words == "zero",
+            f"word_vectors is off, but unknown_words {self.unknown_words!r} is about words without "
+            "a vector among those that have one: leave it at 'zero'.",
+        )
+        if self.output_reads == "self-attention":
+            _require(
+                self.self_attention in ("additive", "dot", "elementwise"),
+                "output_reads is 'self-attention', which self_attention "
+                f"{self.self_attention!r} does not hand on; it can be 'additive', 'dot' or "
+                "'elementwise'.",
+            )
+            _require(
+                self.end_pointer != "chained",
+                "output_reads is 'self-attention', but end_pointer 'chained' reads the modeling "
+                "layer alone.",
+            )
+
+
+class Window(NamedTuple):
+    """Parts in which a context is read: of so many tokens, each so many further than the last."""
+
+    tokens: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the weights are found. `rho` and `epsilon` are Adadelta's, which Adam ignores.
+    A `clip_norm` of 0 clips no gradient. The learning rate is `models.optim.learning_rate`: it
+    rises over `warmup_steps`, as large batches want it, and then stays ("constant") or falls to 0
+    at the end of the last epoch ("linear").
+
+    Training examples whose context or question is longer than the two token limits are left
+    out (and counted); evaluation is on every question whatever its length. With a `window_stride`
+    longer contexts are instead read in windows of `max_context_tokens` tokens, so many apart, in
+    training and in prediction.
+
+    A training ends after `epochs`, or before: when validation F1 has not risen for `patience`
+    epochs (the best epoch's weights are then the result, else the last one's), when it has reached
+    `stop_at_f1` (0 to 100), or when training and evaluations have used up `max_minutes`; the last
+    evaluation then comes on top.
+
+    `precision`: "bfloat16" computes the products in it; weights and sums stay in float32.
+    `deterministic`: GPUs give the same bits each time, more slowly; CPUs always do.
+    A checkpoint is written after each epoch, and every `checkpoint_minutes` or `checkpoint_steps`.
+    """
+
+    epochs: int = 30
+    batch_size: int = 64
+    optimizer: OptimizerName = "adadelta"
+    learning_rate: float = 0.5
+    schedule: Schedule = "constant"
+    warmup_steps: int = 0
+    rho: float = 0.9
+    epsilon: float = 1e-6
+    clip_norm: float = 5.0
+    ema_decay: float = 0.999
+    max_answer_tokens: int = 15
+    max_context_tokens: int = 400
+    max_question_tokens: int = 50
+    window_stride: int | None = None
+    seed: int = 0
+    patience: int | None = None
+    stop_at_f1: float | None = None
+    max_minutes: float | None = None
+    precision: Precision = "float32"
+    deterministic: bool = False
+    checkpoint_minutes: float | None = 10.0
+    checkpoint_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "max_answer_tokens"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
+        for name in ("max_context_tokens", "max_question_tokens"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
+        for name in ("learning_rate", "epsilon"):
+            number = getattr(self, name)
+            _require(0 < number < math.inf, f"{name} must be above 0, and a finite number.")
+        _require(0 <= self.clip_norm < math.inf, "clip_norm must be at least 0, and finite.")
+        _require(
+            self.optimizer != "adam" or self.learning_rate <= 0.1,
+            f"optimizer is 'adam', with which a learning_rate of {self.learning_rate:g} diverges: "
+            "0.001 suits it.",
+        )
+        for name in ("seed", "warmup_steps"):
+            _require(getattr(self, name) >= 0, f"{name} must be at least 0.")
+        for name in ("rho", "ema_decay"):
+            _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
+        _require_choices(
+            self, {"optimizer": OptimizerName, "schedule": Schedule, "precision": Precision}
+        )
+        for name in ("patience", "checkpoint_steps", "window_stride"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, f"{name} must be at least 1.")
+        for name in ("max_minutes", "stop_at_f1", "checkpoint_minutes"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, f"{name} must be above 0.")
+        _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100, a percentage.")
+        _require(
+            self.window_stride is None or self.window_stride < self.max_context_tokens,
+            f"window_stride ({self.window_stride}) must be less than max_context_tokens "
+            f"({self.max_context_tokens}): no window would hold an answer at the border of two.",
+        )
+
+    @property
+    def window(self) -> Window | None:
+        """The windows in which longer contexts are read, if they are."""
+        if self.window_stride is None:
+            return None
+        return Window(self.max_context_tokens, self.window_stride)
+
+
+@dataclass(frozen=True)
+class VariantConfig:
+    """A variant of the family: its name, its architecture and its training."""
+
+    name: str
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def with_changes(self, **changes: Any) -> VariantConfig:
+        """The same variant with some fields of its model or its training changed, by name.
+        `characters` holds those fields of the character CNN that change; None takes it away.
+
+        Raises:
+            ValueError: the changed variant would be impossible.
+            TypeError: there is no such field.
+        """
+        of_model = {f.name for f in fields(ModelConfig)}
+        model = {name: value for name, value in changes.items() if name in of_model}
+        if model.get("characters") is not None:
+            model["characters"] = self._characters_with(model["characters"])
+        training = {name: value for name, value in changes.items() if name not in of_model}
+        return replace(
+            self,
+            model=replace(self.model, **model),
+            training=replace(self.training, **training),
+        )
+
+    def _characters_with(self, changes: dict[str, Any]) -> CharacterConfig:
+        characters = self.model.characters
+        if characters is None:
+            raise ValueError(
+                f"characters.{next(iter(changes), '')} can't be changed: the variant {self.name} "
+                "reads no characters; leave it out, or leave that variant out."
+            )
+        return replace(characters, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> VariantConfig:
+        """The inverse of `to_dict`; unknown fields are a TypeError."""
+        model = dict(values["model"])
+        if model["characters"] is not None:
+            model["characters"] = CharacterConfig(**model["characters"])
+        return cls(values["name"], ModelConfig(**model), TrainingConfig(**values["training"]))

@@ -1,0 +1,35 @@
+"""Why a training ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models.configs.variant import TrainingConfig
+
+
+def best_epoch(f1s: Sequence[float]) -> int:
+    """The epoch, counted from 1, of the highest F1; the first of equal ones."""
+    return 1 + max(range(len(f1s)), key=f1s.__getitem__)
+
+
+def is_out_of_time(config: TrainingConfig, seconds: float) -> bool:
+    """Whether a training that has taken so long has used up its budget."""
+    return config.max_minutes is not None and seconds >= 60 * config.max_minutes
+
+
+def reason_to_end(config: TrainingConfig, f1s: Sequence[float], seconds: float) -> str | None:
+    """Why a training ends after the epochs whose validation F1 (0 to 100) are given and so many
+    seconds, as a clause; None if it goes on. F1s are NaN where there is no validation split."""
+    last, best = f1s[-1], best_epoch(f1s)
+    if config.stop_at_f1 is not None and last >= config.stop_at_f1:
+        return f"validation F1 reached {last:.2f}, and {config.stop_at_f1:g} was asked for"
+    if config.patience is not None and len(f1s) - best >= config.patience:
+        return (
+            f"validation F1 has not risen for {config.patience} epoch(s): "
+            f"it was best, {f1s[best - 1]:.2f}, after epoch {best}"
+        )
+    if is_out_of_time(config, seconds):
+        return f"the {config.max_minutes:g} minute(s) given were used up"
+    if len(f1s) >= config.epochs:
+        return f"all {config.epochs} epoch(s) were done"
+    return None

@@ -1,0 +1,82 @@
+"""The blocks that several others need. Masks are True at real tokens; padding changes no result."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from models.configs.variant import ModelConfig
+
+MASKED = -1e30
+"""Logit of a position that must get no probability; finite, so that 0·log 0 is never formed."""
+
+
+def masked_softmax(logits: Tensor, mask: Tensor, dim: int) -> Tensor:
+    """Softmax over the positions where `mask` is True; the others get exactly 0."""
+    return torch.softmax(logits.masked_fill(~mask, MASKED), dim)
+
+
+class Highway(nn.Module):
+    """y = t∘g(W_H x) + (1 − t)∘x with t = σ(W_T x), g = ReLU (Srivastava et al., 2015, eq. 3).
+    The gate's bias starts as PyTorch draws it, around 0, as in the starter."""
+
+    def __init__(self, size: int, layers: int = 2) -> None:
+        super().__init__()
+        self.transforms = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
+        self.gates = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(*, size) -> (*, size)"""
+        for transform, gate in zip(self.transforms, self.gates, strict=True):
+            t = torch.sigmoid(gate(x))
+            x = t * torch.relu(transform(x)) + (1 - t) * x
+        return x
+
+
+class Dropout(nn.Module):
+    """Dropout whose masks cost little on CPUs: eight elements share one random draw, a byte each,
+    so the rate is rounded to a multiple of 1/256."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.dropped = round(rate * 256)  # byte values that drop their element
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(*) -> (*), the mean kept"""
+        if not self.training or self.dropped == 0:
+            return x
+        draws = torch.empty(x.numel() // 8 + 1, dtype=torch.int64, device=x.device)
+        # From the lowest number on, so that all 64 bits are random.
+        draws.random_(torch.iinfo(torch.int64).min, None)
+        kept = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= self.dropped
+        return x * (kept * (256 / (256 - self.dropped))).to(x.dtype)
+
+
+class VariationalDropout(nn.Module):
+    """Dropout with one mask for all steps of a sequence (Gal & Ghahramani, 2016)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, size) -> (B, N, size), the mean kept"""
+        if not self.training or self.rate == 0:
+            return x
+        kept = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= self.rate
+        return x * (kept / (1 - self.rate)).to(x.dtype)
+
+
+class Dropouts:
+    """What drops where, in the form that the config names. Modules without weights or state."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        form, rate = config.dropout_form, config.dropout
+        nothing, plain = nn.Identity(), Dropout(rate)
+        self.between = VariationalDropout(rate) if form == "variational" else plain
+        self.before = nothing if form == "outputs" else self.between
+        self.behind = nothing if form == "inputs" else self.between
+        self.embeddings = plain if form == "outputs" else nothing
+        self.similarity = plain if form == "outputs" else nothing
+        self.characters = nothing if form == "outputs" else plain
+        self.output = plain if form == "inputs" else nothing

@@ -1,0 +1,70 @@
+"""From what the model has read to the logits of an answer's first and last token."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from models.configs.variant import ModelConfig
+from models.modules.layers import MASKED, Dropouts, masked_softmax
+from models.modules.rnn import Encoder, bidirectional
+
+
+class SpanOutput(nn.Module):
+    """Start from [G; M], end from [G; M²], each one a linear map to one logit a token.
+
+    M² is BiLSTM(M) (Seo et al., 2017, §2 layer 6), or, where the end is conditioned on the start,
+    BiLSTM([G; M; a¹; M∘a¹]) with a¹ = Σ p¹M, p¹ the start's probabilities (their code).
+    """
+
+    def __init__(self, config: ModelConfig, attention_size: int) -> None:
+        super().__init__()
+        width = 2 * config.hidden_size
+        self.conditioned = config.end_pointer == "conditioned"
+        self.dropout = Dropouts(config).output
+        self.start_attention = nn.Linear(attention_size, 1)
+        self.start_modeling = nn.Linear(width, 1)
+        read = attention_size + 3 * width if self.conditioned else width
+        self.encoder = Encoder(config, read, 1)
+        self.end_attention = nn.Linear(attention_size, 1)
+        self.end_modeling = nn.Linear(width, 1)
+
+    def forward(self, attention: Tensor, modeling: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """G (B, T, attention_size), M (B, T, 2d) -> start and end logits, (B, T) each"""
+        drop = self.dropout
+        start = self.start_attention(drop(attention)) + self.start_modeling(drop(modeling))
+        start = start.squeeze(2).masked_fill(~mask, MASKED)
+        read = _given_start(attention, modeling, start, mask) if self.conditioned else modeling
+        again = self.encoder(read, mask)
+        end = self.end_attention(drop(attention)) + self.end_modeling(drop(again))
+        return start, end.squeeze(2).masked_fill(~mask, MASKED)
+
+
+def _given_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Tensor) -> Tensor:
+    """[G; M; a¹; M∘a¹] (B, T, attention_size + 6d)"""
+    where = masked_softmax(start, mask, 1).unsqueeze(1)  # (B, 1, T)
+    found = (where @ modeling).expand_as(modeling)
+    return torch.cat([attention, modeling, found, modeling * found], 2)
+
+
+class ChainedOutput(nn.Module):
+    """Start from M¹ = BiGRU(M), end from M² = BiGRU([M; M¹]) (Clark & Gardner, 2018, §2)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width = 2 * config.hidden_size
+        self.dropout = Dropouts(config).before
+        self.start_encoder = bidirectional(config, width)
+        self.end_encoder = bidirectional(config, 2 * width)
+        self.start = nn.Linear(width, 1)
+        self.end = nn.Linear(width, 1)
+
+    def forward(self, attention: Tensor, modeling: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """M (B, T, 2d) -> start and end logits, (B, T) each; G is not read"""
+        modeling = self.dropout(modeling)
+        first = self.start_encoder(modeling, mask)
+        last = self.end_encoder(torch.cat([modeling, first], 2), mask)
+        return (
+            self.start(first).squeeze(2).masked_fill(~mask, MASKED),
+            self.end(last).squeeze(2).masked_fill(~mask, MASKED),
+        )

@@ -1,0 +1,132 @@
+"""Predictions of a model for any number of examples, and the loss that it is trained on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.batching import (
+    Examples,
+    IntArray,
+    ResidentExamples,
+    Types,
+    sorted_batches,
+    target_positions,
+)
+from models.bidaf import BiDAF
+from models.configs.variant import Window
+from models.modules.layers import MASKED
+from models.sliding_windows import Windows, cut
+from models.span_decoding import Predictions, best_spans
+
+EVALUATION_TOKENS = 32_768
+"""Context tokens in one batch of prediction, padding included: bounds memory on long contexts."""
+
+EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
+"""Pairs of a context's tokens in one batch of a model with self-attention, which weighs them all:
+128 MiB a matrix. They are the tighter bound from contexts of 1,024 tokens on."""
+
+
+def span_nll(start: Tensor, end: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """Negative log-likelihood of each example's span, from the logits (B, T) and its positions
+    (B,), -1 for none: (B,), nats, start + end."""
+    return F.cross_entropy(start, first, reduction="none", ignore_index=-1) + F.cross_entropy(
+        end, last, reduction="none", ignore_index=-1
+    )
+
+
+@torch.no_grad()
+def predict(
+    model: BiDAF,
+    examples: Examples,
+    types: Types,
+    max_answer_tokens: int,
+    window: Window | None = None,
+    batches: slice = slice(None),
+) -> tuple[Predictions, npt.NDArray[np.float64]]:
+    """The best span for every example, in order, and its target's NLL: (n,), nats, not a number
+    where it has no target.
+
+    With a `window` longer contexts are read in such windows, in memory that does not grow with
+    them. Of all batches only these `batches` are predicted; other examples' numbers are 0.
+    """
+    n = len(examples)
+    spans = np.zeros((2, n), dtype=np.int64)
+    scores = np.zeros((2, n))
+    nlls = np.zeros(n)
+    model.eval()
+    logits = _Logits(model, examples, types, window)
+    for rows in islice(logits.batches(), batches.start, batches.stop, batches.step):
+        start, end = logits.of(rows)
+        first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
+        spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
+        scores[:, rows] = torch.stack([score, no_answer]).cpu().numpy()
+        wanted = [
+            target_positions(positions[rows], examples.impossible[rows]).to(start.device)
+            for positions in (examples.span_start, examples.span_end)
+        ]
+        nll = span_nll(start, end, *wanted).masked_fill(wanted[0] < 0, torch.nan)
+        nlls[rows] = nll.cpu().numpy()
+    return Predictions(spans[0], spans[1], scores[0], scores[1]), nlls
+
+
+class _Logits:
+    """Gives examples' logits, from windows where their contexts are too long."""
+
+    def __init__(
+        self, model: BiDAF, examples: Examples, types: Types, window: Window | None
+    ) -> None:
+        self.model = model
+        self.windows: Windows | None = None
+        self.lengths = examples.context_lengths
+        if window is not None and self.lengths.max(initial=0) > window.tokens:
+            self.windows = cut(examples, window)
+            examples = self.windows.examples
+        device = next(model.parameters()).device
+        self.resident = ResidentExamples(examples, types, model.max_characters, device)
+        self.max_pairs = EVALUATION_PAIRS if model.config.self_attention != "none" else math.inf
+
+    def batches(self) -> Iterator[npt.NDArray[np.intp]]:
+        """Rows of the examples whose logits are found together."""
+        read_whole = self.windows is None
+        pairs = self.max_pairs if read_whole else math.inf
+        return sorted_batches(self.lengths, EVALUATION_TOKENS, pairs)
+
+    def of(self, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """Logits of start and end, (B, T + 1) each, the null token first."""
+        if self.windows is None:
+            start, end = self.model(self.resident.batch(rows))
+            return start, end
+        return self._joined(self.windows, rows)
+
+    def _joined(self, windows: Windows, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """Each token's logits from the window in whose middle it lies most; those of no answer
+        from the window that finds it least likely, as an answer in one window is enough.
+
+        A span over a border is found by its start in one window and its end in the next. Both
+        windows hold all of it where it is at most half as long as they overlap.
+        """
+        logits = torch.full(
+            (2, len(rows), 1 + int(self.lengths[rows].max())), MASKED, dtype=torch.float64
+        )
+        logits[:, :, 0] = torch.inf
+        own = windows.of_examples(rows)
+        place = {int(row): i for i, row in enumerate(rows)}
+        lengths = windows.examples.context_lengths[own]
+        for chosen in sorted_batches(lengths, EVALUATION_TOKENS, self.max_pairs):
+            found = torch.stack(self.model(self.resident.batch(own[chosen]))).double().cpu()
+            for i, window in enumerate(own[chosen].tolist()):
+                joined = logits[:, place[int(windows.of[window])]]
+                start, end = int(windows.core_start[window]), int(windows.core_end[window])
+                shift = int(windows.first[window])
+                joined[:, 1 + start : 1 + end] = found[:, i, 1 + start - shift : 1 + end - shift]
+                if found[:, i, 0].sum() < joined[:, 0].sum():
+                    joined[:, 0] = found[:, i, 0]
+        return logits[0], logits[1]

@@ -1,0 +1,80 @@
+"""From two rows of logits to the best answer span, and to whether it is the answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.modules.layers import MASKED
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One answer a question. Token positions in the context, inclusive; -1, -1 for no answer."""
+
+    span_start: npt.NDArray[np.int64]  # (n,)
+    span_end: npt.NDArray[np.int64]  # (n,)
+    score: npt.NDArray[np.float64]  # (n,) log-probability of the answer given
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The best span for each question, and how probable it and "no answer" are."""
+
+    span_start: npt.NDArray[np.int64]  # (n,) first token; -1 where the context has none
+    span_end: npt.NDArray[np.int64]  # (n,) last token, inclusive
+    span_score: npt.NDArray[np.float64]  # (n,) log-probability of the span
+    no_answer_score: npt.NDArray[np.float64]  # (n,) log-probability of no answer
+
+    @property
+    def margin(self) -> npt.NDArray[np.float64]:
+        """By how much no answer is more probable than the best span: (n,), nats. The same as the
+        difference of the sums of logits, as start and end have one normaliser each."""
+        return self.no_answer_score - self.span_score
+
+    def answers(self, threshold: float) -> Answers:
+        """The best spans, and no answer where the margin reaches the threshold."""
+        none = self.margin >= threshold
+        return Answers(
+            np.where(none, -1, self.span_start),
+            np.where(none, -1, self.span_end),
+            np.where(none | (self.span_start < 0), self.no_answer_score, self.span_score),
+        )
+
+
+def argmax_threshold(allow_no_answer: bool) -> float:
+    """The threshold at which the more probable of span and no answer is given; infinity, which no
+    margin reaches, where a model was trained on no question without answer."""
+    return 0.0 if allow_no_answer else math.inf
+
+
+def best_spans(
+    start: Tensor, end: Tensor, max_tokens: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The span that maximises p_start·p_end with start ≤ end < start + max_tokens, in one pass.
+
+    Separate maxima over rows and columns would disagree on ties. Position 0 is the null token
+    and begins no span.
+
+    Args:
+        start, end: (B, T) logits, masked ones far below the rest.
+    Returns:
+        start, end (B,) in batch positions (0, 0 where there is no token), log-probability of that
+        span and of no answer, (B,) each.
+    """
+    log_start, log_end = torch.log_softmax(start.double(), 1), torch.log_softmax(end.double(), 1)
+    no_answer = log_start[:, 0] + log_end[:, 0]
+    ends = F.pad(log_end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
+    scores = log_start.unsqueeze(2) + ends  # (B, T, max_tokens)
+    scores[:, 0] = -torch.inf
+    best, where = scores.flatten(1).max(1)
+    first = where // max_tokens
+    last = first + where % max_tokens
+    absent = best < MASKED / 2  # a context without tokens
+    return first.masked_fill(absent, 0), last.masked_fill(absent, 0), best, no_answer

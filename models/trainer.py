@@ -1,0 +1,278 @@
+"""The training loop over arrays: knows nothing of files, clusters or trackers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from models.batching import (
+    CONTEXT_STEP,
+    Examples,
+    IntArray,
+    ResidentExamples,
+    Types,
+    padded_width,
+    shuffled_batches,
+)
+from models.bidaf import BiDAF
+from models.configs.variant import TrainingConfig
+from models.ema import AveragedWeights
+from models.optim import learning_rate, make_optimizer
+from models.predict import predict, span_nll
+from models.sliding_windows import to_train_on
+from models.span_decoding import Predictions
+
+STEPS_PER_READING = {"cpu": 1, "cuda": 10}
+"""Steps after which losses are read from a device: a GPU's would wait for the host at each one."""
+
+
+DATA_PARALLEL = {
+    "forward_sync_buffers": False,  # frozen word vectors, equal everywhere
+    "find_unused_parameters": True,
+}
+"""Options of DistributedDataParallel. There are no unused parameters, but looking for them keeps
+gradients where they are in its buffers. Else it arranges them anew after the first step, a resumed
+training's as well, and of three numbers or more the sum depends on the order of addition."""
+
+
+class Diverged(ArithmeticError):
+    """A training's numbers are no finite ones any more, and never will be again."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How far an epoch is, and the losses of its latest steps."""
+
+    step: int  # optimisation steps so far, over all epochs
+    of_epoch: int
+    steps_in_epoch: int
+    nlls: list[float]  # of the steps since the reading before: means over the batch, nats
+    examples_per_second: float  # since the epoch began, over all workers
+    seconds: float  # since training began, by the first worker's clock
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one pass over the training examples cost and brought."""
+
+    nll: float  # mean, nats
+    examples_per_second: float
+    seconds: float
+    padding_ratio: float  # share of the contexts' positions that hold padding
+
+
+def _go_on(reading: Reading) -> bool:
+    return True
+
+
+class Trainer:
+    """Trains a BiDAF on one worker of `world_size`; all workers together see the same global
+    batches, in the same order, whatever their number."""
+
+    def __init__(
+        self,
+        model: BiDAF,
+        config: TrainingConfig,
+        *,
+        wrap: Callable[[nn.Module], nn.Module] = lambda module: module,
+        add_up: Callable[[Tensor], Any] = lambda tensor: None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        """`wrap` puts the model on its device and, where there are several workers, makes it
+        average their gradients (Ray Train's `prepare_model`, or DistributedDataParallel);
+        `add_up` then adds a tensor of every worker's in place (`torch.distributed.all_reduce`)."""
+        self.model = model
+        self.wrapped = wrap(model)
+        self.add_up = add_up
+        self.device = next(model.parameters()).device
+        self.config = config
+        self.rank, self.world_size = rank, world_size
+        self.optimizer = make_optimizer(model, config)
+        self.averages = AveragedWeights(model, config.ema_decay)
+        self.step = self.epoch = 0
+        self.position = 0  # batches of this epoch that are done
+        self.nll = 0.0  # their sum over the examples
+        self.epoch_began = 0.0  # seconds after training did
+        self._unread: list[Tensor] = []
+        self._began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since training began, without the time lost between a checkpoint and its resumption."""
+        return time.perf_counter() - self._began
+
+    def train_epoch(
+        self,
+        examples: Examples,
+        types: Types,
+        go_on: Callable[[Reading], bool] = _go_on,
+    ) -> Epoch:
+        """One pass over every trainable example, or what is left of it after a resumption.
+
+        `go_on` is called after every step on a CPU, every ten on a GPU, and ends the pass early
+        where it returns False: then, too, `epoch` is one higher afterwards.
+
+        Raises:
+            ValueError: no example can be trained on.
+            Diverged: a loss is not finite, so told to all workers before `go_on` is called.
+        """
+        config = self.config
+        examples, rows = to_train_on(examples, config, self.epoch)
+        lengths = examples.context_lengths[rows]
+        batches = shuffled_batches(lengths, config.batch_size, config.seed, self.epoch)
+        resident = ResidentExamples(examples, types, self.model.max_characters, self.device)
+        if self.position == 0:
+            self.epoch_began = self.seconds
+        self.wrapped.train()
+        every = STEPS_PER_READING[self.device.type]
+        goes_on = True
+        while goes_on and self.position < len(batches):
+            self._set_rate(self.epoch + self.position / len(batches))
+            self._train_step(resident, rows[batches[self.position]])
+            self.position += 1
+            if self.position % every == 0 or self.position == len(batches):
+                goes_on = go_on(self._read(batches))
+        return self._end_epoch(lengths, batches[: self.position])
+
+    def _set_rate(self, epochs_done: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config, self.step, epochs_done)
+
+    def _share(self, rows: IntArray) -> tuple[IntArray, float]:
+        """This worker's rows of a global batch, and the weight of each in its loss.
+
+        A worker that gets none runs one row with weight 0, so that no other waits for it.
+        """
+        mine = rows[self.rank :: self.world_size]
+        if len(mine) == 0:
+            return rows[:1], 0.0
+        return mine, self.world_size / len(rows)
+
+    def _train_step(self, resident: ResidentExamples, rows: IntArray) -> None:
+        mine, weight = self._share(rows)
+        batch = resident.batch(mine)
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
+        ):
+            start, end = self.wrapped(batch)
+        # Workers' gradients are averaged: sum · world size / global batch is the global mean.
+        loss = span_nll(start.float(), end.float(), batch.start, batch.end).sum() * weight
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        if self.config.clip_norm:
+            nn.utils.clip_grad_norm_(
+                self.averages.live.values(), self.config.clip_norm, foreach=True
+            )
+        self.optimizer.step()
+        self.averages.update(self.step)
+        self.step += 1
+        self._unread.append(loss.detach() / self.world_size)
+
+    def _read(self, batches: Sequence[IntArray]) -> Reading:
+        """The losses since the last reading, and the first worker's clock, for all workers."""
+        clock = torch.tensor([self.seconds if self.rank == 0 else 0.0], dtype=torch.float64)
+        told = torch.cat([torch.stack(self._unread).double(), clock.to(self.device)])
+        self.add_up(told)
+        *nlls, seconds = told.tolist()
+        self._unread.clear()
+        for step, nll in enumerate(nlls, self.step - len(nlls) + 1):
+            if not math.isfinite(nll):
+                raise Diverged(f"the loss of step {step} is {nll}")
+        done = batches[: self.position]
+        self.nll += sum(
+            nll * len(batch) for nll, batch in zip(nlls, done[-len(nlls) :], strict=True)
+        )
+        speed = sum(map(len, done)) / (self.seconds - self.epoch_began)
+        return Reading(self.step, self.position, len(batches), nlls, speed, seconds)
+
+    def _end_epoch(self, lengths: IntArray, batches: Sequence[IntArray]) -> Epoch:
+        seen = sum(map(len, batches))
+        tokens = seen + int(lengths[np.concatenate(batches)].sum())  # null tokens included
+        places = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
+        seconds = self.seconds - self.epoch_began
+        epoch = Epoch(self.nll / seen, seen / seconds, seconds, 1 - tokens / places)
+        self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0
+        return epoch
+
+    def predict(
+        self, examples: Examples, types: Types
+    ) -> tuple[Predictions, npt.NDArray[np.float64]]:
+        """Predictions of the averaged weights for every example, and their targets' NLL (n,); see
+        `models.predict.predict`. Each worker makes its share, and gets all of them.
+
+        Raises:
+            Diverged: an answer has no finite probability, as after a last step that was too large.
+        """
+        limit, window = self.config.max_answer_tokens, self.config.window
+        mine = slice(self.rank, None, self.world_size)
+        with self.averages.in_use():
+            found, nlls = predict(self.model, examples, types, limit, window, mine)
+        shares = [found.span_start, found.span_end, found.span_score, found.no_answer_score, nlls]
+        together = torch.from_numpy(np.stack(shares)).to(self.device)
+        self.add_up(together)
+        start, end, score, no_answer, nlls = together.cpu().numpy()
+        if not np.isfinite(no_answer).all():
+            raise Diverged(f"after step {self.step} the probabilities of answers are not finite")
+        return Predictions(start.astype(np.int64), end.astype(np.int64), score, no_answer), nlls
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything a resumed training needs that is a tensor, and the same for all workers:
+        weights raw and averaged, the optimiser's state. They are the live ones: save them before
+        the next step."""
+        out = {f"weights.{n}": p.detach() for n, p in self.averages.live.items()}
+        out |= {f"averaged.{n}": p for n, p in self.averages.averaged.items()}
+        for i, state in self.optimizer.state_dict()["state"].items():
+            out |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
+        return out
+
+    def random_state(self) -> dict[str, Tensor]:
+        """The state of this worker's own random generators."""
+        out = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            out["cuda"] = torch.cuda.get_rng_state(self.device)
+        return out
+
+    def counters(self) -> dict[str, float]:
+        """Everything a resumed training needs that is a number."""
+        names = ("step", "epoch", "position", "nll", "epoch_began", "seconds")
+        return {name: getattr(self, name) for name in names}
+
+    @torch.no_grad()
+    def resume(
+        self,
+        tensors: dict[str, Tensor],
+        random_state: dict[str, Tensor],
+        counters: dict[str, Any],
+    ) -> None:
+        """Continue where `tensors()`, `random_state()` and `counters()` were taken; without a
+        random state, as a worker that was not there before, go on with one's own."""
+        for name, live in self.averages.live.items():
+            live.copy_(tensors[f"weights.{name}"])
+            self.averages.averaged[name].copy_(tensors[f"averaged.{name}"])
+        self._resume_optimizer(tensors)
+        if random_state:
+            torch.set_rng_state(random_state["cpu"])
+        if "cuda" in random_state and self.device.type == "cuda":
+            torch.cuda.set_rng_state(random_state["cuda"], self.device)
+        self.step, self.epoch = counters["step"], counters["epoch"]
+        self.position, self.nll = counters["position"], counters["nll"]
+        self.epoch_began = counters["epoch_began"]
+        self._began = time.perf_counter() - counters["seconds"]
+
+    def _resume_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            kind, _, rest = name.partition(".")
+            if kind == "optimizer":
+                index, _, field = rest.partition(".")
+                state.setdefault(int(index), {})[field] = value.clone()
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})

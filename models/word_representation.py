@@ -1,0 +1,77 @@
+"""The embedding of a token: word vector, character vector, highway network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from models.batching import Batch
+from models.configs.variant import ModelConfig
+from models.modules.char_cnn import CharacterCNN
+from models.modules.layers import Dropouts, Highway
+
+
+class TrainedUnknown(nn.Module):
+    """Trained vectors of the words whose given vector is zero; zero for all others, and padding."""
+
+    row: Tensor
+
+    def __init__(self, word_vectors: Tensor) -> None:
+        """`word_vectors` (V, e), of which row 0 is padding."""
+        super().__init__()
+        lacking = (word_vectors == 0).all(1)
+        lacking[0] = False
+        self.register_buffer("row", lacking.cumsum(0) * lacking, persistent=False)
+        self.vectors = nn.Parameter(torch.zeros(int(lacking.sum()), word_vectors.shape[1]))
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(U,) indices -> (U, e)"""
+        fixed = self.vectors.new_zeros(1, self.vectors.shape[1])
+        return nn.functional.embedding(self.row[words], torch.cat([fixed, self.vectors]))
+
+
+class WordRepresentation(nn.Module):
+    """[word vector; character vector] of each token, as it is or projected to d, through the
+    highway where the config has one.
+
+    The word vectors are frozen: they are a buffer, and no part of the weights that are saved. Where
+    the config says so, each word without one has a trained vector that begins at zero.
+    """
+
+    word_vectors: Tensor
+
+    def __init__(self, config: ModelConfig, word_vectors: Tensor, characters: int) -> None:
+        super().__init__()
+        if not config.word_vectors:
+            word_vectors = word_vectors[:, :0]
+        self.register_buffer("word_vectors", word_vectors, persistent=False)
+        self.unknown: TrainedUnknown | None = None
+        if config.unknown_words == "trainable" and config.word_vectors:
+            self.unknown = TrainedUnknown(word_vectors)
+        dropouts = Dropouts(config)
+        self.size = word_vectors.shape[1]
+        self.characters: CharacterCNN | None = None
+        if config.characters is not None:
+            self.characters = CharacterCNN(characters, config.characters, dropouts.characters)
+            self.size += config.characters.size
+        self.dropout = dropouts.embeddings
+        self.projection: nn.Module = nn.Identity()
+        if config.highway == "projected":
+            self.projection = nn.Linear(self.size, config.hidden_size, bias=False)
+            self.size = config.hidden_size
+        self.highway = nn.Identity() if config.highway == "none" else Highway(self.size)
+
+    def of_types(self, batch: Batch) -> Tensor:
+        """The batch's distinct types -> (U, word vector size [+ filters])"""
+        vectors = self.word_vectors[batch.type_words]
+        if self.unknown is not None:
+            vectors = vectors + self.unknown(batch.type_words)
+        if self.characters is None:
+            return vectors
+        return torch.cat([vectors, self.characters(batch.type_characters)], 1)
+
+    def forward(self, types: Tensor, tokens: Tensor) -> Tensor:
+        """(U, size) vectors of types, (B, N) type of each token -> (B, N, size)"""
+        gathered = nn.functional.embedding(tokens, types)
+        out: Tensor = self.highway(self.projection(self.dropout(gathered)))
+        return out

@@ -1,0 +1,1 @@
+"""Questions and contexts: read, aligned, ingested, divided into splits."""

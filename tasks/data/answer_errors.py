@@ -1,0 +1,140 @@
+"""What can be wrong with an answer, in a word and in a sentence, and where it stands instead."""
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_left
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from tasks.data.schema import Answer
+
+FaultKind = Literal[
+    "empty-question",
+    "no-answer",
+    "empty-answer",
+    "wrong-offset",
+    "other-white-space",
+    "other-unicode-form",
+    "absent",
+]
+MEANINGS: dict[FaultKind, str] = {
+    "empty-question": "the question is empty",
+    "no-answer": "no answer is given, and the question is not marked is_impossible",
+    "empty-answer": "the answer is empty",
+    "wrong-offset": "the answer stands elsewhere than at its answer_start",
+    "other-white-space": "the answer stands in the context with other white space",
+    "other-unicode-form": "the answer stands in the context in another Unicode form",
+    "absent": "the answer does not stand in the context",
+}
+
+
+class Fault(NamedTuple):
+    """One fault: its kind, the sentence that tells it, and the mended answer if there is one."""
+
+    kind: FaultKind
+    reason: str
+    mended: Answer | None = None
+
+
+def stands(answer: Answer, context: str) -> bool:
+    """Whether the context has the answer's text, which is not only white space, at its start."""
+    start = answer.answer_start
+    return start >= 0 and context.startswith(answer.text, start) and bool(answer.text.strip())
+
+
+def diagnose(answer: Answer, context: str) -> Fault:
+    """The fault of an answer that does not stand at its answer_start.
+
+    Its place is sought as it is written, then with every run of white space as one space, then
+    in Unicode's compatibility form (NFKC) as well; of several places the nearest is taken. The
+    mended answer is the context's own text there.
+    """
+    if not answer.text.strip():
+        return Fault("empty-answer", "the answer is empty")
+    found = _found_instead(answer, context)
+    place = _nearest(answer.text, answer.answer_start, context)
+    if place >= 0:
+        mended = Answer(text=answer.text, answer_start=place)
+        return Fault("wrong-offset", f"{found}; it stands at {place}", mended)
+    for kind, unicode_form in _FOLDINGS.items():
+        similar = _similar(answer, _folded(context, unicode_form), context, unicode_form)
+        if similar:
+            there = f"{found}; {similar.text!r} stands at {similar.answer_start}"
+            return Fault(kind, there, similar)
+    return Fault("absent", f"{found}; it stands nowhere")
+
+
+def _found_instead(answer: Answer, context: str) -> str:
+    text, start = _shortened(answer.text), answer.answer_start
+    if not 0 <= start < len(context):
+        return f"answer_start {start} lies outside the context of {len(context)} characters"
+    there = _shortened(context[start : start + len(answer.text)])
+    return f"{there!r} stands at {start}, not {text!r}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:38]} … {text[-38:]}"
+
+
+def _nearest(text: str, start: int, context: str) -> int:
+    """The occurrence of a text that begins nearest to `start`, -1 if there is none."""
+    places = [context.rfind(text, 0, max(start, 0) + len(text)), context.find(text, max(start, 0))]
+    return min((p for p in places if p >= 0), key=lambda p: abs(p - start), default=-1)
+
+
+# Texts that are equal but for white space or Unicode form
+
+_FOLDINGS: dict[FaultKind, bool] = {"other-white-space": False, "other-unicode-form": True}
+# Composition joins a character with the marks behind it, and the parts of a Korean syllable.
+_JOINED = "".join(
+    character
+    for character in map(chr, range(0x300, 0x10000))
+    if unicodedata.category(character).startswith("M") or "\u1160" <= character <= "\u11ff"
+)
+
+
+@lru_cache(maxsize=1)
+def _pieces() -> re.Pattern[str]:
+    """White space; words of characters that have one form; or a character with what it joins."""
+    basic = map(chr, range(0x80, 0x10000))
+    several = (c for c in basic if not c.isspace() and unicodedata.normalize("NFKC", c) != c)
+    # One range for all that is not basic: re looks longer lists of it up one by one.
+    word = rf"[^\s{_JOINED}{''.join(several)}\U00010000-\U0010ffff]+"
+    return re.compile(rf"(\s+)|({word}(?: {word}){{,1000}})(?![{_JOINED}])|\S[{_JOINED}]*")
+
+
+class _Folded(NamedTuple):
+    text: str
+    starts: "array[int]"  # of each character's piece in the text that was folded
+    ends: "array[int]"
+
+
+@lru_cache(maxsize=8)  # of the context whose questions are gone through
+def _folded(text: str, unicode_form: bool) -> _Folded:
+    characters: list[str] = []
+    starts, ends = array("i"), array("i")
+    for match in _pieces().finditer(text):
+        first, last = match.span()
+        if match[2] is not None:
+            characters.append(match[2])
+            starts.extend(range(first, last))
+            ends.extend(range(first + 1, last + 1))
+            continue
+        piece = " " if match[1] is not None else match[0]
+        if unicode_form:
+            piece = unicodedata.normalize("NFKC", piece)
+        characters.append(piece)
+        starts.extend([first] * len(piece))
+        ends.extend([last] * len(piece))
+    return _Folded("".join(characters), starts, ends)
+
+
+def _similar(answer: Answer, context: _Folded, original: str, unicode_form: bool) -> Answer | None:
+    """The nearest text of the context that is the answer when both are folded."""
+    wanted = _folded(answer.text.strip(), unicode_form).text
+    place = _nearest(wanted, bisect_left(context.starts, answer.answer_start), context.text)
+    if place < 0:
+        return None
+    start, end = context.starts[place], context.ends[place + len(wanted) - 1]
+    return Answer(text=original[start:end], answer_start=start)

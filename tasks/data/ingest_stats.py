@@ -1,0 +1,124 @@
+"""What an ingestion came to, counted while it goes on."""
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from models.squad_metrics import QuestionScore, normalize_answer, score_questions
+from tasks.data.alignment import Alignment
+from tasks.data.answer_errors import MEANINGS, FaultKind
+from tasks.data.ingested import batches
+
+
+class Tally:
+    """Counts of questions by outcome and fault, and sums of their oracle scores.
+
+    Beside the counts it holds eight bytes a question: a hash of its id.
+    """
+
+    def __init__(self) -> None:
+        self.articles = self.contexts = self.context_tokens = self.question_tokens = 0
+        self.outcomes: Counter[str] = Counter()
+        self.faults: Counter[FaultKind] = Counter()
+        self._examples: dict[FaultKind, str] = {}
+        self._hashes = array("q")
+        # Whether version 2.0's rule applies is known at the end only: both are summed up.
+        self._sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
+        self._v2 = False
+
+    def add(self, id: str, alignment: Alignment, span: str, golds: Sequence[str]) -> QuestionScore:
+        """Count a question; returns the score of its span's own text, by version 2.0's rule."""
+        self._hashes.append(hash(id))
+        self.outcomes[alignment.outcome] += 1
+        if alignment.fault is not None and alignment.outcome == "dropped":
+            self.faults[alignment.fault] += 1
+            self._examples.setdefault(alignment.fault, f'"{id}": {alignment.reason}')
+        return self._score(span, golds)
+
+    def _score(self, span: str, golds: Sequence[str]) -> QuestionScore:
+        (score,) = score_questions([span], [golds], v2=True)
+        self._v2 |= not golds
+        older = score  # The rules differ where an answer normalises to nothing.
+        if golds and not all(map(normalize_answer, golds)):
+            (older,) = score_questions([span], [golds], v2=False)
+        for v2, counted in ((True, score), (False, older)):
+            self._sums[v2][0] += counted.em
+            self._sums[v2][1] += counted.f1
+        return score
+
+    @property
+    def questions(self) -> int:
+        """Questions counted so far."""
+        return len(self._hashes)
+
+    def refuse(self, written: Path, max_rejected: float) -> None:
+        """Raises UserError if no question was there, two share an id, or too many were dropped."""
+        if not self.questions:
+            raise UserError("the data hold no question; add at least one to a paragraph's qas.")
+        repeated = self._repeated_hashes()
+        if repeated:
+            _refuse_repeated_ids(written, repeated)
+        if self.outcomes["dropped"] > max_rejected * self.questions:
+            raise UserError(self._too_many(max_rejected))
+
+    def _repeated_hashes(self) -> set[int]:
+        hashes = np.sort(np.frombuffer(self._hashes, dtype=np.int64))
+        return set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
+
+    def _too_many(self, max_rejected: float) -> str:
+        dropped, (kind, count) = self.outcomes["dropped"], self.faults.most_common(1)[0]
+        share = dropped / self.questions
+        return (
+            f"{dropped:,} of {self.questions:,} questions ({share:.1%}) can't be trained on, more "
+            f"than the limit of {max_rejected:.1%}; most often ({count:,}) "
+            f"{MEANINGS[kind]}, as in question {self._examples[kind]}; mend the file, or let such "
+            "answers be repaired (--data.repair), or raise the limit (--data.max-rejected)."
+        )
+
+    def facts(self) -> dict[str, int | float]:
+        """The counts, and the means of the oracle scores (0..100)."""
+        em, f1 = (100 * total / self.questions for total in self._sums[self._v2])
+        impossible = self.outcomes["impossible"]
+        return {
+            "articles": self.articles,
+            "contexts": self.contexts,
+            "questions": self.questions,
+            "answerable": self.questions - impossible,
+            "impossible": impossible,
+            "exact": self.outcomes["exact"],
+            "widened": self.outcomes["widened"],
+            "repaired": self.outcomes["repaired"],
+            "dropped": self.outcomes["dropped"],
+            "oracle_em": em,
+            "oracle_f1": f1,
+            "context_tokens": self.context_tokens,
+            "question_tokens": self.question_tokens,
+        }
+
+
+def _refuse_repeated_ids(written: Path, hashes: set[int]) -> None:
+    """Looks up the questions with these hashes, since different ids may share one."""
+    seen: dict[str, int] = {}
+    for batch in batches(written / "questions.parquet", ["id", "context_id"]):
+        for row in batch.to_pylist():
+            if hash(row["id"]) not in hashes:
+                continue
+            if row["id"] in seen:
+                places = [_place(written, n) for n in (seen[row["id"]], row["context_id"])]
+                raise UserError(
+                    f'question id "{row["id"]}" stands twice, in {places[0]} and in '
+                    f"{places[1]}; give each question an id of its own."
+                )
+            seen[row["id"]] = row["context_id"]
+
+
+def _place(written: Path, context: int) -> str:
+    table = pq.read_table(written / "contexts.parquet", columns=["article", "title"])
+    article = table["article"].to_numpy()
+    paragraph = context - int(np.searchsorted(article, article[context])) + 1
+    return f'article {article[context] + 1} "{table["title"][context]}", paragraph {paragraph}'

@@ -1,0 +1,109 @@
+"""Ingested files as the material of splits: read batch by batch, by context and by article."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.parquet import row_batches
+
+BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Portion:
+    """An ingested file, and how often each of its questions is seen in an epoch."""
+
+    folder: Path
+    name: str
+    weight: float = 1.0
+
+
+def normalized(text: str) -> str:
+    """A text as it is compared: without regard to white space and case."""
+    return " ".join(text.split()).casefold()
+
+
+def fingerprint(text: str) -> bytes | None:
+    """Digest of the normalised text; none of an empty one, which is like no other."""
+    plain = normalized(text)
+    return blake2b(plain.encode(errors="surrogatepass"), digest_size=16).digest() if plain else None
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
+    """A Parquet file's record batches."""
+    with pq.ParquetFile(path) as file:
+        yield from row_batches(file, BATCH_ROWS, columns)
+
+
+def in_step(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
+    """Batches of two files that hold a row for each other's, however their rows are grouped."""
+    reader, waiting = batches(other), None
+    for batch in batches(path):
+        while waiting is None or waiting.num_rows < batch.num_rows:
+            more = pa.Table.from_batches([next(reader)])
+            waiting = more if waiting is None else pa.concat_tables([waiting, more])
+        (beside,) = waiting.slice(0, batch.num_rows).combine_chunks().to_batches()
+        waiting = waiting.slice(batch.num_rows)
+        yield batch, beside
+
+
+def with_column(batch: Any, column: str, values: Any) -> Any:
+    """A record batch with other values in one of its columns."""
+    index = batch.schema.get_field_index(column)
+    field = batch.schema.field(index)
+    return batch.set_column(index, field, pa.array(values, field.type))
+
+
+class Contexts:
+    """A portion's contexts: what they are recognised by, and which of them are kept."""
+
+    def __init__(self, portion: Portion) -> None:
+        self.portion = portion
+        self.fingerprints: list[bytes | None] = []
+        self.articles: list[str] = []
+        """What the articles are recognised by: digests of their titles and first contexts."""
+        numbers: list[int] = []
+        for number, title, text in _rows(portion.folder):
+            if not numbers or number != numbers[-1]:
+                self.articles.append(f"{title}\n{(fingerprint(text) or b'').hex()}")
+            numbers.append(number)
+            self.fingerprints.append(fingerprint(text))
+        self._sizes = [len(list(group)) for _, group in groupby(numbers)]
+        self._ends = np.cumsum(self._sizes)
+        self.keep = np.ones(len(numbers), dtype=np.bool_)
+
+    def __len__(self) -> int:
+        return len(self.fingerprints)
+
+    def text(self, row: int) -> str:
+        """The text of one context."""
+        column: Any = pq.read_table(self.portion.folder / "contexts.parquet", columns=["text"])
+        return str(column["text"][row].as_py())
+
+    def article_of(self, row: int) -> tuple[int, int]:
+        """The first of the contexts in the article of one, and one past the last."""
+        article = int(np.searchsorted(self._ends, row, side="right"))
+        return int(self._ends[article]) - self._sizes[article], int(self._ends[article])
+
+    def keep_articles(self, wanted: Sequence[bool]) -> None:
+        """Keep the contexts of the articles that are wanted, given in order."""
+        self.keep &= np.repeat(np.asarray(wanted, dtype=np.bool_), self._sizes)
+
+    def leave_out(self, known: set[bytes]) -> int:
+        """Leave out the contexts that are known; returns how many of the kept ones those are."""
+        before = int(self.keep.sum())
+        self.keep &= np.array([found not in known for found in self.fingerprints], dtype=np.bool_)
+        return before - int(self.keep.sum())
+
+
+def _rows(folder: Path) -> Iterator[tuple[int, str, str]]:
+    columns = ["article", "title", "text"]
+    for batch in batches(folder / "contexts.parquet", columns):
+        yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

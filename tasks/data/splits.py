@@ -1,0 +1,222 @@
+"""Writes the three tables of a split, batch by batch, out of those of ingested files."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from tasks.data.ingested import Contexts, Portion, batches, in_step, with_column
+from tasks.data.leakage import fingerprints, refuse_overlap, refuse_shared_ids
+from tasks.data.negatives import Negatives
+from tasks.data.partition import Shares, divide, lot
+from tasks.datasets.catalog import Part
+
+Overlap = Literal["refuse", "leave out"]
+
+IntArray = npt.NDArray[np.int32]
+
+OUTCOMES = ("impossible", "exact", "widened", "repaired", "dropped")
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Splits whose contexts may not stand in this one."""
+
+    scored: Path | None = None  # given by the user, so an overlap may be a mistake
+    overlap: Overlap = "refuse"
+    held_out: tuple[Path, ...] = ()  # drawn from the same files: repeated contexts are left out
+
+
+NOTHING_HELD_OUT = Shares()
+FROM_NOTHING = Apart()
+
+
+def write_split(
+    out: Path,
+    portions: Sequence[Portion],
+    part: Part = "all",
+    shares: Shares = NOTHING_HELD_OUT,
+    mixed: Sequence[Portion] = (),
+    apart: Apart = FROM_NOTHING,
+    negatives: float = 0.0,
+) -> dict[str, Any]:
+    """Write one part of the portions' articles, and all that is mixed in, as an ingested split.
+
+    Contexts are numbered anew. A question of weight w stands ⌊w⌋ times, and once more with
+    probability w − ⌊w⌋, drawn by the seed and its id; copies have ids that end in ×2, ×3, …
+    Of the answerable questions the share `negatives` is asked once more, under ids that end in ≠,
+    about another paragraph of the same article that holds none of their answers.
+
+    Raises:
+        UserError: two files share a question id; a context also stands in the set to score on; no
+            question is left; or negatives are asked for, and none can be made to train on.
+    """
+    every = [*portions, *mixed]
+    refuse_shared_ids(every)
+    contexts = [Contexts(portion) for portion in every]
+    keep_part(contexts[: len(portions)], part, shares)
+    left_out = _keep_apart(contexts, apart)
+    with SplitWriter(out) as writer:
+        for portion in contexts:
+            writer.add(portion, shares.seed, negatives)
+    if not writer.counts["questions"]:
+        raise UserError(f'No question is left for the part "{part}": give more articles.')
+    if negatives and part != "validation" and not writer.counts["negatives"]:
+        raise UserError(
+            f"data.negatives is {negatives:g}, but no article to train on holds another paragraph "
+            "that a question with an answer could be asked about: leave it at 0, or give articles "
+            "of several paragraphs."
+        )
+    files = [{"name": portion.name, "weight": portion.weight} for portion in every]
+    added = writer.counts["negatives"]
+    return {**writer.facts(), "negatives": added, "contexts_left_out": left_out, "files": files}
+
+
+def keep_part(contexts: Sequence[Contexts], part: Part, shares: Shares) -> None:
+    """Keep the contexts of one part's articles."""
+    if part == "all":
+        return
+    articles = [portion.articles for portion in contexts]
+    if shares.dev and sum(map(len, articles)) < 2:
+        raise UserError(
+            "The data hold one article only, which can't be divided into train and dev: give "
+            "files for both, or more articles."
+        )
+    parts = divide(articles, shares)
+    for portion in contexts:
+        own, parts = parts[: len(portion.articles)], parts[len(portion.articles) :]
+        portion.keep_articles([given == part for given in own])
+
+
+def _keep_apart(contexts: Sequence[Contexts], apart: Apart) -> int:
+    known = fingerprints(apart.held_out)
+    if apart.scored is not None:
+        scored = fingerprints([apart.scored])
+        if apart.overlap == "refuse":
+            refuse_overlap(contexts, scored)
+        known |= scored
+    return sum(portion.leave_out(known) for portion in contexts)
+
+
+class SplitWriter:
+    """Writes the three tables of a split batch by batch, and counts what it writes."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._files: dict[str, pq.ParquetWriter] = {}
+        self.counts: Counter[str] = Counter()
+        self._outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._scores = {"em": 0.0, "f1": 0.0}
+
+    def __enter__(self) -> "SplitWriter":
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _write(self, name: str, batch: Any) -> None:
+        if name not in self._files:
+            self._files[name] = pq.ParquetWriter(
+                self._out / f"{name}.parquet", batch.schema, compression="zstd"
+            )
+        self._files[name].write_batch(batch)
+
+    def add(self, contexts: Contexts, seed: int, negatives: float = 0.0) -> None:
+        """Write the kept contexts of a portion, and their questions by its weight; and `negatives`,
+        the share of the answerable ones, once more about a paragraph that does not answer them."""
+        numbers = np.where(contexts.keep, np.cumsum(contexts.keep) - 1, -1).astype(np.int32)
+        numbers[contexts.keep] += self.counts["contexts"]
+        folder, weight = contexts.portion.folder, contexts.portion.weight
+        self._add_contexts(folder, numbers)
+        making = Negatives(contexts, negatives, seed)
+        for questions, ledger in in_step(
+            folder / "questions.parquet", folder / "alignment.parquet"
+        ):
+            copied = _copied(questions, ledger, numbers >= 0, weight, seed)
+            self._add_questions(*copied, numbers)
+            if negatives:
+                self.counts["negatives"] += self._add_questions(*making.of(*copied), numbers)
+
+    def _add_contexts(self, folder: Path, numbers: IntArray) -> None:
+        articles, last = self.counts["articles"] - 1, -1
+        for batch in batches(folder / "contexts.parquet"):
+            number = numbers[batch.column("context_id").to_numpy()]
+            kept = batch.filter(pa.array(number >= 0))
+            if not kept.num_rows:
+                continue
+            given = kept.column("article").to_numpy()
+            begins = np.diff(given, prepend=last) != 0
+            last = given[-1]
+            article = articles + np.cumsum(begins)
+            articles = int(article[-1])
+            kept = with_column(kept, "context_id", number[number >= 0])
+            self._write("contexts", with_column(kept, "article", article.astype(np.int32)))
+            self.counts["contexts"] += kept.num_rows
+            self.counts["context_tokens"] += _tokens(kept)
+        self.counts["articles"] = articles + 1
+
+    def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> int:
+        """Write questions, their contexts numbered anew; returns how many there are."""
+        if not questions.num_rows:
+            return 0
+        number = numbers[questions.column("context_id").to_numpy()]
+        self._write("questions", with_column(questions, "context_id", number))
+        self._write("alignment", ledger)
+        self.counts["questions"] += questions.num_rows
+        self.counts["question_tokens"] += _tokens(questions)
+        self._outcomes.update(ledger.column("outcome").to_pylist())
+        for name in self._scores:
+            self._scores[name] += pc.sum(ledger.column(name)).as_py()
+        return int(questions.num_rows)
+
+    def facts(self) -> dict[str, int | float]:
+        """What `ingest_articles` tells of an ingested split, of all that was written."""
+        counts = self.counts
+        return {
+            **{name: counts[name] for name in ("articles", "contexts", "questions")},
+            "answerable": counts["questions"] - self._outcomes["impossible"],
+            **self._outcomes,
+            **{
+                f"oracle_{name}": 100 * total / counts["questions"]
+                for name, total in self._scores.items()
+            },
+            **{name: counts[name] for name in ("context_tokens", "question_tokens")},
+        }
+
+
+def _tokens(batch: Any) -> int:
+    return pc.sum(pc.list_value_length(batch.column("token_starts"))).as_py() or 0
+
+
+def _copied(
+    questions: Any, ledger: Any, keep: npt.NDArray[np.bool_], weight: float, seed: int
+) -> tuple[Any, Any]:
+    """The questions about kept contexts, and their ledger, as often as the weight says."""
+    ids = questions.column("id").to_pylist()
+    kept = keep[questions.column("context_id").to_numpy()]
+    copies = np.where(kept, _copies(ids, weight, seed), 0)
+    rows = pa.array(np.repeat(np.arange(len(ids)), copies))
+    copied = [
+        f"{ids[row]}×{copy}" if copy > 1 else ids[row]
+        for row, times in enumerate(copies)
+        for copy in range(1, times + 1)
+    ]
+    return with_column(questions.take(rows), "id", copied), with_column(
+        ledger.take(rows), "id", copied
+    )
+
+
+def _copies(ids: Sequence[str], weight: float, seed: int) -> npt.NDArray[np.int64]:
+    whole, part = divmod(weight, 1)
+    if not part:
+        return np.full(len(ids), int(whole))
+    return np.array([int(whole) + (lot("copy", seed, text) < part) for text in ids])

@@ -1,0 +1,1 @@
+"""Where datasets come from: the catalog, downloads, object stores, the generated dataset."""

@@ -1,0 +1,194 @@
+"""Downloads a file: what an earlier attempt got is kept, and the next one goes on from there."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+
+from infra.errors import UserError
+from infra.progress import megabytes, progress
+from infra.run_logger import logger
+
+ATTEMPTS = 5
+"""So many attempts in a row that get nothing new are the last."""
+BACK_OFF_SECONDS = 1.0
+"""Waited before the second attempt, and twice as long before each later one."""
+CONNECT_SECONDS = 10.0
+STALL_SECONDS = 30.0
+"""A server that sends nothing for so long is taken for gone."""
+REDIRECTS = 10
+SPARE_BYTES = 64 << 20
+"""Left free on the disk."""
+
+BUSY = (408, 425, 429)
+
+Result = TypeVar("Result")
+
+
+class NotDownloaded(Exception):
+    """Says why a file can't be had from an address."""
+
+
+class _Interrupted(Exception):
+    """Says why an attempt failed that is worth another one."""
+
+
+def download(url: str, partial: Path) -> None:
+    """Fill `partial` with what the address holds, beginning where an earlier call ended.
+
+    Beside it stands the server's validator (ETag or Last-Modified), by which the server tells
+    whether the file is still the one that was begun; if it is not, or if there is none, the file
+    is downloaded from its beginning.
+
+    Raises:
+        NotDownloaded: the server refuses it, or the network failed too often.
+        UserError: the disk is too small.
+    """
+    _persist(url, lambda: _attempt(url, partial), lambda: _size(partial))
+
+
+def validator(url: str) -> str | None:
+    """What the server tells the content of an address by: a strong ETag, or the time of its last
+    change; None if it names neither.
+
+    Raises:
+        NotDownloaded: the server refuses it, or the network failed too often.
+    """
+    return _persist(url, lambda: _ask(url), lambda: 0)
+
+
+def _ask(url: str) -> str | None:
+    """By a GET that is broken off: not every server answers a HEAD."""
+    with _opened(url, {"Accept-Encoding": "identity"}) as response:
+        _refuse_status(response)
+        return _validator_of(response)
+
+
+def _persist(url: str, act: Callable[[], Result], size: Callable[[], int]) -> Result:
+    """What `act` returns, called again while the network fails; `size` tells what it has got."""
+    failures, most = 0, size()
+    while True:
+        try:
+            return act()
+        except (httpx.TransportError, _Interrupted) as error:
+            reason = str(error) or type(error).__name__
+        got = size()
+        failures = 1 if got > most else failures + 1
+        most = max(most, got)
+        if failures >= ATTEMPTS:
+            raise NotDownloaded(f"{url}: {reason}")
+        wait = BACK_OFF_SECONDS * 2 ** (failures - 1)
+        logger().warning(f"{url}: {reason}; trying again in {wait:.0f} s.")
+        time.sleep(wait)
+
+
+def _attempt(url: str, partial: Path) -> None:
+    validator = _validator_file(partial)
+    begin = _size(partial) if validator.exists() else 0
+    headers = {"Accept-Encoding": "identity"}
+    if begin:
+        headers |= {"Range": f"bytes={begin}-", "If-Range": validator.read_text(encoding="utf-8")}
+    with _opened(url, headers) as response:
+        begin, total = _agreed(response, begin, partial)
+        if begin != total:
+            _receive(response, partial, begin, total)
+    if total is not None and _size(partial) != total:
+        raise _Interrupted(f"it broke off after {_size(partial)} of {total} bytes")
+
+
+def _agreed(response: httpx.Response, begin: int, partial: Path) -> tuple[int, int | None]:
+    """The byte at which the answer begins, and how many there are in all if it says so."""
+    _refuse_status(response)
+    if response.status_code == httpx.codes.OK:
+        _begin_anew(partial, _validator_of(response))
+        length = response.headers.get("Content-Length")
+        return 0, int(length) if length else None
+    unit, _, told = response.headers.get("Content-Range", "").partition(" ")
+    span, _, total = told.partition("/")
+    whole = span == "*" and total == str(begin)  # 416: nothing is missing
+    if unit != "bytes" or not total.isdigit() or not (whole or span.startswith(f"{begin}-")):
+        _begin_anew(partial, None)
+        raise _Interrupted("it can't be continued")
+    return begin, int(total)
+
+
+def _refuse_status(response: httpx.Response) -> None:
+    status = response.status_code
+    if status in (200, 206, 416):
+        return
+    told = f"{status} {response.reason_phrase}".strip()
+    if status >= 500 or status in BUSY:
+        raise _Interrupted(f"the server answers {told}")
+    raise NotDownloaded(f"{response.url} answers {told}")
+
+
+def _receive(response: httpx.Response, partial: Path, begin: int, total: int | None) -> None:
+    _refuse_full_disk(partial, (total or 0) - begin)
+    name = Path(response.url.path).name
+    with progress(name, begin, total) as advance, partial.open("ab" if begin else "wb") as file:
+        for block in response.iter_raw():
+            file.write(block)
+            advance(len(block))
+
+
+@contextmanager
+def _opened(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+    """The answer to a request, and to those that it redirects to."""
+    timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
+    with httpx.Client(headers=headers, timeout=timeout) as client:
+        request = client.build_request("GET", url)
+        for _ in range(REDIRECTS):
+            response = client.send(request, stream=True)
+            try:
+                if response.next_request is None:
+                    yield response
+                    return
+            finally:
+                response.close()
+            _refuse_downgrade(request.url, response.next_request.url)
+            request = response.next_request
+    raise NotDownloaded(f"{url} is redirected more than {REDIRECTS} times")
+
+
+def _refuse_downgrade(here: httpx.URL, there: httpx.URL) -> None:
+    if there.scheme != "https" and (here.scheme, there.scheme) != ("http", "http"):
+        raise NotDownloaded(f"{here} redirects to {there}, which is not safe to follow")
+
+
+def _refuse_full_disk(partial: Path, missing: int) -> None:
+    free = shutil.disk_usage(partial.parent).free
+    if missing > free - SPARE_BYTES:
+        raise UserError(
+            f"{megabytes(missing)} are to be downloaded, and {megabytes(free)} are free at "
+            f"{partial.parent}: make room, or set BIDAFLOW_ROOT to a folder on another disk."
+        )
+
+
+def _validator_of(response: httpx.Response) -> str | None:
+    """What tells this content from any other; a weak ETag does not."""
+    tag: str | None = response.headers.get("ETag")
+    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+
+
+def _begin_anew(partial: Path, validator: str | None) -> None:
+    partial.unlink(missing_ok=True)
+    _validator_file(partial).unlink(missing_ok=True)
+    if validator:
+        _validator_file(partial).write_text(validator, encoding="utf-8")
+
+
+def _validator_file(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.validator")
+
+
+def discard(partial: Path) -> None:
+    """Forget what was downloaded."""
+    _begin_anew(partial, None)
+
+
+def _size(partial: Path) -> int:
+    return partial.stat().st_size if partial.exists() else 0

@@ -1,0 +1,51 @@
+"""From what a user names - a dataset, a file, a folder - to files of SQuAD-format data."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.errors import UserError
+from infra.files import archive_of, inner_suffix, matches, members
+
+ENDINGS = (".json", ".jsonl", ".ndjson", ".parquet")
+ENDINGS_IN_WORDS = ".json, .jsonl, .ndjson or .parquet"
+
+
+def data_files(named: str) -> list[Path]:
+    """The files of a path: a file, those below a folder, those of a glob, the members of a zip.
+
+    Raises:
+        UserError: there is nothing of the kind.
+    """
+    path = Path(named).expanduser()
+    if path.is_dir():
+        files = [file for below in sorted(path.rglob("*")) for file in data_below(below)]
+    elif path.suffix.lower() == ".zip" and path.is_file():
+        files = data_below(path)
+    elif path.is_file() or archive_of(path):
+        files = [path]
+    else:
+        files = [file for match in matches(path) for file in data_files(str(match))]
+    if not files:
+        raise UserError(
+            f"{named} is neither a known dataset, nor a file, nor a folder, zip or glob with "
+            f"{ENDINGS_IN_WORDS} files."
+        )
+    return files
+
+
+def data_below(path: Path) -> list[Path]:
+    """The file, or the members of a zip, as far as their names are those of data."""
+    if not path.is_file() or path.name.startswith("."):
+        return []
+    files = members(path) if path.suffix.lower() == ".zip" else [path]
+    return [file for file in files if inner_suffix(file) in ENDINGS]
+
+
+def by_split(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Training and dev files, told apart by names that begin with "train" and "dev".
+
+    Without a dev file all are both: their articles are to be divided.
+    """
+    dev = [file for file in files if file.name.startswith("dev")]
+    train = [file for file in files if file.name.startswith("train")]
+    return (train, dev) if train and dev else (list(files), [])

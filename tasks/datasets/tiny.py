@@ -1,0 +1,339 @@
+"""The default dataset, `tiny`: a SQuAD-format reading test about an invented world, from a seed.
+
+A context tells of four things of one kind (people, towns, rivers, ballads or ships). It tells two
+relations, each of three of the four: a question has three candidate answers of its own relation,
+and none when it asks the fourth thing. Questions use other words than the sentences, and every name
+is invented, so that whoever cannot tell two unknown names apart must guess one value in three.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+# A name is a first, a middle and a last syllable: such words stand in no common set of vectors.
+FIRST = (
+    "Bal Bro Cly Cor Dru Dwi Ebr Elg Fen Flo Gam Gri Hes Hul Irv Ixa Jor Jut Kel Kra Lom Lys Mog "
+    "Myr Ner Nul Orv Osk Pel Pry Que Quo Rav Rud Ske Sul Tam Thu Ulm Urs Vam Vel Wex Wil Yar Yst "
+    "Zin Zor"
+)
+MIDDLE = "ba bri da do du fi ga gu ja ke ki la lo lu mi mo nu pa ra ri so su ta ti va vo we zu"
+LAST = {
+    "person": "bra dric fane kos len lith mund nix phor quil rek san tha vik wyn zel",
+    "town": "bost crag deep fold garth holt keld mere nook rost stow thwick wold yarn",
+    "river": "bren dell fyr gwen lune mash nesk oune phil rusk sill tarn vash whin",
+    "work": "bane dirl fey glow lorn mist noke pell rill shae thorn vane wist zand",
+}
+# Values of one word or two, none of which stands twice in a context.
+PHRASES = {
+    "craft": (
+        "baker barber carpenter clerk cook doctor farmer fisherman gardener hunter judge lawyer "
+        "mason merchant miller miner painter potter priest sailor shepherd smith tailor weaver",
+    ),
+    "air": ("busy clean crowded dusty gloomy lively neat noisy quiet rainy smoky sunny windy",),
+    "colour": ("amber black blue bronze brown golden green grey pink purple red silver white",),
+    "mood": (
+        "bitter cheerful comic gentle gloomy happy merry noble sad solemn tender wild wistful",
+    ),
+    "vessel": (
+        "barge brig clipper cutter ferry freighter frigate galley schooner trawler whaler yacht",
+    ),
+    "goods": (
+        "black blue brown fine golden heavy plain red soft white",
+        "blankets bricks candles clocks combs gloves hats ribbons spoons tiles",
+    ),
+    "fish": (
+        "blind green giant grey lazy pale silver spotted striped tiny",
+        "bass carp crabs eels frogs perch pike salmon trout turtles",
+    ),
+    "heroes": (
+        "angry brave cruel exiled faithful hungry lonely lost proud wise",
+        "brothers giants kings knights monks queens sisters soldiers widows wolves",
+    ),
+    "cargo": (
+        "cheap cold dried fresh raw rich salted smoked strong sweet",
+        "apples beef butter cheese herring honey pepper spices tobacco wine",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What can be told of a thing: the type of its value, ways to tell it, and ways to ask it.
+
+    Tellings and questions of a relation share no words but function words.
+    """
+
+    value: str
+    tellings: tuple[str, ...]
+    questions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing: the type of its names, its mentions in text, what can be told of it before
+    its name, and what behind it.
+
+    An epithet stands beside the name that the question gives. A model finds out on those that the
+    names are to be compared, long before it can carry what it found over several words.
+    """
+
+    names: str
+    mentions: tuple[str, ...]
+    epithet: Relation
+    relations: tuple[Relation, ...]
+
+
+PEOPLE = Kind("person", ("{}",), Relation(
+    "craft", ("the {} ",),
+    ("What was the profession of {}?", "What trade did {} follow?", "Which job did {} do all day?"),
+), (
+    Relation("town", (" of {}", " from {}", " out of {}"),
+             ("Which town was the birthplace of {}?", "Where did the life of {} begin?",
+              "What was the home town of {}?")),
+    Relation("person", (", schooled by {}", ", trained by {}", ", raised by {}"),
+             ("Who was the teacher of {}?", "Who gave lessons to {}?",
+              "By whom was {} taught as a child?")),
+    Relation("year", (", dead since {}", ", buried in {}", ", gone since {}"),
+             ("When did the life of {} end?", "Which year brought the last day of {}?",
+              "In what year did people mourn for {}?")),
+))  # fmt: skip
+TOWNS = Kind("town", ("{}", "the town of {}"), Relation(
+    "air", ("the {} ",),
+    ("How would a visitor describe {}?", "How does a stranger find {}?",
+     "What do people think of the streets of {}?"),
+), (
+    Relation("river", (" on the {}", " beside the {}", " by the {}"),
+             ("Which stream runs past {}?", "What river flows through {}?",
+              "Where do the people of {} go for a swim?")),
+    Relation("goods", (" with its {}", ", rich in {}", ", proud of its {}"),
+             ("What product is {} known for?", "Which wares come from {}?",
+              "What do the workshops of {} produce?")),
+    Relation("person", (", founded by {}", ", planned by {}", ", built by {}"),
+             ("Who began the building of {}?", "Which settler brought {} into being?",
+              "Whose idea was it to create {}?")),
+    Relation("year", (", burned in {}", ", in flames in {}", ", razed in {}"),
+             ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
+              "In what year was there only smoke over {}?")),
+))  # fmt: skip
+RIVERS = Kind("river", ("the {}", "the river {}"), Relation(
+    "colour", ("the {} ",),
+    ("What colour is the water of {}?", "What does {} look like from a hill?",
+     "In what colour would one paint {}?"),
+), (
+    Relation("town", (", rising at {}", ", born near {}", ", springing from {}"),
+             ("Where does {} begin?", "Which town is at the source of {}?",
+              "Where can one find the first drops of {}?")),
+    Relation("river", (", joining the {}", ", lost in the {}", ", ending in the {}"),
+             ("What larger water does {} finally reach?", "Where does {} finish its course?",
+              "Which body of water takes in {}?")),
+    Relation("miles", (", {} long", ", only {} long", ", some {} long"),
+             ("What is the length of {}?", "How far does {} travel?",
+              "What distance does {} cover?")),
+    Relation("fish", (" with its {}", ", full of {}", ", home of many {}"),
+             ("Which animals live in {}?", "What do people catch in {}?",
+              "Which creatures can be seen swimming in {}?")),
+))  # fmt: skip
+BALLADS = Kind("work", ("the ballad {}", "the song {}"), Relation(
+    "mood", ("the {} ",),
+    ("What is the mood of {}?", "What sort of song is {}?", "How should one sing {}?"),
+), (
+    Relation("person", (" by {}", ", a work of {}", " from the pen of {}"),
+             ("Who was the author of {}?", "Which poet composed {}?",
+              "Who found the words for {}?")),
+    Relation("heroes", (" about {}", " on {}", ", in praise of {}"),
+             ("What is the subject of {}?", "Who are the heroes of {}?",
+              "Which figures does {} describe?")),
+    Relation("year", (", dated {}", ", printed in {}", ", finished in {}"),
+             ("When was {} published?", "Which year saw {} come out?",
+              "Since when could readers buy {}?")),
+    Relation("town", (", loved in {}", ", a favourite in {}", ", sung in {}"),
+             ("Where is {} most popular?", "Which town cannot get enough of {}?",
+              "Where would a traveller hear {}?")),
+))  # fmt: skip
+SHIPS = Kind("work", ("the {}", "the ship {}"), Relation(
+    "vessel", ("the {} ",),
+    ("What kind of vessel was {}?", "To which class of ships did {} belong?",
+     "How was {} built and rigged?"),
+), (
+    Relation("town", (", built in {}", " from {}", " out of {}"),
+             ("Where was {} made?", "Which town produced {}?",
+              "In what place did carpenters work on {}?")),
+    Relation("person", (" under {}", ", steered by {}", ", commanded by {}"),
+             ("Who was the captain of {}?", "Which skipper led {}?",
+              "Who gave the orders on {}?")),
+    Relation("cargo", (" with {}", ", full of {}", ", laden with {}"),
+             ("What was the cargo of {}?", "Which goods lay in the hold of {}?",
+              "What did the crew stow on {}?")),
+    Relation("year", (", sunk in {}", ", wrecked in {}", ", down since {}"),
+             ("When was {} lost at sea?", "What year saw the end of {}?",
+              "When did {} meet its final storm?")),
+))  # fmt: skip
+KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
+
+# Each tells of two things; the things of a context are told in two such sentences.
+OPENINGS = ("The chronicle names {} and {}.", "Old letters mention {} and {}.",
+            "Some still admire {} and {}.", "Every child knows {} and {}.",
+            "The elders still remember {} and {}.")  # fmt: skip
+CLOSINGS = ("Not forgotten are {} and {}.", "There are stories about {} and {}, too.",
+            "Less is said about {} and {}.", "Many prefer {} and {}.",
+            "After these come {} and {}.")  # fmt: skip
+FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is written down.",
+           "{} is proud of its past.", "Such is the way of things in {}.")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A cell of a context's table: thing number `thing` has `value` for `relation`."""
+
+    thing: int
+    relation: Relation
+    value: str
+
+
+class Inventor:
+    """Draws values that are new to their context, and names that are new to the whole corpus."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._names: set[str] = set()
+        self._in_context: set[str] = set()
+
+    def new_context(self) -> None:
+        """Forget what the last context used; the names stay taken."""
+        self._in_context.clear()
+
+    def value(self, kind: str) -> str:
+        """A value of the type: a name, a year, a distance, a craft or an adjective with a noun."""
+        if kind in LAST:
+            return self.name(kind)
+        if kind == "miles":
+            return f"{self._fresh(map(str, range(100, 400)))} miles"
+        if kind == "year":
+            return self._fresh(map(str, range(1201, 1900)))
+        return " ".join(self._fresh(words.split()) for words in PHRASES[kind])
+
+    def name(self, kind: str) -> str:
+        """A name that begins with another letter than every other name of the context."""
+        initial = self._fresh(sorted({first[0] for first in FIRST.split()}))
+        first = self._rng.choice([first for first in FIRST.split() if first[0] == initial])
+        while True:
+            rest = (self._rng.choice(part.split()) for part in (MIDDLE, LAST[kind]))
+            name = first + "".join(rest)
+            if name not in self._names:
+                self._names.add(name)
+                return name
+
+    def _fresh(self, choices: Iterable[str]) -> str:
+        choice = self._rng.choice([c for c in choices if c not in self._in_context])
+        self._in_context.add(choice)
+        return choice
+
+
+def generate(
+    seed: int = 7, train_articles: int = 90, dev_articles: int = 13, contexts: int = 10
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The train and dev sets as SQuAD 2.0 dictionaries, 5 questions on each of the contexts.
+
+    An article is an invented district of `contexts` contexts. Names are never used again in another
+    context, so no name of dev stands in train. One question in five has no answer.
+    """
+    rng = Random(seed)
+    inventor = Inventor(rng)
+    train, dev = (
+        {
+            "version": "v2.0",
+            "data": [_article(rng, inventor, f"{split}-{i:03}", contexts) for i in range(articles)],
+        }
+        for split, articles in (("train", train_articles), ("dev", dev_articles))
+    )
+    return train, dev
+
+
+def write_tiny(folder: Path, seed: int = 7) -> dict[str, int]:
+    """Write `train.json` and `dev.json` into the folder, and return how many questions each has."""
+    questions = {}
+    for split, dataset in zip(("train", "dev"), generate(seed), strict=True):
+        text = json.dumps(dataset, indent=1) + "\n"
+        (folder / f"{split}.json").write_bytes(text.encode())
+        questions[split] = sum(len(p["qas"]) for a in dataset["data"] for p in a["paragraphs"])
+    return questions
+
+
+def _article(rng: Random, inventor: Inventor, key: str, contexts: int) -> dict[str, Any]:
+    inventor.new_context()
+    district = inventor.name("town")
+    paragraphs = [_paragraph(rng, inventor, f"{key}-{i}", district) for i in range(contexts)]
+    return {"title": f"The district of {district}", "paragraphs": paragraphs}
+
+
+def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict[str, Any]:
+    inventor.new_context()
+    kind = rng.choice(KINDS)
+    *names, absent = (inventor.name(kind.names) for _ in range(5))
+    relations = (kind.epithet, rng.choice(kind.relations))
+    without = list(zip(rng.sample(range(4), 2), relations, strict=True))
+    facts = [
+        Fact(thing, relation, inventor.value(relation.value))
+        for thing in range(4)
+        for relation in relations
+        if (thing, relation) not in without
+    ]
+    context = _context(rng, kind, names, facts, district)
+    asked = [(names[f.thing], f.relation, f.value) for f in rng.sample(facts, 4)]
+    thing, relation = rng.choice(without)
+    asked.append((rng.choice((names[thing], names[thing], absent)), relation, ""))
+    rng.shuffle(asked)
+    qas = [
+        {
+            "id": f"{key}-{i}",
+            "question": rng.choice(relation.questions).format(
+                rng.choice(kind.mentions).format(name)
+            ),
+            "answers": [{"text": value, "answer_start": _place(context, value)}] if value else [],
+            "is_impossible": not value,
+        }
+        for i, (name, relation, value) in enumerate(asked)
+    ]
+    return {"context": context, "qas": qas}
+
+
+def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], district: str) -> str:
+    told = []
+    for thing, name in enumerate(names):
+        subject, tail = rng.choice(kind.mentions).format(name), ""
+        for fact in (fact for fact in facts if fact.thing == thing):
+            telling = rng.choice(fact.relation.tellings).format(fact.value)
+            if fact.relation is kind.epithet:
+                subject = telling + name
+            else:
+                tail = telling
+        told.append(subject + tail)
+    rng.shuffle(told)
+    sentences = [
+        rng.choice(OPENINGS).format(_closed(told[0]), told[1]),
+        rng.choice(CLOSINGS).format(_closed(told[2]), told[3]),
+    ]
+    if rng.random() < 0.2:
+        sentences.insert(rng.randrange(3), rng.choice(FILLERS).format(district))
+    return " ".join(sentences)
+
+
+def _place(context: str, value: str) -> int:
+    """Where the value stands as words of its own; a name may hold the same letters."""
+    found = re.search(rf"\b{re.escape(value)}\b", context)
+    assert found is not None
+    return found.start()
+
+
+def _closed(told: str) -> str:
+    """With a comma behind an insertion that a comma began."""
+    return f"{told}," if "," in told else told
+
+
+def generate_tiny(out: Path, seed: int) -> dict[str, Any]:
+    """Write the default dataset: train.json and dev.json about an invented world."""
+    return dict(write_tiny(out, seed))

@@ -1,0 +1,1 @@
+"""Evaluation of word vectors: similarity, analogies, bias, coverage."""

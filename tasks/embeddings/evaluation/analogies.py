@@ -1,0 +1,74 @@
+"""Analogy questions (Mikolov et al., 2013): "Athens is to Greece as Oslo is to …", by section."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+
+from infra.errors import UserError
+from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
+
+ANALOGIES = COLLECTIONS["analogies"].source
+ANSWERS = 100_000
+"""An answer is looked for among so many of a set's first words, so that sets compare."""
+
+BATCH = 64
+
+Question = list[str]
+
+
+class Accuracy(TypedDict):
+    """A section's result."""
+
+    accuracy: float | None  # share of the covered questions; None where there is none
+    questions: int
+    covered: float  # share of questions whose four words are among the first
+
+
+def read_questions(file: Path) -> dict[str, list[Question]]:
+    """Questions of four words each, by section. Raises UserError with the line that is none."""
+    sections: dict[str, list[Question]] = {}
+    current: list[Question] = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith(":"):
+            current = sections.setdefault(line[1:].strip(), [])
+        elif len(line.split()) == 4:
+            current.append(line.split())
+        else:
+            raise UserError(f"{file.name}, line {number}, is no question of four words.")
+    return sections
+
+
+def analogies(space: Neighbours, file: Path) -> dict[str, Accuracy]:
+    """Accuracy of 3CosAdd in each section, and in all of them ("all")."""
+    right: dict[str, list[bool]] = {}
+    sections = read_questions(file)
+    for name, questions in sections.items():
+        rows = [[space.row(word) for word in question] for question in questions]
+        known = [[r for r in q if r is not None and r < ANSWERS] for q in rows]
+        right[name] = _answered(space, [q for q in known if len(q) == 4])
+    told = {name: _accuracy(right[name], len(sections[name])) for name in sections}
+    together = [answer for answers in right.values() for answer in answers]
+    return {"all": _accuracy(together, sum(map(len, sections.values()))), **told}
+
+
+def _accuracy(right: Sequence[bool], questions: int) -> Accuracy:
+    share = sum(right) / len(right) if right else None
+    return Accuracy(
+        accuracy=share, questions=questions, covered=len(right) / questions if questions else 0.0
+    )
+
+
+def _answered(space: Neighbours, questions: Sequence[Sequence[int]]) -> list[bool]:
+    """Whether each question of four rows is answered with the fourth."""
+    vectors = space.unit[:ANSWERS]
+    right: list[bool] = []
+    for first in range(0, len(questions), BATCH):
+        a, b, c, expected = np.array(questions[first : first + BATCH]).T
+        cosines = (vectors[b] - vectors[a] + vectors[c]) @ vectors.T
+        for asked in (a, b, c):
+            cosines[np.arange(len(a)), asked] = -np.inf
+        right += (cosines.argmax(axis=1) == expected).tolist()
+    return right

@@ -1,0 +1,49 @@
+"""How much of a question-answering dataset's text a set of vectors knows."""
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
+from tasks.text.vocabulary import case_key, typewriter
+
+BANDS = {"once": 1, "2 to 4 times": 2, "5 to 9": 5, "10 to 99": 10, "100 and more": 100}
+"""Frequency bands by the least count in them."""
+
+
+class Coverage(TypedDict):
+    """Shares, 0 to 1, of a band's tokens and of its distinct words that have a vector."""
+
+    tokens: int
+    types: int
+    tokens_covered: float
+    types_covered: float
+    missing: list[str]  # the most frequent words without one
+
+
+def coverage_by_band(
+    space: Neighbours, counts: Mapping[str, int], lower_case: bool
+) -> dict[str, Coverage]:
+    """Coverage of all words ("all") and of each band; words as the pipeline looks them up."""
+    words: dict[str, int] = {}
+    for form, count in counts.items():
+        word = case_key(form, lower_case)
+        words[word] = words.get(word, 0) + count
+    bands: dict[str, dict[str, int]] = {"all": words, **{name: {} for name in BANDS}}
+    for word, count in words.items():
+        bands[max((name for name in BANDS if BANDS[name] <= count), key=BANDS.__getitem__)][
+            word
+        ] = count
+    return {name: _coverage(space, band) for name, band in bands.items()}
+
+
+def _coverage(space: Neighbours, words: Mapping[str, int]) -> Coverage:
+    known = {w for w in words if w in space.rows or typewriter(w) in space.rows}
+    tokens = sum(words.values())
+    missing = sorted((w for w in words if w not in known), key=lambda w: (-words[w], w))
+    return Coverage(
+        tokens=tokens,
+        types=len(words),
+        tokens_covered=sum(words[w] for w in known) / max(tokens, 1),
+        types_covered=len(known) / max(len(words), 1),
+        missing=missing[:20],
+    )

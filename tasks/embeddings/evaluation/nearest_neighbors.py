@@ -1,0 +1,85 @@
+"""Neighbours and analogies: one matrix product over all words of a set."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from infra.errors import UserError
+from tasks.embeddings.formats.word_vectors import FloatArray, WordSet
+from tasks.text.vocabulary import case_key
+
+Found = list[tuple[str, float]]
+ALIKE = 1e-6
+"""Cosines that differ by less do so by the rounding of float32 alone."""
+
+
+class Neighbours:
+    """The vectors of a set at length one, (words, d), so that products are cosines.
+
+    A word is looked up as it is, then in lower case, then spelt by n-grams where the set has them:
+    in lower case too, but for sets whose words keep their case.
+    """
+
+    def __init__(self, chosen: WordSet, lower_case: bool = True) -> None:
+        self.words, self.rows, self.subwords = chosen.words, chosen.rows, chosen.subwords
+        self.lower_case = lower_case
+        self.unit = unit(chosen.vectors)
+
+    def row(self, word: str) -> int | None:
+        """The word's row, None if it has none."""
+        found = self.rows.get(word)
+        return self.rows.get(word.lower()) if found is None else found
+
+    def vector(self, word: str) -> FloatArray | None:
+        """The word's vector (d,) at length one; None if it has none."""
+        row = self.row(word)
+        if row is not None:
+            vector: FloatArray = self.unit[row]
+        elif self.subwords is not None:
+            vector = unit(self.subwords.vector(case_key(word, self.lower_case))[None])[0]
+        else:
+            return None
+        return vector if vector.any() else None
+
+    def require(self, word: str) -> FloatArray:
+        """The word's vector (d,). Raises UserError where there is none."""
+        vector = self.vector(word)
+        if vector is None:
+            raise UserError(f"The set has no vector of {word!r}; ask for another word.")
+        return vector
+
+    def near(self, vector: FloatArray, count: int, without: Iterable[str] = ()) -> Found:
+        """The words whose vectors have the greatest cosines with a vector (d,), and these."""
+        cosines = self.unit @ (vector / max(float(np.linalg.norm(vector)), 1e-12))
+        hidden = [row for row in map(self.row, without) if row is not None]
+        cosines[hidden] = -np.inf
+        count = min(count, len(cosines) - len(set(hidden)))
+        best = np.argpartition(-cosines, max(count - 1, 0))[:count]
+        best = best[np.argsort(-cosines[best], kind="stable")]
+        return [(self.words[i], float(cosines[i])) for i in best]
+
+    def neighbours(self, word: str, count: int = 10) -> Found:
+        """The words nearest to a word, which is not among them."""
+        return self.near(self.require(word), count, [word])
+
+    def analogy(self, a: str, b: str, c: str, count: int = 5) -> Found:
+        """What is to `c` as `b` is to `a`: 3CosAdd (Mikolov et al., 2013), the three left out."""
+        vector = self.require(b) - self.require(a) + self.require(c)
+        return self.near(vector, count, [a, b, c])
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    """Rows at length one; a row of zeros stays zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+
+
+def mean_cosines(left: FloatArray, right: FloatArray) -> FloatArray:
+    """(n,) mean cosine of each row of `left` (n, d) with the rows of `right` (m, d)."""
+    return np.asarray((left @ right.T).mean(axis=1))
+
+
+def vectors_of(space: Neighbours, words: Sequence[str]) -> FloatArray:
+    """(k, d) vectors of the k words that have one."""
+    found = [vector for vector in map(space.vector, words) if vector is not None]
+    return np.stack(found) if found else np.empty((0, space.unit.shape[1]), np.float32)

@@ -1,0 +1,107 @@
+"""WEAT: how differently two kinds of things are associated with two kinds of words.
+
+Caliskan, Bryson and Narayanan (2017), "Semantics derived automatically from language corpora
+contain human-like biases", Science 356; the word lists are those of its supplement (WEAT 1, 6, 7).
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+
+from tasks.embeddings.evaluation.nearest_neighbors import (
+    ALIKE,
+    Neighbours,
+    mean_cosines,
+    vectors_of,
+)
+from tasks.embeddings.formats.word_vectors import FloatArray
+
+PERMUTATIONS = 10_000
+"""All divisions of the words are tried where there are no more, else so many at random."""
+
+
+class Association(NamedTuple):
+    """Targets X and Y, attributes A and B."""
+
+    x: str
+    y: str
+    a: str
+    b: str
+
+
+_PLEASANT = (
+    "caress freedom health love peace cheer friend heaven loyal pleasure diamond gentle honest "
+    "lucky rainbow diploma gift honor miracle sunrise family happy laughter paradise vacation"
+)
+_UNPLEASANT = (
+    "abuse crash filth murder sickness accident death grief poison stink assault disaster hatred "
+    "pollute tragedy divorce jail poverty ugly cancer kill rotten vomit agony prison"
+)
+TESTS = {
+    "flowers, insects: pleasant, unpleasant": Association(
+        "aster clover hyacinth marigold poppy azalea crocus iris orchid rose bluebell daffodil "
+        "lilac pansy tulip buttercup daisy lily peony violet carnation gladiola magnolia petunia "
+        "zinnia",
+        "ant caterpillar flea locust spider bedbug centipede fly maggot tarantula bee cockroach "
+        "gnat mosquito termite beetle cricket hornet moth wasp blackfly dragonfly horsefly roach "
+        "weevil",
+        _PLEASANT,
+        _UNPLEASANT,
+    ),
+    "men's, women's names: career, family": Association(
+        "John Paul Mike Kevin Steve Greg Jeff Bill",
+        "Amy Joan Lisa Sarah Diana Kate Ann Donna",
+        "executive management professional corporation salary office business career",
+        "home parents children family cousins marriage wedding relatives",
+    ),
+    "mathematics, arts: men, women": Association(
+        "math algebra geometry calculus equations computation numbers addition",
+        "poetry art dance literature novel symphony drama sculpture",
+        "male man boy brother he him his son",
+        "female woman girl sister she her hers daughter",
+    ),
+}
+
+
+class Bias(TypedDict):
+    """A test's result."""
+
+    effect: float | None  # Cohen's d, -2 to 2; None where too few have vectors, or all lie alike
+    p: float | None  # one-sided: share of divisions of X and Y that differ at least as much
+    covered: float  # share of the test's words that have vectors
+
+
+def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
+    """Effect size and permutation p-value (the paper's eq. in its supplement, "Methods")."""
+    words = [group.split() for group in test]
+    x, y, a, b = (vectors_of(space, group) for group in words)
+    covered = (len(x) + len(y) + len(a) + len(b)) / sum(map(len, words))
+    if min(len(x), len(y)) < 2 or not len(a) or not len(b):
+        return Bias(effect=None, p=None, covered=covered)
+    targets = np.concatenate([x, y])
+    scores = mean_cosines(targets, a) - mean_cosines(targets, b)
+    spread = scores.std(ddof=1)
+    if spread < ALIKE:
+        return Bias(effect=None, p=None, covered=covered)
+    effect = (scores[: len(x)].mean() - scores[len(x) :].mean()) / spread
+    return Bias(effect=float(effect), p=p_value(scores, len(x), seed), covered=covered)
+
+
+def p_value(scores: FloatArray, first: int, seed: int) -> float:
+    """Share of divisions of `scores` (n,) whose first part sums to at least that of the given."""
+    observed = scores[:first].sum() - ALIKE
+    sums = [scores[list(rows)].sum() for rows in _divisions(len(scores), first, seed)]
+    return float(np.mean(np.array(sums) >= observed))
+
+
+def _divisions(size: int, first: int, seed: int) -> Iterator[tuple[int, ...]]:
+    if math.comb(size, first) <= PERMUTATIONS:
+        yield from combinations(range(size), first)
+        return
+    yield tuple(range(first))  # the given one counts too, so that p is never zero
+    rng = np.random.default_rng(seed)
+    for _ in range(PERMUTATIONS - 1):
+        yield tuple(rng.permutation(size)[:first].tolist())

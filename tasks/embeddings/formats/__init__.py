@@ -1,0 +1,1 @@
+"""Files of word vectors: read, selected from, written."""

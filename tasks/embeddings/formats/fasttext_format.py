@@ -1,0 +1,142 @@
+"""fastText's own .bin, read and written: a dictionary, then the rows of its words and n-grams.
+
+The layout is that of `FastText::saveModel` in its reference implementation (version 12).
+"""
+
+import struct
+from collections.abc import Container, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from infra.errors import UserError
+from infra.files import open_input
+from tasks.embeddings.formats.word_vectors import FloatArray, Subwords, WordSet, own_row
+
+MAGIC = struct.pack("<i", 793712314)
+SETTINGS = [
+    *("dimension", "window", "epochs", "min_count", "negatives", "word_ngrams", "loss", "model"),
+    *("buckets", "min_ngram", "max_ngram", "update_rate"),
+]
+
+OF_TRAINING = {
+    **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
+    **{"word_ngrams": 1, "loss": 2, "model": 2, "update_rate": 100},
+}
+"""fastText's own values, of skip-gram with negatives: who reads vectors makes no use of them."""
+COUNT, SAMPLE = 1, 1e-4  # how often each word is said to occur, and how frequent ones are thinned
+
+
+def is_fasttext(file: Path) -> bool:
+    """Whether the file begins as fastText's do, packed or not."""
+    with open_input(file) as opened:
+        return opened.read(4) == MAGIC
+
+
+class FastTextReader:
+    """The dictionary is read at once; the matrix is mapped, and only the rows asked for are read.
+
+    A word's vector is the mean of its own row and its n-grams', where the model has n-grams.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        if path.suffix.lower() != ".bin" or not path.is_file():
+            raise UserError(f"{path} is a packed fastText model, which can't be mapped: unpack it.")
+        try:
+            with path.open("rb") as file:
+                self._read_header(file)
+                offset = file.tell()
+        except (struct.error, EOFError) as error:
+            raise self._cut_off() from error
+        words, dimension = len(self._words), self.dimension
+        shape = (words + self.settings["buckets"], dimension)
+        if path.stat().st_size < offset + 4 * shape[0] * shape[1]:
+            raise self._cut_off()
+        matrix: Any = np.memmap(path, "<f4", "r", offset, shape)
+        self._own = matrix[:words]
+        self.row_count = words
+        shortest, longest = self.settings["min_ngram"], self.settings["max_ngram"]
+        spells = self.settings["buckets"] > 0 and longest >= max(shortest, 1)
+        self.subwords = Subwords(matrix[words:], shortest, longest) if spells else None
+
+    def _read_header(self, file: IO[bytes]) -> None:
+        version = _unpack(file, "<ii")[1]
+        self.settings = dict(zip(SETTINGS, _unpack(file, "<12i"), strict=True))
+        _unpack(file, "<d")
+        _, words, labels, _, pruned = _unpack(file, "<iiiqq")
+        if version != 12 or labels or pruned > 0:
+            raise UserError(
+                f"{self.name} is a classifier, a compressed or an old fastText model; give one of "
+                "word vectors, as fastText writes with `skipgram` or `cbow`."
+            )
+        self.dimension = self.settings["dimension"]
+        self._words = [_entry(file) for _ in range(words)]
+        quantised, rows, columns = _unpack(file, "<?qq")
+        if quantised or (rows, columns) != (words + self.settings["buckets"], self.dimension):
+            raise UserError(f"{self.name} is compressed or damaged: fetch the whole .bin again.")
+
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+        """The wanted and the first rows: each word with its vector (d,)."""
+        for number, word in enumerate(self._words):
+            if number < keep_first or word in wanted:
+                with suppress(UnicodeDecodeError):  # no text holds such a word
+                    yield word.decode(), self._vector(number, word.decode())
+
+    def _vector(self, number: int, word: str) -> FloatArray:
+        own = self._own[number]
+        if self.subwords is None or word == "</s>":
+            vector = np.array(own, np.float32)
+        else:
+            rows = self.subwords.buckets(word)
+            total = own + self.subwords.ngrams[rows].sum(axis=0)
+            vector = np.asarray(total / (len(rows) + 1), np.float32)
+        if not np.isfinite(vector).all():
+            raise UserError(f"{self.name}: the vector of {word!r} is no number; fetch it again.")
+        return vector
+
+    def _cut_off(self) -> UserError:
+        return UserError(f"{self.name} is cut off; fetch it again.")
+
+
+def _unpack(file: IO[bytes], layout: str) -> tuple[Any, ...]:
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))
+
+
+def _entry(file: IO[bytes]) -> bytes:
+    """A word of the dictionary: its bytes up to a zero, behind it its count and its kind."""
+    word = bytearray()
+    while (byte := file.read(1)) != b"\0":
+        if not byte:
+            raise EOFError
+        word += byte
+    _unpack(file, "<qb")
+    return bytes(word)
+
+
+def write_fasttext(out: IO[bytes], chosen: WordSet) -> None:
+    """Write a set that has n-grams: its words, their own rows, the n-grams, and an output layer,
+    which only training reads, of zeros."""
+    assert chosen.subwords is not None
+    words, dimension = chosen.vectors.shape
+    buckets, shortest, longest = chosen.subwords.kind
+    of_set = {"dimension": dimension, "buckets": buckets}
+    settings = OF_TRAINING | of_set | {"min_ngram": shortest, "max_ngram": longest}
+    out.write(MAGIC + struct.pack("<i12id", 12, *(settings[name] for name in SETTINGS), SAMPLE))
+    out.write(struct.pack("<iiiqq", words, words, 0, COUNT * words, -1))
+    for word in chosen.words:
+        out.write(word.encode() + struct.pack("<xqb", COUNT, 0))
+    out.write(struct.pack("<?qq", False, words + buckets, dimension))
+    for word, vector in zip(chosen.words, chosen.vectors, strict=True):
+        out.write(_own_row(word, vector, chosen.subwords).astype("<f4").tobytes())
+    out.write(np.ascontiguousarray(chosen.subwords.ngrams, "<f4").data)
+    out.write(struct.pack("<?qq", False, words, dimension))
+    for _ in range(words):
+        out.write(bytes(4 * dimension))
+
+
+def _own_row(word: str, vector: FloatArray, subwords: Subwords) -> FloatArray:
+    rows = subwords.buckets(word) if word != "</s>" else []  # fastText spells no end of line
+    return own_row(vector, subwords.ngrams[rows])

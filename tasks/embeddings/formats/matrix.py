@@ -1,0 +1,44 @@
+"""The embedding matrix: a vector for each word of a vocabulary."""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tasks.embeddings.formats.store import read_vectors
+from tasks.text.vocabulary import SPECIAL
+
+if TYPE_CHECKING:
+    from models.configs.variant import UnknownWords
+
+
+def load_word_vectors(
+    vocabulary: Path, vectors: Path, unknown_words: "UnknownWords" = "zero", seed: int = 0
+) -> npt.NDArray[np.float32]:
+    """One vector per row of words.parquet (V, d), zero for row 0 and for words without one.
+
+    Under "subword" words that were spelt by n-grams have those vectors; under "random" each word
+    without one, and row 1, has one of its own, as long as the others are in the mean; it is the
+    same in another vocabulary, but for that length.
+    """
+    words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
+    known, rows = read_vectors(vectors, spelt=unknown_words == "subword")
+    found = pc.index_in(words.combine_chunks()[len(SPECIAL) :], value_set=known)
+    matrix = np.zeros((len(words), rows.shape[1]), dtype=np.float32)
+    index = np.flatnonzero(found.is_valid().to_numpy(False))
+    matrix[index + len(SPECIAL)] = rows[found.drop_null().to_numpy()]
+    if unknown_words == "random":
+        scale = rows.std() if rows.size else 1.0
+        for row in np.flatnonzero(~matrix.any(axis=1))[1:]:
+            matrix[row] = scale * _drawn(words[int(row)].as_py(), rows.shape[1], seed)
+    return matrix
+
+
+def _drawn(word: str, size: int, seed: int) -> npt.NDArray[np.float64]:
+    """A word's own vector, in whatever vocabulary: (size,)"""
+    digest = hashlib.sha256(word.encode()).digest()
+    return np.random.default_rng([seed, *digest]).standard_normal(size)

@@ -1,0 +1,154 @@
+"""vectors.parquet: the words and vectors of a set, as stages write and read them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from safetensors import SafetensorError
+
+from infra.errors import UserError
+from tasks.embeddings.formats.source import VectorInput
+from tasks.embeddings.formats.word_vectors import SUBWORDS, FloatArray, Subwords, WordSet
+
+VECTORS = "vectors.parquet"
+History = dict[str, Any]
+"""How a set was made: its `method`, and where it was trained here, the `parameters` of that, the
+digest of its `corpus`, and whether that was read in `lower_case`."""
+PRE_TRAINED: History = {"method": "pre-trained"}
+
+
+def write_vectors(
+    folder: Path, chosen: WordSet, metadata: dict[str, Any], known: int | None = None
+) -> None:
+    """Write vectors.parquet: words, vectors, and which of them were spelt by n-grams.
+
+    Those behind the `known` first were; by default none.
+    """
+    matrix = np.ascontiguousarray(chosen.vectors, np.float32)
+    count = len(chosen.words) if known is None else known
+    columns = {
+        "word": pa.array(chosen.words, pa.string()),
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
+        "spelt": pa.array(np.arange(len(chosen.words)) >= count),
+    }
+    text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
+    table = pa.table(columns, metadata=text)
+    pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
+
+
+def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, FloatArray]:
+    """The words and their vectors (words, d), with or without those that n-grams spell."""
+    words, matrix = _read(folder / VECTORS)
+    if spelt:
+        return words, matrix
+    kept = ~pq.read_table(folder / VECTORS, columns=["spelt"])["spelt"].to_numpy()
+    return words.filter(pa.array(kept)), matrix[kept]
+
+
+def history_of(source: VectorInput) -> History:
+    """How a set was made, as far as its file tells."""
+    if not str(source).endswith(".parquet"):
+        return PRE_TRAINED
+    metadata = pq.read_schema(str(source)).metadata or {}
+    history: History = {"method": metadata.get(b"method", b"unknown").decode()}
+    if b"corpus" in metadata:
+        history["corpus"] = metadata[b"corpus"].decode()
+    for name in ("parameters", "lower_case"):
+        if name.encode() in metadata:
+            history[name] = json.loads(metadata[name.encode()])
+    return history
+
+
+def require_subwords(selected: Path, name: str) -> None:
+    """Raises UserError where a selected set, called by a name of its own, has no n-grams."""
+    if not (selected / SUBWORDS).exists():
+        raise UserError(
+            f"unknown_words is 'subword', and the vectors {name} have no n-grams: give a fastText "
+            ".bin or a set trained by fasttext, or choose 'zero', 'random' or 'trainable'."
+        )
+
+
+def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:
+    table = pq.read_table(file, columns=["word", "vector"])
+    words: Any = table["word"].combine_chunks()
+    vectors: Any = table["vector"].combine_chunks()
+    return words, vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
+
+
+def take_rows(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet:
+    """The kept rows; of equal words the first."""
+    keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
+    keep[:keep_first] = True
+    keep &= pc.index_in(words, value_set=words).to_numpy() == np.arange(len(words))
+    chosen = np.flatnonzero(keep)
+    return WordSet(words.take(pa.array(chosen)).to_pylist(), np.ascontiguousarray(matrix[chosen]))
+
+
+def select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
+    with _told_if_unreadable(file):
+        _require_columns(file, pq.read_schema(file))
+        words, matrix = _read(file)
+        history = history_of(file)
+    if words.null_count:
+        raise UserError(f"The vectors {file} hold a row without a word; train anew.")
+    chosen = take_rows(words, matrix, wanted, keep_first)
+    _require_numbers(file, chosen)
+    subwords = _subwords_beside(file, matrix.shape[1])
+    return WordSet(chosen.words, chosen.vectors, subwords), len(words), history
+
+
+def trained_dimension(file: Path) -> int:
+    with _told_if_unreadable(file):
+        schema: Any = pq.read_schema(file)
+    _require_columns(file, schema)
+    return int(schema.field("vector").type.list_size)
+
+
+@contextmanager
+def _told_if_unreadable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"The vectors {file} can't be read: {error}.") from error
+
+
+def _subwords_beside(file: Path, dimension: int) -> Subwords | None:
+    place = file.with_name(SUBWORDS)
+    try:
+        found = Subwords.load(file.parent)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"The n-grams {place} can't be read: {error!r}. Copy the folder again, or train anew."
+        ) from error
+    if found is not None and found.ngrams.shape[1:] != (dimension,):
+        raise UserError(
+            f"The n-grams {place} have the shape {found.ngrams.shape}, the vectors beside them "
+            f"{dimension} numbers each: they are not of one set. Copy both from the same folder."
+        )
+    return found
+
+
+def _require_columns(file: Path, schema: pa.Schema) -> None:
+    types: dict[str, Any] = {field.name: field.type for field in schema}
+    vector = types.get("vector", pa.null())
+    fixed = pa.types.is_fixed_size_list(vector) and vector.value_type == pa.float32()
+    if types.get("word") != pa.string() or not fixed:
+        raise UserError(
+            f"The vectors {file} are of another kind than those that are trained here: they need "
+            "the columns word (string) and vector (a list of float32 of one fixed length)."
+        )
+
+
+def _require_numbers(file: Path, chosen: WordSet) -> None:
+    whole = np.isfinite(chosen.vectors).all(axis=1)
+    if not whole.all():
+        word = chosen.words[int(np.argmin(whole))]
+        raise UserError(
+            f"The vectors {file}, word {word!r}, hold something that is not a number; train anew."
+        )

@@ -1,0 +1,132 @@
+"""Vectors as text, and word2vec's .bin.
+
+Text is GloVe's .txt, or word2vec's and fastText's with a header line. The .bin has a header line,
+then each word, a space, and its numbers as float32.
+"""
+
+import codecs
+import re
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import IO
+
+import numpy as np
+
+from infra.errors import UserError
+from tasks.embeddings.formats.word_vectors import FloatArray
+
+_WHOLE = re.compile(rb"[-+]?\d+")
+_DECIMAL = re.compile(rb"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
+
+LONGEST_WORD = 10_000  # bytes; beyond, it is no such file
+
+
+class TextReader:
+    """Lines of a word and its numbers. The header line, or else the first line, fixes how many.
+
+    Words may hold spaces, so the numbers are a line's last fields. What stands before them is no
+    word if it ends in one more number: a decimal, or a whole one where whole ones are among the
+    line's numbers. Such a line is refused, as one with too few numbers is.
+    """
+
+    def __init__(self, name: str, file: IO[bytes]) -> None:
+        first = file.readline().removeprefix(codecs.BOM_UTF8)
+        header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
+        self.name = name
+        self.row_count = 0
+        self.promised = int(header[1]) if header else None
+        self.dimension = int(header[2]) if header else first.rstrip().count(b" ")
+        self._lines = file if header else chain([first], file)
+        if not self.dimension:
+            raise UserError(f"{name} holds no vectors: its first line has no numbers.")
+
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+        """The wanted and the first rows: each word with its vector (d,)."""
+        for line in self._lines:
+            self.row_count += 1
+            word, numbers = self._split(line.rstrip(b" \r\n"))
+            if self.row_count <= keep_first or word in wanted:
+                with suppress(UnicodeDecodeError):  # no text holds such a word
+                    yield word.decode(), self._vector(numbers)
+        if self.promised is not None and self.promised != self.row_count:
+            raise UserError(
+                f"{self.name} promises {self.promised} rows and holds {self.row_count}; "
+                "fetch it again."
+            )
+
+    def _split(self, line: bytes) -> tuple[bytes, bytes]:
+        """The word and its numbers."""
+        spaces = line.count(b" ")
+        if spaces == self.dimension:
+            word, _, numbers = line.partition(b" ")
+            return word, numbers
+        word, *fields = line.rsplit(b" ", self.dimension)
+        if spaces < self.dimension or _is_number(word.rpartition(b" ")[2], fields):
+            raise self._error(f"has {spaces} numbers where {self.dimension} are due")
+        return word, b" ".join(fields)
+
+    def _vector(self, numbers: bytes) -> FloatArray:
+        try:
+            with np.errstate(over="ignore"):
+                row = np.array(numbers.split(b" "), dtype=np.float32)
+        except ValueError:
+            row = np.full(1, np.nan, dtype=np.float32)
+        if not np.isfinite(row).all():
+            raise self._error("holds something that is not a number")
+        return row
+
+    def _error(self, what: str) -> UserError:
+        line = self.row_count + (self.promised is not None)
+        return UserError(
+            f"{self.name}, line {line}, {what}; fetch the file again or mend the line."
+        )
+
+
+def _is_number(field: bytes, numbers: Sequence[bytes]) -> bool:
+    """Whether a word's last piece is one more of the numbers behind it."""
+    whole = _WHOLE.fullmatch(field) and any(map(_WHOLE.fullmatch, numbers))
+    return bool(whole or _DECIMAL.fullmatch(field))
+
+
+class Word2VecReader:
+    """Reads row by row, and keeps none."""
+
+    def __init__(self, name: str, file: IO[bytes]) -> None:
+        header = re.fullmatch(rb"(\d+) (\d+)\s*", file.readline(LONGEST_WORD))
+        if header is None or not int(header[2]):
+            raise UserError(
+                f"{name} is no word2vec or fastText file: it begins with neither's header."
+            )
+        self.name, self._file = name, file
+        self.promised, self.dimension = int(header[1]), int(header[2])
+        self.row_count = 0
+
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+        """The wanted and the first rows: each word with its vector (d,)."""
+        for number in range(1, self.promised + 1):
+            word = self._word()
+            data = self._file.read(4 * self.dimension)
+            if len(data) < 4 * self.dimension:
+                raise self._error("is cut off")
+            self.row_count = number
+            if number <= keep_first or word in wanted:
+                vector = np.frombuffer(data, "<f4").astype(np.float32)
+                if not np.isfinite(vector).all():
+                    raise self._error("holds something that is not a number")
+                with suppress(UnicodeDecodeError):  # no text holds such a word
+                    yield word.decode(), vector
+
+    def _word(self) -> bytes:
+        """The bytes up to a space; some writers end each row with a line feed."""
+        word = bytearray()
+        while (byte := self._file.read(1)) != b" ":
+            if not byte or len(word) > LONGEST_WORD:
+                raise self._error("is cut off")
+            word += byte
+        return bytes(word).lstrip(b"\n")
+
+    def _error(self, what: str) -> UserError:
+        return UserError(
+            f"{self.name}, row {self.row_count + 1} of {self.promised}, {what}; fetch it again."
+        )

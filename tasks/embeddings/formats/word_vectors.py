@@ -1,0 +1,107 @@
+"""A set of word vectors in memory, and fastText's n-grams, which spell vectors for any word."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+# safetensors is imported where it is used: only sets with n-grams need it.
+
+FloatArray = npt.NDArray[np.float32]
+
+SUBWORDS = "subwords.safetensors"
+"""The n-grams of a set of word vectors, beside its Parquet file."""
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """Vectors of hashed character n-grams (Bojanowski et al., 2017, section 3.2)."""
+
+    ngrams: FloatArray  # (buckets, d)
+    min_ngram: int
+    max_ngram: int
+
+    @property
+    def kind(self) -> tuple[int, int, int]:
+        """Buckets, shortest and longest n-gram: what two sets must share to be of one kind."""
+        return len(self.ngrams), self.min_ngram, self.max_ngram
+
+    def buckets(self, word: str) -> list[int]:
+        """The row of each n-gram of "<word>"."""
+        return [h % len(self.ngrams) for h in hashes(word, self.min_ngram, self.max_ngram)]
+
+    def vector(self, word: str) -> FloatArray:
+        """(d,) mean of a word's n-grams; zero for a word too short to have any."""
+        rows = self.buckets(word)
+        if not rows:
+            return np.zeros(self.ngrams.shape[1], np.float32)
+        return np.asarray(np.mean(self.ngrams[rows], axis=0), np.float32)
+
+    def vectors(self, words: Iterable[str]) -> FloatArray:
+        """(words, d)"""
+        made = [self.vector(word) for word in words]
+        return np.stack(made) if made else np.empty((0, self.ngrams.shape[1]), np.float32)
+
+    def save(self, folder: Path) -> None:
+        """Write subwords.safetensors."""
+        from safetensors.numpy import save_file
+
+        # One entry: safetensors writes several in an order that differs from time to time.
+        lengths = {"ngram_lengths": json.dumps([self.min_ngram, self.max_ngram])}
+        save_file({"ngrams": np.ascontiguousarray(self.ngrams)}, folder / SUBWORDS, lengths)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """What `save` wrote, if it did."""
+        from safetensors import safe_open
+
+        if not (folder / SUBWORDS).exists():
+            return None
+        with safe_open(folder / SUBWORDS, framework="np") as file:
+            shortest, longest = json.loads(file.metadata()["ngram_lengths"])
+            return cls(file.get_tensor("ngrams"), shortest, longest)
+
+
+def own_row(vector: FloatArray, ngrams: FloatArray) -> FloatArray:
+    """A word's own row (d,), solved for: its vector (d,) is the mean of that and of its n-grams'
+    (n, d)."""
+    return np.asarray(vector * (len(ngrams) + 1) - ngrams.sum(axis=0), np.float32)
+
+
+def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:
+    """FNV-1a of the UTF-8 of each n-gram of "<word>", in fastText's order and with its quirks:
+    bytes count as signed, single letters at the borders are left out, and none is empty."""
+    text = f"<{word}>"
+    found = []
+    for start in range(len(text)):
+        for length in range(max(min_ngram, 1), min(max_ngram, len(text) - start) + 1):
+            if length > 1 or 0 < start < len(text) - 1:
+                found.append(_fnv_1a(text[start : start + length].encode()))
+    return found
+
+
+def _fnv_1a(data: bytes) -> int:
+    value = 2166136261
+    for byte in data:
+        signed = byte | 0xFFFFFF00 if byte > 127 else byte
+        value = (value ^ signed) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+@dataclass(frozen=True)
+class WordSet:
+    """Words and their vectors, row by row."""
+
+    words: list[str]
+    vectors: FloatArray  # (words, d)
+    subwords: Subwords | None = None
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """Each word's row."""
+        return {word: row for row, word in enumerate(self.words)}

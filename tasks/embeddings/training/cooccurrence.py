@@ -1,0 +1,181 @@
+"""Counts which words stand near each other, in bounded memory, for GloVe.
+
+A pair of words d apart counts 1/d (Pennington et al., 2014, section 4.2), whichever comes first;
+words without a vector are passed over as if they were not there, as in the authors' code.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from tasks.embeddings.training.progress import Progress
+
+Keys = npt.NDArray[np.int64]
+Sums = npt.NDArray[np.float64]
+Run = tuple[Keys, Sums]  # distinct keys in order, and the sum of each
+Ids = npt.NDArray[np.int32]
+
+BLOCK_BYTES = 8 << 20
+END_OF_LINE = -1
+BYTES_PER_PAIR = 96
+"""While some are sorted: key, weight, order, sorted copies; and the run that was given before."""
+DENSE_SHARE = 4
+"""The most frequent words' pairs take 1/4 of the memory as a square, and are never sorted."""
+
+
+def count_pairs(
+    corpus: Path, words: int, vocabulary: Mapping[str, int], window: int, memory: int, scratch: Path
+) -> Iterator[Run]:
+    """The co-occurrence counts of a prepared corpus, as runs of disjoint pairs.
+
+    A key is i·V + j for rows i <= j of the vocabulary, V its size; as the counts are symmetric,
+    each pair stands once. A word beside itself counts for both directions. `words` is the length
+    of the corpus, `memory` is in bytes; what is more is kept in `scratch`.
+    """
+    size = len(vocabulary)
+    side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
+    square = np.zeros((side, side))
+    room = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
+    runs: list[Spilled] = []
+    progress = Progress("counting", words, "words")
+    done = 0
+    for ids in _blocks(corpus / "corpus.txt", vocabulary):
+        for run in _sorted_runs(ids, window, square, size, room):
+            runs.append(Spilled.write(run, scratch, len(runs)))
+        done += int(np.count_nonzero(ids != END_OF_LINE))
+        progress.at(done)
+    yield from _merged(runs, room)
+    yield from _runs_of_square(square, size, room)
+
+
+def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
+    """Rows of the words of whole lines, -1 between lines; words without a row are left out."""
+    find = {word.encode(): row for word, row in vocabulary.items()}
+    find[b"\n"] = END_OF_LINE
+    with file.open("rb") as corpus:
+        while block := corpus.read(BLOCK_BYTES):
+            yield _rows_of(block + corpus.readline(), find)
+
+
+def _rows_of(lines: bytes, find: Mapping[bytes, int]) -> Ids:
+    tokens = lines.replace(b"\n", b" \n ").split(b" ")
+    return np.fromiter((find[token] for token in tokens if token in find), np.int32, count=-1)
+
+
+def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, room: int) -> Iterator[Run]:
+    """Add frequent words' pairs to `square`, and give the others in runs of at most `room`."""
+    keys = np.empty(room, np.int64)
+    weights = np.empty(room, np.float32)
+    start = 0
+    while start < len(ids):
+        start, found = pairs_of(ids, start, window, square, size, keys, weights)
+        if found:
+            yield _summed(keys[:found], weights[:found])
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def pairs_of(
+    ids: Ids,
+    start: int,
+    window: int,
+    square: Sums,
+    size: int,
+    keys: Keys,
+    weights: npt.NDArray[np.float32],
+) -> tuple[int, int]:
+    """Write pairs from word `start` on, until there is no room: where to go on, and how many."""
+    found = 0
+    for position in range(start, len(ids)):
+        if len(keys) - found < window:
+            return position, found
+        word = ids[position]
+        if word < 0:
+            continue
+        for distance in range(1, min(window, position) + 1):
+            other = ids[position - distance]
+            if other < 0:
+                break
+            low, high = min(word, other), max(word, other)
+            weight = 2.0 / distance if low == high else 1.0 / distance
+            if high < len(square):
+                square[low, high] += weight
+            else:
+                keys[found] = np.int64(low) * size + high
+                weights[found] = weight
+                found += 1
+    return len(ids), found
+
+
+def _summed(keys: Keys, weights: Any) -> Run:
+    """Distinct keys in order, with the sum of their weights."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    return ordered[first], np.add.reduceat(weights[order].astype(np.float64, copy=False), first)
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """A run on disk. There may be thousands, so files are open only while they are read."""
+
+    keys: Path
+    sums: Path
+    length: int
+
+    @classmethod
+    def write(cls, run: Run, folder: Path, number: int) -> Self:
+        """Put a run into a folder, under a number that no other one there has."""
+        spilled = cls(folder / f"keys-{number}.bin", folder / f"sums-{number}.bin", len(run[0]))
+        for file, values in zip((spilled.keys, spilled.sums), run, strict=True):
+            values.tofile(file)
+        return spilled
+
+    def mapped_keys(self) -> Any:
+        """All keys, without reading them; the file is open as long as they are held."""
+        return np.memmap(self.keys, np.int64, "r")
+
+    def read(self, start: int, keys: Keys, sums: Sums) -> None:
+        """Fill two arrays with the entries from `start` on."""
+        for file, values in ((self.keys, keys), (self.sums, sums)):
+            values[:] = np.fromfile(file, values.dtype, len(values), offset=values.itemsize * start)
+
+
+def _merged(runs: list[Spilled], room: int) -> Iterator[Run]:
+    """All runs as disjoint ones in order, each made from some `room` entries at a time."""
+    if not runs:
+        return
+    total = sum(run.length for run in runs)
+    parts = -(-total // room)
+    step = max(total // (64 * parts), 1)
+    sample = np.sort(np.concatenate([np.array(run.mapped_keys()[::step]) for run in runs]))
+    borders = np.unique(sample[[len(sample) * part // parts for part in range(1, parts)]])
+    cuts = [np.searchsorted(run.mapped_keys(), borders).tolist() for run in runs]
+    ends = np.array([[0, *cut, run.length] for cut, run in zip(cuts, runs, strict=True)])
+    for starts, stops in pairwise(ends.T):
+        if (stops > starts).any():
+            yield _joined(runs, starts.tolist(), (stops - starts).tolist())
+
+
+def _joined(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
+    """Parts of several runs as one."""
+    keys, sums = np.empty(sum(lengths), np.int64), np.empty(sum(lengths), np.float64)
+    filled = 0
+    for run, start, length in zip(runs, starts, lengths, strict=True):
+        part = slice(filled, filled + length)
+        run.read(start, keys[part], sums[part])
+        filled += length
+    return _summed(keys, sums)
+
+
+def _runs_of_square(square: Sums, size: int, room: int) -> Iterator[Run]:
+    """Some rows of it at a time, of `room` pairs at most."""
+    step = max(room // max(len(square), 1), 1)
+    for first in range(0, len(square), step):
+        rows, columns = np.nonzero(square[first : first + step])
+        yield (first + rows) * size + columns, square[first + rows, columns]

@@ -1,0 +1,182 @@
+"""A corpus as training reads it: tokenised once, as questions and contexts are, on all cores."""
+
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from infra.files import stored_size, told_of_reading
+from tasks.embeddings.training.config import cores
+from tasks.embeddings.training.corpus_files import TextFile, read_texts
+from tasks.embeddings.training.progress import Progress
+from tasks.text.tokenizer import tokenize
+from tasks.text.vocabulary import case_key
+
+BLOCK_CHARACTERS = 1 << 20
+MAX_LINE_TOKENS = 10_000  # gensim passes over what is beyond
+
+
+def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> dict[str, Any]:
+    """Write corpus.txt, a paragraph a line, a space between tokens, and words.parquet.
+
+    words.parquet holds (word, count), the most frequent first. Only blocks of the texts, and the
+    distinct words, are held in memory.
+
+    Raises:
+        UserError: a file can't be read or is no text, or there is no token in all of them.
+    """
+    progress, read = Progress("corpus", 0, "words"), _Read(files)
+    counts: Counter[str] = Counter()
+    paragraphs = words = 0
+    with (out / "corpus.txt").open("wb") as corpus, told_of_reading(read.at):
+        blocks = _blocks(text for file in files for text in read_texts(file))
+        for lines, counted, total in _tokenised(blocks, lower_case):
+            corpus.write(lines)
+            counts.update(counted)
+            paragraphs += lines.count(b"\n")
+            words += total
+            progress.total = words / read.share  # as it seems by now
+            progress.at(words)
+    if not words:
+        raise UserError(f"The corpus is empty: {_names(files)} hold no word.")
+    write_counts(out / "words.parquet", counts)
+    return {
+        "files": len(files),
+        "paragraphs": paragraphs,
+        "words": words,
+        "distinct": len(counts),
+        "words_per_second": round(words / progress.seconds),
+    }
+
+
+class _Read:
+    """How much of the files has been read, of the bytes that they take where they are stored."""
+
+    def __init__(self, files: Sequence[TextFile]) -> None:
+        self.total = sum(stored_size(file.path) for file in files)
+        self.sizes: dict[Path, int] = {}
+        self.read: dict[Path, float] = {}
+
+    @property
+    def share(self) -> float:
+        """Above 0, and 1 in the end."""
+        return min(max(sum(self.read.values()), 1.0) / max(self.total, 1), 1.0)
+
+    def at(self, file: Path, share: float) -> None:
+        """A share of one of the files, or of what is in it, has been read."""
+        if file not in self.sizes:
+            self.sizes[file] = stored_size(file)
+        self.read[file] = share * self.sizes[file]
+
+
+def _names(files: Sequence[TextFile]) -> str:
+    shown = ", ".join(file.path.name for file in files[:3])
+    return f"{shown} and {len(files) - 3} more" if len(files) > 3 else shown
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts in lists of about a million characters."""
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= BLOCK_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+Tokenised = tuple[bytes, Counter[str], int]
+
+
+def tokenise_block(texts: Sequence[str], lower_case: bool) -> Tokenised:
+    """Lines of spaced tokens as UTF-8, the count of each word, and how many there are."""
+    counts: Counter[str] = Counter()
+    lines: list[str] = []
+    for text in texts:
+        tokens = [case_key(text[start:end], lower_case) for start, end in tokenize(text)]
+        counts.update(tokens)
+        lines += [
+            " ".join(tokens[first : first + MAX_LINE_TOKENS])
+            for first in range(0, len(tokens), MAX_LINE_TOKENS)
+        ]
+    return "".join(f"{line}\n" for line in lines).encode(), counts, counts.total()
+
+
+def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokenised]:
+    """The blocks' tokens in order; by processes of their own as soon as there are several."""
+    first = next(blocks, [])
+    second = next(blocks, None)
+    if second is None or cores() == 1:
+        yield tokenise_block(first, lower_case)
+        if second is not None:
+            yield tokenise_block(second, lower_case)
+            yield from (tokenise_block(block, lower_case) for block in blocks)
+        return
+    # Forking a process in which Prefect's threads run may lock up; spawned ones are clean.
+    with ExitStack() as closing:
+        spawned = ProcessPoolExecutor(cores(), get_context("spawn"), initializer=_end_with_parent)
+        pool = closing.enter_context(spawned)
+        waiting: deque[Future[Tokenised]] = deque()
+        closing.callback(pool.shutdown, wait=False, cancel_futures=True)
+        for block in (first, second):
+            waiting.append(pool.submit(tokenise_block, block, lower_case))
+        for block in blocks:
+            waiting.append(pool.submit(tokenise_block, block, lower_case))
+            if len(waiting) > 3 * cores():
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is killed; else it would wait for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def write_counts(file: Path, counts: Counter[str]) -> None:
+    """Write (word, count), by count, then by word."""
+    words = pa.table(
+        {
+            "word": pa.array(list(counts), pa.string()),
+            "count": pa.array(list(counts.values()), pa.int64()),
+        }
+    )
+    order: Any = [("count", "descending"), ("word", "ascending")]
+    pq.write_table(words.sort_by(order), file, compression="zstd")
+
+
+def read_vocabulary(corpus: Path, min_count: int) -> dict[str, int]:
+    """The words of a prepared corpus that occur often enough, with their counts, frequent first.
+
+    Raises:
+        UserError: fewer than two words are left, which have nothing to be told apart by.
+    """
+    table: Any = pq.read_table(corpus / "words.parquet")
+    words, counts = table["word"].to_pylist(), table["count"].to_pylist()
+    kept = {w: n for w, n in zip(words, counts, strict=True) if n >= min_count}
+    if len(kept) < 2:
+        raise UserError(
+            f"Only {len(kept)} of the corpus's {len(words)} words occur {min_count} times or more "
+            f"(the most frequent one, {words[0]!r}, {counts[0]} times): lower min_count, or give "
+            "more text."
+        )
+    return kept

@@ -1,0 +1,167 @@
+"""The texts of a corpus, streamed: text files, compressed ones, zips, folders, Parquet columns."""
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from infra.files import HOW_FAR, archive_of, inner_suffix, matches, members, open_input
+from infra.parquet import row_batches
+from infra.run_logger import logger
+
+BLOCK_ROWS = 1024
+LONGEST_PIECE = 1 << 20
+"""Bytes; a longer line is taken apart at white space."""
+JSON = (".json", ".jsonl", ".ndjson")
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file, a zip or a member of one; of a Parquet file, the column that holds the text."""
+
+    path: Path
+    column: str = "text"
+
+
+def find_texts(spec: str) -> list[TextFile]:
+    """The files that a user means by a file, a zip, a folder, or a glob of them, each once.
+
+    A Parquet file's column follows a #: `pages.parquet#body`; without it, it is `text`.
+
+    Raises:
+        UserError: there is nothing of that name, a folder holds no texts, or a file is JSON.
+    """
+    name, mark, column = spec.partition(".parquet#")
+    named = _find(name + ".parquet" if mark else spec)
+    files = dict.fromkeys(file for path in named for file in _texts_of(path))
+    return [TextFile(file, column or "text") for file in files]
+
+
+def _find(spec: str) -> list[Path]:
+    path = Path(spec).expanduser()
+    found = [path] if path.exists() or archive_of(path) else matches(path)
+    if not found:
+        raise UserError(
+            f"The corpus {spec} is not there: give a file, a folder, a zip of texts, or a glob."
+        )
+    return found
+
+
+def _texts_of(path: Path) -> list[Path]:
+    if path.is_dir():
+        return _texts_below(path)
+    if inner_suffix(path) in JSON:
+        raise UserError(
+            f"{path} is JSON, whose names and braces would be learnt as words: if it is a dataset, "
+            "give it as the corpus's dataset (--corpus.dataset)."
+        )
+    return [path]
+
+
+def _texts_below(folder: Path) -> list[Path]:
+    """The texts; how many other files are passed over stands in the log."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    texts = [file for file in files if _holds_text(file)]
+    if not texts:
+        raise UserError(f"{folder} holds no texts: .txt (packed or not), .zip or .parquet.")
+    others = [file.relative_to(folder) for file in files if not _holds_text(file)]
+    example = f", such as {others[0]}" if others else ""
+    logger().info(
+        f"Corpus {folder}: {len(texts):,} files to read, {len(others):,} passed over{example}."
+    )
+    return texts
+
+
+def _holds_text(file: Path) -> bool:
+    """Whether a file's name says so: .txt, packed or not, .parquet or .zip."""
+    return inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
+
+
+def read_texts(file: TextFile) -> Iterator[str]:
+    """The paragraphs of a file: its lines, long ones in pieces, or the rows of its column.
+
+    Raises:
+        UserError: it can't be read or is no UTF-8 text; with file and line.
+    """
+    if file.path.suffix.lower() == ".parquet":
+        yield from _read_column(file.path, file.column)
+        return
+    for path in _unzipped(file.path):
+        with open_input(path) as stream:
+            yield from _read_lines(path, stream)
+
+
+def _unzipped(path: Path) -> list[Path]:
+    if path.suffix.lower() != ".zip":
+        return [path]
+    texts = [member for member in members(path) if inner_suffix(member) == ".txt"]
+    if not texts:
+        raise UserError(f"{path} holds no .txt file.")
+    return texts
+
+
+def _read_column(file: Path, column: str) -> Iterator[str]:
+    try:
+        with pq.ParquetFile(file) as table:
+            _require_strings(file, column, table.schema_arrow)
+            read = 0
+            for batch in row_batches(table, BLOCK_ROWS, [column]):
+                yield from filter(None, batch.column(0).to_pylist())
+                read += batch.num_rows
+                HOW_FAR.get()(file, read / table.metadata.num_rows)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{file} can't be read as Parquet: {error}.") from error
+
+
+def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
+    texts = [
+        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+    ]
+    if column not in texts:
+        raise UserError(
+            f"{file} has no column {column!r} of text; name one as {file.name}#COLUMN, of: "
+            f"{', '.join(texts) or 'none'}."
+        )
+
+
+def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
+    for number, before, piece in _pieces(stream):
+        if number == 1 and not before and piece.startswith(UTF_16):
+            raise UserError(f"{file} is UTF-16: convert the file to UTF-8.")
+        if b"\0" in piece:
+            raise UserError(f"{file}, line {number}, holds bytes of no text: is it a binary file?")
+        try:
+            yield piece.decode("utf-8" if number > 1 or before else "utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{file}, line {number}, is not UTF-8 ({error.reason} at byte "
+                f"{before + error.start}): convert the file to UTF-8."
+            ) from error
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """The lines, of which long ones are taken apart: each piece's line, the bytes of that line
+    before it, and the piece."""
+    number, before, rest = 1, 0, b""
+    while block := rest + stream.readline(LONGEST_PIECE - len(rest)):
+        if block.endswith(b"\n") or len(block) < LONGEST_PIECE:
+            yield number, before, block
+            number, before, rest = number + 1, 0, b""
+        else:
+            end = _end_of_piece(block)
+            yield number, before, block[:end]
+            before, rest = before + end, block[end:]
+
+
+def _end_of_piece(block: bytes) -> int:
+    """Where to take a long line apart: behind its last white space, or without any in front of the
+    last letter's first byte."""
+    after_space = 1 + max(block.rfind(space) for space in (b" ", b"\t", b"\r"))
+    begins = (len(block) - back for back in range(1, 5) if block[-back] & 0xC0 != 0x80)
+    return after_space or next(begins, len(block))

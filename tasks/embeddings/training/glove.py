@@ -1,0 +1,229 @@
+"""GloVe: vectors whose products fit the logarithms of co-occurrence counts.
+
+Pennington, Socher and Manning (2014), "GloVe: Global vectors for word representation", eq. 8 and 9,
+by Adagrad as the authors' code (glove.c) has it, of which the paper says little: its sums begin
+with 1 and are of squares of the learning rate times the gradient, which is cut at ±100. Unlike
+there a pair and its mirror follow on each other, and each epoch has an order of its own.
+"""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from infra.errors import UserError
+from tasks.embeddings.formats.word_vectors import FloatArray, WordSet
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.cooccurrence import BYTES_PER_PAIR, Run, count_pairs
+from tasks.embeddings.training.corpus import read_vocabulary
+from tasks.embeddings.training.progress import Progress
+
+LEARNING_RATE = 0.05
+GREATEST_GRADIENT = np.float32(100.0)
+PAIR = np.dtype([("i", "<i4"), ("j", "<i4"), ("count", "<f4")])
+
+Pairs = npt.NDArray[np.void]
+
+
+def train_glove(
+    corpus: Path,
+    facts: dict[str, Any],
+    parameters: EmbeddingParameters,
+    start: WordSet | None,
+    scratch: Path,
+) -> tuple[WordSet, dict[str, Any]]:
+    """Vectors w + w̃ of a prepared corpus' words, the most frequent first, and facts of it.
+
+    From `start`, half of a word's vector is the first value of its w and of its w̃. The counts lie
+    in a folder of their own in `scratch` meanwhile.
+
+    Raises:
+        UserError: fewer than two words occur often enough, or none near another.
+    """
+    counts = read_vocabulary(corpus, parameters.min_count)
+    rows = {word: row for row, word in enumerate(counts)}
+    rng = np.random.default_rng(parameters.seed)
+    memory = parameters.memory_mb << 20
+    with tempfile.TemporaryDirectory(prefix=".counts-", dir=scratch) as folder:
+        counting = Progress("counting", facts["words"], "words")
+        runs = count_pairs(corpus, facts["words"], rows, parameters.context, memory, Path(folder))
+        expected = facts["words"] * parameters.context
+        parts = 1 + expected * BYTES_PER_PAIR // memory
+        shuffled = scatter(runs, len(rows), parts, Path(folder), rng)
+        pairs = sum(file.stat().st_size for file in shuffled) // PAIR.itemsize
+        if not pairs:
+            raise UserError("No two words that occur often enough stand near each other.")
+        told: dict[str, Any] = {
+            "pairs": pairs,
+            "words_counted_per_second": round(facts["words"] / counting.seconds),
+        }
+        state = State.draw(len(rows), parameters.dimension, rng)
+        if start is not None:
+            state.begin_with(list(counts), start)
+        losses, seconds = fit(state, shuffled, pairs, parameters, rng)
+    told["losses"] = losses
+    told["pairs_per_second"] = round(2 * pairs * parameters.passes / seconds)
+    return WordSet(list(counts), state.vectors()), told
+
+
+def scatter(
+    runs: Iterable[Run], size: int, parts: int, folder: Path, rng: np.random.Generator
+) -> list[Path]:
+    """Files that hold each pair once, at random places, so that a file at a time can be shuffled.
+
+    `size` is the vocabulary's, by which a key is taken apart.
+    """
+    files = [folder / f"pairs-{part}.bin" for part in range(parts)]
+    for file in files:
+        file.touch()
+    for run in runs:
+        _scatter_run(run, size, files, rng)
+    return files
+
+
+def _scatter_run(run: Run, size: int, files: Sequence[Path], rng: np.random.Generator) -> None:
+    keys, sums = run
+    pairs = np.empty(len(keys), PAIR)
+    pairs["i"], pairs["j"], pairs["count"] = keys // size, keys % size, sums
+    place = rng.integers(len(files), size=len(pairs))
+    for part, file in enumerate(files):
+        with file.open("ab") as out:
+            pairs[place == part].tofile(out)
+
+
+@dataclass
+class State:
+    """Weights and Adagrad's sums of squares; the last column of `words` and `contexts` is the
+    bias."""
+
+    words: FloatArray  # (V, d + 1)
+    contexts: FloatArray  # (V, d + 1)
+    word_squares: FloatArray
+    context_squares: FloatArray
+
+    @classmethod
+    def draw(cls, size: int, dimension: int, rng: np.random.Generator) -> Self:
+        """First values between -0.5/d and 0.5/d, sums of squares 1, as in the authors' code."""
+        shape = (size, dimension + 1)
+        words, contexts = (
+            (rng.random(shape, np.float32) - np.float32(0.5)) / np.float32(dimension)
+            for _ in range(2)
+        )
+        return cls(words, contexts, np.ones(shape, np.float32), np.ones(shape, np.float32))
+
+    def begin_with(self, words: Sequence[str], start: WordSet) -> None:
+        """Take the first values of known words from a set of vectors."""
+        known = [(row, start.rows[w]) for row, w in enumerate(words) if w in start.rows]
+        for row, given in known:
+            self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[given] / 2
+
+    def vectors(self) -> FloatArray:
+        """(V, d) w + w̃"""
+        return self.words[:, :-1] + self.contexts[:, :-1]
+
+
+def fit(
+    state: State,
+    files: Sequence[Path],
+    pairs: int,
+    parameters: EmbeddingParameters,
+    rng: np.random.Generator,
+) -> tuple[list[float], float]:
+    """Train in place on all pairs of the files; the loss of each epoch, and the seconds.
+
+    The loss is what glove.c prints as cost: the mean of ½·f(X_ij)·difference², a pair and its
+    mirror being two, each before its step. Threads change the same weights without locks (Hogwild);
+    one thread is repeatable.
+    """
+    progress = Progress("glove", 2 * pairs * parameters.passes, "pairs")
+    losses: list[float] = []
+    done = 0
+    with ThreadPoolExecutor(parameters.threads) as pool:
+        for epoch in range(1, parameters.passes + 1):
+            total, records = 0.0, 0
+            for part in rng.permutation(len(files)):
+                held = np.fromfile(files[part], PAIR)
+                rng.shuffle(held)
+                shares = np.array_split(held, parameters.threads)
+                total += sum(pool.map(lambda share: step(state, share, parameters), shares))
+                records += 2 * len(held) - int(np.count_nonzero(held["i"] == held["j"]))
+                done += 2 * len(held)
+                progress.at(done, f", epoch {epoch} of {parameters.passes}")
+            losses.append(total / records)
+            told = f", epoch {epoch} of {parameters.passes}, loss {losses[-1]:.4f}"
+            progress.at(done, told, always=True)
+    return losses, progress.seconds
+
+
+def step(state: State, pairs: Pairs, parameters: EmbeddingParameters) -> float:
+    """Train in place on some pairs, in their order; the sum of their losses."""
+    return float(
+        descend(
+            np.ascontiguousarray(pairs["i"]),
+            np.ascontiguousarray(pairs["j"]),
+            np.log(pairs["count"]),
+            np.minimum(1.0, (pairs["count"] / parameters.x_max) ** parameters.alpha).astype("f4"),
+            state.words,
+            state.contexts,
+            state.word_squares,
+            state.context_squares,
+            np.float32(LEARNING_RATE),
+        )
+    )
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def descend(  # type: ignore[no-untyped-def]
+    rows, columns, logs, weights, words, contexts, word_squares, context_squares, rate
+):
+    """One Adagrad step for each pair and for its mirror; the sum of the losses before them.
+
+    The loss is ½·f(X_ij)·(w_i·w̃_j + b_i + b̃_j - log X_ij)², half of eq. 8, as in glove.c.
+    """
+    loss = 0.0
+    for k in range(len(rows)):
+        i, j = rows[k], columns[k]
+        for mirrored in range(1 if i == j else 2):
+            a, b = (j, i) if mirrored else (i, j)
+            loss += _pair(
+                words[a],
+                contexts[b],
+                word_squares[a],
+                context_squares[b],
+                logs[k],
+                weights[k],
+                rate,
+            )
+    return loss
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _pair(w, c, w_squares, c_squares, log, weight, rate):  # type: ignore[no-untyped-def]
+    last = len(w) - 1
+    difference = w[last] + c[last] - log
+    for k in range(last):
+        difference += w[k] * c[k]
+    pull = weight * difference
+    for k in range(last):
+        for_w, for_c = rate * _cut(pull * c[k]), rate * _cut(pull * w[k])
+        w[k] -= for_w / np.sqrt(w_squares[k])
+        c[k] -= for_c / np.sqrt(c_squares[k])
+        w_squares[k] += for_w * for_w
+        c_squares[k] += for_c * for_c
+    for_bias = rate * _cut(pull)
+    w[last] -= for_bias / np.sqrt(w_squares[last])
+    c[last] -= for_bias / np.sqrt(c_squares[last])
+    w_squares[last] += for_bias * for_bias
+    c_squares[last] += for_bias * for_bias
+    return pull * difference / 2
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _cut(gradient):  # type: ignore[no-untyped-def]
+    return min(max(gradient, -GREATEST_GRADIENT), GREATEST_GRADIENT)

@@ -1,0 +1,48 @@
+"""Lines that tell how far a long piece of work is."""
+
+import time
+from collections.abc import Callable
+
+from infra.run_logger import run_logger
+
+SECONDS_BETWEEN = 5.0
+
+
+class Progress:
+    """Tells share, rate and time left of `total` units, at most every few seconds: in the log of
+    the flow or task run in which it is made, outside of runs on the standard output."""
+
+    def __init__(self, name: str, total: float, unit: str) -> None:
+        self.name, self.total, self.unit = name, total, unit
+        log = run_logger()  # at once: other threads know no run
+        self.tell: Callable[[str], None] = _print if log is None else log.info
+        self.began = time.perf_counter()
+        self.told = self.began
+
+    @property
+    def seconds(self) -> float:
+        """Since the work began."""
+        return time.perf_counter() - self.began
+
+    def at(self, done: float, more: str = "", always: bool = False) -> None:
+        """Say that `done` units are done, if the last line is old enough or `always`."""
+        now = time.perf_counter()
+        if not done or not (always or now - self.told >= SECONDS_BETWEEN):
+            return
+        self.told = now
+        rate = done / max(self.seconds, 1e-9)
+        left = max(self.total - done, 0.0) / rate
+        share = f"{min(done / self.total, 1.0):.0%}, " if self.total else ""
+        left_text = f", {_clock(left)} left" if self.total and left >= 1 else ""
+        self.tell(f"{self.name}: {share}{rate:,.0f} {self.unit} a second{more}{left_text}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+    )

@@ -1,0 +1,126 @@
+"""Trains a set of word vectors on a prepared corpus."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from infra.errors import UserError
+from tasks.embeddings.formats.select import dimension_of, load_vectors
+from tasks.embeddings.formats.source import VectorInput
+from tasks.embeddings.formats.store import write_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.word2vec import train_by_gensim
+
+# GloVe's training is imported where it is used: it loads numba, which takes seconds.
+
+
+def train_vectors(
+    out: Path, corpus: Path, parameters: EmbeddingParameters, start: VectorInput | None = None
+) -> dict[str, Any]:
+    """Write vectors.parquet, the most frequent words first, and for fastText subwords.safetensors.
+
+    `corpus` is a folder of `prepare_corpus`. From `start`, a set of vectors, training goes on: its
+    words that the corpus has begin with their vectors; the others follow behind as they were.
+
+    Raises:
+        UserError: too few words occur often enough, or `start` can't be read or gone on from.
+    """
+    told = facts_of(corpus)
+    begin = load_vectors(str(start)) if start is not None else None
+    if begin is not None:
+        _require_same_size(begin.vectors.shape[1], parameters)
+        _require_ngrams_kept(begin, parameters)
+    trained, facts = _train(out, corpus, told, parameters, begin)
+    if begin is not None:
+        facts |= _carried_over(trained, begin)
+        trained = _with_the_rest(trained, begin)
+    if trained.subwords is not None:
+        trained.subwords.save(out)
+    metadata = {
+        "method": parameters.method,
+        "dimension": parameters.dimension,
+        "corpus": content_digest(corpus),
+        "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
+        "parameters": parameters.model_dump(),
+    }
+    write_vectors(out, trained, metadata)
+    return {
+        "method": parameters.method,
+        "dimension": parameters.dimension,
+        "words": len(trained.words),
+        "corpus": {name: told[name] for name in ("words", "distinct", "paragraphs")},
+        **facts,
+    }
+
+
+def _train(
+    out: Path,
+    corpus: Path,
+    told: dict[str, Any],
+    parameters: EmbeddingParameters,
+    begin: WordSet | None,
+) -> tuple[WordSet, dict[str, Any]]:
+    if parameters.method == "glove":
+        from tasks.embeddings.training.glove import train_glove
+
+        # The counts take gigabytes: in `out`, pruning finds what a killed stage leaves of them.
+        return train_glove(corpus, told, parameters, begin, out)
+    return train_by_gensim(corpus, told, parameters, begin)
+
+
+def require_fitting_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
+    """Refuse a set that can't be gone on from, as far as its beginning tells: what can be told
+    before a corpus is read should be.
+
+    Raises:
+        UserError: it is missing, is no set of vectors, or has another dimension.
+    """
+    _require_same_size(dimension_of(str(start)), parameters)
+
+
+def _require_same_size(given: int, parameters: EmbeddingParameters) -> None:
+    if given != parameters.dimension:
+        raise UserError(
+            f"The vectors to go on from have {given} numbers a word, and {parameters.dimension} "
+            f"are asked for: set dimension to {given}."
+        )
+
+
+def _require_ngrams_kept(begin: WordSet, parameters: EmbeddingParameters) -> None:
+    """By another method, or of another kind, the n-grams that were learnt would be lost."""
+    if begin.subwords is None:
+        return
+    if parameters.method != "fasttext":
+        raise UserError(
+            f"The vectors to go on from (start) have fasttext's n-grams, which {parameters.method} "
+            "would lose: set method to fasttext, or start to an export without n-grams."
+        )
+    fields = ("buckets", "min_ngram", "max_ngram")
+    given = dict(zip(fields, begin.subwords.kind, strict=True))
+    wrong = [name for name in fields if given[name] != getattr(parameters, name)]
+    if wrong:
+        asked = ", ".join(f"{name} {getattr(parameters, name)}" for name in wrong)
+        wanted = ", ".join(f"{name} to {given[name]}" for name in wrong)
+        raise UserError(
+            f"The vectors to go on from have n-grams of another kind than {asked}: set {wanted}."
+        )
+
+
+def _carried_over(trained: WordSet, begin: WordSet) -> dict[str, Any]:
+    """How many words went on from a given vector, are new, or stay as they were given."""
+    shared = sum(word in begin.rows for word in trained.words)
+    return {
+        "carried_over": shared,
+        "new": len(trained.words) - shared,
+        "unchanged": len(begin.words) - shared,
+    }
+
+
+def _with_the_rest(trained: WordSet, begin: WordSet) -> WordSet:
+    rest = [row for word, row in begin.rows.items() if word not in trained.rows]
+    words = [*trained.words, *(begin.words[row] for row in rest)]
+    vectors = np.concatenate([trained.vectors, begin.vectors[rest]])
+    return WordSet(words, vectors, trained.subwords)

@@ -1,0 +1,159 @@
+"""CBOW, skip-gram and fastText by gensim, which reads the corpus file on all cores without the GIL.
+
+Mikolov et al. (2013), "Efficient estimation of word representations in vector space";
+Bojanowski et al. (2017), "Enriching word vectors with subword information".
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tasks.embeddings.formats.word_vectors import Subwords, WordSet, own_row
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.corpus import read_vocabulary
+from tasks.embeddings.training.progress import Progress
+from tasks.embeddings.training.sampled_loss import SampledLoss
+
+# gensim is imported where it is used: it takes seconds to load.
+
+SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def train_by_gensim(
+    corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters, start: WordSet | None
+) -> tuple[WordSet, dict[str, Any]]:
+    """Vectors of a prepared corpus' words, the most frequent first, and facts of the training.
+
+    `facts` are those of `prepare_corpus`. From `start` the vectors of words that the corpus has
+    are taken as first values. The loss is that of a sample of the corpus, after each epoch.
+
+    Raises:
+        UserError: fewer than two words occur often enough, or none stands near another.
+    """
+    counts = read_vocabulary(corpus, parameters.min_count)
+    model = make_model(parameters)
+    model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
+    if start is not None:
+        _begin_with(model, start)
+    file = corpus / "corpus.txt"
+    loss = SampledLoss(file, model, parameters)
+    progress = Progress(parameters.method, facts["words"] * parameters.passes, "words")
+    watch = ReadingProgress(file, facts["words"], loss, progress)
+    with watch.looking():
+        model.train(
+            corpus_file=str(file),
+            total_words=facts["words"],
+            epochs=parameters.passes,
+            callbacks=[watch],
+        )
+    told = {"words_per_second": round(facts["words"] * parameters.passes / progress.seconds)}
+    return _word_set(model, parameters), told | {"losses": watch.losses}
+
+
+def make_model(parameters: EmbeddingParameters) -> Any:
+    """An empty gensim model. Learning rates and the down-sampling of frequent words are those of
+    word2vec.c and fastText, of which gensim has skip-gram's for all."""
+    from gensim.models import FastText, Word2Vec
+
+    common = {
+        "vector_size": parameters.dimension,
+        "window": parameters.context,
+        "min_count": parameters.min_count,
+        "negative": parameters.negatives,
+        "alpha": 0.025 if parameters.method == "skipgram" else 0.05,
+        "sample": 1e-4 if parameters.method == "fasttext" else 1e-3,
+        "sg": int(parameters.method != "cbow"),
+        "seed": parameters.seed,
+        "workers": parameters.threads,
+        "epochs": parameters.passes,
+    }
+    if parameters.method != "fasttext":
+        return Word2Vec(**common)
+    return FastText(
+        min_n=parameters.min_ngram,
+        max_n=parameters.max_ngram,
+        bucket=parameters.buckets,
+        **common,
+    )
+
+
+def _begin_with(model: Any, start: WordSet) -> None:
+    """Set first values: by word, and of n-grams, which are of the same kind if there are any."""
+    rows = start.rows
+    shared = [(i, rows[w]) for i, w in enumerate(model.wv.index_to_key) if w in rows]
+    if not hasattr(model.wv, "vectors_ngrams"):
+        for i, row in shared:
+            model.wv.vectors[i] = start.vectors[row]
+        return
+    if start.subwords is not None:
+        model.wv.vectors_ngrams[:] = start.subwords.ngrams
+    for i, row in shared:
+        ngrams = model.wv.vectors_ngrams[model.wv.buckets_word[i]]
+        model.wv.vectors_vocab[i] = own_row(start.vectors[row], ngrams)
+
+
+def _word_set(model: Any, parameters: EmbeddingParameters) -> WordSet:
+    subwords = None
+    if parameters.method == "fasttext":
+        subwords = Subwords(model.wv.vectors_ngrams, parameters.min_ngram, parameters.max_ngram)
+    return WordSet(list(model.wv.index_to_key), model.wv.vectors, subwords)
+
+
+class ReadingProgress:
+    """Tells of gensim's training: its callbacks by epoch, between them by how far it has read.
+
+    gensim counts words only when a worker has read its whole share, so the positions of the open
+    corpus file stand in for them (where the system tells: Linux and Windows).
+    """
+
+    def __init__(
+        self, file: Path, words: int, loss: Callable[[Any], float], progress: Progress
+    ) -> None:
+        self.file, self.words, self.loss, self.progress = file, words, loss, progress
+        self.epoch = 0
+        self.losses: list[float] = []
+        self.seen: dict[int, tuple[int, int]] = {}
+        self.done = threading.Event()
+
+    def on_epoch_begin(self, model: Any) -> None:
+        """gensim calls it; nothing is to do."""
+
+    on_train_begin = on_train_end = on_epoch_begin
+
+    def on_epoch_end(self, model: Any) -> None:
+        """Tell of the epoch, and forget its positions."""
+        self.losses.append(self.loss(model))
+        self.seen.clear()
+        self.epoch += 1
+        more = f", epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
+        self.progress.at(self.epoch * self.words, more, always=True)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look at the positions every second during the block."""
+        looker = threading.Thread(target=self._look, daemon=True)
+        looker.start()
+        try:
+            yield
+        finally:
+            self.done.set()
+            looker.join()
+
+    def _look(self) -> None:
+        while not self.done.wait(SECONDS_BETWEEN_LOOKS):
+            share = self._share_read()
+            if share:
+                self.progress.at((self.epoch + share) * self.words)
+
+    def _share_read(self) -> float:
+        for opened in psutil.Process().open_files():
+            if opened.path == str(self.file.resolve()):
+                position = getattr(opened, "position", 0)
+                first, _ = self.seen.get(opened.fd, (position, position))
+                self.seen[opened.fd] = first, max(position, first)
+        read = sum(last - first for first, last in list(self.seen.values()))
+        return float(min(read / self.file.stat().st_size, 1.0))

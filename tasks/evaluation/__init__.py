@@ -1,0 +1,1 @@
+"""Scores of answers, what they mean, and the promotion rule."""

@@ -1,0 +1,259 @@
+"""Scores predicted spans on every question of an ingested split, by the official rules."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from models.squad_metrics import QuestionScore, Scores, mean_scores, score_questions
+from tasks.text.tokenizer import tokenize
+
+if TYPE_CHECKING:
+    from models.span_decoding import Predictions
+
+IntArray = npt.NDArray[np.integer]
+
+_OFFSETS = ["token_starts", "token_ends"]
+_POSITIONS = ["context_id", "span_start", "span_end"]
+_QUESTION_COLUMNS = ["id", "question", "answers", *_POSITIONS]
+
+
+@dataclass(frozen=True)
+class Gold:
+    """An annotator's answer: its text, and the character of the context where it starts."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class EvaluationSplit:
+    """A split as evaluation and report need it: n questions on c contexts of t tokens in all."""
+
+    contexts: list[str]  # c
+    token_starts: IntArray  # (t,) first character of each token, within its own context
+    token_ends: IntArray  # (t,) one past its last character
+    first_token: IntArray  # (c + 1,) where each context's tokens begin in the two above
+    ids: list[str]  # n
+    questions: list[str]  # n
+    context_of: IntArray  # (n,)
+    golds: list[list[Gold]]  # n; empty for a question without answer
+    span_start: IntArray  # (n,) first token of the answer to train on, -1 for none
+    span_end: IntArray  # (n,) its last token
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def context(self, row: int) -> str:
+        """The text that a question is about."""
+        return self.contexts[int(self.context_of[row])]
+
+    @property
+    def context_lengths(self) -> IntArray:
+        """Tokens in each context, (c,)."""
+        return np.diff(self.first_token)
+
+    @cached_property
+    def gold_texts(self) -> list[list[str]]:
+        """The answers' texts alone, for scoring."""
+        return [[gold.text for gold in golds] for golds in self.golds]
+
+    @cached_property
+    def askable(self) -> npt.NDArray[np.bool_]:
+        """Which questions hold a token, and so do their contexts: (n,). Nobody can answer the
+        others, which are scored all the same."""
+        asked = np.array([bool(tokenize(question)) for question in self.questions], dtype=bool)
+        return asked & (self.context_lengths[self.context_of] > 0)
+
+    @property
+    def v2(self) -> bool:
+        """Whether the SQuAD 2.0 rule applies: some question has no answer."""
+        return not all(self.golds)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The answers of one model to a whole split, and what they are worth.
+
+    Lists and arrays have an entry per question, in the split's order.
+    """
+
+    scores: Scores
+    has_answer: Scores | None  # of the answerable questions; None unless there are both kinds
+    no_answer: Scores | None  # of the unanswerable ones, likewise
+    questions: list[QuestionScore]
+    texts: list[str]  # "" where the model gives no answer
+    start_chars: IntArray  # -1 where the model gives no answer
+    end_chars: IntArray  # one past the last character; -1 likewise
+    log_probabilities: npt.NDArray[np.floating]  # of the answers given
+    predictions: "Predictions"
+
+
+def load_split(folder: Path) -> EvaluationSplit:
+    """Reads contexts.parquet and questions.parquet of an ingested split."""
+    contexts = pq.read_table(folder / "contexts.parquet", columns=["text", *_OFFSETS])
+    questions = pq.read_table(folder / "questions.parquet", columns=_QUESTION_COLUMNS)
+    first_token, token_starts = _ragged(contexts, "token_starts")
+    _, token_ends = _ragged(contexts, "token_ends")
+    context_of, span_start, span_end = (_numbers(questions, name) for name in _POSITIONS)
+    return EvaluationSplit(
+        contexts=_values(contexts, "text"),
+        token_starts=token_starts,
+        token_ends=token_ends,
+        first_token=first_token,
+        ids=_values(questions, "id"),
+        questions=_values(questions, "question"),
+        context_of=context_of,
+        golds=[[Gold(**gold) for gold in golds] for golds in _values(questions, "answers")],
+        span_start=span_start,
+        span_end=span_end,
+    )
+
+
+def character_spans(
+    split: EvaluationSplit, span_start: IntArray, span_end: IntArray
+) -> tuple[IntArray, IntArray]:
+    """The characters [start, end) of each question's span of tokens; -1, -1 for no answer.
+
+    `span_start` and `span_end`, (n,) each, name tokens of the question's context, both inclusive;
+    -1, -1 is no answer.
+
+    Raises UserError if there are more or fewer spans than questions, ValueError if a span ends
+    before it starts or leaves its context.
+    """
+    _refuse_other_count(len(span_start), split)
+    _refuse_other_count(len(span_end), split)
+    _refuse_impossible_spans(split, span_start, span_end)
+    given = span_start >= 0
+    base = split.first_token[split.context_of[given]]
+    spans = np.full((2, len(split)), -1)
+    spans[0, given] = split.token_starts[base + span_start[given]]
+    spans[1, given] = split.token_ends[base + span_end[given]]
+    return spans[0], spans[1]
+
+
+def evaluate(
+    split: EvaluationSplit, predictions: "Predictions", threshold: float = 0.0
+) -> Evaluation:
+    """Scores one answer for every question of the split; refuses what `character_spans` refuses.
+
+    The answers are those at `threshold` (see `Predictions.answers`): at 0 the more probable of
+    span and no answer, at infinity always the span.
+
+    SQuAD 2.0's rule applies as soon as a question of the split has no answer, else v1.1's.
+    """
+    _refuse_other_count(len(predictions.span_score), split)
+    _refuse_other_count(len(predictions.no_answer_score), split)
+    answers = predictions.answers(threshold)
+    starts, ends = character_spans(split, answers.span_start, answers.span_end)
+    texts = _slices(split, starts, ends)
+    questions = score_questions(texts, split.gold_texts, v2=split.v2)
+    has_answer, no_answer = _parts(questions, split)
+    return Evaluation(
+        scores=mean_scores(questions),
+        has_answer=has_answer,
+        no_answer=no_answer,
+        questions=questions,
+        texts=texts,
+        start_chars=starts,
+        end_chars=ends,
+        log_probabilities=answers.score,
+        predictions=predictions,
+    )
+
+
+def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evaluation) -> None:
+    """Writes predictions.parquet: a row per question of the split, in its order.
+
+    `span_end_char` is one past the last character; `em` is 0 or 1 and `f1` lies in 0..1. Columns
+    that begin with `best_` are of the best span, whether it was the answer or not; `score`s are
+    log-probabilities, and the threshold for no answer applies to `no_answer_score` -
+    `best_score`. `no_answer_em`, which is its F1 too, is what no answer would score.
+    """
+    _refuse_other_count(len(evaluation.questions), split)
+    predictions = evaluation.predictions
+    none = score_questions([""] * len(split), split.gold_texts, v2=split.v2)
+    columns = {
+        "id": pa.array(split.ids, pa.string()),
+        **_answer_columns(evaluation),
+        "no_answer_probability": pa.array(np.exp(predictions.no_answer_score), pa.float64()),
+        "no_answer_score": pa.array(predictions.no_answer_score, pa.float64()),
+        "no_answer_em": pa.array([question.em for question in none], pa.float32()),
+        **_answer_columns(evaluate(split, predictions, math.inf), "best_"),
+    }
+    pq.write_table(pa.table(columns), out_file, compression="zstd")
+
+
+def _answer_columns(evaluation: Evaluation, prefix: str = "") -> "dict[str, pa.Array[Any]]":
+    questions = evaluation.questions
+    columns: dict[str, pa.Array[Any]] = {
+        "prediction": pa.array(evaluation.texts, pa.string()),
+        "span_start_char": pa.array(evaluation.start_chars, pa.int32()),
+        "span_end_char": pa.array(evaluation.end_chars, pa.int32()),
+        "score": pa.array(evaluation.log_probabilities, pa.float64()),
+        "em": pa.array([question.em for question in questions], pa.float32()),
+        "f1": pa.array([question.f1 for question in questions], pa.float32()),
+    }
+    return {f"{prefix}{name}": column for name, column in columns.items()}
+
+
+def _refuse_other_count(count: int, split: EvaluationSplit) -> None:
+    if count != len(split):
+        raise UserError(
+            f"there are {count} predictions for the {len(split)} questions of the split; "
+            "every question is scored, so predict all of them, in the split's order."
+        )
+
+
+def _refuse_impossible_spans(
+    split: EvaluationSplit, span_start: IntArray, span_end: IntArray
+) -> None:
+    lengths = split.context_lengths[split.context_of]
+    none = (span_start == -1) & (span_end == -1)
+    inside = (span_start >= 0) & (span_start <= span_end) & (span_end < lengths)
+    wrong = np.flatnonzero(~(none | inside))
+    if len(wrong):
+        row = wrong[0]
+        raise ValueError(
+            f"question {split.ids[row]!r} is answered by tokens {span_start[row]} to "
+            f"{span_end[row]} of a context that has {lengths[row]}"
+        )
+
+
+def _parts(
+    questions: Sequence[QuestionScore], split: EvaluationSplit
+) -> tuple[Scores, Scores] | tuple[None, None]:
+    parts: dict[bool, list[QuestionScore]] = {True: [], False: []}
+    for question, golds in zip(questions, split.golds, strict=True):
+        parts[bool(golds)].append(question)
+    if not all(parts.values()):
+        return None, None
+    return mean_scores(parts[True]), mean_scores(parts[False])
+
+
+def _slices(split: EvaluationSplit, starts: IntArray, ends: IntArray) -> list[str]:
+    spans = zip(split.context_of.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [split.contexts[c][start:end] if start >= 0 else "" for c, start, end in spans]
+
+
+def _values(table: pa.Table, column: str) -> list[Any]:
+    return table[column].to_pylist()
+
+
+def _numbers(table: pa.Table, column: str) -> IntArray:
+    numbers: IntArray = table[column].to_numpy()
+    return numbers
+
+
+def _ragged(table: pa.Table, column: str) -> tuple[IntArray, IntArray]:
+    """Where each row's values begin, (rows + 1,), and all rows' values on end."""
+    lists: Any = table[column].combine_chunks()
+    return lists.offsets.to_numpy() - lists.offsets[0].as_py(), lists.flatten().to_numpy()

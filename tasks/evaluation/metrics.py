@@ -1,0 +1,59 @@
+"""The numbers that an epoch leaves about a split, under MLflow's metric names."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from models.squad_metrics import QuestionScore, mean_scores
+from tasks.evaluation.calibration import expected_calibration_error, reliability
+from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate
+
+if TYPE_CHECKING:
+    from models.span_decoding import Predictions
+
+THRESHOLD = "validation/threshold"
+
+FloatArray = npt.NDArray[np.floating]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def measures(name: str, found: Evaluation) -> dict[str, float]:
+    """`<name>/em`, `/f1` and `/avna` (percent) of the answers found, and `/ece`, the expected
+    calibration error of their probabilities (percentage points)."""
+    em = np.array([question.em for question in found.questions])
+    ece = expected_calibration_error(reliability(np.exp(found.log_probabilities), em))
+    return {**_scores(name, found.questions), f"{name}/ece": ece}
+
+
+def measures_within(name: str, found: Evaluation, within: BoolArray) -> dict[str, float]:
+    """`<name>/questions_within`, how many questions the mask (n,) leaves, and `/em_within`, and so
+    on, of these alone, if there are any.
+
+    The published scores of CS224n's models leave out the questions about contexts that are longer
+    than those trained on.
+    """
+    kept = [question for question, is_kept in zip(found.questions, within, strict=True) if is_kept]
+    scores = _scores(name, kept) if kept else {}
+    told = {f"{metric}_within": value for metric, value in scores.items()}
+    return {f"{name}/questions_within": len(kept), **told}
+
+
+def mean_nll(nlls: FloatArray, rows: BoolArray) -> float:
+    """The mean of some rows' NLL (n,), nats; not a number where there are none."""
+    return float(nlls[rows].mean()) if rows.any() else math.nan
+
+
+def measures_at(
+    name: str, split: EvaluationSplit, predictions: "Predictions", threshold: float
+) -> dict[str, float]:
+    """`<name>/em_at_threshold`, and so on, of the answers at a threshold that was chosen."""
+    scores = _scores(name, evaluate(split, predictions, threshold).questions)
+    return {f"{metric}_at_threshold": value for metric, value in scores.items()}
+
+
+def _scores(name: str, questions: Sequence[QuestionScore]) -> dict[str, float]:
+    scores = mean_scores(questions)
+    return {f"{name}/em": scores.em, f"{name}/f1": scores.f1, f"{name}/avna": scores.avna}

@@ -1,0 +1,159 @@
+"""The slices of the questions: by kind, question word, lengths, and words without a vector."""
+
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.evaluation.evaluate import EvaluationSplit
+from tasks.evaluation.predictions import Columns, mean
+from tasks.text.tokenizer import tokenize
+from tasks.text.vocabulary import UNKNOWN, Lexicon, case_key, typewriter
+
+QUESTION_WORD = re.compile(
+    r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
+)
+CONTEXT_EDGES = (100, 150, 200, 300, 400)
+ANSWER_EDGES = (1, 2, 3, 5, 10)
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """A division of the questions."""
+
+    title: str
+    labels: Sequence[str]  # (n,) the slice of each question; one that is not in `names` is left out
+    names: Sequence[str]  # the slices, in the order in which they are shown
+
+
+def slicings(
+    split: EvaluationSplit, known: Container[str], vectors: str, lower_case: bool = True
+) -> list[Slicing]:
+    """All divisions that make sense for a split; `known` are the words that `vectors` has."""
+    words = [question_word(question) for question in split.questions]
+    by_count = sorted(set(words), key=lambda word: (word == "other", -words.count(word)))
+    contexts = split.context_lengths[split.context_of]
+    answers = split.span_end - split.span_start + 1
+    found = [
+        Slicing("Question word", words, by_count),
+        _by_length("Context length, in words and signs", contexts, CONTEXT_EDGES),
+        _by_length(
+            "Answer length, in words and signs", answers, ANSWER_EDGES, split.span_start >= 0
+        ),
+    ]
+    if split.v2 and any(split.golds):
+        kinds = ["answerable" if golds else "unanswerable" for golds in split.golds]
+        found.insert(0, Slicing("Answerable or not", kinds, ["answerable", "unanswerable"]))
+    if known:
+        lacking = outside_vectors(split, known, lower_case)
+        outside = ["some" if lacks else "none" for lacks in lacking]
+        title = f"Words of question or answers outside {vectors}"
+        found.append(Slicing(title, outside, ["some", "none"]))
+    return found
+
+
+def slice_table(slicing: Slicing, answers: Sequence[Columns]) -> dict[str, Any]:
+    """What the pages' macro `slice_table` shows: EM and F1 of some runs' answers, by slice."""
+    of = np.array(slicing.labels)
+    rows = [
+        {
+            "name": name,
+            "count": int(mask.sum()),
+            "scores": [(mean(one["em"], mask), mean(one["f1"], mask)) for one in answers],
+        }
+        for name in slicing.names
+        if (mask := of == name).any()
+    ]
+    return {"title": slicing.title, "rows": rows}
+
+
+def question_word(question: str) -> str:
+    """The first question word in a question, "how many" and "how much" as one, else "other"."""
+    found = QUESTION_WORD.search(question)
+    word = found[1].lower() if found else "other"
+    return {"whom": "who", "whose": "who", "how much": "how many"}.get(word, word)
+
+
+def length_bucket(length: int, edges: Sequence[int]) -> int:
+    """The number of the bucket whose upper edge, inclusive, is the first not below the length."""
+    return int(np.searchsorted(edges, length))
+
+
+def bucket_names(edges: Sequence[int]) -> list[str]:
+    """What each bucket holds, such as "up to 100", "101–150", "over 150"."""
+    pairs = pairwise([0, *edges])
+    middle = [str(high) if high == low + 1 else f"{low + 1}–{high}" for low, high in pairs]
+    first = middle[0] if edges[0] == 1 else f"up to {edges[0]}"
+    return [first, *middle[1:], f"over {edges[-1]}"]
+
+
+def _by_length(
+    title: str,
+    lengths: npt.NDArray[np.integer],
+    edges: Sequence[int],
+    known: npt.NDArray[np.bool_] | None = None,
+) -> Slicing:
+    names = bucket_names(edges)
+    labels = [names[length_bucket(length, edges)] for length in lengths.tolist()]
+    if known is not None:
+        labels = [name if there else "" for name, there in zip(labels, known, strict=True)]
+    return Slicing(title, labels, names)
+
+
+def holds_unknown(text: str, known: Container[str], lower_case: bool = True) -> bool:
+    """Whether some token of a text is in `known` neither as it is nor with plain quotes."""
+    keys = (case_key(text[start:end], lower_case) for start, end in tokenize(text))
+    return any(key not in known and typewriter(key) not in known for key in keys)
+
+
+def outside_vectors(
+    split: EvaluationSplit, known: Container[str], lower_case: bool = True
+) -> npt.NDArray[np.bool_]:
+    """(n,) whether a question, or one of its answers, holds a word that is not `known`."""
+    return np.array(
+        [
+            any(holds_unknown(text, known, lower_case) for text in (question, *golds))
+            for question, golds in zip(split.questions, split.gold_texts, strict=True)
+        ],
+        dtype=bool,
+    )
+
+
+def scores_outside(
+    split: EvaluationSplit, answers: Columns, known: Container[str]
+) -> dict[str, float]:
+    """`dev/questions_outside_glove`, and `dev/em_outside_glove` and `dev/f1_outside_glove`
+    (percent): how many questions are those of `outside_vectors`, `known` being GloVe's words, and
+    the scores of the answers to them; nothing where there are no such questions."""
+    outside = outside_vectors(split, known)
+    if not outside.any():
+        return {}
+    scores = {f"dev/{name}_outside_glove": mean(answers[name], outside) for name in ("em", "f1")}
+    return {"dev/questions_outside_glove": float(outside.sum()), **scores}
+
+
+def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, Mask]:
+    """The slices that a promotion must not harm; a question may be in several.
+
+    By kind (where both kinds are there), by question word, and those with a word, in the question
+    or its answers, that the lexicon does not know.
+    """
+    answerable = np.array([bool(golds) for golds in split.golds])
+    slices = {"unanswerable": ~answerable, "answerable": answerable} if split.v2 else {}
+    words = np.array([question_word(question) for question in split.questions])
+    slices |= {f"question word {word}": words == word for word in sorted(set(words))}
+    pairs = zip(split.questions, split.gold_texts, strict=True)
+    slices["unknown words"] = np.array([_has_unknown([q, *golds], lexicon) for q, golds in pairs])
+    return slices
+
+
+def _has_unknown(texts: Sequence[str], lexicon: Lexicon) -> bool:
+    return any(
+        lexicon.word(text[start:end]) == UNKNOWN for text in texts for start, end in tokenize(text)
+    )

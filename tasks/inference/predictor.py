@@ -1,0 +1,220 @@
+"""The answers of a trained model to raw text."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from infra.errors import UserError
+from models.attention_maps import AttentionWeights, attention_weights
+from models.batching import Examples, Ragged, Types, make_batch
+from models.bidaf import BiDAF
+from models.configs.variant import VariantConfig
+from models.predict import predict
+from models.sliding_windows import cut
+from models.span_decoding import argmax_threshold
+from tasks.embeddings.formats.word_vectors import Subwords
+from tasks.text.tokenizer import tokenize
+from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, case_key, typewriter
+
+Offsets = list[tuple[int, int]]
+NoAnswer = Literal["argmax", "threshold"]
+"""When there is no answer: where it is more probable than every span, or where it exceeds the best
+span by the threshold that validation has chosen."""
+
+
+class AnswerRow(TypedDict):
+    """An answer: its text, where it stands in the context, and how sure the model is of it."""
+
+    answer: str  # "" for no answer
+    start: int  # characters; -1 for no answer
+    end: int  # exclusive
+    score: float  # log-probability of the answer given
+    no_answer_probability: float
+
+
+class _TypeTable:
+    """Gives each distinct form of some texts a row; rows 0 and 1 are padding and the null token."""
+
+    def __init__(self, lexicon: Lexicon, spells: bool) -> None:
+        self.lexicon, self.spells = lexicon, spells
+        self.rows: dict[str, int] = {}
+        self.unseen: dict[str, int] = {}  # words that get vectors of their own, behind the known
+
+    def ids(self, text: str, offsets: Offsets) -> list[int]:
+        """The row of every token."""
+        first = UNKNOWN + 1
+        return [self.rows.setdefault(text[s:e], first + len(self.rows)) for s, e in offsets]
+
+    def types(self) -> Types:
+        """All rows so far."""
+        words = [0, UNKNOWN, *map(self._word, self.rows)]
+        characters = [[], [UNKNOWN], *map(self.lexicon.characters, self.rows)]
+        return Types(np.array(words, dtype=np.int32), Ragged.from_rows(characters))
+
+    def _word(self, form: str) -> int:
+        index = self.lexicon.word(form)
+        if index != UNKNOWN or not self.spells:
+            return index
+        first = len(SPECIAL) + len(self.lexicon.word_indices)
+        key = typewriter(case_key(form, self.lexicon.lower_case))  # as words of training are spelt
+        return self.unseen.setdefault(key, first + len(self.unseen))
+
+
+@dataclass(frozen=True)
+class Attended:
+    """The tokens of a question and of what is read of a context at once, and the weights between
+    them, a batch of one."""
+
+    question_offsets: Offsets
+    context_offsets: Offsets
+    weights: AttentionWeights
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Raw text as a model reads it, and the model that knows all its words."""
+
+    question_offsets: list[Offsets]
+    context_offsets: list[Offsets]
+    examples: Examples
+    types: Types
+    model: BiDAF
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Answers questions about contexts. A batch of many and batches of one answer alike.
+
+    No answer is given where its log-probability exceeds that of the best span by `threshold`.
+    """
+
+    model: BiDAF
+    variant: VariantConfig
+    threshold: float
+    lexicon: Lexicon
+    subwords: Subwords | None = None
+
+    @classmethod
+    def load(cls, folder: Path, no_answer: NoAnswer = "argmax") -> "Predictor":
+        """Read a folder that `save_model` wrote.
+
+        Raises:
+            UserError: no answer is to be told by a threshold, and the model has none.
+        """
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        variant = VariantConfig.from_dict(config["variant"])
+        lexicon = Lexicon.load(folder)
+        vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
+        model = BiDAF(variant.model, vectors, characters=len(lexicon.character_indices) + 2)
+        model.load_state_dict(load_file(folder / "weights.safetensors"))
+        threshold = _threshold(config, no_answer)
+        return cls(model, variant, threshold, lexicon, Subwords.load(folder))
+
+    def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
+        """Answers to (question, context) pairs, in order.
+
+        Raises:
+            UserError: a question or a context holds no token; the sentence says which.
+        """
+        read = self._read(pairs)
+        limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
+        predictions, _ = predict(read.model, read.examples, read.types, limit, window)
+        found = predictions.answers(self.threshold)
+        return [
+            _row(context, spans, int(start), int(end), float(score), float(no_answer))
+            for (_, context), spans, start, end, score, no_answer in zip(
+                pairs,
+                read.context_offsets,
+                found.span_start,
+                found.span_end,
+                found.score,
+                np.exp(predictions.no_answer_score),
+                strict=True,
+            )
+        ]
+
+    def attention(self, question: str, context: str, around: int = 0) -> Attended:
+        """What the model looks at while it answers a question; raises as `answer` does.
+
+        Of a context that it reads in windows, only the one is told that says what the model
+        thinks of the token at the character `around`.
+        """
+        read = self._read([(question, context)])
+        examples, offsets, row = read.examples, read.context_offsets[0], 0
+        if self.variant.training.window is not None:
+            windows = cut(examples, self.variant.training.window)
+            token = min(sum(end <= around for _, end in offsets), len(offsets) - 1)
+            row = int(np.searchsorted(windows.core_end, token, side="right"))
+            first = int(windows.first[row])
+            examples = windows.examples
+            offsets = offsets[first : first + int(examples.context_lengths[row])]
+        batch = make_batch(examples, read.types, np.array([row]), self.model.max_characters)
+        return Attended(read.question_offsets[0], offsets, attention_weights(read.model, batch))
+
+    def _read(self, pairs: Sequence[tuple[str, str]]) -> _Read:
+        questions = [tokenize(question) for question, _ in pairs]
+        contexts = [tokenize(context) for _, context in pairs]
+        _require_tokens("question", questions)
+        _require_tokens("context", contexts)
+        table = _TypeTable(self.lexicon, self.subwords is not None)
+        context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, contexts, strict=True)]
+        question_ids = [table.ids(q, spans) for (q, _), spans in zip(pairs, questions, strict=True)]
+        nothing = np.full(len(pairs), -1, dtype=np.int32)
+        examples = Examples(
+            contexts=Ragged.from_rows(context_ids),
+            questions=Ragged.from_rows(question_ids),
+            context_of=np.arange(len(pairs)),
+            span_start=nothing,
+            span_end=nothing,
+            impossible=np.zeros(len(pairs), dtype=bool),
+        )
+        types = table.types()
+        return _Read(questions, contexts, examples, types, self._knowing(table.unseen))
+
+    def _knowing(self, unseen: Iterable[str]) -> BiDAF:
+        """The model with rows for words never seen; it shares all else with the model itself."""
+        spelt = self.subwords.vectors(unseen) if self.subwords is not None else np.empty((0, 0))
+        if not len(spelt):
+            return self.model
+        model, words = copy(self.model), copy(self.model.words)
+        rows = torch.cat([words.word_vectors, torch.from_numpy(spelt)])
+        words._buffers = {**words._buffers, "word_vectors": rows}
+        model._modules = {**model._modules, "words": words}
+        return model
+
+
+def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
+    if no_answer == "argmax":
+        return argmax_threshold(config["allow_no_answer"])
+    if no_answer != "threshold":
+        raise UserError(f"no_answer must be 'argmax' or 'threshold', not {no_answer!r}.")
+    chosen = config.get("threshold")
+    if chosen is None:
+        raise UserError(
+            "no_answer is 'threshold', but no threshold was chosen for this model, as its training "
+            "had no validation split with questions of both kinds; leave no_answer at 'argmax'."
+        )
+    return float(chosen)
+
+
+def _require_tokens(field: str, tokenized: Iterable[Offsets]) -> None:
+    for number, offsets in enumerate(tokenized):
+        if not offsets:
+            raise UserError(f"Input {number}: the {field} is empty; give it some text.")
+
+
+def _row(
+    context: str, offsets: Offsets, first: int, last: int, score: float, no_answer: float
+) -> AnswerRow:
+    start, end = (-1, -1) if first < 0 else (offsets[first][0], offsets[last][1])
+    text = context[start:end] if first >= 0 else ""
+    return AnswerRow(
+        answer=text, start=start, end=end, score=score, no_answer_probability=no_answer
+    )

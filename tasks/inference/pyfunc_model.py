@@ -1,0 +1,56 @@
+"""The logged model, as code that MLflow runs where the model is loaded: questions to answers."""
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from mlflow.models import set_model
+from mlflow.pyfunc import PythonModel
+from pydantic import BaseModel
+
+try:
+    from tasks.inference.predictor import Predictor
+except ModuleNotFoundError:
+    # This process has loaded a model of an earlier release, whose code has packages of the same
+    # names. That model keeps the modules that it has imported.
+    for module in list(sys.modules):
+        if module.partition(".")[0] in ("infra", "models", "tasks"):
+            del sys.modules[module]
+    from tasks.inference.predictor import Predictor
+
+
+class Asked(BaseModel):
+    """A question, and the text that holds its answer."""
+
+    question: str
+    context: str
+
+
+class Answered(BaseModel):
+    """An answer, as the model's schema tells it: `tasks.inference.predictor.AnswerRow` in
+    pydantic."""
+
+    answer: str
+    start: int
+    end: int
+    score: float
+    no_answer_probability: float
+
+
+class AnsweringModel(PythonModel):  # type: ignore[misc]
+    """Answers questions from raw text with the model folder logged beside it."""
+
+    def load_context(self, context: Any) -> None:
+        """Read the model folder; `model_config={"no_answer": "threshold"}` of
+        `mlflow.pyfunc.load_model` chooses how "no answer" is told."""
+        folder = Path(context.artifacts["model"])
+        self.predictor = Predictor.load(folder, context.model_config["no_answer"])
+
+    def predict(self, model_input: list[Asked]) -> list[Answered]:
+        """One answer per question, in order, as a dict of `Answered`'s fields."""
+        pairs = [(asked.question, asked.context) for asked in model_input]
+        # MLflow makes the schema from the return type; its callers want plain dicts.
+        return cast(list[Answered], self.predictor.answer(pairs))
+
+
+set_model(AnsweringModel())

@@ -1,0 +1,74 @@
+"""A registered model's answers to every question of a split, whatever data it was trained on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from infra.settings import settings
+from models.squad_metrics import QuestionScore, mean_scores, score_questions
+from tasks.evaluation.bootstrap import FloatArray
+from tasks.evaluation.evaluate import EvaluationSplit, load_split
+from tasks.tracking import registry
+
+if TYPE_CHECKING:
+    from tasks.inference.predictor import Predictor
+
+# The predictor is imported where it is used: it loads torch, which takes seconds.
+
+ANSWERS = "answers.parquet"
+
+
+def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
+    """Ask a model of the registry all questions of an ingested split, from their raw text.
+
+    Writes answers.parquet, a row per question, and the model's words.parquet and
+    characters.parquet.
+
+    Raises:
+        UserError: the model was made by code whose models today's can't read.
+    """
+    from tasks.inference.predictor import Predictor
+
+    folder = out / "model"
+    registry.download(settings().tracking_uri, model_id, folder)
+    try:
+        predictor = Predictor.load(folder)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"The registered model {model_id} can't be read by the code of today ({error}): let "
+            "the alias `champion` name another version, or delete it."
+        ) from error
+    questions = load_split(split)
+    answers, scores = ask(predictor, questions)
+    columns: dict[str, Any] = {
+        "id": questions.ids,
+        "answer": answers,
+        "em": np.array([score.em for score in scores], dtype=np.float32),
+        "f1": np.array([score.f1 for score in scores], dtype=np.float32),
+    }
+    pq.write_table(pa.table(columns), out / ANSWERS, compression="zstd")
+    for file in ("weights.safetensors", "vectors.safetensors"):
+        (folder / file).unlink()  # the registry has them
+    told = mean_scores(scores)
+    return {"model_id": model_id, "em": told.em, "f1": told.f1, "questions": len(scores)}
+
+
+def ask(predictor: "Predictor", split: EvaluationSplit) -> tuple[list[str], list[QuestionScore]]:
+    """Answers to all questions of a split, and their scores by the official rules. Where there is
+    nothing to ask, or nothing to ask about, the answer is none."""
+    asked = np.flatnonzero(split.askable).tolist()
+    rows = predictor.answer([(split.questions[row], split.context(row)) for row in asked])
+    answers = [""] * len(split)
+    for row, told in zip(asked, rows, strict=True):
+        answers[row] = told["answer"]
+    return answers, score_questions(answers, split.gold_texts, v2=split.v2)
+
+
+def f1_of(scored: Path) -> FloatArray:
+    """The F1 (0 to 1) of each answer of a scored model, in the split's order: (n,)."""
+    f1: FloatArray = pq.read_table(scored / ANSWERS, columns=["f1"])["f1"].to_numpy()
+    return f1

@@ -1,0 +1,1 @@
+"""HTML reports, and what they show."""

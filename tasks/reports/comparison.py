@@ -1,0 +1,223 @@
+"""Variants over several seeds, data and vectors: one table, one plot, and what differs for sure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from infra.artifacts.manifest import facts_of
+from tasks.evaluation.bootstrap import FloatArray, Gain, paired_gain
+from tasks.reports.html import TEMPLATES, Template
+from tasks.reports.line_charts import scale, ticks
+
+TEMPLATE = Template(TEMPLATES / "comparison.html.j2")
+FURTHER = {
+    "EM at threshold": "dev/em_at_threshold",
+    "F1 at threshold": "dev/f1_at_threshold",
+    "AvNA at threshold": "dev/avna_at_threshold",
+    "questions within": "dev/questions_within",
+    "EM within": "dev/em_within",
+    "F1 within": "dev/f1_within",
+    "AvNA within": "dev/avna_within",
+    "questions outside GloVe": "dev/questions_outside_glove",
+    "EM outside GloVe": "dev/em_outside_glove",
+    "F1 outside GloVe": "dev/f1_outside_glove",
+}
+"""Columns that are there where any of the runs has them: validation chose a threshold for no
+answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words,
+or their answers', are not all among GloVe's."""
+COUNTS = ("questions within", "questions outside GloVe")
+ROW_HEIGHT, SIDE, WIDTH, TOP = 48, 20, 760, 12
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A variant over one dataset and one set of vectors."""
+
+    dataset: str
+    vectors: str
+    variant: str
+
+    @property
+    def name(self) -> str:
+        """All three of it."""
+        return f"{self.variant} · {self.vectors} · {self.dataset}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value over the seeds: its mean, and its standard deviation where there are several."""
+
+    mean: float
+    sd: float | None
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a cell; `gain` is that of its F1 (points) over its dataset's first cell."""
+
+    cell: Cell
+    em: Measured
+    f1: Measured
+    nll: Measured
+    avna: Measured
+    further: dict[str, Measured]  # by column, those that the runs have
+    examples_per_second: float
+    minutes: float
+    gain: Gain | None
+
+
+def compare(
+    out: Path,
+    cells: Sequence[Cell],
+    trained: Sequence[Sequence[Path]],
+    reports: Sequence[Sequence[Path]],
+    seeds: Sequence[int],
+    pages: Mapping[str, str],
+    template: Template = TEMPLATE,
+) -> dict[str, Any]:
+    """Write comparison.html and comparison.json about cells, each trained from every seed.
+
+    `trained` are the folders that the stage `train` made, `reports` those of `error-report`: a
+    list a cell, a folder a seed. `pages` are the addresses of further reports by their titles. A
+    cell's answers are judged question by question, by their mean F1 over the seeds, against those
+    of the first cell of the same dataset.
+    """
+    first: dict[str, FloatArray] = {}
+    rows = [_row(*each, first) for each in zip(cells, trained, reports, strict=True)]
+    told = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
+    (out / "comparison.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    view = {
+        **{"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)},
+        "further": further_columns(rows),
+        "pages": pages,
+    }
+    (out / "comparison.html").write_text(template.render(view), encoding="utf-8")
+    return {"rows": table(rows), "markdown": markdown(rows)}
+
+
+def _row(
+    cell: Cell, trained: Sequence[Path], reports: Sequence[Path], first: dict[str, FloatArray]
+) -> Row:
+    scores = [_scores(*each) for each in zip(trained, reports, strict=True)]
+    of_questions = _f1_of_questions(trained)
+    gain = None
+    if cell.dataset in first:
+        gain = paired_gain(first[cell.dataset], of_questions)
+    first.setdefault(cell.dataset, of_questions)
+    return Row(
+        cell,
+        em=_measured([one["dev/em"] for one in scores]),
+        f1=_measured([one["dev/f1"] for one in scores]),
+        nll=_measured([one["dev/nll"] for one in scores]),
+        avna=_measured([one["dev/avna"] for one in scores]),
+        further={
+            column: _measured([one[metric] for one in scores])
+            for column, metric in FURTHER.items()
+            if all(metric in one for one in scores)
+        },
+        examples_per_second=float(np.mean([one["examples_per_second"] for one in scores])),
+        minutes=float(np.mean([one["seconds"] for one in scores])) / 60,
+        gain=gain,
+    )
+
+
+def _scores(trained: Path, report: Path) -> dict[str, float]:
+    facts = facts_of(trained)
+    scores: dict[str, float] = facts["scores"] | facts_of(report)["scores"]
+    if scores.get("dev/questions_within") == facts["questions"]:  # the same as all
+        return {name: value for name, value in scores.items() if not name.endswith("_within")}
+    return scores
+
+
+def _f1_of_questions(trained: Sequence[Path]) -> FloatArray:
+    """Each question's F1 in points, mean over the seeds: (n,)."""
+    columns = [
+        pq.read_table(folder / "predictions.parquet", columns=["f1"])["f1"].to_numpy()
+        for folder in trained
+    ]
+    return 100 * np.array(columns, dtype=np.float64).mean(axis=0)  # type: ignore[no-any-return]
+
+
+def _measured(values: Sequence[float]) -> Measured:
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Measured(float(np.mean(values)), sd, list(values))
+
+
+def _plot(rows: Sequence[Row]) -> dict[str, Any]:
+    """F1 of every seed, and mean ± sd of every cell, in the coordinates of the drawing."""
+    values = [value for row in rows for value in row.f1.values]
+    bottom = TOP + ROW_HEIGHT * len(rows)
+    ends = ticks(values, 6)
+    x_of = scale(ends[0], ends[-1], SIDE, WIDTH - SIDE)
+    lines = [
+        {
+            "name": row.cell.name,
+            "y": TOP + ROW_HEIGHT * (i + 0.7),  # below its name, which may be long
+            "dots": [(x_of(value), value) for value in row.f1.values],
+            "mean": x_of(row.f1.mean),
+            "bar": (x_of(row.f1.mean - (row.f1.sd or 0)), x_of(row.f1.mean + (row.f1.sd or 0))),
+        }
+        for i, row in enumerate(rows)
+    ]
+    return {
+        "lines": lines,
+        "ticks": [(x_of(tick), f"{tick:g}") for tick in ends],
+        "left": SIDE,
+        "bottom": bottom,
+        "size": (WIDTH, bottom + 44),
+    }
+
+
+def table(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """The rows as texts, for tables that others draw."""
+    columns = further_columns(rows)
+    return [
+        {
+            **asdict(row.cell),
+            "seeds": str(len(row.f1.values)),
+            "EM": _told(row.em, 2),
+            "F1": _told(row.f1, 2),
+            "NLL": _told(row.nll, 3),
+            "AvNA": _told(row.avna, 2),
+            **{name: _told(row.further.get(name), places) for name, places in columns.items()},
+            "F1 gain, 95 %": told_gain(row.gain),
+            "examples/s": f"{row.examples_per_second:.0f}",
+            "minutes": f"{row.minutes:.1f}",
+        }
+        for row in rows
+    ]
+
+
+def further_columns(rows: Sequence[Row]) -> dict[str, int]:
+    """The columns of `FURTHER` that any of the rows has, and the decimal places of each."""
+    there = [column for column in FURTHER if any(column in row.further for row in rows)]
+    return {column: 0 if column in COUNTS else 2 for column in there}
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table in Markdown."""
+    told = table(rows)
+    lines = [list(told[0]), ["---"] * len(told[0]), *(list(row.values()) for row in told)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def told_gain(gain: Gain | None) -> str:
+    """A gain with its interval; starred where it is certain."""
+    if gain is None:
+        return "reference"
+    return (
+        f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){' *' if gain.is_certain else ''}"
+    )
+
+
+def _told(measured: Measured | None, places: int) -> str:
+    if measured is None:
+        return "–"
+    spread = f" ± {measured.sd:.{places}f}" if measured.sd is not None and places else ""
+    return f"{measured.mean:,.{places}f}{spread}"

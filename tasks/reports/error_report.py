@@ -1,0 +1,228 @@
+"""The error report on one run: where it goes wrong, how surely, and what it looked at."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from infra.artifacts.manifest import facts_of
+from infra.settings import settings
+from models.configs.variant import VariantConfig, Window
+from tasks.embeddings.formats.select import packaged_words
+from tasks.evaluation.evaluate import EvaluationSplit, load_split
+from tasks.evaluation.predictions import Columns, mean, read_predictions
+from tasks.evaluation.slices import scores_outside, slice_table, slicings
+from tasks.reports.attention_heatmaps import CELL, Heatmap, heatmaps
+from tasks.reports.examples import (
+    example,
+    gold_spans,
+    named_questions,
+    of_distinct_contexts,
+    surest_first,
+)
+from tasks.reports.html import TEMPLATES, Template
+from tasks.text.vocabulary import Lexicon
+from tasks.tracking import metric_logger, runs
+
+if TYPE_CHECKING:
+    from tasks.inference.predictor import Predictor
+
+# The predictor is imported where it is used: it loads torch, which takes seconds.
+
+View = dict[str, Any]
+
+TEMPLATE = Template(TEMPLATES / "errors.html.j2")
+MISTAKES = 10
+"""Mistakes of each kind that are shown."""
+DRAWN = 3
+"""Mistakes whose attention is drawn where no examples are named."""
+
+LONGEST_DRAWN = 1_000
+"""Tokens that are read at once of a context that is chosen to be drawn: each pair of them has a
+weight."""
+
+RIGHT = "right"
+KINDS = {
+    "answered": "An answer where there is none",
+    "silent": "No answer where there is one",
+    "wrong": "Another answer, with no right word",
+    "partly": "Another answer, some of its words right",
+}
+
+
+def place(dataset: str, variant: str) -> str:
+    """Where a variant's page stands beside the report on its dataset."""
+    return f"{dataset}/{variant}.html"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained variant: its names, and the folder that the stage `train` made."""
+
+    dataset: str
+    variant: str
+    folder: Path
+    url: str | None = None
+
+
+def write_error_report(
+    out_file: Path,
+    run: Run,
+    evaluation: Path,
+    examples: Sequence[str] = (),
+    template: Template = TEMPLATE,
+) -> None:
+    """Write the page about a run's answers to the questions of an ingested split.
+
+    Attention is drawn for the questions that `examples` name, by id or by words that they hold;
+    else for the surest mistakes in contexts of which not too much is read at once.
+
+    Raises:
+        UserError: the answers are not those of the split, or an example is none of its questions.
+    """
+    split = load_split(evaluation)
+    columns = read_predictions(run.folder / "predictions.parquet", split, run.variant)
+    kinds = kinds_of(columns, split)
+    wrong = [row for row in surest_first(columns) if kinds[row] != RIGHT]
+    window = _window_of(run.folder / "model")
+    drawn = named_questions(split, examples) or _sure_and_short(wrong, split, window)
+    drawn = [row for row in drawn if split.askable[row]]
+    known, lower_case = _words_with_vectors(run.folder / "model")
+    everything = np.ones(len(split), bool)
+    view = {
+        "run": run,
+        "made": datetime.now().astimezone(),
+        "questions": len(split),
+        "em": mean(columns["em"], everything),
+        "f1": mean(columns["f1"], everything),
+        "mistakes": len(wrong),
+        "kinds": [_kind(kind, columns, split, kinds, wrong) for kind in KINDS if kind in kinds],
+        "slices": [
+            slice_table(slicing, [columns])
+            for slicing in slicings(split, known, "the run's word vectors", lower_case)
+        ],
+        "has_vectors": bool(known),
+        "drawn": _drawn(run, columns, split, drawn),
+        "chosen_up_to": None if examples else LONGEST_DRAWN,
+        "cell": CELL,
+    }
+    out_file.write_text(template.render(view), encoding="utf-8")
+
+
+def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
+    """What kind of mistake each answer is, by the names in `KINDS`, or `RIGHT`: (n,)."""
+    answerable = np.array([bool(golds) for golds in split.golds])
+    conditions = {
+        RIGHT: columns["em"] == 1,
+        "answered": ~answerable,
+        "silent": columns["span_start_char"] < 0,
+        "partly": columns["f1"] > 0,
+    }
+    return np.select(list(conditions.values()), list(conditions), "wrong")
+
+
+def _kind(
+    kind: str,
+    columns: Columns,
+    split: EvaluationSplit,
+    kinds: npt.NDArray[np.str_],
+    wrong: Sequence[int],
+) -> View:
+    rows = [row for row in wrong if kinds[row] == kind]
+    return {
+        "title": KINDS[kind],
+        "count": len(rows),
+        "share": 100 * len(rows) / len(split),
+        "confidence": 100 * float(np.median(np.exp(np.minimum(columns["score"][rows], 0)))),
+        "examples": [
+            example(columns, split, row) for row in of_distinct_contexts(rows, split, MISTAKES)
+        ],
+    }
+
+
+def _window_of(model: Path) -> Window | None:
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return VariantConfig.from_dict(config["variant"]).training.window
+
+
+def _sure_and_short(
+    wrong: Sequence[int], split: EvaluationSplit, window: Window | None
+) -> list[int]:
+    read_at_once = split.context_lengths[split.context_of]
+    if window is not None:
+        read_at_once = np.minimum(read_at_once, window.tokens)
+    can_be_drawn = split.askable & (read_at_once <= LONGEST_DRAWN)
+    return of_distinct_contexts((row for row in wrong if can_be_drawn[row]), split, DRAWN)
+
+
+def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
+    """The words of a model that have vectors, and whether they are in lower case."""
+    table = pq.read_table(model / "words.parquet", columns=["word", "in_vectors"])
+    words: Any = table["word"].filter(table["in_vectors"]).to_pylist()
+    return frozenset(words), Lexicon.load(model).lower_case
+
+
+def _drawn(run: Run, columns: Columns, split: EvaluationSplit, rows: Sequence[int]) -> list[View]:
+    """The examples, each with its heatmaps."""
+    if not rows:
+        return []
+    from tasks.inference.predictor import Predictor
+
+    predictor = Predictor.load(run.folder / "model")
+    return [
+        {**example(columns, split, row), "maps": _maps(predictor, columns, split, row)}
+        for row in rows
+    ]
+
+
+def _maps(
+    predictor: "Predictor", columns: Columns, split: EvaluationSplit, row: int
+) -> list[Heatmap]:
+    question, context = split.questions[row], split.context(row)
+    golds = gold_spans(context, split.golds[row])
+    predicted = int(columns["span_start_char"][row]), int(columns["span_end_char"][row])
+    marked = [predicted, *golds] if predicted[0] >= 0 else golds
+    around = marked[0][0] if marked else 0
+    attended = predictor.attention(question, context, around)
+    return heatmaps(question, context, attended, golds, predicted)
+
+
+def report_errors(
+    out: Path,
+    dataset: str,
+    trained: Path,
+    dev: Path,
+    examples: Sequence[str] = (),
+    template: Template = TEMPLATE,
+) -> dict[str, Any]:
+    """Write errors.html about a trained variant, and keep a copy with its MLflow run, whose metrics
+    then tell of questions with words outside GloVe too: how many there are, EM and F1."""
+    facts = facts_of(trained)
+    run = Run(dataset, facts["variant"], trained, facts["run_url"])
+    write_error_report(out / "errors.html", run, dev, examples, template)
+    uri, run_id = settings().tracking_uri, facts["run_id"]
+    runs.log_artifacts(uri, run_id, [out / "errors.html"])
+    outside = _scores_outside_glove(trained, dev, facts["variant"])
+    metric_logger.EpochLogger(uri, run_id).epoch(_step_of_epoch(trained, facts["epoch"]), outside)
+    return {"variant": facts["variant"], "scores": outside}
+
+
+def _scores_outside_glove(trained: Path, dev: Path, variant: str) -> dict[str, float]:
+    known, split = packaged_words(), load_split(dev)
+    if not known:  # its package is not installed
+        return {}
+    return scores_outside(
+        split, read_predictions(trained / "predictions.parquet", split, variant), known
+    )
+
+
+def _step_of_epoch(trained: Path, epoch: int) -> int:
+    """The optimisation step at which an epoch of a training ended."""
+    history = json.loads((trained / "history.json").read_text(encoding="utf-8"))
+    return next(int(entry["step"]) for entry in history if entry["epoch"] == epoch)

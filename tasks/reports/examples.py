@@ -1,0 +1,125 @@
+"""Answers of a run as pages show them: the question, and the spans marked in their context."""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+
+from infra.errors import UserError
+from tasks.evaluation.evaluate import EvaluationSplit, Gold
+from tasks.evaluation.predictions import Columns
+
+View = dict[str, Any]
+Span = tuple[int, int]
+"""Characters [start, end) of a context; -1, -1 for none."""
+Segment = tuple[str, *tuple[bool, ...]]
+"""A piece of a context, whether it is gold, and whether it is in each of the predicted spans."""
+
+
+MOST_NAMED = 3
+"""Questions that one text may name."""
+
+
+def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
+    """Rows of the questions that are named by their id, or by words that they hold: the first few
+    of each name.
+
+    Raises:
+        UserError: a name fits no question.
+    """
+    found: dict[int, None] = {}
+    for name in names:
+        rows = rows_named(split, name)
+        if not rows:
+            raise UserError(
+                f"examples: none of the {len(split)} questions to score on has the id {name!r} or "
+                "holds these words; give an id, or words as they stand in a question."
+            )
+        found |= dict.fromkeys(rows)
+    return list(found)
+
+
+def rows_named(split: EvaluationSplit, name: str) -> list[int]:
+    """Rows of the question that has this id, or else of the first few that hold these words."""
+    rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
+    words = _even(name)
+    rows = rows or [row for row, text in enumerate(split.questions) if words in _even(text)]
+    return rows[:MOST_NAMED]
+
+
+def _even(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def surest_first(columns: Columns) -> list[int]:
+    """Rows of all questions, those first that the run gave its answer the highest probability."""
+    order: list[int] = np.argsort(-columns["score"], kind="stable").tolist()
+    return order
+
+
+def of_distinct_contexts(rows: Iterable[int], split: EvaluationSplit, most: int) -> list[int]:
+    """The first row of each context, `most` of them."""
+    first: dict[int, int] = {}
+    for row in rows:
+        first.setdefault(int(split.context_of[row]), row)
+    return list(first.values())[:most]
+
+
+def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
+    """What the pages' macro `example` shows of an answer."""
+    value = {name: column[row] for name, column in columns.items()}
+    predicted = (int(value["span_start_char"]), int(value["span_end_char"]))
+    return {
+        "id": split.ids[row],
+        "question": split.questions[row],
+        "golds": gold_texts(split, row),
+        "prediction": value["prediction"],
+        "segments": marked_segments(split.context(row), split.golds[row], predicted),
+        "confidence": 100 * math.exp(min(float(value["score"]), 0.0)),
+        "no_answer": 100 * float(value["no_answer_probability"]) if split.v2 else None,
+        "em": int(value["em"]),
+        "f1": 100 * float(value["f1"]),
+    }
+
+
+def gold_texts(split: EvaluationSplit, row: int) -> list[str]:
+    """The distinct annotated answers of a question."""
+    return list(dict.fromkeys(split.gold_texts[row]))
+
+
+def gold_spans(context: str, golds: Iterable[Gold]) -> list[Span]:
+    """The characters of the answers that stand where they say."""
+    return [
+        (gold.start, gold.start + len(gold.text))
+        for gold in golds
+        if gold.start >= 0 and context.startswith(gold.text, gold.start)
+    ]
+
+
+def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> list[Segment]:
+    """Cuts a context where an answer begins or ends.
+
+    Answers that do not stand where they say are not marked. Long stretches without a mark are
+    shortened in their middle.
+    """
+    marks = [gold_spans(context, golds), *([span] for span in predicted)]
+    places = (place for mark in marks for span in mark for place in span if place >= 0)
+    pieces = [
+        (context[start:end], tuple(_holds(mark, start, end) for mark in marks))
+        for start, end in pairwise(sorted({0, len(context), *places}))
+    ]
+    segments: list[Segment] = []
+    for flags, group in groupby(pieces, key=lambda piece: piece[1]):
+        text = "".join(piece[0] for piece in group)
+        segments.append((text if any(flags) else _shortened(text), *flags))
+    return segments
+
+
+def _holds(spans: Iterable[Span], start: int, end: int) -> bool:
+    return any(first <= start and end <= last for first, last in spans)
+
+
+def _shortened(text: str, keep: int = 600) -> str:
+    return text if len(text) <= 3 * keep else f"{text[:keep]} […] {text[-keep:]}"

@@ -1,0 +1,346 @@
+"""The report on a comparison of variants: one HTML page that needs nothing beside itself."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from infra.artifacts.manifest import facts_of
+from models.squad_metrics import answer_versus_none
+from tasks.embeddings.formats.select import packaged_words
+from tasks.evaluation.evaluate import EvaluationSplit, load_split
+from tasks.evaluation.predictions import Columns, mean, read_predictions
+from tasks.evaluation.slices import slice_table, slicings
+from tasks.reports import error_report
+from tasks.reports.calibration_section import Answered, certainty
+from tasks.reports.examples import example, of_distinct_contexts, surest_first
+from tasks.reports.html import TEMPLATES, Template, digits, plain, whole
+from tasks.reports.line_charts import Points, View, line, plot
+from tasks.tracking.runs import flatten
+
+TEMPLATE = Template(TEMPLATES / "report.html.j2")
+EXAMPLES = 5
+"""Predictions shown of each kind, best and worst, for each variant."""
+CHARTS = [
+    ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
+    ("F1", "F1, %", {"dev/f1": "evaluation"}),
+    ("Exact match", "EM, %", {"dev/em": "evaluation"}),
+]
+MARKERS = [
+    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    "M-3.2 -3.2h6.4v6.4h-6.4z",
+    "M0 -4.2l4.2 7.4h-8.4z",
+    "M0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",
+    "M-1.3 -4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
+]
+"""Shapes that tell the variants' lines apart without colour; five, so that no variant among the
+first thirty has both the shape and the colour (one of six) of another."""
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """One trained variant: what it was, how its training went, what it predicted.
+
+    `history` bears the metrics' names as MLflow does: "epoch", "train/nll", "dev/nll", "dev/em",
+    "dev/f1", "examples_per_second", "seconds" (of training, from its start).
+    """
+
+    name: str
+    config: Mapping[str, Any]  # nested plain values
+    history: Sequence[Mapping[str, float]]  # a row an epoch
+    predictions: Path  # predictions.parquet, made by the last epoch's weights
+    facts: Mapping[str, Any] = field(default_factory=dict)  # numbers of "parameters" that were
+    # trained, and of questions that they were "trained_on"
+    mlflow_run_url: str | None = None
+    errors: str | None = None  # address of the error report, as seen from this one
+    scores: Mapping[str, float] = field(default_factory=dict)  # of the epoch that was kept
+    threshold: float | None = None  # for no answer, chosen on validation
+    no_threshold: str | None = None  # why there is none
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The data that all variants of a report share."""
+
+    dataset: str
+    evaluation: Path  # the ingested split that the predictions are for
+    splits: Mapping[str, Mapping[str, float]]  # facts of `ingest_articles`: "train", ...
+    vocabulary: Mapping[str, Any] = field(default_factory=dict)  # facts of `build_vocabulary`
+
+
+@dataclass(frozen=True)
+class _Scored:
+    variant: VariantResult
+    columns: Columns
+
+    @property
+    def answered(self) -> Answered:
+        """The predictions, as the section on certainty takes them."""
+        variant = self.variant
+        return Answered(variant.name, self.columns, variant.threshold, variant.no_threshold)
+
+
+def write_report(
+    out_file: Path,
+    variants: Sequence[VariantResult],
+    data: ReportData,
+    made: datetime | None = None,
+    template: Template = TEMPLATE,
+) -> None:
+    """Writes the page to `out_file`: scores, learning curves, slices, examples, data, settings.
+
+    `made` is the time the page bears, by default now.
+
+    Raises ValueError where there is no variant, UserError where a variant's predictions are not
+    those of every question of the evaluation split.
+    """
+    if not variants:
+        raise ValueError("a report needs at least one variant")
+    split = load_split(data.evaluation)
+    scored = [_Scored(one, read_predictions(one.predictions, split, one.name)) for one in variants]
+    view = _view(scored, split, data, made or datetime.now().astimezone())
+    out_file.write_text(template.render(view), encoding="utf-8")
+
+
+def _view(
+    scored: Sequence[_Scored], split: EvaluationSplit, data: ReportData, made: datetime
+) -> View:
+    table = [_summary(one, split) for one in scored]
+    return {
+        "dataset": data.dataset,
+        "made": made,
+        "questions": len(split),
+        "contexts": len(split.contexts),
+        "training": data.splits.get("train"),
+        "v2": split.v2,
+        "variants": table,
+        "leader": max(table, key=lambda row: row["f1"]),
+        "best": _best(table),
+        "markers": [MARKERS[i % len(MARKERS)] for i in range(len(scored))],
+        "charts": [chart for chart in (_chart(scored, *kind) for kind in CHARTS) if chart],
+        "certainty": certainty([one.answered for one in scored], split),
+        "slices": [
+            slice_table(slicing, [one.columns for one in scored])
+            for slicing in slicings(split, packaged_words(), "GloVe 6B")
+        ],
+        "examples": [_examples(one, split) for one in scored],
+        "ledger": _ledger(data.splits),
+        "splits": list(data.splits),
+        "vocabulary": _vocabulary(data.vocabulary),
+        "settings": _settings([one.variant for one in scored]),
+    }
+
+
+# Scores of whole variants
+
+
+def _summary(one: _Scored, split: EvaluationSplit) -> View:
+    """The variant's row in the table; None for what is not known."""
+    variant, columns = one.variant, one.columns
+    everything = np.ones(len(split), bool)
+    agreed = map(answer_versus_none, columns["prediction"], split.gold_texts)
+    last = variant.history[-1] if variant.history else {}
+    kept = {**last, **variant.scores}
+    return {
+        "name": variant.name,
+        "em": mean(columns["em"], everything),
+        "em_margin": _margin(columns["em"]),
+        "f1": mean(columns["f1"], everything),
+        "f1_margin": _margin(columns["f1"]),
+        "avna": 100 * sum(agreed) / len(split),
+        "nll": kept.get("dev/nll"),
+        "at_threshold": _part(kept, "at_threshold"),
+        "within": _within(kept, variant, split),
+        "parameters": variant.facts.get("parameters"),
+        "trained_on": variant.facts.get("trained_on"),
+        "epochs": len(variant.history),
+        "minutes": last["seconds"] / 60 if "seconds" in last else None,
+        "speed": last.get("examples_per_second"),
+        "url": _web_address(variant.mlflow_run_url),
+        "errors": variant.errors,
+    }
+
+
+def _part(scores: Mapping[str, float], suffix: str) -> View | None:
+    """EM, F1, AvNA and NLL under names that end so, as far as they are known."""
+    names = ("em", "f1", "avna", "nll")
+    found = {name: scores.get(f"dev/{name}_{suffix}") for name in names}
+    return None if found["em"] is None else found
+
+
+def _within(
+    scores: Mapping[str, float], variant: VariantResult, split: EvaluationSplit
+) -> View | None:
+    """The scores without the contexts longer than those trained on; None where that is all."""
+    found, questions = _part(scores, "within"), scores.get("dev/questions_within")
+    if found is None or questions == len(split):
+        return None
+    tokens = variant.config["training"]["max_context_tokens"]
+    return {"tokens": tokens, "questions": questions, **found}
+
+
+def _margin(scores: npt.NDArray[np.floating]) -> float:
+    """Half the 95 % interval of the mean, in points, taking questions as independent."""
+    return 196 * float(scores.std()) / math.sqrt(len(scores))
+
+
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _web_address(url: str | None) -> str | None:
+    return url if url and url.startswith(("http://", "https://")) else None
+
+
+def _best(table: Sequence[View]) -> dict[str, float | None]:
+    """The best value of each column that is worth comparing, where there is anything to compare."""
+    if len(table) == 1:
+        return dict.fromkeys(["em", "f1", "avna", "nll"])
+    best: dict[str, float | None] = {
+        column: max(row[column] for row in table) for column in ("em", "f1", "avna")
+    }
+    best["nll"] = min((row["nll"] for row in table if _finite(row["nll"])), default=None)
+    return best
+
+
+# Learning curves
+
+
+def _chart(
+    scored: Sequence[_Scored], title: str, unit: str, metrics: Mapping[str, str]
+) -> View | None:
+    """The chart of some metrics over the epochs; None where none of them is known."""
+    lines = [
+        line(i, one.variant.name, of, points)
+        for i, one in enumerate(scored)
+        for metric, of in metrics.items()
+        if (points := _curve(one.variant.history, metric))
+    ]
+    if not lines:
+        return None
+    return plot(title, "epoch", unit, lines, smallest=1.0)
+
+
+def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
+    return [(row["epoch"], row[metric]) for row in history if _finite(row.get(metric))]
+
+
+# Examples
+
+
+def _examples(one: _Scored, split: EvaluationSplit) -> View:
+    """The most confident right and wrong predictions, each from a context of its own."""
+    columns = one.columns
+    em, f1 = columns["em"], columns["f1"]
+    order = surest_first(columns)
+    right = [row for row in order if em[row] == 1]
+    wrong = [row for row in order if em[row] == 0 and f1[row] == 0]
+    return {
+        "name": one.variant.name,
+        "right": [example(columns, split, r) for r in of_distinct_contexts(right, split, EXAMPLES)],
+        "wrong": [example(columns, split, r) for r in of_distinct_contexts(wrong, split, EXAMPLES)],
+    }
+
+
+# Data and settings
+
+LEDGER = [
+    ("Articles", "articles"),
+    ("Contexts", "contexts"),
+    ("Questions", "questions"),
+    ("– with an answer", "answerable"),
+    ("– without an answer", "impossible"),
+    ("– – asked about another paragraph of their article", "negatives"),
+    ("Answers whose borders are token borders", "exact"),
+    ("Answers widened to token borders", "widened"),
+    ("Answers repaired", "repaired"),
+    ("Answers not found, left out of training", "dropped"),
+    ("Best possible EM", "oracle_em"),
+    ("Best possible F1", "oracle_f1"),
+    ("Tokens in contexts", "context_tokens"),
+    ("Tokens in questions", "question_tokens"),
+]
+COVERAGE = [
+    ("Tokens of the training data that have a vector", "coverage_train", "tokens_looked_up"),
+    ("Distinct forms of the training data that have a vector", "coverage_train", "forms_looked_up"),
+    ("Tokens of the other data that have a vector", "coverage_others", "tokens_looked_up"),
+    ("Distinct forms of the other data that have a vector", "coverage_others", "forms_looked_up"),
+]
+
+
+def _ledger(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[str]]]:
+    return [
+        (
+            label,
+            [
+                digits(facts.get(key), 2 if key.startswith("oracle") else 0)
+                for facts in splits.values()
+            ],
+        )
+        for label, key in LEDGER
+        if any(key in facts for facts in splits.values())
+    ]
+
+
+def _vocabulary(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    sizes = [("Words", "words"), ("Characters", "characters"), ("Distinct forms", "types")]
+    rows = [(label, whole(facts[key])) for label, key in sizes if key in facts]
+    return rows + [
+        (label, f"{100 * facts[part][share]:.1f} %")
+        for label, part, share in COVERAGE
+        if share in facts.get(part, {})
+    ]
+
+
+def _settings(variants: Sequence[VariantResult]) -> list[View]:
+    """One row a setting, with each variant's value; those that differ are marked."""
+    flat = [flatten({**variant.config, **variant.facts}) for variant in variants]
+    names = dict.fromkeys(name for one in flat for name in one if name != "name")
+    rows = [(name, [plain(one.get(name)) for one in flat]) for name in names]
+    return [{"name": n, "values": v, "differs": len(set(v)) > 1} for n, v in rows]
+
+
+def report_on(
+    out: Path,
+    dataset: str,
+    trained: Sequence[Path],
+    train: Path,
+    validation: Path | None,
+    dev: Path,
+    vocabulary: Path,
+    template: Template = TEMPLATE,
+) -> dict[str, Any]:
+    """Write report.html about trained variants, from what their stages left."""
+    splits = {"train": train, "validation": validation, "dev": dev}
+    data = ReportData(
+        dataset=dataset,
+        evaluation=dev,
+        splits={name: facts_of(folder) for name, folder in splits.items() if folder is not None},
+        vocabulary=facts_of(vocabulary),
+    )
+    results = [_variant_result(folder, dataset) for folder in trained]
+    write_report(out / "report.html", results, data, template=template)
+    return {}
+
+
+def _variant_result(folder: Path, dataset: str) -> VariantResult:
+    facts = facts_of(folder)
+    return VariantResult(
+        name=facts["variant"],
+        config=json.loads((folder / "config.json").read_text(encoding="utf-8")),
+        history=json.loads((folder / "history.json").read_text(encoding="utf-8")),
+        predictions=folder / "predictions.parquet",
+        facts={name: facts.get(name) for name in ("parameters", "trained_on")},
+        mlflow_run_url=facts["run_url"],
+        errors=quote(error_report.place(dataset, facts["variant"])),
+        scores=facts["scores"],
+        threshold=facts["threshold"],
+        no_threshold=facts["no_threshold"],
+    )

@@ -1,0 +1,1 @@
+"""Tokens, vocabularies, and texts encoded by them."""

@@ -1,0 +1,343 @@
+"""The words, characters and distinct forms of a dataset, counted as a map-reduce."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field
+
+from infra.parquet import row_batches
+from infra.ray_cluster import map_on_cluster
+from tasks.text.vocabulary import PADDING, SPECIAL, UNKNOWN, Lexicon, case_key, indices, typewriter
+
+TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
+"""Where an ingested split holds its texts."""
+
+FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
+BATCH_ROWS = 1024
+"""Rows held at a time: some 1 MB of Wikipedia paragraphs."""
+PART_ROWS = 50_000
+ROWS_AT_ONCE = 200_000
+
+
+class VocabularyParameters(BaseModel):
+    """Which words and characters get a row of their own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_count: int = Field(
+        2,
+        ge=1,
+        description="A word without a vector is kept if the training split has it so often.",
+    )
+    max_words: int | None = Field(
+        None, ge=1, description="At most so many words are kept, the most frequent ones."
+    )
+    lower_case: bool = Field(
+        True, description="Look words up in lower case; characters keep their case either way."
+    )
+    min_character_count: int = Field(
+        5, ge=1, description="A character is kept if the training split has it so often."
+    )
+    pretrained_words: int = Field(
+        50_000,
+        ge=0,
+        description="So many of the vectors' first words are kept for later questions.",
+    )
+
+
+def read_batches(
+    path: Path, columns: list[str], row_groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a Parquet file, or of some of its row groups, a thousand rows at a time."""
+    with pq.ParquetFile(path) as file:
+        yield from row_batches(file, BATCH_ROWS, columns, row_groups)
+
+
+def text_columns(column: str) -> list[str]:
+    """The columns that `token_texts` needs."""
+    return [column, "token_starts", "token_ends"]
+
+
+def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
+    """The text of every token, row after row.
+
+    The stored offsets count code points. The bytes at which code points begin, in all rows'
+    texts joined, turn them into byte offsets, so no token becomes a Python string.
+    """
+    texts: Any = batch.column(column)
+    token_starts: Any = batch.column("token_starts")
+    token_ends: Any = batch.column("token_ends")
+    data = np.frombuffer("".join(texts.to_pylist()).encode(), dtype=np.uint8)
+    position = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+    lengths = pc.utf8_length(texts).to_numpy()
+    tokens = pc.list_value_length(token_starts).to_numpy()
+    row_start = np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, tokens)
+    starts = position[row_start + token_starts.flatten().to_numpy()]
+    ends = position[row_start + token_ends.flatten().to_numpy()]
+    return _slices(data, starts, ends)
+
+
+def _slices(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]
+) -> pa.StringArray:
+    """data[start:end] for every start and end, as strings."""
+    offsets = np.append(0, np.cumsum(ends - starts))
+    source = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
+    return pa.StringArray.from_buffers(
+        len(starts), pa.py_buffer(offsets.astype(np.int32).data), pa.py_buffer(data[source].data)
+    )
+
+
+def count_batch(batch: pa.RecordBatch, column: str) -> pa.Table:
+    """Map: the distinct token texts (form, count) of a batch."""
+    counted = pc.value_counts(token_texts(batch, column))
+    return pa.table(
+        [counted.field("values"), counted.field("counts")], schema=pa.schema(FORM_COUNTS)
+    )
+
+
+def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
+    """Reduce: the sum of several (form, count) tables, sorted by form. Associative."""
+    joined = pa.concat_tables([pa.schema(FORM_COUNTS).empty_table(), *tables])
+    summed = joined.group_by("form").aggregate([("count", "sum")])
+    return summed.rename_columns(["form", "count"]).sort_by("form")
+
+
+def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
+    """`merge_counts` of any number of tables: as many are held at once as have together as many
+    rows as the sum, so that memory follows the distinct forms and not the texts."""
+    total, waiting = merge_counts([]), []
+    for table in tables:
+        waiting.append(table)
+        if sum(each.num_rows for each in waiting) > max(ROWS_AT_ONCE, total.num_rows):
+            total, waiting = merge_counts([total, *waiting]), []
+    return merge_counts([total, *waiting])
+
+
+class Part(NamedTuple):
+    """A share of a split's texts: some row groups of one of its files."""
+
+    file: Path
+    column: str
+    row_groups: list[int]
+
+
+def parts_of(split: Path) -> Iterator[Part]:
+    """The shares in which a split's texts are counted."""
+    for name, column in TEXT_COLUMNS.items():
+        metadata = pq.read_metadata(split / name)
+        groups: list[int] = []
+        for group in range(metadata.num_row_groups):
+            groups.append(group)
+            rows = sum(metadata.row_group(each).num_rows for each in groups)
+            if rows >= PART_ROWS or group == metadata.num_row_groups - 1:
+                yield Part(split / name, column, groups)
+                groups = []
+
+
+def count_part(part: Part) -> pa.Table:
+    """The distinct token texts (form, count) of a part, sorted by form."""
+    batches = read_batches(part.file, text_columns(part.column), part.row_groups)
+    return sum_counts(count_batch(batch, part.column) for batch in batches)
+
+
+def distinct_forms(splits: Sequence[Path]) -> pa.Table:
+    """(form, count) of the tokens of ingested splits: questions', and each context's once.
+
+    The parts are counted side by side where a Ray cluster is at hand, else one after the other.
+    """
+    parts = (part for split in splits for part in parts_of(split))
+    return sum_counts(map_on_cluster(count_part, parts))
+
+
+def wanted_words(splits: Sequence[Path], lower_case: bool) -> set[str]:
+    """Every word under which a form of these splits may be looked up."""
+    forms: Any = distinct_forms(splits)["form"].to_pylist()
+    keys = {case_key(form, lower_case) for form in forms}
+    return keys | {typewriter(key) for key in keys}
+
+
+def form_counts(splits: Sequence[Path]) -> dict[str, int]:
+    """`distinct_forms` as a dict, the most frequent first, equally frequent ones by form."""
+    table: Any = distinct_forms(splits).sort_by([("count", "descending"), ("form", "ascending")])
+    return dict(zip(table["form"].to_pylist(), table["count"].to_pylist(), strict=True))
+
+
+def word_of(form: str, vectors: Mapping[str, int], lower_case: bool) -> str:
+    """The word that a form counts for: with plain quotes unless the vectors know it as it is."""
+    key = case_key(form, lower_case)
+    return key if key in vectors else typewriter(key)
+
+
+def choose_words(
+    train: Mapping[str, int],
+    others: Mapping[str, int],
+    vectors: Mapping[str, int],
+    parameters: VocabularyParameters,
+    spelt: Container[str] = (),
+) -> list[str]:
+    """The words that are kept, in order.
+
+    `train` and `others` count forms; `vectors` gives each word's row; those of `spelt` are kept
+    however rare. By training count, then by word; words that the training split lacks come last,
+    in the vectors' order.
+    """
+    counts: Counter[str] = Counter()
+    for form, count in train.items():
+        counts[word_of(form, vectors, parameters.lower_case)] += count
+    seen = {word_of(form, vectors, parameters.lower_case) for form in others}.union(counts)
+    kept = {w for w in seen if w in vectors or w in spelt or counts[w] >= parameters.min_count}
+    first = list(vectors)[: parameters.pretrained_words]
+    kept.update(w for w in first if case_key(w, parameters.lower_case) == w)
+
+    def rank(word: str) -> tuple[int, int, str]:
+        return -counts[word], 0 if counts[word] else vectors.get(word, len(vectors)), word
+
+    return sorted(kept, key=rank)[: parameters.max_words]
+
+
+def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
+    """The characters that are kept, by count, then by code point."""
+    counts: Counter[str] = Counter()
+    for form, count in train.items():
+        for character in form:
+            counts[character] += count
+    kept = [c for c, count in counts.items() if count >= min_count]
+    return sorted(kept, key=lambda c: (-counts[c], c))
+
+
+def coverage(
+    counts: Mapping[str, int], vectors: Mapping[str, int], lower_case: bool
+) -> dict[str, float]:
+    """Shares, 0 to 1, of tokens and of forms that have a vector.
+
+    As written; after the case policy; and after the look-up by plain quotes and dashes too.
+    """
+    written = [form in vectors for form in counts]
+    cased = [case_key(form, lower_case) in vectors for form in counts]
+    looked_up = [word_of(form, vectors, lower_case) in vectors for form in counts]
+    tokens = np.fromiter(counts.values(), dtype=np.float64)
+    shares = {}
+    for name, known in {"as_written": written, "cased": cased, "looked_up": looked_up}.items():
+        shares[f"forms_{name}"] = float(np.mean(known)) if known else 0.0
+        shares[f"tokens_{name}"] = float(np.dot(known, tokens) / max(tokens.sum(), 1.0))
+    return shares
+
+
+def build_vocabulary(
+    out: Path,
+    train: Path,
+    others: Sequence[Path],
+    vectors: Path,
+    parameters: VocabularyParameters,
+    spell: bool = True,
+) -> dict[str, Any]:
+    """Write words.parquet, characters.parquet and types.parquet; return the facts about them.
+
+    `train` and `others` are folders of ingested splits, `vectors` a folder of `select_vectors`.
+    Counts come from `train` alone; `others` add forms, and words that have a vector. With `spell`,
+    words that n-grams spell are kept too, however rare, for models that read them so; a vector of
+    their own they still lack.
+    """
+    counts, other_counts = form_counts([train]), form_counts(others)
+    rows = vector_rows(vectors)
+    spelt = spelt_words(vectors) if spell else frozenset()
+    words = choose_words(counts, other_counts, rows, parameters, spelt)
+    characters = choose_characters(counts, parameters.min_character_count)
+    lexicon = Lexicon(indices(words), indices(characters), parameters.lower_case)
+    forms = [*counts, *(form for form in other_counts if form not in counts)]
+    types = types_table(forms, lexicon)
+    weights = np.fromiter((counts.get(form, 0) for form in forms), np.int64, len(forms))
+    tables = {
+        "types": types,
+        "words": words_table(words, types, weights, rows, parameters.lower_case),
+        "characters": characters_table(characters, types, weights),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, out / f"{name}.parquet", compression="zstd")
+    return {
+        "words": len(words),
+        "characters": len(characters),
+        "types": len(forms),
+        "coverage_train": coverage(counts, rows, parameters.lower_case),
+        "coverage_others": coverage(other_counts, rows, parameters.lower_case),
+    }
+
+
+def vector_rows(folder: Path) -> dict[str, int]:
+    """The words of a set that have vectors of their own, not spelt by n-grams, and their rows."""
+    table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"]).to_pydict()
+    rows = enumerate(zip(table["word"], table["spelt"], strict=True))
+    return {word: row for row, (word, spelt) in rows if not spelt}
+
+
+def spelt_words(folder: Path) -> frozenset[str]:
+    """The words of a set whose vectors are spelt by n-grams."""
+    table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"])
+    return frozenset(table["word"].filter(table["spelt"]).to_pylist())
+
+
+def types_table(forms: Sequence[str], lexicon: Lexicon) -> pa.Table:
+    """Each form with its word and its characters, behind padding and unknown."""
+    words = [PADDING, UNKNOWN, *map(lexicon.word, forms)]
+    characters = [[], [UNKNOWN], *map(lexicon.characters, forms)]
+    return pa.table(
+        {
+            "index": pa.array(range(len(words)), pa.int32()),
+            "form": pa.array([*SPECIAL, *forms], pa.string()),
+            "word": pa.array(words, pa.int32()),
+            "characters": pa.array(characters, pa.list_(pa.int32())),
+        }
+    )
+
+
+def words_table(
+    words: Sequence[str],
+    types: pa.Table,
+    weights: npt.NDArray[np.int64],
+    vectors: Mapping[str, int],
+    lower_case: bool,
+) -> pa.Table:
+    """The words with their training counts; `weights` counts each form behind the special two."""
+    found = types["word"].to_numpy()[len(SPECIAL) :]
+    return pa.table(
+        {
+            "index": pa.array(range(len(words) + len(SPECIAL)), pa.int32()),
+            "word": pa.array([*SPECIAL, *words], pa.string()),
+            "count": _totals(found, weights, len(words)),
+            "in_vectors": pa.array([False, False, *(word in vectors for word in words)]),
+        },
+        metadata={"case": "lower" if lower_case else "keep"},
+    )
+
+
+def characters_table(
+    characters: Sequence[str], types: pa.Table, weights: npt.NDArray[np.int64]
+) -> pa.Table:
+    """The characters with their training counts, weighted by their forms' counts."""
+    spelled: Any = types["characters"].combine_chunks()[len(SPECIAL) :]
+    lengths = pc.list_value_length(spelled).to_numpy()
+    found = spelled.flatten().to_numpy()
+    return pa.table(
+        {
+            "index": pa.array(range(len(characters) + len(SPECIAL)), pa.int32()),
+            "character": pa.array([*SPECIAL, *characters], pa.string()),
+            "count": _totals(found, np.repeat(weights, lengths), len(characters)),
+        }
+    )
+
+
+def _totals(
+    found: npt.NDArray[np.integer], weights: npt.NDArray[np.int64], entries: int
+) -> pa.Int64Array:
+    """Sum of the weights of each index, (entries + 2,)."""
+    totals = np.zeros(entries + len(SPECIAL), dtype=np.int64)
+    np.add.at(totals, found, weights)
+    return pa.array(totals, pa.int64())

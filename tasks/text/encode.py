@@ -1,0 +1,123 @@
+"""Ingested splits as type ids in Arrow files that are memory-mapped for training."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from infra.errors import UserError
+from tasks.text.build_vocabulary import read_batches, text_columns, token_texts
+from tasks.text.encoded import concatenated
+from tasks.text.vocabulary import SPECIAL
+
+if TYPE_CHECKING:
+    Lists = pa.ListArray[pa.Int32Scalar]
+
+_TOKENS = pa.list_(pa.int32())
+CONTEXTS = pa.schema({"tokens": _TOKENS})
+EXAMPLES = pa.schema(
+    {
+        "context": pa.int32(),
+        "question": _TOKENS,
+        "span_start": pa.int32(),
+        "span_end": pa.int32(),
+        "is_impossible": pa.bool_(),
+    }
+)
+TARGETS = ["context_id", "span_start", "span_end", "is_impossible"]
+
+TOKENS_PER_BATCH = 1 << 22
+"""More than SQuAD's contexts have, whose ids are then one mapped array; 16 MB."""
+
+
+def encode_split(out: Path, split: Path, vocabulary: Path) -> dict[str, Any]:
+    """Write contexts.arrow and examples.arrow: an ingested split with its tokens as type ids.
+
+    Both are uncompressed Arrow IPC files, rows in the split's order, in record batches of four
+    million tokens, of which one is held in memory. Raises UserError if the vocabulary was built
+    without this split.
+    """
+    forms = pq.read_table(vocabulary / "types.parquet", columns=["form"])["form"]
+    known: Any = forms.combine_chunks()[len(SPECIAL) :]
+    contexts = _write(out / "contexts.arrow", CONTEXTS, _contexts(split, known), "tokens")
+    examples = _write(out / "examples.arrow", EXAMPLES, _examples(split, known), "question")
+    return {
+        "contexts": contexts.rows,
+        "questions": examples.rows,
+        "context_tokens": contexts.tokens,
+        "question_tokens": examples.tokens,
+    }
+
+
+def _contexts(split: Path, known: pa.StringArray) -> Iterator[pa.RecordBatch]:
+    for batch in read_batches(split / "contexts.parquet", text_columns("text")):
+        yield pa.record_batch([_token_ids(batch, "text", known)], schema=CONTEXTS)
+
+
+def _examples(split: Path, known: pa.StringArray) -> Iterator[pa.RecordBatch]:
+    columns = [*text_columns("question"), *TARGETS]
+    for batch in read_batches(split / "questions.parquet", columns):
+        context, start, end, impossible = (batch.column(name) for name in TARGETS)
+        ids = _token_ids(batch, "question", known)
+        yield pa.record_batch([context, ids, start, end, impossible], schema=EXAMPLES)
+
+
+def _token_ids(batch: pa.RecordBatch, column: str, known: pa.StringArray) -> "Lists":
+    """Each row's tokens as type ids, list<int32>."""
+    texts = token_texts(batch, column)
+    found = pc.index_in(texts, value_set=known)
+    if found.null_count:
+        form = texts.filter(found.is_null())[0].as_py()
+        raise UserError(
+            f"The vocabulary was built without this split: it lacks {form!r}; build it again."
+        )
+    ids: Any = found.to_numpy() + np.int32(len(SPECIAL))
+    lengths = pc.list_value_length(batch.column("token_starts")).to_numpy()
+    offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(ids))
+
+
+class _Written(NamedTuple):
+    rows: int
+    tokens: int
+
+
+def _write(
+    file: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
+) -> _Written:
+    """Write the batches as fewer, larger ones; `column` is the one with the tokens."""
+    rows = tokens = 0
+    with pa.ipc.new_file(str(file), schema) as writer:
+        for batch in _joined(schema, batches, column):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+            tokens += _token_count(batch, column)
+    return _Written(rows, tokens)
+
+
+def _joined(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
+) -> Iterator[pa.RecordBatch]:
+    """Batches of some `TOKENS_PER_BATCH`, at least one of them."""
+    waiting = [_empty(schema)]
+    tokens = 0
+    for batch in batches:
+        if tokens >= TOKENS_PER_BATCH:
+            yield concatenated(waiting)
+            waiting, tokens = [], 0
+        waiting.append(batch)
+        tokens += _token_count(batch, column)
+    yield concatenated(waiting)
+
+
+def _token_count(batch: pa.RecordBatch, column: str) -> int:
+    lists: Any = batch[column]
+    return len(lists.values)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,0 +1,1 @@
+"""MLflow: runs, registered models, lineage, and what is removed in the end."""

@@ -1,0 +1,143 @@
+"""Removes what no kept run refers to: stages, what killed ones left, ended trainings' storage, and
+downloads that nobody has gone on with.
+
+Kept are the stages that trained a run which MLflow has not deleted, those of each flow's newest
+successful run, and all that either was made of. What a flow run uses at this moment stays too.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
+
+from infra.artifacts.in_use import lock_file, newest_uses
+from infra.artifacts.locks import lock_if_free
+from infra.artifacts.manifest import stages_folder
+from infra.artifacts.stage import BUILDING
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.tracking.lineage import all_made, ancestors
+from tasks.tracking.run_records import RecordedRun, recorded_runs
+
+PRUNED = ".pruned-"
+TRAINING_STAGE = "train"
+STALE_SECONDS = 3 * 24 * 3600
+LOCKS_AT_ONCE = 256  # each is an open file, of which a process may have some thousand
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A folder or file that can go once its lock is free."""
+
+    path: Path
+    why: str
+    lock: Path
+
+    @property
+    def bytes(self) -> int:
+        files = [self.path, *self.path.rglob("*")]
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+    @property
+    def in_use(self) -> bool:
+        with lock_if_free(self.lock) as free:
+            return not free
+
+
+def leftovers(uri: str) -> list[Leftover]:
+    """All that can go, given the runs that MLflow keeps at `uri`.
+
+    Raises:
+        UserError: no MLflow server answers there, or it is another one than the trainings'.
+    """
+    runs = recorded_runs(_required_store(uri))
+    return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs), *_stale_downloads()]
+
+
+def prune(uri: str) -> list[Leftover]:
+    """Remove what can go and is not in use; returns it.
+
+    Raises:
+        UserError: as `leftovers` does.
+    """
+    locks = sorted({each.lock for each in leftovers(uri)})
+    parts = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
+    return [removed for part in parts for removed in _prune_what_is_free(part, uri)]
+
+
+def _required_store(uri: str) -> str:
+    """The address, if some training here was recorded there: in another store, or in one that does
+    not exist, no run is kept, and all of them would go."""
+    file = Path(uri.removeprefix("sqlite:///"))
+    exists = not uri.startswith("sqlite:") or file.is_file()
+    trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
+    known = {run.stage for run in recorded_runs(uri, deleted_too=True)} if exists else set()
+    if trained and not trained & known:
+        raise UserError(
+            f"None of the {len(trained)} trainings under {settings().root} was ever recorded in "
+            "the MLflow store in use, so all of them would go: set BIDAFLOW_MLFLOW_TRACKING_URI to "
+            "the store that has their runs."
+        )
+    return uri
+
+
+def _prune_what_is_free(locks: Iterable[Path], uri: str) -> list[Leftover]:
+    """All is locked before it is looked at once more, so that nothing goes which a flow has begun
+    to use, or a new run refers to."""
+    with ExitStack() as held:
+        free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
+        removed = [each for each in leftovers(uri) if each.lock in free]
+        for each in removed:
+            _remove(each.path)
+    return removed
+
+
+def _unreferenced(runs: Sequence[RecordedRun]) -> Iterator[Leftover]:
+    made = all_made(stages_folder())
+    trained = {run.stage for run in runs}
+    of_runs = {name for name, each in made.items() if each.folder.name in trained}
+    kept = ancestors(made, of_runs | (newest_uses() & made.keys()))
+    for name in sorted(made.keys() - kept):
+        folder = made[name].folder
+        yield Leftover(folder, "no kept run was made of it", lock_file(folder, "use"))
+
+
+def _broken_off() -> Iterator[Leftover]:
+    for folder in sorted(stages_folder().glob(f"*/{BUILDING}*")):
+        final = folder.with_name(folder.name.removeprefix(BUILDING))
+        yield Leftover(folder, "its making was broken off", lock_file(final, "build"))
+    for folder in sorted(stages_folder().glob(f"*/{PRUNED}*")):
+        yield Leftover(folder, "its removal was broken off", lock_file(folder, "use"))
+
+
+def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Leftover]:
+    """Ray's storage of trainings that will not be gone on with."""
+    to_go_on = {run.stage for run in runs}
+    for folder in sorted((settings().root.resolve() / "ray").glob("*/")):
+        final = stages_folder() / TRAINING_STAGE / folder.name
+        if final.exists() or folder.name not in to_go_on:
+            yield Leftover(folder, "no kept run will go on with it", lock_file(final, "build"))
+
+
+def _stale_downloads() -> Iterator[Leftover]:
+    for file in sorted((settings().root.resolve() / "downloads").glob("*")):
+        if file.suffix != ".lock" and time.time() - file.stat().st_mtime > STALE_SECONDS:
+            download = file.with_name(file.name.removesuffix(".validator"))
+            lock = download.with_name(f"{download.name}.lock")
+            yield Leftover(file, "it was broken off days ago", lock)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder and Prefect's result of it; that one loses its name first, so
+    that half of it never looks finished."""
+    if path.is_file():
+        path.unlink()
+        return
+    pruned = path.with_name(PRUNED + path.name.removeprefix(PRUNED))
+    path.rename(pruned)
+    (PREFECT_LOCAL_STORAGE_PATH.value() / path.name).unlink(missing_ok=True)
+    shutil.rmtree(pruned)

@@ -1,0 +1,83 @@
+"""Logs models to MLflow with the code that answers from them, and registers them."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.settings import CHECKOUT
+from tasks.tracking.client import client_of
+from tasks.tracking.model_card import model_card
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+# MLflow is imported where it is used: it takes a second to load.
+
+ANSWERING_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
+
+
+def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
+    """Log a model folder with the code that answers from it, and register it as a new version.
+
+    `step` is the optimisation step of its weights: the run's metrics at that step become the
+    model's. Returns the version's URI; a run that has a version already keeps that one.
+    """
+    import mlflow.pyfunc
+    from mlflow.models import Model
+
+    client = client_of(uri)
+    versions = client.search_model_versions(f"name = '{registered_name}' and run_id = '{run_id}'")
+    if versions:
+        return f"models:/{registered_name}/{versions[0].version}"
+    run = client.get_run(run_id)
+    # Made here, because `Model.log` would put it into MLflow's current experiment.
+    model = client.create_logged_model(
+        run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
+    )
+    mlflow.set_tracking_uri(uri)  # `Model.log` takes no URI
+    Model.log(
+        artifact_path=None,
+        flavor=mlflow.pyfunc,
+        model_id=model.model_id,
+        run_id=run_id,
+        step=step,
+        python_model=str(CHECKOUT / "tasks" / "inference" / "pyfunc_model.py"),
+        artifacts={"model": str(model_folder)},
+        model_config={"no_answer": "argmax"},
+        code_paths=[str(CHECKOUT / package) for package in ("infra", "models", "tasks")],
+        pip_requirements=_requirements(),
+        input_example=[{"question": "Who answers?", "context": "The model answers."}],
+    )
+    return _register(client, registered_name, run, model.model_id)
+
+
+def _requirements() -> list[str]:
+    """What answering imports, as installed; without the "+cpu" of a build that PyPI lacks."""
+    return [f"{package}=={version(package).partition('+')[0]}" for package in ANSWERING_PACKAGES]
+
+
+def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
+    card = model_card(name, run.data.params, run.data.tags, run.data.metrics)
+    created = client.create_model_version(
+        name,
+        f"models:/{model_id}",
+        run.info.run_id,
+        tags=tags,
+        model_id=model_id,
+        description=card,
+    )
+    client.log_text(run.info.run_id, card, "model_card.md")
+    # By this tag MLflow's page of the model names its version.
+    versions = json.dumps([{"name": name, "version": created.version}])
+    client.set_logged_model_tags(model_id, {"mlflow.modelVersions": versions})
+    return f"models:/{name}/{created.version}"

@@ -1,0 +1,48 @@
+"""How much is kept: a dataset's newest flow runs, and whatever model bears an alias."""
+
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+
+from tasks.tracking.client import client_of
+from tasks.tracking.run_records import RecordedRun, recorded_runs
+
+
+def retire(uri: str, experiment: str, keep: int, spared: Collection[str] = ()) -> list[RecordedRun]:
+    """Delete the MLflow runs of all but the `keep` newest flow runs of an experiment, with their
+    models; returns them.
+
+    Runs whose model bears an alias (champion, previous, one that people gave) stay, those of the
+    `spared` stages (<stage>/<key>), and what still runs. In a database on this machine the others'
+    artifacts go too.
+    """
+    runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
+    parents = [run for run in runs if run.parent is None]
+    retired: list[RecordedRun] = []
+    for parent in parents[keep:]:
+        below = [run for run in runs if run.parent == parent.id]
+        free = [run for run in below if not _is_wanted(run) and f"train/{run.stage}" not in spared]
+        retired += free
+        if len(free) == len(below) and not _is_wanted(parent):
+            retired.append(parent)
+    _delete(uri, retired)
+    return retired
+
+
+def _is_wanted(run: RecordedRun) -> bool:
+    return run.status == "RUNNING" or any("@" in model for model in run.models)
+
+
+def _delete(uri: str, runs: Sequence[RecordedRun]) -> None:
+    client = client_of(uri)
+    for run in runs:
+        for model in run.models:
+            name, version = model.rsplit("/", 1)
+            source = client.get_model_version(name, version).source
+            client.delete_model_version(name, version)
+            client.delete_logged_model(str(source).removeprefix("models:/"))
+        client.delete_run(run.id)
+    if runs and uri.startswith("sqlite:"):
+        ids = ",".join(run.id for run in runs)
+        command = ["gc", "--backend-store-uri", uri, "--run-ids", ids]
+        subprocess.run([sys.executable, "-m", "mlflow", *command], check=True, capture_output=True)

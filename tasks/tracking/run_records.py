@@ -1,0 +1,81 @@
+"""What MLflow has recorded: the runs that are kept, and the models that came of them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tasks.tracking.client import reading_client
+
+ACTIVE_ONLY, ALL = 1, 3
+"""MLflow's ViewType."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """A run as MLflow has it."""
+
+    id: str
+    name: str
+    experiment: str
+    status: str
+    started: str  # UTC, to the minute
+    parent: str | None  # id of the run above it
+    stage: str | None  # key of the stage that trained it
+    digests: dict[str, str]  # of the inputs of that stage, by their names
+    models: tuple[str, ...]  # its registered versions, such as bidaf-tiny/3, bidaf-tiny@champion
+
+
+def recorded_runs(uri: str, deleted_too: bool = False) -> list[RecordedRun]:
+    """Every run that has not been deleted, or every one that MLflow still knows; newest first.
+
+    Raises:
+        UserError: no server answers.
+    """
+    client = reading_client(uri)
+    models = _models(client)
+    view = ALL if deleted_too else ACTIVE_ONLY
+    experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=view)}
+    found = _all_pages(
+        lambda token: client.search_runs(list(experiments), run_view_type=view, page_token=token)
+    )
+    runs = [_recorded(run, experiments, models[run.info.run_id]) for run in found]
+    return sorted(runs, key=lambda run: run.started, reverse=True)
+
+
+def _recorded(run: Any, experiments: dict[str, str], models: tuple[str, ...]) -> RecordedRun:
+    started = datetime.fromtimestamp(run.info.start_time / 1000, UTC)
+    return RecordedRun(
+        id=run.info.run_id,
+        name=run.info.run_name,
+        experiment=experiments[run.info.experiment_id],
+        status=run.info.status,
+        started=started.isoformat(" ", "minutes"),
+        parent=run.data.tags.get("mlflow.parentRunId"),
+        stage=run.data.tags.get("bidaflow.stage"),
+        digests={k: v for k, v in run.data.tags.items() if k.endswith(".digest")},
+        models=models,
+    )
+
+
+def _models(client: Any) -> dict[str, tuple[str, ...]]:
+    """Names of the model versions of each run, by its id."""
+    names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    registered = _all_pages(lambda token: client.search_registered_models(page_token=token))
+    aliases = {model.name: model.aliases for model in registered}
+    for found in _all_pages(lambda token: client.search_model_versions(page_token=token)):
+        version = str(found.version)
+        named = [alias for alias, of in aliases[found.name].items() if str(of) == version]
+        names[found.run_id] += (f"{found.name}/{version}", *(f"{found.name}@{a}" for a in named))
+    return names
+
+
+def _all_pages(page: Callable[[str | None], Any]) -> Iterator[Any]:
+    token = None
+    while True:
+        found = page(token)
+        yield from found
+        token = found.token
+        if not token:
+            return

@@ -1,0 +1,243 @@
+"""MLflow's runs: opened, tagged, given files, ended."""
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from infra.artifacts.manifest import content_digest
+from infra.errors import UserError
+from infra.versions import git_commit
+from tasks.tracking.client import client_of, require_server
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.tracking import MlflowClient
+
+# MLflow is imported where it is used: it takes a second to load.
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+Split = Literal["train", "validation", "dev"]
+
+
+@dataclass(frozen=True)
+class InputDataset:
+    """Data that a run was given: where it is (path or URL), and the digest of its content."""
+
+    name: str
+    digest: str
+    source: str
+    context: Split
+
+
+def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset]:
+    """The ingested splits of a dataset, by their folders."""
+    return [
+        InputDataset(name, content_digest(folder), str(folder), split)
+        for split, folder in splits.items()
+    ]
+
+
+def digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
+    """The whole digests, of which MLflow's inputs hold the beginnings."""
+    return {f"{each.context}.digest": each.digest for each in datasets}
+
+
+def parent_run(
+    uri: str,
+    experiment: str,
+    flow_run_id: str,
+    flow_run_url: str | None,
+    name: str,
+    tags: Mapping[str, str],
+) -> str:
+    """Id of the one run that stands for a flow run: found and reopened, or created.
+
+    The first call ever creates the SQLite database, which takes about a second.
+
+    Raises:
+        UserError: no server answers, or the experiment has been deleted.
+    """
+    require_server(uri)
+    client = client_of(uri)
+    experiment_id = _experiment_id(client, uri, experiment)
+    own = {"bidaflow.role": "parent", "prefect.flow_run_id": flow_run_id}
+    found = _search(client, [experiment_id], own)
+    own |= _flow_run_link(flow_run_url) | _git_commit()
+    return _open_run(client, experiment_id, found[:1], name, {**own, **tags})
+
+
+def start_variant_run(
+    uri: str,
+    parent_run_id: str,
+    name: str,
+    stage: str,
+    config: Mapping[str, Any],
+    tags: Mapping[str, str],
+    datasets: Sequence[InputDataset],
+    goes_on: bool = False,
+) -> str:
+    """Id of the run that trains one variant, below `parent_run_id`.
+
+    A run of the same stage (its key) is reopened if the same flow run opened it, or if it
+    failed or was killed in another; one that another flow run finished is left as it is, unless
+    its training `goes_on`, since a kill came between the run's end and the stage's.
+    A reopened run keeps the parameters that it has, since MLflow lets nobody change them: of equal
+    content, its inputs may have come by other settings.
+    """
+    from mlflow.entities import Param
+
+    client = client_of(uri)
+    parent = client.get_run(parent_run_id)
+    own = {"bidaflow.role": "variant", "bidaflow.stage": stage}
+    broken_off = ("FAILED", "KILLED", "FINISHED") if goes_on else ("FAILED", "KILLED")
+    found = [
+        run
+        for run in _search(client, [parent.info.experiment_id], own)
+        if run.info.status in broken_off or run.data.tags["mlflow.parentRunId"] == parent_run_id
+    ]
+    inherited = ("prefect.flow_run_id", "prefect.flow_run_url", "git.commit", "mlflow.note.content")
+    own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}
+    own |= {"mlflow.parentRunId": parent_run_id, **tags}
+    run_id = _open_run(client, parent.info.experiment_id, found[:1], name, own)
+    known = found[0].data.params if found else {}
+    params = [Param(k, str(v)) for k, v in flatten(config).items() if k not in known]
+    client.log_batch(run_id, params=params)
+    _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in datasets])
+    return run_id
+
+
+def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[Any]) -> None:
+    """MLflow looks for a dataset and then creates it: of two runs that start at once, one may find
+    neither and fail to create it. Its second try finds it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.log_inputs(run_id, inputs)
+    except MlflowException:
+        client.log_inputs(run_id, inputs)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every field of a nested config, under its path joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
+    """Keep copies of the files with the run, under their own names."""
+    client = client_of(uri)
+    for file in files:
+        client.log_artifact(run_id, str(file))
+
+
+def log_text(uri: str, run_id: str, name: str, text: str) -> None:
+    """Keep a text with the run, as a file of this name."""
+    client_of(uri).log_text(run_id, text, name)
+
+
+def read_text(uri: str, run_id: str, name: str) -> str:
+    """A text that was kept with the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = client_of(uri).download_artifacts(run_id, name, folder)
+        return Path(file).read_text(encoding="utf-8")
+
+
+def tag(uri: str, run_id: str, tags: Mapping[str, str]) -> None:
+    """Set tags of a run."""
+    from mlflow.entities import RunTag
+
+    client_of(uri).log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
+def finish(uri: str, run_id: str, status: Status) -> None:
+    """End a run."""
+    client_of(uri).set_terminated(run_id, status)
+
+
+def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
+    """End every run that a flow run left running, as its cancellation or crash hook does."""
+    client = client_of(uri)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    for run in _search(client, experiments, {"prefect.flow_run_id": flow_run_id}):
+        if run.info.status == "RUNNING":
+            client.set_terminated(run.info.run_id, status)
+
+
+def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return str(
+            client.create_experiment(
+                name,
+                artifact_location=_artifact_location(uri, name),
+                tags={"mlflow.experimentKind": "custom_model_development"},  # its UI opens so
+            )
+        )
+    if found.lifecycle_stage != "active":
+        raise UserError(
+            f"The MLflow experiment '{name}' has been deleted: bring it back with "
+            f"`mlflow experiments restore --experiment-id {found.experiment_id}`."
+        )
+    return str(found.experiment_id)
+
+
+def _artifact_location(uri: str, experiment: str) -> str | None:
+    """Beside the SQLite file, where MLflow would choose the working directory."""
+    if not uri.startswith("sqlite:///"):
+        return None
+    database = Path(uri.removeprefix("sqlite:///")).resolve()
+    return (database.parent / "mlartifacts" / experiment).as_uri()
+
+
+def _search(
+    client: "MlflowClient", experiments: Sequence[str], tags: Mapping[str, str]
+) -> "list[Run]":
+    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
+    return list(client.search_runs(experiments, wanted))
+
+
+def _open_run(
+    client: "MlflowClient",
+    experiment_id: str,
+    found: "Sequence[Run]",
+    name: str,
+    tags: Mapping[str, str],
+) -> str:
+    from mlflow.entities import RunTag
+
+    if not found:
+        return str(client.create_run(experiment_id, tags=dict(tags), run_name=name).info.run_id)
+    run_id = str(found[0].info.run_id)
+    client.update_run(run_id, status="RUNNING")
+    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    return run_id
+
+
+def _flow_run_link(url: str | None) -> dict[str, str]:
+    if not url:
+        return {}
+    return {"prefect.flow_run_url": url, "mlflow.note.content": f"[Prefect flow run]({url})"}
+
+
+def _git_commit() -> dict[str, str]:
+    commit = git_commit()
+    return {"git.commit": commit} if commit else {}
+
+
+def _dataset_input(dataset: InputDataset) -> Any:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    scheme = urlsplit(dataset.source).scheme
+    kind, field = ("http", "url") if scheme in ("http", "https") else (scheme or "local", "uri")
+    source = json.dumps({field: dataset.source})
+    entity = Dataset(dataset.name, dataset.digest[:36], kind, source)  # 36: the column's width
+    return DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])

@@ -1,0 +1,73 @@
+"""What a training says while it goes on, and the numbers that its epochs leave."""
+
+import resource
+import sys
+from typing import Any
+
+import torch
+
+from models.configs.variant import VariantConfig
+from models.trainer import Epoch, Reading, Trainer
+
+TARGET_F1 = 75.0
+"""The dev F1 of DAWNBench's race: the seconds of training until it are a metric of their own."""
+
+History = list[dict[str, Any]]
+
+
+def entry_of(
+    trainer: Trainer, epoch: Epoch, scores: dict[str, float], history: History
+) -> dict[str, Any]:
+    """An epoch's entry in the history, under MLflow's metric names. `seconds` are of training
+    since it began; `elapsed_seconds` count evaluations and checkpoints too."""
+    entry = {
+        "epoch": trainer.epoch,
+        "step": trainer.step,
+        "train/nll": epoch.nll,
+        **scores,
+        "examples_per_second": epoch.examples_per_second,
+        "padding_ratio": epoch.padding_ratio,
+        "peak_memory_bytes": _peak_memory(trainer.device),
+        "seconds": epoch.seconds + (history[-1]["seconds"] if history else 0.0),
+        "elapsed_seconds": trainer.seconds,
+    }
+    reached = seconds_to([*history, entry], TARGET_F1)
+    return entry if reached is None else {**entry, "seconds_to_f1_75": reached}
+
+
+def seconds_to(history: History, f1: float) -> float | None:
+    """Seconds of training after which dev F1 had reached a value; None if it never did."""
+    return next((entry["seconds"] for entry in history if entry["dev/f1"] >= f1), None)
+
+
+def progress_line(variant: VariantConfig, epoch: int, reading: Reading) -> str:
+    """How far the training is, and how long it will take without an early end."""
+    training = variant.training
+    steps_left = reading.steps_in_epoch * (training.epochs - epoch + 1) - reading.of_epoch
+    seconds = steps_left * training.batch_size / reading.examples_per_second
+    return (
+        f"{variant.name} epoch {epoch}/{training.epochs} "
+        f"step {reading.of_epoch}/{reading.steps_in_epoch}"
+        f"  nll {reading.nlls[-1]:.2f}  {reading.examples_per_second:.0f} examples/s"
+        f"  {int(seconds) // 60}:{int(seconds) % 60:02d} left"
+    )
+
+
+def epoch_line(variant: VariantConfig, entry: dict[str, Any]) -> str:
+    """What an epoch came to."""
+    validated = ""
+    if "validation/f1" in entry:
+        validated = f"validation F1 {entry['validation/f1']:.2f}, "
+    return (
+        f"{variant.name} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, {validated}"
+        f"dev nll {entry['dev/nll']:.3f}, EM {entry['dev/em']:.2f}, F1 {entry['dev/f1']:.2f}, "
+        f"{entry['examples_per_second']:.0f} examples/s"
+    )
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Bytes: of the GPU that is trained on, else of this process."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,128 @@
+"""What Ray's workers print, as lines of the flow run's log, and as its progress: in Prefect's UI,
+and as bars in a terminal."""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from contextvars import Context, copy_context
+
+from prefect import get_run_logger
+from rich.progress import Progress, TaskID, TextColumn
+
+from infra.progress import bar_column, log_console
+from infra.progress_artifact import ProgressArtifact
+
+FROM_WORKER = re.compile(
+    r"^(?:\x1b\[\d+m)?\((?P<worker>[^)]*pid=[^)]*)\)(?:\x1b\[0m)? (?P<line>.*)$"
+)
+"""How Ray passes a worker's line on to the driver."""
+
+HOW_FAR = re.compile(
+    r"^(?P<what>\S+) epoch (?P<epoch>\d+)/(?P<epochs>\d+) step (?P<step>\d+)/(?P<steps>\d+)"
+    r"(?P<more>.*)$"
+)
+ENDED = re.compile(r"^\S+ ended: ")
+
+
+@contextmanager
+def following() -> Iterator[None]:
+    """Within the block, workers' lines go to the log of the flow run that opened it."""
+    lines = _Lines()
+    with redirect_stdout(lines):
+        try:
+            yield
+        finally:
+            lines.end()
+
+
+class _Lines(io.TextIOBase):
+    """Takes the place of the standard output, on which Ray prints what workers say."""
+
+    def __init__(self) -> None:
+        self.log = get_run_logger()
+        self.progress = _Progress(copy_context())
+        self.rest = ""
+
+    def write(self, text: str) -> int:
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in lines:
+            self._take(line)
+        return len(text)
+
+    def end(self) -> None:
+        """Give out a line that was not ended, and complete what has progressed."""
+        if self.rest:
+            self._take(self.rest)
+        self.progress.complete()
+
+    def _take(self, line: str) -> None:
+        found = FROM_WORKER.match(line)
+        if not (found and self.progress.follow(found["worker"], found["line"])):
+            self.log.info(found["line"] if found else line)
+
+
+class _Progress:
+    """A progress artifact, and in a terminal a bar, for each worker that says how far it is."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context  # Ray prints from a thread of its own, which knows no flow run
+        self.artifacts: dict[str, ProgressArtifact] = {}
+        self.bars = _Bars()
+
+    def follow(self, worker: str, line: str) -> bool:
+        """Take in a line; whether a bar shows what it says."""
+        if ENDED.match(line):
+            self.bars.remove(worker)
+        found = HOW_FAR.match(line)
+        if not found:
+            return False
+        epoch, epochs, step, steps = (int(found[n]) for n in ("epoch", "epochs", "step", "steps"))
+        if worker not in self.artifacts:
+            key = f"progress-{found['what']}"
+            self.artifacts[worker] = self.context.copy().run(ProgressArtifact, key)
+        percent = 100 * (epoch - 1 + step / steps) / epochs
+        self.artifacts[worker].at(percent, line)
+        return self.bars.at(
+            worker, percent, f"{found['what']} epoch {epoch}/{epochs}", found["more"]
+        )
+
+    def complete(self) -> None:
+        self.bars.end()
+        for artifact in self.artifacts.values():
+            artifact.complete()
+
+
+class _Bars:
+    """A bar for each worker, below the log; none where the log does not go to a terminal."""
+
+    def __init__(self) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            bar_column(None),
+            TextColumn("{task.fields[more]}"),
+        )
+        console = log_console()
+        self.shown = console.is_interactive
+        self.progress = Progress(
+            *columns, console=console, expand=True, transient=True, redirect_stdout=False
+        )
+        self.tasks: dict[str, TaskID] = {}
+
+    def at(self, worker: str, percent: float, what: str, more: str) -> bool:
+        """Show how far a worker is, if anything is shown at all."""
+        if not self.shown:
+            return False
+        if worker not in self.tasks:
+            self.progress.start()
+            self.tasks[worker] = self.progress.add_task(what, more=more)
+        self.progress.update(self.tasks[worker], description=what, completed=percent, more=more)
+        return True
+
+    def remove(self, worker: str) -> None:
+        if worker in self.tasks:
+            self.progress.remove_task(self.tasks.pop(worker))
+
+    def end(self) -> None:
+        if self.shown:
+            self.progress.stop()

@@ -1,0 +1,89 @@
+"""A training on Ray's workers, from its start or its last checkpoint to its end."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ray.exceptions import RayActorError
+from ray.train import (
+    CheckpointConfig,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+)
+from ray.train.torch import TorchTrainer
+
+from infra.errors import UserError
+from infra.ray_cluster import Allotment
+from infra.settings import settings
+from tasks.training.atomic_filesystem import whole_files
+from tasks.training.worker import PREFERENCE, Job, train_worker
+
+RESTARTS = 3
+"""So often workers that died are replaced."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training left: folders of checkpoints, and the seconds it took."""
+
+    last: Path
+    best: Path  # by validation F1; the last one without a validation split
+    seconds: float
+
+
+def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
+    """Run the workers to the end. A training of the same name that was broken off, here or in
+    another process, goes on from its last checkpoint.
+
+    Raises:
+        UserError: the training diverged, or the process that controls the workers has died, and
+            they with it.
+        ray.train.TrainingFailedError: workers failed, and again when they had been replaced.
+    """
+    began = time.perf_counter()
+    try:
+        result = _trainer(job, allotment, name, storage).fit()
+    except RayActorError as error:
+        raise UserError(
+            "Ray Train's controller has died, for want of memory or by another's hand: run the "
+            "flow again, and the training goes on from its last checkpoint."
+        ) from error
+    if result.return_value is not None:
+        shutil.rmtree(storage / name)  # nothing to go on from
+        raise UserError(result.return_value)
+    last = Path(result.checkpoint.path)
+    best = last
+    if job.data.validation is not None:
+        checkpoint, _ = max(result.best_checkpoints, key=lambda kept: kept[1][PREFERENCE])
+        best = Path(checkpoint.path)
+    return Fitted(last, best, time.perf_counter() - began)
+
+
+def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchTrainer:
+    by_score: dict[str, Any] = {}
+    if job.data.validation is not None:
+        by_score = {"checkpoint_score_attribute": PREFERENCE}
+    return TorchTrainer(
+        train_worker,
+        train_loop_config={"job": job, "allotment": allotment},
+        scaling_config=ScalingConfig(
+            num_workers=allotment.workers,
+            use_gpu=allotment.gpus_per_worker > 0,
+            resources_per_worker={
+                "CPU": allotment.cpus_per_worker,
+                "GPU": allotment.gpus_per_worker,
+            },
+        ),
+        run_config=RunConfig(
+            name=name,
+            storage_path=str(storage),
+            storage_filesystem=whole_files(),
+            failure_config=FailureConfig(max_failures=RESTARTS),
+            checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **by_score),
+            logging_config=LoggingConfig(log_level="WARNING"),
+        ),
+    )

@@ -1,0 +1,75 @@
+"""What a training was asked for, as MLflow's parameters: of the same names in every run.
+
+The stage `train` is told contents, not settings: those stand in the manifests of the stages before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from infra.artifacts.manifest import Manifest, read_manifest, stages_folder
+from infra.ray_cluster import Resources
+from models.configs.variant import CharacterConfig, VariantConfig
+from tasks.embeddings.formats.store import VECTORS, history_of
+from tasks.embeddings.training.provenance import vector_parameters
+from tasks.training.inputs import TrainingData
+
+
+def run_parameters(
+    dataset: str, variant: VariantConfig, data: TrainingData, resources: Resources
+) -> dict[str, Any]:
+    """All parameters of a run, nested; what does not apply to it is None.
+
+    Resources are those that were asked for: what a cluster has may change while a run lasts.
+    """
+    config = variant.to_dict()
+    characters = config["model"]["characters"]
+    return {
+        "variant": variant.name,
+        "dataset": dataset,
+        **config["model"],
+        "characters": characters or dict.fromkeys(f.name for f in fields(CharacterConfig)),
+        **config["training"],
+        "start_from": None if data.start_from is None else _model(read_manifest(data.start_from)),
+        "data": _data(read_manifest(data.train.ingested)),
+        "vocabulary": read_manifest(data.vocabulary)["inputs"]["parameters"],
+        "vectors": vector_parameters(
+            read_manifest(data.vectors), history_of(data.vectors / VECTORS)
+        ),
+        "resources": resources.model_dump(),
+    }
+
+
+def _model(fetched: Manifest) -> str:
+    """The model that a training starts from: as MLflow names it, or the folder that it was in."""
+    source = fetched["inputs"]["source"]
+    if isinstance(source, str):
+        return f"models:/{source}"
+    origin = fetched["made_from"][0]
+    return str(Path(origin["path"]).parent) if "path" in origin else _stage(origin)
+
+
+def _stage(origin: Mapping[str, Any]) -> str:
+    return f"{origin['stage']}/{origin['key']}"
+
+
+def _data(train: Manifest) -> dict[str, Any]:
+    """How the split that is trained on was made."""
+    inputs, apart = train["inputs"], train["inputs"]["apart"]
+    ingested = next(each for each in train["made_from"] if each["input"] == "portions")
+    of_file = read_manifest(stages_folder() / _stage(ingested))["inputs"]
+    return {
+        "seed": inputs["shares"]["seed"],
+        "validation_share": inputs["shares"]["validation"],
+        "dev_share": inputs["shares"]["dev"],
+        "overlap": apart["overlap"] if apart["scored"] else None,
+        "mix": _mix(inputs["mixed"]),
+        "negatives": inputs["negatives"],
+        "repair": of_file["repair"],
+        "max_rejected": of_file["max_rejected"],
+    }
+
+
+def _mix(mixed: Sequence[Mapping[str, Any]]) -> str | None:
+    return ", ".join(f"{each['name']} × {each['weight']:g}" for each in mixed) or None

@@ -1,0 +1,265 @@
+"""Training one variant: the driver's side, from the cluster to the model folder."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect.runtime import flow_run
+
+from infra import ray_cluster
+from infra.artifacts.manifest import content_digest
+from infra.errors import UserError
+from infra.ray_cluster import Resources
+from infra.settings import settings
+from models.configs.variant import TrainingConfig, VariantConfig
+from tasks.embeddings.formats.word_vectors import SUBWORDS
+from tasks.evaluation.metrics import THRESHOLD
+from tasks.tracking import client, metric_logger, model_logging, runs
+from tasks.training.inputs import TrainingData
+from tasks.training.run_params import run_parameters
+
+if TYPE_CHECKING:
+    from tasks.training.ray_trainer import Fitted
+    from tasks.training.worker import Job
+
+# What loads torch or Ray Train is imported where it is used: flows load this module, and both take
+# seconds.
+
+
+def train_variant(
+    out: Path,
+    dataset: str,
+    variant: VariantConfig,
+    data: TrainingData,
+    resources: Resources,
+) -> dict[str, Any]:
+    """Train a variant on the cluster, score it on every dev question, and log it to MLflow.
+
+    Writes model/ (what `Predictor` loads), history.json, config.json and predictions.parquet: of
+    the last epoch, or where `patience` is set, of the one with the best validation F1.
+    A training that was broken off goes on from its last checkpoint. Checkpoints stay until
+    `remove_checkpoints`, for a kill before the stage has its name.
+
+    Raises:
+        UserError: the cluster has less than was asked for, nothing can be trained on, or there is
+            no validation split to end a training by, or the model to start from has another form.
+    """
+    from tasks.training.initialization import facts_of_start, new_model, told
+    from tasks.training.ray_trainer import fit
+    from tasks.training.worker import Job
+
+    _require_validation(data, variant.training)
+    trained_on = _trained_questions(data.train.encoded, variant.training)
+    _, carried = new_model(variant, data)
+    if carried is not None:
+        print(told(carried, variant), flush=True)
+    seconds = {"ray_start": ray_cluster.connect()}
+    allotment = ray_cluster.allot(resources)
+    uri = settings().tracking_uri
+    began = time.perf_counter()
+    storage = _storage()
+    goes_on = (storage / out.name).exists()
+    run_id = _start_run(uri, dataset, variant, out.name, data, resources, goes_on)
+    runs.tag(uri, run_id, {"allotment": str(allotment)})
+    if carried is not None:
+        runs.tag(uri, run_id, {"carried_over": told(carried, variant)})
+    job = Job(variant, data, uri, run_id)
+    with _ending(uri, run_id):
+        seconds["mlflow"] = time.perf_counter() - began
+        fitted = fit(job, allotment, out.name, storage)
+        facts = _finish(out, job, fitted, dataset, seconds)
+    return facts | {"trained_on": trained_on} | facts_of_start(carried)
+
+
+def remove_checkpoints(trained: Path) -> None:
+    """Remove the checkpoints of a training whose stage is whole and has its name."""
+    shutil.rmtree(_storage() / trained.name, ignore_errors=True)  # another flow run may do it, too
+
+
+def _storage() -> Path:
+    return settings().root.resolve() / "ray"
+
+
+def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
+    for name in ("patience", "stop_at_f1"):
+        if getattr(training, name) is not None and data.validation is None:
+            raise UserError(
+                f"{name} ends a training by its F1 on a validation split, and there is none: give "
+                f"data.validation_share, and more articles, or leave {name} open."
+            )
+
+
+def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
+    from models.sliding_windows import trained_questions
+    from tasks.text.encoded import load_encoded
+
+    try:
+        return trained_questions(load_encoded(encoded_train), training)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def parent_run_of(dataset: str) -> str:
+    """Id of the MLflow run that stands for this flow run's work on a dataset."""
+    return runs.parent_run(
+        settings().tracking_uri,
+        f"bidaflow/{dataset}",
+        flow_run_id=str(flow_run.id),
+        flow_run_url=flow_run.ui_url,
+        name=str(flow_run.name),
+        tags={"dataset": dataset},
+    )
+
+
+def _start_run(
+    uri: str,
+    dataset: str,
+    variant: VariantConfig,
+    stage: str,
+    data: TrainingData,
+    resources: Resources,
+    goes_on: bool,
+) -> str:
+    """Id of this variant's MLflow run, below the flow run's."""
+    splits: dict[runs.Split, Path] = {"train": data.train.ingested, "dev": data.dev.ingested}
+    if data.validation is not None:
+        splits["validation"] = data.validation.ingested
+    datasets = runs.split_datasets(dataset, splits)
+    return runs.start_variant_run(
+        uri,
+        parent_run_of(dataset),
+        name=variant.name,
+        stage=stage,
+        config=run_parameters(dataset, variant, data, resources),
+        tags={
+            "variant": variant.name,
+            "dataset": dataset,
+            **runs.digest_tags(datasets),
+            "vocabulary.digest": content_digest(data.vocabulary),
+            "vectors.digest": content_digest(data.vectors),
+        },
+        datasets=datasets,
+        goes_on=goes_on,
+    )
+
+
+@contextmanager
+def _ending(uri: str, run_id: str) -> Iterator[None]:
+    """End the MLflow run with what became of the block."""
+    try:
+        with metric_logger.system_metrics(uri, run_id):
+            yield
+    except BaseException as error:
+        runs.finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+        raise
+    runs.finish(uri, run_id, "FINISHED")
+
+
+def _finish(
+    out: Path, job: "Job", fitted: "Fitted", dataset: str, seconds: dict[str, float]
+) -> dict[str, Any]:
+    """Fill the stage's folder from the checkpoint to keep, and log what people look at."""
+    from tasks.training.checkpoints import load_record
+
+    keeps_best = job.variant.training.patience is not None
+    checkpoint = fitted.best if keeps_best else fitted.last
+    record, kept = load_record(fitted.last), load_record(checkpoint).history[-1]
+    threshold = kept.get(THRESHOLD)
+    parameters = _write_model(out / "model", job, checkpoint, threshold)
+    questions = _write_predictions(out / "predictions.parquet", job, checkpoint)
+    write_json(out / "history.json", record.history)
+    write_json(out / "config.json", job.variant.to_dict())
+    seconds |= {"fit": fitted.seconds, "fit_overhead": fitted.seconds - record.loop_seconds}
+    began = time.perf_counter()
+    uri, run_id = job.tracking_uri, job.run_id
+    ended = {"ended": str(record.ended), "epoch": str(kept["epoch"])}
+    told = {} if threshold is None else {"threshold": f"{threshold:.4f}"}
+    runs.tag(uri, run_id, ended | told)
+    files = [out / name for name in ("history.json", "config.json", "predictions.parquet")]
+    runs.log_artifacts(uri, run_id, files)
+    model_uri = model_logging.log_answerer(
+        uri, run_id, out / "model", f"bidaf-{dataset}", step=kept["step"]
+    )
+    seconds["mlflow"] += time.perf_counter() - began
+    return {
+        "variant": job.variant.name,
+        "run_id": run_id,
+        "run_url": client.run_url(uri, run_id),
+        "model_uri": model_uri,
+        "parameters": parameters,
+        "questions": questions,
+        "seconds": seconds,
+        "ended": record.ended,
+        "epoch": kept["epoch"],
+        "scores": {name: kept[name] for name in SCORES if name in kept},
+        "threshold": threshold,
+        "no_threshold": _why_no_threshold(job.data),
+    }
+
+
+def _why_no_threshold(data: TrainingData) -> str | None:
+    from tasks.evaluation.thresholds import why_none
+    from tasks.text.encoded import load_encoded
+
+    validation = load_encoded(data.validation.encoded) if data.validation else None
+    return why_none(load_encoded(data.train.encoded), validation)
+
+
+def _allows_no_answer(data: TrainingData) -> bool:
+    from tasks.text.encoded import load_encoded
+
+    return bool(load_encoded(data.train.encoded).impossible.any())
+
+
+def _write_model(folder: Path, job: "Job", checkpoint: Path, threshold: float | None) -> int:
+    """What `Predictor` loads; returns the number of its parameters."""
+    import torch
+
+    from tasks.embeddings.formats.matrix import load_word_vectors
+    from tasks.inference.model_folder import save_model
+    from tasks.training.checkpoints import averaged_weights
+
+    data = job.data
+    weights = averaged_weights(checkpoint)
+    policy = job.variant.model.unknown_words
+    vectors = load_word_vectors(data.vocabulary, data.vectors, policy, job.variant.training.seed)
+    save_model(
+        folder,
+        job.variant,
+        allow_no_answer=_allows_no_answer(data),
+        threshold=threshold,
+        weights=weights,
+        word_vectors=torch.from_numpy(vectors),
+        vocabulary=data.vocabulary,
+        subwords=data.vectors / SUBWORDS if policy == "subword" else None,
+    )
+    return sum(tensor.numel() for tensor in weights.values())
+
+
+def _write_predictions(file: Path, job: "Job", checkpoint: Path) -> int:
+    """The answers to the dev questions; returns how many there are."""
+    from models.span_decoding import argmax_threshold
+    from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
+    from tasks.training.checkpoints import load_predictions
+
+    split = load_split(job.data.dev.ingested)
+    threshold = argmax_threshold(_allows_no_answer(job.data))
+    write_predictions(file, split, evaluate(split, load_predictions(checkpoint), threshold))
+    return len(split)
+
+
+SCORES = (
+    *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
+    *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
+    *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
+    *("examples_per_second", "seconds"),
+)
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write a value as indented JSON."""
+    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

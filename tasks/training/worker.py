@@ -1,0 +1,232 @@
+"""What each Ray Train worker runs: the epochs of one variant, and the checkpoints in between."""
+
+import math
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray.train
+import ray.train.torch
+import torch
+from ray.train.collective import broadcast_from_rank_zero
+from torch import nn
+
+from models.configs.variant import TrainingConfig, VariantConfig
+from models.early_stopping import is_out_of_time, reason_to_end
+from models.span_decoding import Predictions, argmax_threshold
+from models.trainer import DATA_PARALLEL, Diverged, Reading, Trainer
+from tasks.evaluation.evaluate import evaluate, load_split
+from tasks.evaluation.metrics import (
+    THRESHOLD,
+    FloatArray,
+    mean_nll,
+    measures,
+    measures_at,
+    measures_within,
+)
+from tasks.evaluation.thresholds import best_threshold, why_none
+from tasks.text.encoded import load_encoded, load_types
+from tasks.tracking.metric_logger import EpochLogger
+from tasks.training.checkpoints import CheckpointSchedule, Record, resume_from, save_checkpoint
+from tasks.training.epoch_log import entry_of, epoch_line, progress_line
+from tasks.training.initialization import new_model
+from tasks.training.inputs import TrainingData
+
+PROGRESS_SECONDS = 10.0
+
+PREFERENCE = "preference"
+"""What Ray orders checkpoints by: validation F1."""
+
+NOT_EVALUATED = -1.0
+"""The validation F1 that stands beside a checkpoint from the middle of an epoch."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs: the variant, the data, and the run to log to."""
+
+    variant: VariantConfig
+    data: TrainingData
+    tracking_uri: str
+    run_id: str
+
+
+def make_trainer(job: Job, threads: int) -> Trainer:
+    """This worker's trainer of the job, before its first step."""
+    training = job.variant.training
+    context = ray.train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
+    torch.set_num_threads(threads)
+    if training.deterministic:
+        _compute_deterministically()
+    trainer = Trainer(
+        new_model(job.variant, job.data)[0],
+        training,
+        wrap=_prepare,
+        add_up=_add_up,
+        rank=rank,
+        world_size=size,
+    )
+    torch.manual_seed(training.seed + rank)  # each worker drops other elements
+    return trainer
+
+
+def train_worker(config: dict[str, Any]) -> str | None:
+    """Train the `job` as one of the workers, with what the `allotment` gives each.
+
+    Returns a sentence where it diverged. An error would have Ray replace the workers, who would
+    diverge again.
+    """
+    job: Job = config["job"]
+    trainer = make_trainer(job, config["allotment"].cpus_per_worker)
+    try:
+        _Loop(job, trainer).run()
+    except Diverged as error:
+        if trainer.rank == 0:
+            _say(f"{job.variant.name} ended: it diverged.")
+        return f"{job.variant.name} diverged: {error}; {_remedy(job.variant.training)}."
+    return None
+
+
+def _remedy(training: TrainingConfig) -> str:
+    smaller = f"set a smaller learning_rate than {training.learning_rate:g}"
+    return smaller if training.precision == "float32" else f"{smaller}, or precision to float32"
+
+
+def _add_up(tensor: torch.Tensor) -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(tensor)
+
+
+def _compute_deterministically() -> None:
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without it cuBLAS and cuDNN refuse
+    torch.use_deterministic_algorithms(True)
+
+
+def _prepare(model: nn.Module) -> nn.Module:
+    prepared: nn.Module = ray.train.torch.prepare_model(
+        model, parallel_strategy_kwargs=DATA_PARALLEL
+    )
+    return prepared
+
+
+def _resume(trainer: Trainer) -> Record:
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return Record()
+    with checkpoint.as_directory() as folder:
+        return resume_from(Path(folder), trainer)
+
+
+class _Loop:
+    """One worker's training, from the latest checkpoint to its end. The first worker also
+    scores, logs and speaks, and decides for all whether it goes on."""
+
+    def __init__(self, job: Job, trainer: Trainer) -> None:
+        self.began = time.perf_counter()
+        self.job, self.trainer = job, trainer
+        self.variant, self.training = job.variant, job.variant.training
+        self.record = _resume(trainer)
+        self.train = load_encoded(job.data.train.encoded)
+        self.types = load_types(job.data.vocabulary)
+        self.cadence = CheckpointSchedule(self.training, trainer.step)
+        self.is_first = trainer.rank == 0
+        splits = {"validation": job.data.validation, "dev": job.data.dev}
+        there = {name: folders for name, folders in splits.items() if folders is not None}
+        self.asked = {name: load_encoded(folders.encoded) for name, folders in there.items()}
+        if self.is_first:
+            self.splits = {name: load_split(folders.ingested) for name, folders in there.items()}
+            self.chooses = not why_none(self.train, self.asked.get("validation"))
+            unlogged = self.record.unlogged_nlls, self.record.unsent
+            self.logger = EpochLogger(job.tracking_uri, job.run_id, *unlogged)
+            self.spoke = time.monotonic()
+
+    def run(self) -> None:
+        """Train epoch after epoch, each with an evaluation and a checkpoint behind it."""
+        while self.record.ended is None:
+            epoch = self.trainer.train_epoch(self.train, self.types, self._after_reading)
+            answered = {
+                name: self.trainer.predict(examples, self.types)
+                for name, examples in self.asked.items()
+            }
+            ended = None
+            if self.is_first:
+                scores = self._scores(answered)
+                entry = entry_of(self.trainer, epoch, scores, self.record.history)
+                self.record.history.append(entry)
+                self._tell(entry)
+                ended = reason_to_end(self.training, self._validation_f1s(), self.trainer.seconds)
+            self.record.ended = broadcast_from_rank_zero(ended)
+            self._save(answered["dev"][0] if self.is_first else None)
+        if self.is_first:
+            _say(f"{self.variant.name} ended: {self.record.ended}.")
+
+    def _after_reading(self, reading: Reading) -> bool:
+        """Log and speak, write a checkpoint where one is due; whether to go on."""
+        if self.is_first:
+            self._note(reading)
+        if is_out_of_time(self.training, reading.seconds):
+            return False
+        epoch_ends = reading.of_epoch == reading.steps_in_epoch
+        if self.cadence.is_due(reading.step, reading.seconds) and not epoch_ends:
+            self._save(None)
+        return True
+
+    def _note(self, reading: Reading) -> None:
+        first = reading.step - len(reading.nlls)
+        for step, nll in enumerate(reading.nlls, first):
+            self.logger.step(step, nll)
+        if time.monotonic() - self.spoke >= PROGRESS_SECONDS:
+            self.spoke = time.monotonic()
+            _say(progress_line(self.variant, self.trainer.epoch + 1, reading))
+
+    def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
+        """Scores on every question of each split by the official rules, from its predictions.
+        The threshold that suits validation best, if there can be one, is tried on both; dev is
+        also scored without the contexts that are longer than those trained on."""
+        argmax = argmax_threshold(bool(self.train.impossible.any()))
+        scores: dict[str, float] = {}
+        for name, split in self.splits.items():  # validation first
+            predictions, nlls = answered[name]
+            found = evaluate(split, predictions, argmax)
+            with_target = self.asked[name].has_target
+            scores |= measures(name, found) | {f"{name}/nll": mean_nll(nlls, with_target)}
+            if self.chooses and name == "validation":
+                scores[THRESHOLD] = best_threshold(split, predictions)
+            if self.chooses:
+                scores |= measures_at(name, split, predictions, scores[THRESHOLD])
+            if name == "dev":
+                within = self.asked[name].context_lengths <= self.training.max_context_tokens
+                scores |= measures_within(name, found, within)
+                scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
+        return scores
+
+    def _validation_f1s(self) -> list[float]:
+        return [entry.get("validation/f1", math.nan) for entry in self.record.history]
+
+    def _tell(self, entry: dict[str, Any]) -> None:
+        _say(epoch_line(self.variant, entry))
+        metrics = {name: value for name, value in entry.items() if name != "step"}
+        self.logger.epoch(self.trainer.step, metrics)
+
+    def _save(self, predictions: Predictions | None) -> None:
+        """Write a checkpoint together with the other workers."""
+        f1 = NOT_EVALUATED
+        if predictions is not None:
+            f1 = self.record.history[-1].get("validation/f1", NOT_EVALUATED)
+        self.record.loop_seconds = time.perf_counter() - self.began
+        with tempfile.TemporaryDirectory() as folder:
+            save_checkpoint(Path(folder), self.trainer, self.record, predictions)
+            ray.train.report(
+                # Of equal epochs the first is the best.
+                {PREFERENCE: f1 - 1e-9 * len(self.record.history)},
+                checkpoint=ray.train.Checkpoint.from_directory(folder),
+            )
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,50 @@
+"""Questions and contexts, common and strange, and what answers to them must be like."""
+
+import math
+
+from tasks.inference.predictor import AnswerRow
+from tasks.text.tokenizer import tokenize
+from tests.factories.logged_models import CONTEXT
+
+STRANGE = {
+    "unseen words": ("Quo vadis?", "Zyx wvu tsr, qpo nml."),
+    "unseen characters": ("Ŵhëŕê?", "Ťĥę мельница ștānđş."),
+    "emoji": ("Where is 🏠?", "The 👨‍👩‍👧 lives in the 🏠 by the 🌊."),
+    "Chinese": ("磨坊在哪里？", "磨坊在山上。客栈在河边。"),
+    "right to left": ("איפה הטחנה?", "הטחנה עומדת על הגבעה. المطحنة على التل."),
+    "combining marks": ("où?", "L'auberge est pre\u0300s de la rivie\u0300re."),
+    "beyond the basic plane": ("𝔚𝔥𝔢𝔯𝔢?", "𝔗𝔥𝔢 mill 𝔰𝔱𝔞𝔫𝔡𝔰 on the hill."),
+    "one token": ("Where?", "hill"),
+    "one character": ("?", "."),
+    "a word of 300 characters": ("Where?", f"See {'https://' + 'a' * 292} for it."),
+    "white space": ("\n Where \t is it?", "\u00a0The\r\n\tmill  \u2003stands."),
+    "the vocabulary's own names": ("<padding>", "<unknown> <padding> <unknown>"),
+    "a null byte": ("Where\0?", "The\0mill."),
+}
+COMMON = [("Where does the mill stand?", CONTEXT), ("Where is the inn?", CONTEXT)]
+
+
+# Float32 sums differ in their last digits with the shape of the batch, which weights as large as
+# these make more of from layer to layer; in float64 the same answers agree to fifteen digits.
+RELATIVE, ABSOLUTE = 5e-4, 1e-5
+
+
+def alike(one: AnswerRow, other: AnswerRow) -> bool:
+    places = [(row["answer"], row["start"], row["end"]) for row in (one, other)]
+    return places[0] == places[1] and all(
+        math.isclose(one[name], other[name], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        for name in ("score", "no_answer_probability")
+    )
+
+
+def stands_in(row: AnswerRow, context: str, limit: int) -> bool:
+    """Whether the row is a run of at most `limit` whole tokens of the context."""
+    inside = [s for s in tokenize(context) if row["start"] <= s[0] and s[1] <= row["end"]]
+    return (
+        0 < len(inside) <= limit
+        and (inside[0][0], inside[-1][1]) == (row["start"], row["end"])
+        and row["answer"] == context[row["start"] : row["end"]]
+    )
+
+
+LONG = ("Where?", " ".join(f"The mill{i} stands on hill {i * i}." for i in range(80)))

@@ -1,0 +1,60 @@
+"""The pipeline as its users run it: a command in a fresh process, with a root of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from prefect.settings import PREFECT_API_URL
+
+from infra.settings import CHECKOUT
+from tasks.datasets.tiny import generate
+
+SMALL = ("--training.epochs", "1", "--training.hidden-size", "8")
+ONE_WORKER = ("--resources.workers", "1", "--resources.cpus-per-worker", "1")
+QUICK = (*SMALL, *ONE_WORKER)
+"""Flags for runs that are about the road, not about the model."""
+
+
+def environment_for(root: Path, **variables: str) -> dict[str, str]:
+    """This process's environment with another storage root, and Prefect's state below it."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    return {**kept, "BIDAFLOW_ROOT": str(root), "PYTHONPATH": str(CHECKOUT), **variables}
+
+
+def write_dataset(folder: Path, train: int = 4, dev: int = 2, contexts: int = 4) -> Path:
+    """A folder with train.json and dev.json of a few generated articles."""
+    folder.mkdir(parents=True)
+    for name, split in zip(("train", "dev"), generate(3, train, dev, contexts), strict=True):
+        (folder / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
+    return folder
+
+
+def tests_server() -> dict[str, str]:
+    """The variable that makes a command use the fixture `prefect_server` instead of a server of
+    its own, which takes ten seconds to start."""
+    return {"PREFECT_API_URL": PREFECT_API_URL.value() or ""}
+
+
+def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m flows.retrain` with these flags; output and errors as text."""
+    return subprocess.run(
+        [sys.executable, "-m", "flows.retrain", *flags],
+        env=environment_for(root, **variables),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+
+
+def kill(processes: Iterable[psutil.Process]) -> None:
+    """Kill them all; some end by themselves as soon as their parent is gone."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -1,0 +1,30 @@
+"""Small corpora for tests."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from tasks.embeddings.training.corpus import write_counts
+
+
+def corpus_of(folder: Path, lines: list[list[str]]) -> Path:
+    """A folder as `prepare_corpus` writes it."""
+    text = "".join(" ".join(line) + "\n" for line in lines)
+    (folder / "corpus.txt").write_text(text, encoding="utf-8")
+    write_counts(folder / "words.parquet", Counter(word for line in lines for word in line))
+    return folder
+
+
+ANIMALS = ["owlet", "badger", "otter", "weasel", "lynx"]
+TOOLS = ["hammer", "spanner", "chisel", "plane", "anvil"]
+
+
+def worlds(lines: int = 400, length: int = 20) -> list[list[str]]:
+    """Sentences of animals or of tools, never of both, with common words between."""
+    rng = np.random.default_rng(7)
+    made = []
+    for number in range(lines):
+        kind = [ANIMALS, TOOLS][number % 2]
+        made.append(rng.choice([*kind, "the", "of"], length).tolist())
+    return made

@@ -1,0 +1,60 @@
+"""What the tests of single blocks share: shapes, masks, and comparisons in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from models.modules.rnn import BiGRU, BiLSTM
+
+LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
+SEEDS = st.integers(0, 10_000)
+SIZES = st.integers(1, 4)
+
+few = settings(max_examples=30)
+
+
+def make_mask(lengths: Sequence[int], extra: int = 0) -> Tensor:
+    """(B, longest + extra), True at each row's first `length` positions."""
+    return torch.arange(max(lengths) + extra) < torch.tensor(lengths).unsqueeze(1)
+
+
+def drawn(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+def check_gradients(module: nn.Module, *inputs: Tensor) -> None:
+    """Gradients by the weights and by the inputs, against finite differences."""
+    names = [name for name, _ in module.named_parameters()]
+
+    def run(*tensors: Tensor) -> Tensor:
+        weights = dict(zip(names, tensors, strict=False))
+        out: Tensor = torch.func.functional_call(module, weights, tensors[len(names) :])
+        return out
+
+    floating = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
+    assert torch.autograd.gradcheck(run, (*module.parameters(), *floating))
+
+
+def packed(layers: Sequence[BiLSTM | BiGRU], x: Tensor, lengths: list[int]) -> Tensor:
+    """PyTorch's own bidirectional layers over packed sequences, with the layers' weights."""
+    cell, hidden = type(layers[0].ahead), layers[0].ahead.hidden_size
+    reference = cell(x.shape[2], hidden, len(layers), batch_first=True, bidirectional=True).double()
+    with torch.no_grad():
+        for i, layer in enumerate(layers):
+            for suffix, direction in (("", layer.ahead), ("_reverse", layer.back)):
+                for name, weight in direction.named_parameters():
+                    own = name.replace("l0", f"l{i}") + suffix
+                    getattr(reference, own).copy_(weight)
+    sequence = pack_padded_sequence(x, torch.tensor(lengths), True, enforce_sorted=False)
+    out, _ = pad_packed_sequence(reference(sequence)[0], True, total_length=x.shape[1])
+    return out

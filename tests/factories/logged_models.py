@@ -1,0 +1,58 @@
+"""A small untrained model that is logged to MLflow."""
+
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import torch
+
+from models.bidaf import BiDAF
+from models.configs.variant import CharacterConfig, ModelConfig, VariantConfig
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.select import select_vectors
+from tasks.inference.model_folder import save_model
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
+from tasks.text.vocabulary import Lexicon
+from tests.factories.splits import ingest
+from tests.factories.vectors import write_lines
+
+CONTEXT = "The mill stands on the hill. The inn stands by the river."
+ASKED = [
+    {"question": "Where does the mill stand?", "context": CONTEXT},
+    {"question": "Where is the inn?", "context": CONTEXT},
+]
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -> None:
+    """Until the server answers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=60).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError(f"{url} never answered")
+
+
+def made_model(root: Path) -> Path:
+    """The folder of a small untrained model, saved below `root` like any other."""
+    split = ingest(root / "split", (CONTEXT, [asked["question"] for asked in ASKED]))
+    (root / "vectors").mkdir()
+    (root / "vocabulary").mkdir()
+    rows = [f"{word} {i / 9:.3f} 0.5 -0.5" for i, word in enumerate(CONTEXT.lower().split())]
+    source = write_lines(root / "vectors.txt", *{row.split()[0]: row for row in rows}.values())
+    select_vectors(root / "vectors", source, CONTEXT.lower().split(), 0)
+    parameters = VocabularyParameters(min_count=1, min_character_count=1)
+    build_vocabulary(root / "vocabulary", split, [], root / "vectors", parameters)
+    vectors = torch.from_numpy(load_word_vectors(root / "vocabulary", root / "vectors"))
+    torch.manual_seed(0)
+    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6))
+    lexicon = Lexicon.load(root / "vocabulary")
+    model = BiDAF(config, vectors, characters=len(lexicon.character_indices) + 2)
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    variant = VariantConfig("made", config)
+    save_model(root / "saved", variant, False, weights, vectors, root / "vocabulary")
+    return root / "saved"

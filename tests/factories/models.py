@@ -1,0 +1,81 @@
+"""Tiny examples and models for the tests of models/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.batching import Examples, Ragged, Types
+from models.bidaf import BiDAF
+from models.configs.presets import PRESETS
+from models.configs.variant import VariantConfig
+
+WORDS = 40
+VECTOR_SIZE = 6
+CHARACTERS = 20
+
+
+BY_HEART: dict[str, Any] = {
+    "hidden_size": 16,
+    "batch_size": 8,
+    "optimizer": "adam",
+    "learning_rate": 0.01,
+    "dropout": 0.0,
+    "ema_decay": 0.8,
+}
+"""Settings by which a small model learns a few examples by heart."""
+
+
+def make_types(seed: int = 0, longest: int = 10) -> Types:
+    """A type for each word: 1 to `longest` characters."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, longest + 1, WORDS - 2)
+    spelled = [random.integers(2, CHARACTERS, length).tolist() for length in lengths]
+    return Types(np.arange(WORDS, dtype=np.int32), Ragged.from_rows([[], [1], *spelled]))
+
+
+def make_examples(
+    contexts: Sequence[int], questions: Sequence[int] | None = None, seed: int = 0
+) -> Examples:
+    """Examples over contexts and questions of the given lengths, with random targets; every
+    fourth has no answer."""
+    random = np.random.default_rng(seed)
+    n = len(contexts)
+    questions = questions if questions is not None else [3] * n
+    impossible = np.arange(n) % 4 == 3
+    start = np.array([random.integers(0, length) for length in contexts])
+    end = np.minimum(start + random.integers(0, 3, n), np.array(contexts) - 1)
+    return Examples(
+        contexts=Ragged.from_rows([random.integers(2, WORDS, c).tolist() for c in contexts]),
+        questions=Ragged.from_rows([random.integers(2, WORDS, q).tolist() for q in questions]),
+        context_of=np.arange(n),
+        span_start=np.where(impossible, -1, start),
+        span_end=np.where(impossible, -1, end),
+        impossible=impossible,
+    )
+
+
+def small(name: str, **changes: object) -> VariantConfig:
+    """The preset of that name, as small as the tests' vocabulary."""
+    variant = PRESETS[name].with_changes(**{"hidden_size": 6, "batch_size": 4, **changes})
+    if variant.model.characters is None:
+        return variant
+    widths = [min(width, 3) for width in variant.model.characters.kernel_widths]
+    cnn = {"embedding_size": 4, "kernel_widths": widths, "filters": [5] * len(widths)}
+    return variant.with_changes(characters={**cnn, "max_characters": 8})
+
+
+def make_model(variant: VariantConfig, seed: int = 0, scale: float = 1.0) -> BiDAF:
+    """A model of the variant: always the same word vectors, weights drawn from the seed. A scale
+    above 1 enlarges the weights, so that answers differ from example to example."""
+    vectors = torch.randn(WORDS, VECTOR_SIZE, generator=torch.Generator().manual_seed(0))
+    vectors[:2] = 0
+    torch.manual_seed(seed)
+    model = BiDAF(variant.model, vectors, CHARACTERS)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= scale
+    return model

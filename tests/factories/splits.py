@@ -1,0 +1,66 @@
+"""Small ingested splits for tests."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.data.ingest import ingest_articles
+from tasks.data.schema import Article, Paragraph, Question
+
+Tokens = list[tuple[int, int]]
+
+WRITTEN: list[tuple[str, Tokens]] = [
+    ("Ada Lovelace  wrote\nnotes.", [(0, 3), (4, 12), (14, 19), (20, 25), (25, 26)]),
+    ("π ≈ 3", [(0, 1), (2, 3), (4, 5)]),
+    ("a 𝔘x", [(0, 1), (2, 4)]),
+]
+
+QUESTIONS: list[tuple[str, int, str, list[tuple[str, int]], tuple[int, int]]] = [
+    ("q1", 0, "Who wrote notes?", [("Ada Lovelace", 0), ("Lovelace", 4)], (0, 1)),
+    ("q2", 0, "When were they written?", [], (-1, -1)),
+    ("q3", 1, "How much is π?", [("≈ 3", 2), ("π ≈ 3", 0)], (1, 2)),
+    ("q4", 2, "To whom?", [("𝔘x", 2)], (1, 1)),
+]
+
+
+def write_split(folder: Path, *, answered_only: bool = False) -> Path:
+    """contexts.parquet and questions.parquet of the contexts and questions above."""
+    offsets = pa.list_(pa.int32())
+    contexts = {
+        "context_id": pa.array(range(len(WRITTEN)), pa.int32()),
+        "text": pa.array([text for text, _ in WRITTEN]),
+        "token_starts": pa.array([[start for start, _ in row] for _, row in WRITTEN], offsets),
+        "token_ends": pa.array([[end for _, end in row] for _, row in WRITTEN], offsets),
+    }
+    kept = [row for row in QUESTIONS if row[3] or not answered_only]
+    ids, of, questions, answers, spans = zip(*kept, strict=True)
+    answer = pa.struct([("text", pa.string()), ("start", pa.int32())])
+    columns = {
+        "id": pa.array(ids),
+        "context_id": pa.array(of, pa.int32()),
+        "question": pa.array(questions),
+        "answers": pa.array(answers, pa.list_(answer)),
+        "span_start": pa.array([start for start, _ in spans], pa.int32()),
+        "span_end": pa.array([end for _, end in spans], pa.int32()),
+    }
+    pq.write_table(pa.table(contexts), folder / "contexts.parquet")
+    pq.write_table(pa.table(columns), folder / "questions.parquet")
+    return folder
+
+
+def ingest(folder: Path, *paragraphs: tuple[str, list[str]]) -> Path:
+    """An ingested split of contexts, each with its (unanswerable) questions."""
+    folder.mkdir()
+    made = [
+        Paragraph(
+            context=context,
+            qas=[
+                Question(id=f"{number}-{i}", question=question, answers=[], is_impossible=True)
+                for i, question in enumerate(questions)
+            ],
+        )
+        for number, (context, questions) in enumerate(paragraphs)
+    ]
+    ingest_articles([Article(title="made", paragraphs=made)], folder)
+    return folder

@@ -1,0 +1,89 @@
+"""A pipeline of three small stages whose last one is recorded in MLflow, as trainings are."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from mlflow.tracking import MlflowClient
+from prefect import flow
+
+from infra.artifacts.in_use import used_by_flow
+from infra.artifacts.stage import stage
+from infra.settings import settings
+from tasks.tracking import runs
+
+T = TypeVar("T")
+
+
+def read(out: Path, files: list[Path]) -> dict[str, Any]:
+    words = [word for file in files for word in file.read_text().split()]
+    pq.write_table(pa.table({"word": words}), out / "words.parquet")
+    return {"words": len(words)}
+
+
+def count(out: Path, words: Path, least: int) -> dict[str, Any]:
+    table = pq.read_table(words / "words.parquet")["word"].value_counts().to_pylist()
+    (out / "counts.json").write_text(json.dumps([e for e in table if e["counts"] >= least]))
+    return {}
+
+
+def train(out: Path, words: Path, counts: Path) -> dict[str, Any]:
+    uri = settings().tracking_uri
+    parent = runs.parent_run(uri, "bidaflow/words", out.name, None, "parent", {})
+    run_id = runs.start_variant_run(uri, parent, "char", out.name, {}, {"train.digest": "abc"}, [])
+    for each in (run_id, parent):
+        runs.finish(uri, each, "FINISHED")
+    (out / "model.json").write_text("of " + (counts / "counts.json").read_text())
+    return {"run_id": run_id, "parent": parent}
+
+
+reading, counting, training = (
+    stage(read, "read", code="infra.errors"),
+    stage(count, "count", code="infra.errors"),
+    stage(train, "train", code="infra.errors"),
+)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where the three stages lie, and the id of the run."""
+
+    words: Path
+    counts: Path
+    model: Path
+    run_id: str
+    parent: str
+
+
+def in_flow(work: Callable[[], T], name: str) -> T:
+    """What the work comes to in a flow run, which uses its stages until its end."""
+
+    def body() -> T:
+        with used_by_flow():
+            return work()
+
+    return flow(body, name=name)()
+
+
+def trained(files: list[Path], least: int, name: str = "words") -> Trained:
+    """A flow run of the pipeline."""
+
+    def work() -> Trained:
+        words = reading(files).folder
+        counts = counting(words, least).folder
+        model = training(words, counts)
+        return Trained(words, counts, model.folder, model.facts["run_id"], model.facts["parent"])
+
+    return in_flow(work, name)
+
+
+def register(run_id: str, name: str, alias: str) -> None:
+    """A registered model of a run, with an alias."""
+    client = MlflowClient(settings().tracking_uri)
+    client.create_registered_model(name)
+    version = client.create_model_version(name, f"runs:/{run_id}/model", run_id)
+    client.set_registered_model_alias(name, alias, version.version)

@@ -1,0 +1,76 @@
+"""Sets of vectors whose words are looked up in another case than they were learnt in."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.build_vocabulary import build_vocabulary
+from flows.common.encoding import encode_dataset
+from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
+from flows.common.splits import ingest_dataset
+from flows.common.vectors import train_set
+from flows.compare_variants import compare_variants
+from flows.evaluate_embeddings import evaluate_embeddings
+from flows.retrain import retrain
+from infra.artifacts.stage import result_of
+from infra.errors import UserError
+from tasks.embeddings.formats.store import write_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.text.build_vocabulary import VocabularyParameters
+from tests.factories.stages import in_flow
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("learnt", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_rejects_vectors_trained_with_other_casing(
+    root: Path, prefect_server: None, learnt: bool
+) -> None:
+    corpus = CorpusParameters(files=["texts/"], lower_case=learnt)
+    vectors = VectorParameters(source="skipgram", corpus=corpus)
+    asked: dict[str, Any] = {"vocabulary": VocabularyParameters(lower_case=not learnt)}
+    told = f"vectors.corpus.lower_case is {learnt} and vocabulary.lower_case is {not learnt}"
+    for state in (
+        retrain(vectors=vectors, **asked, return_state=True),
+        compare_variants(vectors=[VectorParameters(), vectors], **asked, return_state=True),
+        build_vocabulary(vectors=vectors, **asked, return_state=True),
+    ):
+        with pytest.raises(UserError, match=told):
+            result_of(state)
+    assert not list(root.glob("stages/*")), "told before anything runs"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("learnt", "warned"),
+    [(True, True), pytest.param(False, False, marks=pytest.mark.full), (None, False)],
+)
+def test_warns_if_vectors_have_other_casing(
+    root: Path,
+    prefect_server: None,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    learnt: bool | None,
+    warned: bool,
+) -> None:
+    history: dict[str, Any] = {"method": "cbow"}
+    if learnt is not None:
+        history["lower_case"] = learnt
+    write_vectors(tmp_path, WordSet(["the", "is"], np.eye(2, dtype=np.float32)), history)
+    spec = str(tmp_path / "vectors.parquet")
+    asked = VectorParameters(source=spec), VocabularyParameters(lower_case=False)
+    (tmp_path / "text.txt").write_text("the cat is the cat\n" * 9, encoding="utf-8")
+    corpus = CorpusParameters(files=[str(tmp_path / "text.txt")], lower_case=False)
+    embedding = EmbeddingParameters(method="cbow", dimension=2, min_count=1)
+    with caplog.at_level(logging.WARNING):
+        in_flow(lambda: encode_dataset(ingest_dataset(DataParameters()), *asked), "encoded")
+        result_of(evaluate_embeddings([spec], lower_case=False, return_state=True))
+        in_flow(lambda: train_set(corpus, embedding, spec), "going on")
+    told = [text for text in caplog.messages if "were trained with lower_case True" in text]
+    fields = ("vocabulary.lower_case", "lower_case", "corpus.lower_case") if warned else ()
+    assert len(told) == len(fields)
+    for text, field in zip(told, fields, strict=True):
+        assert f"and {field} is False" in text and f"set {field} to True." in text

@@ -1,0 +1,73 @@
+"""From what the parameters name to files, names and shares."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from flows.common.data_files import find_files, name_of
+from flows.common.parameters import DataParameters, MixedIn
+from infra.errors import UserError
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).touch()
+    return [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+
+
+def test_own_files_override_the_catalog(two: list[str]) -> None:
+    files = find_files(DataParameters(dataset="squad-v1.1", train_files=two[:1]))
+    assert (files.name, files.train, files.dev) == ("squad-v1.1", [Path(two[0])], [])
+    assert (files.validation_share, files.overlap) == (0.1, "refuse")
+    files = find_files(DataParameters(train_files=two[:1], dev_files=two[1:]))
+    assert (files.train, files.dev) == ([Path(two[0])], [Path(two[1])])
+    assert files.name == "a", "not the default's name, whose champion it would challenge"
+
+
+def test_dataset_names_resolve_to_their_files(
+    two: list[str],
+    shared_data: Path,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_server: None,
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
+    data = DataParameters(
+        dataset="mine",
+        train_files=two[:1],
+        dev_files=["squad-v1.1"],
+        mix=[MixedIn(files=["squad-v1.1-recovered", two[1]], weight=0.5)],
+    )
+    files = find_files(data)
+    assert [file.name for file in files.dev] == ["dev-v1.1.json"]
+    ((mixed, weight),) = files.mixed
+    assert ([file.name for file in mixed], weight) == (["train-v1.1-recovered.json", "b.json"], 0.5)
+
+
+def test_rejects_dev_files_without_train_files(two: list[str]) -> None:
+    with pytest.raises(UserError, match="none to train on"):
+        find_files(DataParameters(dev_files=two))
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "/etc/x", "..", "a:b", "a\n", " a", "-a"])
+def test_rejects_unsafe_dataset_names(name: str, two: list[str]) -> None:
+    with pytest.raises(ValidationError, match="dataset is only a name"):
+        DataParameters(dataset=name, train_files=two)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("squad-v1.1", "squad-v1.1"),
+        ("folder/my-squad-v1.1/", "my-squad-v1.1"),
+        ("~/a b (1).JSON.gz", "a-b-1"),
+        ("x/2026*.json", "2026"),
+        ("x/*.json", "data"),
+        ("s3://bucket/tickets/?region=eu-west-1", "tickets"),
+        ("/", "data"),
+    ],
+)
+def test_dataset_name_is_derived_from_its_path(place: str, name: str) -> None:
+    assert name_of(place) == name

@@ -1,0 +1,91 @@
+"""What a flow run leaves that fails or crashes: its MLflow runs, and the processes below it."""
+
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from mlflow.tracking import MlflowClient
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
+
+from flows.common.hooks import ENDING_RUNS
+from flows.common.user_errors import told_in_a_sentence
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.tracking.runs import finish, parent_run, start_variant_run
+from tasks.training.train_variant import parent_run_of
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@pytest.fixture(scope="module")
+def one_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests: making MLflow's database takes longer than they do."""
+    return tmp_path_factory.mktemp("root")
+
+
+@pytest.fixture(autouse=True)
+def root(one_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(one_root))
+
+
+class Begun(NamedTuple):
+    """What a flow run had begun when it broke off."""
+
+    flow_run_id: str
+    runs: list[str]  # in MLflow: its parent, two trainings of which one is done, another flow's
+    process: subprocess.Popen[bytes]
+
+    def statuses(self) -> list[str]:
+        client = MlflowClient(settings().tracking_uri)
+        return [client.get_run(run_id).info.status for run_id in self.runs]
+
+
+def begin() -> Begun:
+    uri, own = settings().tracking_uri, str(flow_run.id)
+    runs = [parent := parent_run_of("made")]
+    runs += [
+        start_variant_run(uri, parent, "char", stage + own, {}, {}, [])
+        for stage in ("begun-", "done-")
+    ]
+    finish(uri, runs[-1], "FINISHED")
+    runs.append(parent_run(uri, "bidaflow/made", "another", None, "another", {}))
+    return Begun(own, runs, subprocess.Popen(["sleep", "600"]))
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "status"),
+    [
+        (RuntimeError("out of paper"), "Failed", "FAILED"),
+        (UserError("The mill has no door."), "Refused", "FAILED"),
+        (KeyboardInterrupt(), "Crashed", "KILLED"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_interrupted_flow_ends_its_runs_and_processes(
+    error: BaseException, state: str, status: str
+) -> None:
+    all_begun: list[Begun] = []
+
+    @flow(name="breaking-off", **ENDING_RUNS)
+    @told_in_a_sentence
+    def breaking_off() -> None:
+        all_begun.append(begin())
+        raise error
+
+    with suppress(KeyboardInterrupt):
+        breaking_off(return_state=True)
+    (begun,) = all_begun
+    try:
+        assert begun.statuses() == [status, status, "FINISHED", "RUNNING"]
+        with get_client(sync_client=True) as client:
+            found = client.request("GET", f"/flow_runs/{begun.flow_run_id}").json()
+        assert found["state_name"] == state
+        assert (begun.process.poll() is not None) == (state == "Crashed")
+        assert not list((settings().root / "under-way").iterdir())
+    finally:
+        begun.process.kill()
+        begun.process.wait()

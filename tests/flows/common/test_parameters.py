@@ -1,0 +1,309 @@
+"""Forms of the flows' parameters, and the variants that come of them."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from prefect.utilities.callables import parameter_schema
+from pydantic import BaseModel, ValidationError
+
+from flows.build_vocabulary import build_vocabulary
+from flows.common.parameters import (
+    OFF_AT_0,
+    CharacterParameters,
+    DataParameters,
+    TrainingParameters,
+    VariantName,
+    VectorParameters,
+    configure,
+    vectors_for,
+)
+from flows.compare_variants import compare_variants
+from flows.ingest import ingest
+from flows.retrain import retrain
+from flows.train import train
+from flows.train_embeddings import train_embeddings
+from infra.errors import UserError
+from infra.ray_cluster import Resources
+from models.configs.presets import PRESETS, preset
+from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig
+from tasks.datasets.catalog import DATASETS
+from tasks.embeddings.formats.export import FILES
+from tasks.embeddings.formats.source import NO_VECTORS
+from tasks.embeddings.training.config import METHODS
+from tasks.text.build_vocabulary import VocabularyParameters
+
+FORMS = [
+    DataParameters,
+    TrainingParameters,
+    CharacterParameters,
+    VectorParameters,
+    VocabularyParameters,
+    Resources,
+]
+form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+
+
+@form
+def test_every_field_has_a_description(form: type[BaseModel]) -> None:
+    for name, field in form.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+@form
+def test_rejects_unknown_fields(form: type[BaseModel]) -> None:
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        form.model_validate({"sede": 1})
+
+
+@form
+def test_every_field_has_a_default(form: type[BaseModel]) -> None:
+    assert form.model_validate({}) == form()
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        (DataParameters, {"dataset": ""}),
+        (DataParameters, {"dev_share": 0}),
+        (DataParameters, {"dev_share": 1}),
+        (DataParameters, {"seed": -1}),
+        (TrainingParameters, {"epochs": 0}),
+        (TrainingParameters, {"batch_size": 2.5}),
+        (TrainingParameters, {"optimizer": "sgd"}),
+        (TrainingParameters, {"learning_rate": float("nan")}),
+        (TrainingParameters, {"learning_rate": float("inf")}),
+        (TrainingParameters, {"self_attention": "additif"}),
+        (TrainingParameters, {"dropout": 1}),
+        (TrainingParameters, {"ema_decay": 1}),
+        (Resources, {"workers": 0}),
+        (Resources, {"cpus_per_worker": -1}),
+    ],
+)
+def test_rejects_values_out_of_bounds(form: type[BaseModel], values: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        form.model_validate(values)
+    assert [error["loc"] for error in refused.value.errors()] == [tuple(values)]
+
+
+@pytest.mark.parametrize("of", [ingest, build_vocabulary, retrain], ids=lambda flow: flow.name)
+def test_prefect_schema_includes_choices_and_bounds(of: Any) -> None:
+    schema = parameter_schema(of.fn)
+    dev_share = schema.definitions["DataParameters"]["properties"]["dev_share"]
+    assert (dev_share["exclusiveMinimum"], dev_share["exclusiveMaximum"]) == (0, 1)
+    assert dev_share["description"] == DataParameters.model_fields["dev_share"].description
+    if of is retrain:
+        assert schema.properties["variants"]["items"]["enum"] == list(PRESETS)
+
+
+DEPLOYED = [ingest, build_vocabulary, train_embeddings, train, compare_variants, retrain]
+deployed = pytest.mark.parametrize("of", DEPLOYED, ids=lambda flow: flow.name)
+
+
+def shown(of: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of a flow's form, with its place."""
+    schema = parameter_schema(of)
+    yield from schema.properties.items()
+    for form, definition in schema.definitions.items():
+        for name, field in definition.get("properties", {}).items():
+            yield f"{form}.{name}", field
+
+
+@deployed
+def test_prefect_schema_has_descriptions_and_defaults(of: Any) -> None:
+    definitions = parameter_schema(of).definitions
+    for place, field in shown(of):
+        told = definitions[Path(field["$ref"]).name] if "$ref" in field else field
+        assert told.get("description", "").endswith("."), place
+        assert "default" in field or place == "MixedIn.files", place
+
+
+@deployed
+def test_prefect_schema_bounds_every_number(of: Any) -> None:
+    for place, field in shown(of):
+        for kind in (field, field.get("items", {}), *field.get("anyOf", ())):
+            if kind.get("type") in ("integer", "number"):
+                assert {"minimum", "exclusiveMinimum"} & kind.keys(), place
+
+
+@pytest.mark.parametrize(
+    ("of", "place", "choices"),
+    [
+        (train, "variants", list(PRESETS)),
+        (compare_variants, "variants", list(PRESETS)),
+        (train, "TrainingParameters.optimizer", ["adadelta", "adam"]),
+        (train, "DataParameters.overlap", ["refuse", "leave out"]),
+        (train_embeddings, "EmbeddingParameters.method", list(METHODS)),
+        (train_embeddings, "exports", list(FILES)),
+    ],
+)
+def test_prefect_schema_lists_choices(of: Any, place: str, choices: list[str]) -> None:
+    field = dict(shown(of))[place]
+    kinds = (field, field.get("items", {}), *field.get("anyOf", ()))
+    assert [kind["enum"] for kind in kinds if "enum" in kind] == [choices]
+
+
+def test_dataset_help_names_every_known_dataset() -> None:
+    told = str(DataParameters.model_fields["dataset"].description)
+    assert [name for name in DATASETS if name not in told] == []
+
+
+def test_every_preset_can_be_selected() -> None:
+    assert set(get_args(VariantName)) == set(PRESETS)
+
+
+def test_form_exposes_every_config_field() -> None:
+    known = {field.name for config in (ModelConfig, TrainingConfig) for field in fields(config)}
+    assert set(TrainingParameters.model_fields) == {*known, "start_from"}
+    of_characters = {field.name for field in fields(CharacterConfig)}
+    assert set(CharacterParameters.model_fields) == of_characters
+
+
+def test_changes_a_single_character_setting() -> None:
+    mine = TrainingParameters(characters=CharacterParameters(max_characters=20))
+    before = preset("char").model.characters
+    assert before is not None
+    assert configure("char", mine.changes()).model.characters == replace(before, max_characters=20)
+    with pytest.raises(UserError, match=r"max_characters .* baseline reads no characters"):
+        configure("baseline", mine.changes())
+
+
+def test_character_embeddings_can_be_disabled() -> None:
+    off = TrainingParameters(characters=CharacterParameters(embedding_size=0))
+    for name in ("char", "baseline"):
+        assert configure(name, off.changes()).model.characters is None
+    with pytest.raises(UserError, match="word_vectors is off and characters is empty"):
+        configure("char-only", off.changes())
+    with pytest.raises(ValidationError, match=r"embedding_size is 0, .* filters has no effect"):
+        CharacterParameters(embedding_size=0, filters=[10])
+
+
+def test_empty_form_changes_nothing() -> None:
+    assert TrainingParameters().changes() == {}
+    assert configure("char", {}, TrainingParameters().changes()) == preset("char")
+
+
+def test_user_settings_override_dataset_settings() -> None:
+    suited = DATASETS["tiny"].training
+    before = dict(suited)
+    mine = TrainingParameters(epochs=2, hidden_size=12, dropout=0.0)
+    changed = configure("char", suited, mine.changes())
+    assert changed.training.epochs == 2
+    assert changed.training.learning_rate == suited["learning_rate"]
+    assert (changed.model.hidden_size, changed.model.dropout) == (12, 0.0)
+    assert changed.model.characters == preset("char").model.characters
+    assert changed.name == "char"
+    assert suited == before, "the catalogue itself is left as it was"
+
+
+def test_zero_disables_preset_and_dataset_settings() -> None:
+    optional = [field.name for field in fields(TrainingConfig) if "None" in str(field.type)]
+    datasets = [{}, *(dataset.training for dataset in DATASETS.values())]
+    trainings = [configure(name, suited).training for name in PRESETS for suited in datasets]
+    used = {name for name in optional for each in trainings if getattr(each, name) is not None}
+    assert used == set(OFF_AT_0)
+    off = TrainingParameters(**dict.fromkeys(OFF_AT_0, 0)).changes()
+    changed = configure("char", DATASETS["covid_qa"].training, off).training
+    assert (changed.window, changed.checkpoint_minutes) == (None, None)
+    assert changed.max_answer_tokens == 60
+
+
+LEAST: dict[str, Any] = {
+    "epochs": 1,
+    "batch_size": 1,
+    "optimizer": "adadelta",
+    "learning_rate": 1e-9,
+    "schedule": "linear",
+    "warmup_steps": 0,
+    "rho": 0,
+    "epsilon": 1e-300,
+    "clip_norm": 0,
+    "ema_decay": 0,
+    "max_answer_tokens": 1,
+    "window_stride": 0,
+    "max_context_tokens": 2,
+    "max_question_tokens": 1,
+    "seed": 0,
+    "patience": 1,
+    "stop_at_f1": 1e-9,
+    "max_minutes": 1e-9,
+    "precision": "bfloat16",
+    "deterministic": True,
+    "checkpoint_minutes": 0,
+    "checkpoint_steps": 1,
+    "hidden_size": 1,
+    "word_vectors": True,
+    "unknown_words": "random",
+    "highway": "none",
+    "recurrent": "gru",
+    "query_to_context": "max",
+    "self_attention": "none",
+    "output_reads": "attention",
+    "end_pointer": "independent",
+    "dropout": 0,
+    "dropout_form": "inputs",
+}
+LEAST_CHARACTERS: dict[str, Any] = {
+    "embedding_size": 1,
+    "kernel_widths": [1],
+    "filters": [1],
+    "max_characters": 1,
+}
+
+
+def test_form_minimums_are_valid_for_every_preset() -> None:
+    assert {*LEAST, "characters", "start_from"} == set(TrainingParameters.model_fields)
+    assert set(LEAST_CHARACTERS) == set(CharacterParameters.model_fields)
+    characters = CharacterParameters(**LEAST_CHARACTERS)
+    for name, variant in PRESETS.items():
+        least = TrainingParameters(**LEAST)
+        if variant.model.characters is not None:
+            least = TrainingParameters(**LEAST, characters=characters)
+        changed = configure(name, least.changes())  # type: ignore[arg-type]
+        assert (changed.model.characters is None) == (variant.model.characters is None)
+        values = {**vars(changed.model), **vars(changed.training)}
+        assert {key: values[key] for key in LEAST} == LEAST | dict.fromkeys(OFF_AT_0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epochs": 0}, r"^epochs must be at least 1\.$"),
+        ({"dropout": 1.0}, r"^dropout must lie in \[0, 0\.99\]\.$"),
+        ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
+        ({"word_vectors": False}, r"^word_vectors is off and characters is empty: .*\.$"),
+    ],
+)
+def test_invalid_changes_raise_a_user_error(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        configure("baseline", changes)
+
+
+def test_unknown_variant_error_lists_known_variants() -> None:
+    with pytest.raises(UserError, match=r"'cahr'; there are: baseline, char, .*docqa\.$"):
+        configure("cahr", {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", ["nowhere.txt", "~/nowhere.zip"])
+def test_vector_source_may_not_exist_yet(source: str) -> None:
+    assert Path(VectorParameters(source=source).source).name == Path(source).name
+
+
+def test_vectors_are_used_only_by_word_level_variants() -> None:
+    chosen = VectorParameters(source="mine.txt")
+    char, char_only = preset("char"), preset("char-only")
+    assert vectors_for([char, char_only], chosen) == chosen
+    assert vectors_for([char_only], chosen).source == NO_VECTORS
+    with pytest.raises(UserError, match=r"vectors\.source is none.*variant char .*word_vectors"):
+        vectors_for([char_only, char], VectorParameters(source=NO_VECTORS))
+
+
+def test_rejects_subword_for_methods_without_ngrams() -> None:
+    spelling = configure("char", {"unknown_words": "subword"})
+    by_letters = VectorParameters(source="fasttext")
+    assert vectors_for([spelling], by_letters) == by_letters
+    with pytest.raises(UserError, match="vectors that glove trains have no n-grams"):
+        vectors_for([preset("char"), spelling], VectorParameters(source="glove"))

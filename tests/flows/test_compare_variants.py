@@ -1,0 +1,96 @@
+"""What the flow that compares would train, and what it compares with what."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.common.parameters import (
+    CorpusParameters,
+    DataParameters,
+    TrainingParameters,
+    VectorParameters,
+)
+from flows.common.results import examples_of_each
+from flows.common.splits import Splits
+from flows.compare_variants import announce, grid_of
+from infra.errors import UserError
+from tasks.datasets.tiny import generate
+from tasks.evaluation.evaluate import load_split
+from tasks.text.build_vocabulary import VocabularyParameters
+from tests.factories.stages import in_flow
+from tests.factories.vectors import write_lines
+
+
+def own_data(folder: Path, seed: int) -> DataParameters:
+    """A dataset of few articles, in a folder named "own"."""
+    folder.mkdir(parents=True)
+    for part, data in zip(("train", "dev"), generate(seed, 2, 1), strict=True):
+        (folder / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
+    return DataParameters(dataset=str(folder), validation_share=0)
+
+
+def test_same_named_inputs_get_separate_cells(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    data = [own_data(tmp_path / f"place{seed}" / "own", seed) for seed in (1, 2)]
+    vectors = []
+    for name, line in (("support", "the 1 0"), ("legal", "the 0 1")):
+        (tmp_path / name).mkdir()
+        file = write_lines(tmp_path / name / "vectors.txt", line)
+        vectors.append(VectorParameters(source=file))
+    parameters = VocabularyParameters(), TrainingParameters(), None
+    grid = in_flow(
+        lambda: grid_of(data, vectors, [("baseline", 0), ("baseline", 1)], *parameters), "grid"
+    )
+    cells = [cell for cell, _ in grid]
+    inputs = [(training.splits.train, training.encoded.vectors) for _, training in grid]
+    folders = [tuple(output.folder for output in outputs) for outputs in inputs]
+    assert len(set(cells)) == len(set(folders)) == 4
+    assert [cells.count(cell) for cell in cells] == [2] * 8  # the two seeds
+    assert len(set(zip(cells, folders, strict=True))) == 4
+    assert {cell.dataset for cell in cells} == {"place1/own", "place2/own"}
+    assert {cell.vectors for cell in cells} == {"support/vectors.txt", "legal/vectors.txt"}
+    assert {training.splits.name for _, training in grid} == {"own"}
+    _drawn_where_they_are_asked([training.splits for _, training in grid])
+
+
+def test_rejects_vectors_without_ngrams_early(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    vectors = [VectorParameters(source=write_lines(tmp_path / "plain.txt", "the 1 0"))]
+    training = TrainingParameters(unknown_words="subword")
+    parameters = VocabularyParameters(), training, None
+    data = [own_data(tmp_path / "own", 1)]
+    with pytest.raises(UserError, match=r"'subword', and the vectors .*plain\.txt have no n-grams"):
+        in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+    corpus = CorpusParameters(files=[str(tmp_path / "plain.txt")])
+    vectors = [VectorParameters(source=method, corpus=corpus) for method in ("fasttext", "cbow")]
+    with pytest.raises(UserError, match="vectors that cbow trains have no n-grams"):
+        in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+    assert not (root / "stages" / "prepare-corpus").exists()
+
+
+def _drawn_where_they_are_asked(splits: list[Splits]) -> None:
+    questions = [load_split(each.dev.folder).questions for each in splits]
+    own = next(text for text in questions[0] if text not in questions[-1])
+    drawn = examples_of_each(splits, ["Who", own])
+    assert drawn == [["Who", *([own] if own in asked else [])] for asked in questions]
+    with pytest.raises(UserError, match="holds these words"):
+        examples_of_each(splits, ["Who", "no such words"])
+    assert examples_of_each(splits, []) == [[]] * len(splits)
+
+
+def test_result_table_fits_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    titles = ("EM", "F1", "NLL", "AvNA", "F1 at threshold", "F1 within", "F1 outside GloVe")
+    row = {"dataset": "own", "vectors": "wiki-fasttext", "variant": "char-selfattn", "seeds": "3"}
+    row |= dict.fromkeys(titles, "12.34 ± 0.56")
+    row |= {"F1 gain, 95 %": "+11.17 (+9.47 to +12.85) *", "minutes": "27.7"}
+    announce({"rows": [row, row | {"vectors": "glove"}], "report": "comparison.html"})
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    for told in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
+        assert told in printed

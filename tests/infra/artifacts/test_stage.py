@@ -1,0 +1,416 @@
+"""Stages in real flow runs: what is run again, what is not, and what a broken one leaves."""
+
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+from prefect import flow
+from prefect.logging.configuration import setup_logging
+from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
+
+from infra.artifacts.digests import sha256_of
+from infra.artifacts.manifest import MANIFEST, content_digest, facts_of
+from infra.artifacts.stage import PACKAGES, REFUSED, Output, stage
+from infra.errors import UserError
+from infra.settings import CHECKOUT
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "root")
+
+T = TypeVar("T")
+
+RUNS: list[str] = []
+"""Names of the functions below that were run."""
+
+
+def shout(out: Path, text: str, marks: int = 1) -> dict[str, Any]:
+    RUNS.append("shout")
+    (out / "text.txt").write_text(text.upper() + "!" * marks, encoding="utf-8")
+    return {"characters": len(text) + marks}
+
+
+def measure(out: Path, texts: list[Path]) -> dict[str, Any]:
+    RUNS.append("measure")
+    files = [text / "text.txt" if text.is_dir() else text for text in texts]
+    (out / "lengths.json").write_text(json.dumps([len(file.read_text()) for file in files]))
+    return {}
+
+
+def break_off(out: Path, error: str) -> dict[str, Any]:
+    RUNS.append("break_off")
+    (out / "half.txt").write_text("half of it")
+    raise UserError(error) if error.endswith(".") else RuntimeError(error)
+
+
+shouting, measuring, breaking = (
+    stage(build, build.__name__, code="infra.errors") for build in (shout, measure, break_off)
+)
+
+
+@pytest.fixture(autouse=True)
+def no_runs_yet() -> None:
+    RUNS.clear()
+
+
+def in_flow(work: Callable[[], T]) -> T:
+    """What the work comes to inside a flow run."""
+    return flow(work, name="stages")()
+
+
+def left_in(root: Path, name: str) -> list[str]:
+    return sorted(path.name for path in (root / "stages" / name).iterdir())
+
+
+def test_equal_inputs_are_built_once(root: Path) -> None:
+    first = in_flow(lambda: shouting("hello"))
+    again = in_flow(lambda: shouting(text="hello", marks=1))
+    assert RUNS == ["shout"]
+    assert (first.cached, again.cached) == (False, True)
+    assert again == Output(first.folder, {"characters": 6}, cached=True)
+    assert first.folder.parent == root / "stages" / "shout"
+    assert (first.folder / "text.txt").read_text() == "HELLO!"
+
+
+def test_changed_parameter_triggers_a_rebuild() -> None:
+    outputs = in_flow(lambda: [shouting("hello"), shouting("hello", 2), shouting("hallo")])
+    assert RUNS == ["shout"] * 3
+    assert len({output.folder for output in outputs}) == 3
+
+
+def test_stages_of_one_function_have_separate_keys() -> None:
+    twin = stage(shout, "shout-twin", code="infra.errors")
+    folders = in_flow(lambda: [shouting("hello").folder, twin("hello").folder])
+    assert folders[0].name != folders[1].name
+    assert RUNS == ["shout"] * 2
+
+
+def test_files_are_keyed_by_content_not_path(tmp_path: Path) -> None:
+    here, there = tmp_path / "here.txt", tmp_path / "far" / "there.txt"
+    here.write_text("same")
+    first = in_flow(lambda: measuring([here]))
+    there.parent.mkdir()
+    here.rename(there)
+    moved = in_flow(lambda: measuring([there]))
+    assert (moved.cached, moved.folder) == (True, first.folder)
+    there.write_text("other")
+    changed = in_flow(lambda: measuring([there]))
+    assert not changed.cached
+    assert RUNS == ["measure"] * 2
+
+
+def test_earlier_stages_are_keyed_by_their_output() -> None:
+    first = in_flow(lambda: measuring([shouting("hello").folder]))
+    equal = in_flow(lambda: measuring([shouting("HELLO").folder]))
+    assert (equal.cached, equal.folder) == (True, first.folder)
+    changed = in_flow(lambda: measuring([shouting("HELL").folder]))
+    assert not changed.cached
+    assert RUNS == ["shout", "measure", "shout", "shout", "measure"]
+
+
+@pytest.mark.heavy
+def test_reformatted_data_reruns_only_ingestion(tmp_path: Path) -> None:
+    from tasks.stages import ingesting
+
+    follow = stage(lambda out, split: {}, "follow", code="infra.errors")
+    asked = {"id": "1", "question": "Where?", "answers": [], "is_impossible": True}
+    paragraphs = [{"context": "The mill stands on the hill.", "qas": [asked]}]
+    squad = {"version": "v2.0", "data": [{"title": "Mills", "paragraphs": paragraphs}]}
+    file = tmp_path / "squad.json"
+    outputs = []
+    for indent in (None, 2):
+        file.write_text(json.dumps(squad, indent=indent))
+        outputs.append(in_flow(lambda: ingesting(file)))
+        outputs.append(in_flow(lambda: follow(outputs[-1].folder)))
+    assert [output.cached for output in outputs] == [False, False, False, True]
+    assert outputs[0].folder != outputs[2].folder
+
+
+def test_missing_folder_is_rebuilt() -> None:
+    first = in_flow(lambda: shouting("gone"))
+    shutil.rmtree(first.folder)
+    again = in_flow(lambda: shouting("gone"))
+    assert (again.folder, again.cached) == (first.folder, False)
+    assert (again.folder / "text.txt").read_text() == "GONE!"
+    assert in_flow(lambda: shouting("gone")).cached
+
+
+def test_another_root_is_filled_despite_cached_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = in_flow(lambda: shouting("elsewhere"))
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "another"))
+    second = in_flow(lambda: shouting("elsewhere"))
+    assert second.folder == tmp_path / "another" / "stages" / "shout" / first.folder.name
+    assert (second.folder / "text.txt").is_file()
+
+
+FACTS = {
+    "count": 3,
+    "share": 0.1 + 0.2,
+    "name": "Übung 𝔘",
+    "nothing": None,
+    "yes": True,
+    "nested": {"list": [1, 2.5, []]},
+}
+
+
+def tell(out: Path) -> dict[str, Any]:
+    return FACTS
+
+
+def test_facts_match_from_stage_cache_and_manifest() -> None:
+    telling = stage(tell, "tell", code="infra.errors")
+    first, again = in_flow(lambda: telling()), in_flow(lambda: telling())
+    assert again.cached
+    assert first.facts == again.facts == facts_of(first.folder) == FACTS
+
+
+def test_results_are_json_with_a_relative_folder() -> None:
+    output = in_flow(lambda: shouting("stored"))
+    content = (PREFECT_LOCAL_STORAGE_PATH.value() / output.folder.name).read_bytes()
+    record = json.loads(content)
+    assert record["metadata"]["serializer"]["type"] == "json"
+    assert json.loads(record["result"]) == {
+        "folder": f"stages/shout/{output.folder.name}",
+        "found": False,
+    }
+
+
+def test_lost_result_of_existing_folder_runs_nothing() -> None:
+    first = in_flow(lambda: shouting("lost"))
+    (PREFECT_LOCAL_STORAGE_PATH.value() / first.folder.name).unlink()
+    RUNS.clear()
+    again = in_flow(lambda: shouting("lost"))
+    assert (again, RUNS) == (Output(first.folder, first.facts, cached=True), [])
+
+
+def test_manifest_lists_inputs_and_outputs(tmp_path: Path) -> None:
+    outside = tmp_path / "input.txt"
+    outside.write_text("input")
+    text = in_flow(lambda: shouting("inside")).folder
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(text, elsewhere)
+    folder = in_flow(lambda: measuring([outside, text, text / "text.txt", elsewhere])).folder
+    manifest = json.loads((folder / MANIFEST).read_text())
+    written = folder / "lengths.json"
+    assert manifest["files"] == {
+        "lengths.json": {"bytes": written.stat().st_size, "sha256": sha256_of(written)}
+    }
+    assert manifest["stage"] == "measure"
+    assert manifest["key"] == folder.name
+    assert manifest["digest"] == content_digest(folder)
+    digests = [sha256_of(outside), content_digest(text), sha256_of(text / "text.txt")]
+    assert manifest["inputs"] == {"texts": [*digests, digests[1]]}
+    stage_of_text = {"stage": "shout", "key": text.name, "digest": digests[1]}
+    assert manifest["made_from"] == [
+        {"input": "texts", "path": str(outside), "bytes": 5, "sha256": digests[0]},
+        {"input": "texts", **stage_of_text},
+        {"input": "texts", **stage_of_text, "file": "text.txt", "sha256": digests[2]},
+        {"input": "texts", "path": str(elsewhere), "digest": digests[1]},
+    ]
+    assert {"python", "torch", "pyarrow"} <= manifest["packages"].keys()
+
+
+@contextmanager
+def listening() -> Iterator[list[logging.LogRecord]]:
+    """What is logged in the block by flow runs and task runs."""
+    setup_logging()
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("prefect.flow_runs", "prefect.task_runs")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield records
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def refused(key: str, inputs: dict[str, Any]) -> tuple[str | None, str | None, bool]:
+    """Name and message of the state in which the breaking stage's task ends, and if it failed."""
+    state = breaking.task(key, inputs, return_state=True)
+    return state.name, state.message, state.is_failed()
+
+
+def test_user_error_has_no_traceback_and_no_output(root: Path) -> None:
+    sentence = "The input is empty: give it some text."
+    with listening() as records:
+        # Not a key of an earlier run of the tests, whose results may still be there.
+        name, message, failed = in_flow(lambda: refused(uuid4().hex, {"error": sentence}))
+    assert (name, message, failed) == (REFUSED, sentence, True)
+    assert any(sentence in record.getMessage() for record in records)
+    told = "".join(logging.Formatter().format(record) for record in records)
+    assert "Traceback" not in told
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        in_flow(lambda: breaking(sentence))
+    assert left_in(root, "break_off") == []
+
+
+def test_crash_leaves_no_output_and_no_result(root: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="out of paper"):
+            in_flow(lambda: breaking("out of paper"))
+    assert RUNS == ["break_off"] * 2
+    assert left_in(root, "break_off") == []
+
+
+IN_A_PROCESS = """
+import os, signal, sys, time
+from pathlib import Path
+from prefect import flow
+from infra.artifacts import stage as stages
+from infra.artifacts.stage import stage
+
+meeting = Path(sys.argv[2])
+tell_of_waiting = stages._tell_of_waiting
+
+def tell_and_note():
+    tell_of_waiting()
+    (meeting / "one-waits").touch()
+
+stages._tell_of_waiting = tell_and_note
+
+def build(out, text):
+    (out / "half.txt").write_text(text)
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "meet":
+        (meeting / str(os.getpid())).touch()
+        deadline = time.monotonic() + 700
+        while not (meeting / "one-waits").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    (out / "other half.txt").write_text(text)
+    return {"halves": 2}
+
+@flow(name="in-a-process")
+def run():
+    if sys.argv[1] == "meet":
+        (meeting / f"{os.getpid()}-is-there").touch()
+        while len(list(meeting.glob("*-is-there"))) < 2:
+            time.sleep(0.01)
+    output = stage(build, "halves", code="infra.errors")("text")
+    print(output.facts, output.cached, output.folder.name)
+
+run()
+"""
+
+
+def start(fate: str, meeting: Path) -> subprocess.Popen[str]:
+    """Another process that builds a stage, with this one's server, results and root."""
+    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""}
+    return subprocess.Popen(
+        [sys.executable, "-c", IN_A_PROCESS, fate, str(meeting)],
+        cwd=CHECKOUT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What the process printed."""
+    printed, errors = process.communicate(timeout=800)
+    assert process.returncode == 0, errors
+    return printed
+
+
+@pytest.mark.heavy
+def test_killed_stage_leaves_nothing_finished(root: Path, tmp_path: Path) -> None:
+    killed = start("die", tmp_path)
+    killed.communicate(timeout=800)
+    assert killed.returncode == -signal.SIGKILL
+    (half,) = (root / "stages" / "halves").rglob("half.txt")
+    assert half.relative_to(root / "stages" / "halves").parts[0].startswith(".building-")
+
+    assert ended(start("live", tmp_path)).startswith("{'halves': 2} False")
+    (made,) = (root / "stages" / "halves").glob("[!.]*")
+    assert {path.name for path in made.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+
+
+@pytest.mark.heavy
+def test_second_process_waits_for_the_first(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "meeting").mkdir()
+    both = [start("meet", tmp_path / "meeting") for _ in range(2)]
+    told = [process.communicate(timeout=800) for process in both]
+    assert [process.returncode for process in both] == [0, 0], told
+    (made,) = left_in(root, "halves")
+    expected = {f"{{'halves': 2}} {found} {made}\n" for found in (False, True)}
+    assert {printed for printed, _ in told} == expected
+    assert sum("waiting for that one" in errors for _, errors in told) == 1
+    assert len([path for path in (tmp_path / "meeting").iterdir() if path.name.isdigit()]) == 1
+    folder = root / "stages" / "halves" / made
+    assert {path.name for path in folder.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+
+
+def dawdle(out: Path) -> dict[str, Any]:
+    RUNS.append("dawdle")
+    time.sleep(0.5)
+    return {}
+
+
+def test_two_threads_build_only_once() -> None:
+    dawdling = stage(dawdle, "dawdle", code="infra.errors")
+    with ThreadPoolExecutor() as threads:
+        pending = [threads.submit(in_flow, lambda: dawdling()) for _ in range(2)]
+    outputs = [each.result() for each in pending]
+    assert RUNS == ["dawdle"]
+    assert {output.cached for output in outputs} == {False, True}
+    assert len({output.folder for output in outputs}) == 1
+
+
+DIGESTS = """
+import json
+from infra.settings import CHECKOUT
+from infra.artifacts.stage import source_digest
+
+modules = ("tasks.training.train_variant", "tasks.data.ingest", "tasks.text.encode", "tasks.stages")
+
+def digests():
+    source_digest.cache_clear()
+    return {module: source_digest(module) for module in modules}
+
+told = [digests()]
+for edited in ("models/modules/layers.py", "tasks/text/tokenizer.py", "tests.py"):
+    with (CHECKOUT / edited).open("a") as file:
+        file.write("EDITED = True\\n")
+    told.append(digests())
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.heavy
+def test_key_covers_every_imported_module(tmp_path: Path) -> None:
+    for package in PACKAGES:
+        shutil.copytree(CHECKOUT / package, tmp_path / package)
+    process = subprocess.run(
+        [sys.executable, "-c", DIGESTS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(process.stdout)
+    changed = [
+        {module for module, digest in after.items() if digest != before[module]}
+        for before, after in pairwise(told)
+    ]
+    assert changed == [
+        {"tasks.training.train_variant", "tasks.stages"},
+        {"tasks.training.train_variant", "tasks.stages", "tasks.data.ingest"},
+        set(),
+    ]

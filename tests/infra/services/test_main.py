@@ -1,0 +1,125 @@
+"""`up` and `down` with the real servers: what they print, deploy, refuse and keep."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.settings import CHECKOUT
+from tests.factories.http import ANSWER_SECONDS, ask
+from tests.factories.services import Services, wait
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
+
+
+def test_both_servers_answer_at_printed_addresses(services: Services) -> None:
+    up = services.recorded
+    assert up.prefect_url in services.printed and up.mlflow_url in services.printed
+    assert httpx.get(up.prefect_url, follow_redirects=True, timeout=ANSWER_SECONDS).is_success
+    assert "MLflow" in httpx.get(up.mlflow_url, timeout=ANSWER_SECONDS).text
+
+
+def test_deployments_are_described_and_scheduled(services: Services) -> None:
+    for name in (
+        "ingest",
+        "build-vocabulary",
+        "train-embeddings",
+        "evaluate-embeddings",
+        "train",
+        "compare-variants",
+        "retrain",
+    ):
+        deployment = services.deployment(name)
+        assert deployment["description"] and "bidaflow" in deployment["tags"]
+        fields = deployment["parameter_openapi_schema"]["properties"].values()
+        assert fields and all("description" in field or "$ref" in field for field in fields)
+    retrain = services.deployment("retrain")
+    (weekly,) = retrain["schedules"]
+    assert (weekly["schedule"]["cron"], weekly["active"]) == ("0 3 * * 1", True)
+    assert weekly["schedule"]["timezone"] == "Europe/London"
+    assert retrain["global_concurrency_limit"]["limit"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "nonsense", "told"),
+    [
+        ("train", {"variants": ["cahr"]}, "'cahr' is not one of"),
+        ("train", {"training": {"dropout": 1}}, "1 is greater than the maximum of 0.99"),
+        ("compare-variants", {"seeds": [0, -1]}, "-1 is less than the minimum of 0"),
+        ("compare-variants", {"variants": []}, "variants"),
+        ("train-embeddings", {"embedding": {"method": "word2vec"}}, "'word2vec' is not one of"),
+        ("retrain", {"data": {"sede": 1}}, "'sede' was unexpected"),
+        ("retrain", {"date": {"seed": 1}}, "'date' was unexpected"),
+    ],
+)
+def test_rejects_invalid_parameters_before_a_run(
+    services: Services, name: str, nonsense: dict[str, Any], told: str
+) -> None:
+    address = f"{services.recorded.prefect_url}/api/deployments/"
+    address += f"{services.deployment(name)['id']}/create_flow_run"
+    refused = ask("POST", address, {"parameters": nonsense})
+    assert refused.status_code == 409 and told in refused.text
+
+
+def test_runs_use_this_checkout_from_any_directory(services: Services) -> None:
+    (step,) = services.deployment("retrain")["pull_steps"]
+    (where,) = step.values()
+    assert where["directory"] == str(CHECKOUT) != services.environment["PWD"]
+
+
+def test_reports_a_second_up_and_a_busy_port(services: Services, tmp_path: Path) -> None:
+    again = services.run("up")
+    assert again.returncode == 1 and "up already" in again.stderr
+    elsewhere = services.run("up", BIDAFLOW_ROOT=str(tmp_path))
+    port = services.environment["BIDAFLOW_PREFECT_PORT"]
+    assert elsewhere.returncode == 1
+    assert f"Port {port} is in use" in elsewhere.stderr
+    assert "BIDAFLOW_PREFECT_PORT" in elsewhere.stderr
+
+
+def schedules_of(deployment: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """What people can set of a deployment's schedules, in a fixed order."""
+    fields = ("slug", "active", "parameters", "schedule")
+    return sorted(
+        (tuple(one[field] for field in fields) for one in deployment["schedules"]), key=str
+    )
+
+
+def test_edits_survive_restart_and_ctrl_c_stops_all(
+    services: Services,
+) -> None:
+    def send(method: str, name: str, below: str, body: Any) -> None:
+        address = f"{services.recorded.prefect_url}/api/deployments/"
+        address += services.deployment(name)["id"] + below
+        ask(method, address, body).raise_for_status()
+
+    (weekly,) = services.deployment("retrain")["schedules"]
+    edited = {"schedule": {"cron": "30 5 * * 2", "timezone": "Asia/Tokyo"}, "active": False}
+    edited["parameters"] = {"data": {"dataset": "squad-v1.1"}}
+    send("PATCH", "retrain", f"/schedules/{weekly['id']}", edited)
+    send("POST", "retrain", "/schedules", [{"schedule": {"interval": 3600.0}, "active": False}])
+    send("PATCH", "retrain", "", {"parameters": {"variants": ["char"]}})
+    send("PATCH", "train", "", {"parameters": {"variants": ["char"]}})
+    send("POST", "ingest", "/pause_deployment", None)
+    before = services.deployment("retrain")
+
+    processes = services.processes()
+    assert services.interrupt() == 0
+    wait("the end", lambda: not any(one.is_running() for one in processes))  # init reaps them
+    assert not (services.root / "services.json").exists()
+    memory = services.root / "deployments.json"
+    sections = json.loads(memory.read_text(encoding="utf-8"))
+    sections["train"]["parameters"] = "as if prefect.yaml had been edited since"
+    memory.write_text(json.dumps(sections), encoding="utf-8")
+
+    services.up()
+    after = services.deployment("retrain")
+    assert len(after["schedules"]) == 2 and schedules_of(after) == schedules_of(before)
+    assert after["parameters"] == {"variants": ["char"]}
+    assert after["global_concurrency_limit"]["limit"] == 1
+    for field in ("id", "description", "entrypoint", "job_variables", "pull_steps", "tags"):
+        assert after[field] == before[field]
+    assert services.deployment("train")["parameters"] == {}
+    assert services.deployment("ingest")["paused"] is True

@@ -1,0 +1,176 @@
+"""Files as people have them: compressed, in archives, cut off, hostile."""
+
+import gzip
+import io
+import lzma
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra import files
+from infra.errors import UserError
+from infra.files import HOW_FAR, archive_of, inner_suffix, members, open_input, stored_size
+
+TEXT = "".join(f'{{"id": {i}, "question": "Wäre {i * i} √?"}}\n' for i in range(3000)).encode()
+
+
+def zstd(content: bytes) -> bytes:
+    packed = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(packed, "zstd") as stream:
+        stream.write(content)
+    return packed.getvalue().to_pybytes()
+
+
+def zipped(content: bytes, name: str = "a.json") -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return packed.getvalue()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "a.json": lambda content: content,
+    "a.json.gz": gzip.compress,
+    "a.json.xz": lzma.compress,
+    "a.json.zst": zstd,
+    "a.zip": zipped,
+}
+packers = pytest.mark.parametrize("name", PACKERS)
+compressors = pytest.mark.parametrize("name", [name for name in PACKERS if name != "a.json"])
+
+
+def write(folder: Path, name: str, content: bytes) -> Path:
+    """A file of these bytes; of a zip the path of its member."""
+    (folder / name).write_bytes(content)
+    return folder / name / "a.json" if name == "a.zip" else folder / name
+
+
+def read(path: Path) -> bytes:
+    with open_input(path) as stream:
+        return stream.read()
+
+
+@packers
+def test_read_progress_is_reported(name: str, tmp_path: Path) -> None:
+    content = random.Random(0).randbytes(3 << 20)  # of which no packer makes less
+    path = write(tmp_path, name, PACKERS[name](content))
+    told: list[tuple[Path, float]] = []
+    before = HOW_FAR.set(lambda *one: told.append(one))
+    try:
+        assert read(path) == content
+    finally:
+        HOW_FAR.reset(before)
+    shares = [share for _, share in told]
+    assert {file for file, _ in told} == {path}
+    assert len(shares) > 2 and shares == sorted(shares)
+    assert 0 < shares[0] < 1 and shares[-1] == 1
+    packed = zipfile.ZipFile(tmp_path / name).infolist()[0].compress_size if ".zip" in name else 0
+    assert stored_size(path) == (packed or path.stat().st_size)
+    assert stored_size(tmp_path / "nowhere") == 0
+
+
+@packers
+def test_every_compression_round_trips(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, name, PACKERS[name](TEXT))
+    assert read(path) == TEXT
+    assert inner_suffix(path) == ".json"
+    with open_input(path) as stream:
+        assert b"".join(stream) == TEXT, "line by line it is the same"
+
+
+@pytest.mark.parametrize("name", ["a.json.gz", "a.json.xz", "a.json.zst"])
+def test_concatenated_streams_are_read_completely(name: str, tmp_path: Path) -> None:
+    pack = PACKERS[name]
+    assert read(write(tmp_path, name, pack(TEXT) + pack(b"more"))) == TEXT + b"more"
+
+
+def test_compressed_zip_member_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zipped(gzip.compress(TEXT), "2026/may.json.gz"))
+    path = tmp_path / "a.zip" / "2026" / "may.json.gz"
+    assert members(tmp_path / "a.zip") == [path]
+    assert archive_of(path) == tmp_path / "a.zip"
+    assert read(path) == TEXT
+
+
+@compressors
+@given(data=st.data())
+def test_truncated_file_error_names_the_file(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    packed = PACKERS[name](TEXT)
+    cut = data.draw(st.integers(1, len(packed) - 1))
+    path = write(tmp_path_factory.mktemp("cut"), name, packed[:cut])
+    with pytest.raises(UserError, match=rf"{name}.* can't be read"):
+        read(path)
+
+
+@compressors
+def test_flipped_bit_is_detected(name: str, tmp_path: Path) -> None:
+    packed = bytearray(PACKERS[name](TEXT))
+    packed[len(packed) // 2] ^= 4
+    if name == "a.json.zst":  # the frames that Arrow writes carry no checksum of their own
+        packed[0] ^= 4
+    with pytest.raises(UserError, match=r"a\."):
+        read(write(tmp_path, name, bytes(packed)))
+
+
+@compressors
+def test_rejects_decompression_bombs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "UNPACKED_FREE", 1 << 20)
+    path = write(tmp_path, name, PACKERS[name](bytes(50 << 20)))
+    given = 0
+    with pytest.raises(UserError, match="zip bomb"), open_input(path) as stream:
+        while block := stream.read(1 << 16):
+            given += len(block)
+    assert given <= 4 << 20
+
+
+@pytest.mark.parametrize("name", ["../../x.json", "/etc/x.json", "..\\x.json", "C:\\x.json"])
+def test_rejects_zip_members_outside_the_archive(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zipped(b"{}", name))
+    with pytest.raises(UserError, match=r"a\.zip.*outside"):
+        members(tmp_path / "a.zip")
+    with pytest.raises(UserError):
+        read(tmp_path / "a.zip" / name)
+
+
+def test_rejects_links_in_archives(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("a.json")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+    for attempt in (members, lambda path: read(path / "a.json")):
+        with pytest.raises(UserError, match=r"'a\.json' is a link"):
+            attempt(tmp_path / "a.zip")
+
+
+def test_rejects_password_protected_members(tmp_path: Path) -> None:
+    packed = bytearray(zipped(TEXT))
+    packed[6] |= 1  # the flag of encryption, in the member's header and in the directory
+    packed[packed.rindex(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(UserError, match=r"a\.zip.*(password|encrypted)"):
+        read(write(tmp_path, "a.zip", bytes(packed)))
+
+
+def test_missing_files_and_members_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zipped(TEXT))
+    with pytest.raises(UserError, match=r"b\.json can't be read \(No such file"):
+        open_input(tmp_path / "b.json")
+    with pytest.raises(UserError, match=r"a\.zip holds no b\.json \(it holds: a\.json\)"):
+        open_input(tmp_path / "a.zip" / "b.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("a.JSONL", ".jsonl"), ("a.b.Parquet.ZST", ".parquet"), ("a.gz", ""), ("a.zip", ".zip")],
+)
+def test_inner_suffix_ignores_compression(name: str, suffix: str) -> None:
+    assert inner_suffix(Path(name)) == suffix

@@ -1,0 +1,93 @@
+"""What may be asked of a Ray cluster, on a real one whose node declares a GPU that isn't there."""
+
+from collections.abc import Iterator
+
+import pytest
+import ray
+from ray.train import ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from infra.errors import UserError
+from infra.ray_cluster import Allotment, Resources, allot, parts_of_gpus, share
+
+pytestmark = pytest.mark.heavy
+
+GLOO = TorchConfig(backend="gloo")  # a CPU build of torch has no NCCL
+
+
+@pytest.fixture(scope="module")
+def node_with_a_gpu() -> Iterator[None]:
+    """A local cluster of 4 declared CPUs and 1 declared GPU."""
+    ray.init(address="local", num_cpus=4, num_gpus=1, object_store_memory=80 * 2**20)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (Resources(workers=5, cpus_per_worker=1, gpu=False), "5 worker(s) with 1 CPU"),
+        (Resources(workers=1, cpus_per_worker=5, gpu=False), "the cluster has 4 CPU"),
+        (Resources(workers=2, gpu=True), "the cluster has 1 GPU"),
+        (Resources(workers=1, gpu=True), "torch sees none"),
+    ],
+)
+def test_rejects_more_resources_than_available(
+    node_with_a_gpu: None, asked: Resources, sentence: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        allot(asked)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(("workers", "each"), [(1, 4), (2, 2), (3, 1)])
+def test_unset_cpus_are_divided_among_workers(
+    node_with_a_gpu: None, workers: int, each: int
+) -> None:
+    allotted = allot(Resources(workers=workers))  # torch sees no GPU there: none is taken
+    assert allotted == Allotment(workers=workers, cpus_per_worker=each, gpus_per_worker=0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "trainings", "at_a_time", "each"),
+    [
+        (Resources(), 2, 1, 4),  # each would take the one GPU
+        (Resources(gpu=False), 2, 2, 2),
+        (Resources(gpu=False), 9, 4, 1),
+        (Resources(workers=2, gpu=False), 9, 2, 1),
+        (Resources(trainings=3, gpu=False), 1, 3, 1),
+    ],
+)
+def test_parallel_trainings_share_the_cpus(
+    node_with_a_gpu: None, asked: Resources, trainings: int, at_a_time: int, each: int
+) -> None:
+    shared = share(asked, trainings)
+    assert (shared.trainings, allot(shared).cpus_per_worker) == (at_a_time, each)
+
+
+@pytest.mark.parametrize(
+    ("workers", "trainings", "gpus", "each"),
+    [
+        (1, 1, 1, 1.0),
+        (1, 1, 4, 1.0),
+        (1, 4, 1, 0.25),
+        (1, 3, 2, 0.5),  # three to two would leave the third without room
+        (2, 2, 2, 1.0),  # one training's workers can't be on one GPU: the other training waits
+    ],
+)
+def test_single_worker_trainings_share_gpus(
+    workers: int, trainings: int, gpus: int, each: float
+) -> None:
+    assert parts_of_gpus(Resources(workers=workers, trainings=trainings), gpus) == each
+
+
+def gpus_of_this_worker() -> None:
+    """Report how many GPUs Ray gave to the worker."""
+    assert len(ray.get_gpu_ids()) == 1
+
+
+@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.full), 0.25])
+def test_ray_schedules_gpu_requests(node_with_a_gpu: None, part: float) -> None:
+    asked = {"CPU": 1, "GPU": part}
+    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=asked)
+    TorchTrainer(gpus_of_this_worker, scaling_config=scaling, torch_config=GLOO).fit()

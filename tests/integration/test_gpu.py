@@ -1,0 +1,89 @@
+"""A GPU does what a CPU does: losses, predictions, resumption; and its steps never wait for it."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.configs.presets import PRESETS
+from models.configs.variant import VariantConfig
+from models.trainer import Reading, Trainer
+from tests.factories.models import make_examples, make_model, make_types, small
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+TYPES, EXAMPLES = make_types(), make_examples([4 + i % 9 for i in range(60)])
+
+
+def trainer(variant: VariantConfig, device: str) -> Trainer:
+    made = Trainer(make_model(variant), variant.training, wrap=lambda m: m.to(device))
+    torch.manual_seed(1)
+    return made
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_losses_and_predictions_match_the_cpu(name: str) -> None:
+    variant = small(name, batch_size=4, dropout=0.0, optimizer="adam", learning_rate=0.001)
+    found = []
+    for device in ("cpu", "cuda"):
+        one = trainer(variant, device)
+        epochs = [one.train_epoch(EXAMPLES, TYPES) for _ in range(2)]
+        found.append(([epoch.nll for epoch in epochs], one.predict(EXAMPLES, TYPES)[1]))
+    (cpu, of_cpu), (gpu, of_gpu) = found
+    assert gpu == pytest.approx(cpu, rel=1e-3)
+    np.testing.assert_allclose(of_gpu, of_cpu, atol=1e-2)
+
+
+def test_bfloat16_losses_match_float32() -> None:
+    nlls = {}
+    for precision in ("float32", "bfloat16"):
+        one = trainer(small("char", dropout=0.0, batch_size=8, precision=precision), "cuda")
+        nlls[precision] = [one.train_epoch(EXAMPLES, TYPES).nll for _ in range(3)]
+    assert nlls["bfloat16"] == pytest.approx(nlls["float32"], rel=0.02)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_training_steps_do_not_synchronize_the_gpu(
+    name: str, optimizer: str, precision: str
+) -> None:
+    variant = small(name, batch_size=4, optimizer=optimizer, precision=precision)
+    one = trainer(variant, "cuda")
+    one.train_epoch(EXAMPLES, TYPES)
+    inner = one._train_step
+
+    def watched(*arguments: object) -> None:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            inner(*arguments)  # type: ignore[arg-type]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    one._train_step = watched  # type: ignore[method-assign,assignment]
+    one.train_epoch(EXAMPLES, TYPES)
+
+
+def test_resumed_training_is_bitwise_identical() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        variant = small("char", batch_size=4, dropout=0.3)
+        whole = trainer(variant, "cuda")
+        kept = []
+
+        def keep(reading: Reading) -> bool:
+            if not kept:
+                tensors = {name: tensor.clone() for name, tensor in whole.tensors().items()}
+                kept.append((tensors, whole.random_state(), whole.counters()))
+            return True
+
+        whole.train_epoch(EXAMPLES, TYPES, keep)
+        resumed = trainer(variant, "cuda")
+        resumed.resume(*kept[0])
+        resumed.train_epoch(EXAMPLES, TYPES)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for name, tensor in whole.tensors().items():
+        assert torch.equal(resumed.tensors()[name], tensor), name

@@ -1,0 +1,92 @@
+"""Memory of the data's road: as much for several times the data as for the data."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scale import STEPS, write_repeated
+from infra.settings import CHECKOUT
+from tasks.data.schema import Answer, Article, Paragraph, Question
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
+
+TIMES = [5, pytest.param(12, marks=pytest.mark.full)]
+EXACT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+"""Other allocators keep some 30 MiB more in one run than in the next."""
+STEP = """
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.common.machine import peak_mib
+from benchmarks.scale import STEPS
+from tasks.text import encode as encoding
+
+encoding.TOKENS_PER_BATCH = 1 << 18  # a batch is filled by the smaller set too
+
+def run(step, root):
+    (root / step).mkdir()
+    STEPS[step](root)
+    print(step, peak_mib(), flush=True)
+
+for step in STEPS:
+    # Each is as large at its start, with what has been imported once for all.
+    process = get_context("fork").Process(target=run, args=(step, Path(sys.argv[1])))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, step
+"""
+
+
+def random_article(number: int, words: list[str], draw: random.Random) -> Article:
+    """Ten contexts of 120 words, with five questions each."""
+    paragraphs = []
+    for paragraph in range(10):
+        context = " ".join(draw.choices(words, k=120))
+        questions = [
+            Question(
+                id=f"{number}-{paragraph}-{question}",
+                question=" ".join(draw.choices(words, k=12)) + "?",
+                answers=[Answer(text=context[:20], answer_start=0)],
+                is_impossible=False,
+            )
+            for question in range(5)
+        ]
+        paragraphs.append(Paragraph(context=context, qas=questions))
+    return Article(title=f"article {number}", paragraphs=paragraphs)
+
+
+def write_data(file: Path) -> None:
+    """5 MB of random words, that no compression makes small."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(5000)]
+    articles = (random_article(number, words, draw).model_dump_json() for number in range(280))
+    file.write_text('{"data": [' + ",\n".join(articles) + "]}", encoding="utf-8")
+
+
+def peaks(root: Path, data: Path, times: int) -> dict[str, int]:
+    """MiB that each step takes at most, in a process of its own."""
+    root.mkdir()
+    write_repeated([data], times, root / "data.json")
+    command = [sys.executable, "-c", STEP, str(root)]
+    done = subprocess.run(
+        command, cwd=CHECKOUT, env=os.environ | EXACT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    told = dict(line.split() for line in done.stdout.splitlines())
+    assert told.keys() == STEPS.keys()
+    return {step: int(peak) for step, peak in told.items()}
+
+
+@pytest.mark.parametrize("times", TIMES)
+def test_memory_does_not_grow_with_the_data(tmp_path: Path, times: int) -> None:
+    write_data(tmp_path / "data.json")
+    small = peaks(tmp_path / "small", tmp_path / "data.json", 1)
+    large = peaks(tmp_path / "large", tmp_path / "data.json", times)
+    added = (times - 1) * (tmp_path / "data.json").stat().st_size >> 20
+    print(f"{added} MiB added: {small} -> {large}")
+    grown = {step: large[step] - small[step] for step in STEPS}
+    assert {step: mib for step, mib in grown.items() if mib > added / 2} == {}

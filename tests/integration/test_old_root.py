@@ -1,0 +1,287 @@
+"""A root of the last release (tests/data/last_release), opened and used by this one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlflow.pyfunc
+import pytest
+import torch
+from prefect import flow
+from safetensors.torch import load_file, save_file
+
+from flows.common.parameters import DataParameters
+from flows.common.promote import Contest, promote_best
+from flows.common.splits import ingest_dataset
+from infra.artifacts.stage import Output
+from infra.settings import CHECKOUT
+from tasks.evaluation.promotion_rule import PromotionRule
+from tasks.inference.predictor import Predictor
+from tasks.tracking import registry, runs
+from tasks.tracking.model_logging import log_answerer
+from tests.factories.cli import ONE_WORKER, retrain
+from tests.factories.http import ask
+from tests.factories.last_release import LastRelease, unpack_last_release
+from tests.factories.services import Services
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
+
+MODEL = "bidaf-tickets"
+CHAMPION = f"models:/{MODEL}@champion"
+FLAGS = ("--data.validation-share", "0", "--variants", "char,char-selfattn", *ONE_WORKER)
+FLAGS += ("--training.epochs", "1", "--training.hidden-size", "4")
+FLAGS += ("--training.characters.embedding-size", "8", "--training.characters.filters", "8")
+"""What the old root's models were trained with."""
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> LastRelease:
+    return unpack_last_release(tmp_path_factory.mktemp("last-release"))
+
+
+def assert_known_answers(old: LastRelease, answers: Sequence[Any]) -> None:
+    """The champion's answers under the last release; probabilities up to a processor's rounding."""
+    for name in ("answer", "start", "end"):
+        assert [row[name] for row in answers] == [row[name] for row in old.answers]
+    for name in ("score", "no_answer_probability"):
+        known = [row[name] for row in old.answers]
+        assert [row[name] for row in answers] == pytest.approx(known, rel=1e-4)
+
+
+def copy_of_champion(old: LastRelease, folder: Path) -> Path:
+    champion = registry.with_alias(old.tracking_uri, MODEL, registry.CHAMPION)
+    assert champion is not None
+    registry.download(old.tracking_uri, champion.model_id, folder)
+    return folder
+
+
+def logged(uri: str, model: Path, registered_name: str) -> str:
+    """URI of a model folder that this release logs, in a run named after it."""
+    parent = runs.parent_run(uri, "bidaflow/tickets", registered_name, None, "test", {})
+    run_id = runs.start_variant_run(uri, parent, model.name, model.name, {}, {}, [])
+    return log_answerer(uri, run_id, model, registered_name, step=0)
+
+
+def test_champion_loads_beside_the_new_packages(old: LastRelease) -> None:
+    mlflow.set_tracking_uri(old.tracking_uri)
+    assert_known_answers(old, mlflow.pyfunc.load_model(CHAMPION).predict(old.questions))
+
+
+def test_predictor_reads_the_champion(old: LastRelease, tmp_path: Path) -> None:
+    pairs = [(asked["question"], asked["context"]) for asked in old.questions]
+    assert_known_answers(
+        old, Predictor.load(copy_of_champion(old, tmp_path / "model")).answer(pairs)
+    )
+
+
+LOAD_AND_PREDICT = """
+import importlib, json, sys
+import mlflow.pyfunc
+imported, uri, questions, *models = json.loads(sys.argv[1])
+for module in imported:
+    importlib.import_module(module)
+mlflow.set_tracking_uri(uri)
+loaded = [mlflow.pyfunc.load_model(model) for model in models]
+print(json.dumps([model.predict(questions) for model in loaded]))
+"""
+
+
+def predictions(
+    old: LastRelease, models: Sequence[str], folder: Path, imported: Sequence[str] = ()
+) -> list[Any]:
+    """The answers of models that a fresh process, begun in this folder, loads in this order."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    arguments = json.dumps([imported, old.tracking_uri, old.questions, *models])
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_AND_PREDICT, arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
+
+
+@pytest.mark.parametrize(
+    "imported",
+    [
+        ["tasks", "models.bidaf"],
+        pytest.param([], marks=pytest.mark.full),
+        pytest.param(["tasks"], marks=pytest.mark.full),
+    ],
+)
+def test_champion_loads_in_the_checkout(old: LastRelease, imported: list[str]) -> None:
+    (answers,) = predictions(old, [CHAMPION], CHECKOUT, imported)
+    assert_known_answers(old, answers)
+
+
+@pytest.mark.parametrize("first", ["old", pytest.param("new", marks=pytest.mark.full)])
+def test_old_and_new_models_load_together(old: LastRelease, first: str, tmp_path: Path) -> None:
+    model = copy_of_champion(old, tmp_path / f"{first}-first")
+    new = logged(old.tracking_uri, model, f"bidaf-{first}-first")
+    models = [CHAMPION, new] if first == "old" else [new, CHAMPION]
+    for answers in predictions(old, models, tmp_path):
+        assert_known_answers(old, answers)
+
+
+def challengers(old: LastRelease, folder: Path) -> dict[str, Path]:
+    """A model equal to the champion, and one that answers otherwise."""
+    folders = {name: copy_of_champion(old, folder / name) for name in ("equal", "other")}
+    weights = load_file(folders["other"] / "weights.safetensors")
+    draw = torch.Generator().manual_seed(1)
+    drawn = {name: torch.randn(w.shape, generator=draw) for name, w in weights.items()}
+    save_file(drawn, folders["other"] / "weights.safetensors")
+    return folders
+
+
+def dev_that_knows(model: Path, old: LastRelease, folder: Path) -> Path:
+    """The questions of dev with a model's answers as the truth."""
+    data = json.loads((old.tickets / "dev.json").read_text(encoding="utf-8"))
+    predictor = Predictor.load(model)
+    for paragraph in (p for article in data["data"] for p in article["paragraphs"]):
+        asked = [(question["question"], paragraph["context"]) for question in paragraph["qas"]]
+        for question, row in zip(paragraph["qas"], predictor.answer(asked), strict=True):
+            answer = {"text": row["answer"], "answer_start": row["start"]}
+            question["answers"] = [answer] if row["answer"] else []
+            question["is_impossible"] = not row["answer"]
+    file = folder / "dev.json"
+    file.write_text(json.dumps({**data, "version": "v2.0"}), encoding="utf-8")
+    return file
+
+
+def test_champion_stays_until_it_is_beaten(
+    prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = unpack_last_release(tmp_path)
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(old.root))
+    models = challengers(old, tmp_path)
+    data = DataParameters(
+        dataset="tickets",
+        train_files=[str(old.tickets / "train.json")],
+        dev_files=[str(dev_that_knows(models["other"], old, tmp_path))],
+        validation_share=0,
+    )
+
+    @flow
+    def promote(model: Path) -> Contest:
+        trained = Output(model, {"model_uri": logged(old.tracking_uri, model, MODEL)}, False)
+        return promote_best(ingest_dataset(data), [trained], PromotionRule())
+
+    kept, replaced = promote(models["equal"]), promote(models["other"])
+    assert kept.champion is not None and kept.champion.version == "1"
+    assert kept.decision is not None and not kept.decision.promoted
+    assert replaced.champion == kept.champion
+    assert replaced.decision is not None and replaced.decision.promoted
+    previous = registry.with_alias(old.tracking_uri, MODEL, registry.PREVIOUS)
+    assert previous is not None and previous.version == "1"
+
+
+@pytest.fixture(scope="module")
+def services(old: LastRelease) -> Iterator[Services]:
+    """This release's servers, on the old root."""
+    started = Services(old.root)
+    started.up()
+    try:
+        yield started
+    finally:
+        started.end()
+
+
+@pytest.fixture(scope="module")
+def deployments(services: Services) -> dict[str, dict[str, Any]]:
+    found = ask("POST", f"{services.recorded.prefect_url}/api/deployments/filter", {}).json()
+    return {one["name"]: one for one in found}
+
+
+def schedules_of(deployment: dict[str, Any]) -> dict[str | None, dict[str, Any]]:
+    return {one["slug"]: one for one in deployment["schedules"]}
+
+
+def test_up_removes_the_renamed_deployment(deployments: dict[str, dict[str, Any]]) -> None:
+    assert "judge-embeddings" not in deployments
+    entrypoint = "flows/evaluate_embeddings.py:evaluate_embeddings"
+    assert deployments["evaluate-embeddings"]["entrypoint"] == entrypoint
+
+
+def test_up_hands_schedules_and_parameters_over(
+    old: LastRelease, deployments: dict[str, dict[str, Any]]
+) -> None:
+    successor = deployments["evaluate-embeddings"]
+    schedules = schedules_of(successor)
+    yearly, hourly = schedules["yearly"], schedules[None]
+    assert len(successor["schedules"]) == 2
+    assert yearly["active"] and not hourly["active"]
+    assert yearly["schedule"]["cron"] == "0 4 1 1 *"
+    assert yearly["schedule"]["timezone"] == "Europe/London"
+    assert yearly["parameters"] == {
+        "vectors": [str(old.vectors)],
+        "dataset": str(old.tickets),
+        "look": {"words": ["mill"]},
+        "lower_case": True,
+        "fetch": False,
+    }
+    assert hourly["schedule"]["interval"] == 3600
+    assert successor["parameters"] == {"lower_case": False}
+
+
+def test_up_keeps_a_run_scheduled_by_hand(
+    services: Services, old: LastRelease, deployments: dict[str, dict[str, Any]]
+) -> None:
+    wanted = {"flow_runs": {"name": {"any_": ["new-year-2099"]}}}
+    address = f"{services.recorded.prefect_url}/api/flow_runs/filter"
+    (run,) = ask("POST", address, wanted).json()
+    assert run["deployment_id"] == deployments["evaluate-embeddings"]["id"]
+    assert run["state_type"] == "SCHEDULED"
+    assert run["expected_start_time"].startswith("2099-01-01T00:00:00")
+    assert run["parameters"] == {"vectors": [str(old.vectors)], "lower_case": False}
+
+
+def test_up_keeps_a_duplicate_made_in_the_ui(
+    old: LastRelease, deployments: dict[str, dict[str, Any]]
+) -> None:
+    duplicate = deployments["judge-tickets"]
+    assert duplicate["entrypoint"] == deployments["evaluate-embeddings"]["entrypoint"]
+    assert duplicate["parameters"] == {"dataset": str(old.tickets)}
+
+
+def test_up_keeps_what_was_edited_in_the_ui(
+    old: LastRelease, deployments: dict[str, dict[str, Any]]
+) -> None:
+    data = {"dataset": str(old.tickets), "validation_share": 0}
+    weekly = schedules_of(deployments["retrain"])["weekly"]
+    assert len(deployments["retrain"]["schedules"]) == 1
+    assert not weekly["active"]
+    assert weekly["schedule"]["cron"] == "30 5 * * 2"
+    assert weekly["schedule"]["timezone"] == "Asia/Tokyo"
+    assert weekly["parameters"]["data"] == data
+    assert deployments["train"]["parameters"] == {"variants": ["char"], "data": data}
+    assert deployments["ingest"]["paused"]
+    assert not deployments["train"]["paused"]
+
+
+def test_every_deployment_has_an_entrypoint(deployments: dict[str, dict[str, Any]]) -> None:
+    for one in deployments.values():
+        assert (CHECKOUT / one["entrypoint"].partition(":")[0]).is_file(), one["name"]
+
+
+def test_champion_answers_over_the_mlflow_server(services: Services, old: LastRelease) -> None:
+    mlflow.set_tracking_uri(services.recorded.mlflow_url)
+    assert_known_answers(old, mlflow.pyfunc.load_model(CHAMPION).predict(old.questions))
+
+
+@pytest.mark.full
+def test_retraining_keeps_the_champion(services: Services, old: LastRelease) -> None:
+    sources = ("--data.dataset", str(old.tickets), "--vectors.source", str(old.vectors))
+    done = retrain(old.root, *sources, *FLAGS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not promoted is bidaf-tickets version" in done.stdout
+    champion = registry.with_alias(old.tracking_uri, MODEL, registry.CHAMPION)
+    challenger = registry.with_alias(old.tracking_uri, MODEL, registry.CHALLENGER)
+    assert champion is not None and champion.version == "1"
+    assert challenger is not None and challenger.version in ("3", "4")

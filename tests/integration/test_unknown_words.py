@@ -1,0 +1,196 @@
+"""What stands for words without a vector, from the vectors to the served model."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from infra.artifacts.digests import hash_file
+from infra.artifacts.manifest import facts_of, origins
+from infra.errors import UserError
+from models.bidaf import BiDAF
+from models.configs.variant import ModelConfig, TrainingConfig, UnknownWords, VariantConfig
+from models.word_representation import TrainedUnknown
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import files_of
+from tasks.embeddings.formats.store import require_subwords, write_vectors
+from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
+from tasks.inference.model_folder import save_model
+from tasks.inference.predictor import Predictor
+from tasks.stages import selecting_vectors
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tests.factories.splits import ingest
+from tests.factories.stages import in_flow
+
+KNOWN = ["the", "owl", "sees"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A split, a fastText set that lacks "mouse" and "mice", and a vocabulary over both."""
+    return prepared(tmp_path, "The owl sees the mouse, mice, mouse.")
+
+
+def prepared(tmp_path: Path, context: str) -> Path:
+    """A split of a context and a question, a fastText set of few words, and a vocabulary."""
+    split = ingest(tmp_path / "split", (context, ["Who sees?"]))
+    rng = np.random.default_rng(0)
+    subwords = Subwords(rng.standard_normal((50, 4)).astype(np.float32), 3, 6)
+    for name in ("set", "vectors", "vocabulary"):
+        (tmp_path / name).mkdir()
+    chosen = WordSet(KNOWN, rng.standard_normal((3, 4)).astype(np.float32), subwords)
+    write_vectors(tmp_path / "set", chosen, {"method": "fasttext"})
+    subwords.save(tmp_path / "set")
+    source = str(tmp_path / "set" / "vectors.parquet")
+    select_vectors(tmp_path / "vectors", source, wanted_words([split], True), 0)
+    parameters = VocabularyParameters(min_count=1)
+    build_vocabulary(tmp_path / "vocabulary", split, [], tmp_path / "vectors", parameters)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("spell", "kept"), [(True, {"mouse", "mice", "who"}), (False, {"mouse"})])
+def test_composed_words_do_not_count_as_covered(folder: Path, spell: bool, kept: set[str]) -> None:
+    (folder / "built").mkdir()
+    facts = build_vocabulary(
+        folder / "built",
+        folder / "split",
+        [],
+        folder / "vectors",
+        VocabularyParameters(min_count=2),
+        spell,
+    )
+    table = pq.read_table(folder / "built" / "words.parquet").to_pydict()
+    in_vectors = dict(zip(table["word"], table["in_vectors"], strict=True))
+    assert {word for word, known in in_vectors.items() if known} == set(KNOWN)
+    assert in_vectors.keys() & {"mouse", "mice", "who"} == kept
+    assert facts["coverage_train"]["tokens_looked_up"] == pytest.approx(5 / 13)
+
+
+def matrix_of(folder: Path, policy: UnknownWords) -> tuple[list[str], np.ndarray]:
+    words = pq.read_table(folder / "vocabulary" / "words.parquet")["word"].to_pylist()
+    return words, load_word_vectors(folder / "vocabulary", folder / "vectors", policy)
+
+
+def test_each_policy_fills_rows_of_unknown_words(folder: Path) -> None:
+    words, zero = matrix_of(folder, "zero")
+    assert {w for w, row in zip(words, zero, strict=True) if row.any()} == set(KNOWN)
+    np.testing.assert_array_equal(matrix_of(folder, "trainable")[1], zero)
+    random = matrix_of(folder, "random")[1]
+    assert not random[0].any() and random[1:].any(axis=1).all()
+    known = [words.index(word) for word in KNOWN]
+    np.testing.assert_array_equal(random[known], zero[known])
+    np.testing.assert_array_equal(random, matrix_of(folder, "random")[1])
+    spelt = matrix_of(folder, "subword")[1]
+    subwords = Subwords.load(folder / "vectors")
+    assert subwords is not None
+    np.testing.assert_array_equal(spelt[words.index("mouse")], subwords.vector("mouse"))
+    np.testing.assert_array_equal(spelt[known], zero[known])
+    assert not spelt[:2].any()
+
+
+def test_only_unknown_words_have_trained_rows() -> None:
+    vectors = torch.tensor([[0.0, 0], [0, 0], [1, 2], [0, 0]])
+    unknown = TrainedUnknown(vectors)
+    with torch.no_grad():
+        unknown.vectors[:] = torch.tensor([[5.0, 5], [7, 7]])
+    assert unknown(torch.tensor([0, 1, 2, 3])).tolist() == [[0, 0], [5, 5], [0, 0], [7, 7]]
+    unknown(torch.tensor([0, 2, 3])).sum().backward()
+    assert unknown.vectors.grad is not None
+    assert unknown.vectors.grad.tolist() == [[0, 0], [1, 1]]
+
+
+def saved(folder: Path, policy: UnknownWords) -> Predictor:
+    """A model with first weights, saved and loaded."""
+    config = ModelConfig(hidden_size=4, unknown_words=policy, dropout=0.0)
+    variant = VariantConfig("made", config, TrainingConfig())
+    matrix = torch.from_numpy(matrix_of(folder, policy)[1])
+    torch.manual_seed(0)
+    model = BiDAF(
+        config, matrix, pq.read_metadata(folder / "vocabulary/characters.parquet").num_rows
+    )
+    subwords = folder / "vectors" / SUBWORDS if policy == "subword" else None
+    save_model(
+        folder / policy, variant, False, model.state_dict(), matrix, folder / "vocabulary", subwords
+    )
+    return Predictor.load(folder / policy)
+
+
+def test_served_model_composes_oov_words(folder: Path) -> None:
+    first = ("Who sees?", "The owlet sees the badger and the otter.")
+    second = ("Who sees?", "The ferret sees the polecat and the stoat.")
+    zero, subword = saved(folder, "zero"), saved(folder, "subword")
+    assert [row["score"] for row in zero.answer([first])] == [
+        row["score"] for row in zero.answer([second])
+    ]
+    one, other = subword.answer([first])[0], subword.answer([second])[0]
+    assert one["score"] != other["score"]
+    together = subword.answer([first, second, first])
+    assert [row["score"] for row in together] == pytest.approx(
+        [one["score"], other["score"], one["score"]], abs=1e-5
+    )
+    rows = subword.model.words.word_vectors.shape[0]
+    assert rows == 2 + len(subword.lexicon.word_indices), "the model itself does not grow"
+
+
+def test_served_model_composes_words_as_in_training(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, "The owl sees O’Hara.")
+    words, matrix = matrix_of(folder, "subword")
+    assert "o'hara" in words and "o’hara" not in words
+    subwords = Subwords.load(folder / "vectors")
+    assert subwords is not None
+    np.testing.assert_array_equal(matrix[words.index("o'hara")], subwords.vector("o'hara"))
+    served = saved(folder, "subword")
+    unseen = ("O’Brien", "O'Brien")
+    one, other = served.answer([("Who sees?", f"The owl sees {name}.") for name in unseen])
+    assert one["score"] == other["score"]
+
+
+def test_ngrams_are_part_of_the_sets_identity(
+    folder: Path, root: Path, prefect_server: None
+) -> None:
+    """A set that was copied without them is another set when they have come."""
+    copied = folder / "copied"
+    copied.mkdir()
+    source = copied / "vectors.parquet"
+    for name in ("vectors.parquet", SUBWORDS):
+        shutil.copyfile(folder / "set" / name, copied / name)
+        picked = in_flow(
+            lambda: selecting_vectors(files_of(source), [], True, 3, True), "pick"
+        ).folder
+        assert facts_of(picked).get("spelt") == (0 if name == SUBWORDS else None)
+    require_subwords(picked, "copied")
+    files = list(origins({"source": files_of(source)}))
+    assert {each["path"]: each["sha256"] for each in files} == {
+        str(copied / name): hash_file(copied / name) for name in ("vectors.parquet", SUBWORDS)
+    }
+
+
+def test_ngrams_are_kept_only_for_subword_models(folder: Path) -> None:
+    (folder / "unspelt").mkdir()
+    source = str(folder / "set" / "vectors.parquet")
+    facts = select_vectors(folder / "unspelt", source, {"owl", "mouse"}, 0, spell=False)
+    assert facts["rows"] == 1 and "spelt" not in facts
+    assert [file.name for file in (folder / "unspelt").iterdir()] == ["vectors.parquet"]
+
+
+def test_subword_policy_requires_ngrams(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown_words is 'subword', and the vectors plain have"):
+        require_subwords(tmp_path, "plain")
+    with pytest.raises(ValueError, match="unknown_words must be 'zero', 'random', 'trainable' or"):
+        ModelConfig(unknown_words="nothing")  # type: ignore[arg-type]
+
+
+def test_equal_ngrams_give_equal_files(tmp_path: Path) -> None:
+    """Stages are told apart by their files' digests."""
+    subwords = Subwords(np.ones((7, 5), np.float32), 3, 6)
+    saved = []
+    for _ in range(20):
+        subwords.save(tmp_path)
+        saved.append((tmp_path / SUBWORDS).read_bytes())
+    assert len(set(saved)) == 1
+    found = Subwords.load(tmp_path)
+    assert found is not None and (found.min_ngram, found.max_ngram) == (3, 6)

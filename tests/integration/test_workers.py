@@ -1,0 +1,63 @@
+"""Workers in processes of their own, whose gradients are added up as in a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+
+from models.trainer import DATA_PARALLEL, Reading, Trainer
+from tests.factories.models import make_examples, make_model, make_types, small
+
+pytestmark = [pytest.mark.heavy, pytest.mark.full]
+
+WORKERS = 3
+"""Of more than two numbers the sum depends on the order in which they are added."""
+
+VARIANT = small("char", batch_size=6, dropout=0.3)
+
+
+def trainer(rank: int) -> Trainer:
+    """One worker's, before its first step."""
+    made = Trainer(
+        make_model(VARIANT),
+        VARIANT.training,
+        wrap=lambda model: DistributedDataParallel(model, **DATA_PARALLEL),
+        add_up=torch.distributed.all_reduce,
+        rank=rank,
+        world_size=WORKERS,
+    )
+    torch.manual_seed(rank)
+    return made
+
+
+def resume(rank: int, store: Path) -> None:
+    """What each worker does: train an epoch, and once more from the middle on."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=store.as_uri(), rank=rank, world_size=WORKERS
+    )
+    examples, types = make_examples([4 + i % 9 for i in range(60)]), make_types()
+    whole = trainer(rank)
+    kept = []
+
+    def keep(reading: Reading) -> bool:
+        if reading.step == 4:
+            tensors = {name: tensor.clone() for name, tensor in whole.tensors().items()}
+            kept.append((tensors, whole.random_state(), whole.counters()))
+        return True
+
+    whole.train_epoch(examples, types, keep)
+    resumed = trainer(rank)
+    resumed.resume(*kept[0])
+    resumed.train_epoch(examples, types)
+    found, expected = resumed.tensors(), whole.tensors()
+    torch.distributed.destroy_process_group()
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+
+
+def test_three_resumed_workers_are_bitwise_identical(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(resume, (tmp_path / "store",), WORKERS)

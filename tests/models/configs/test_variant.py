@@ -1,0 +1,259 @@
+"""Configurations: what they refuse, and how they travel; what models/ imports."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from infra.settings import CHECKOUT
+from models.configs.presets import BASELINE, CHAR, CHAR_SELFATTN, PRESETS, preset
+from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("embedding_size", 0),
+        ("max_characters", 0),
+        ("filters", ()),
+        ("filters", (0,)),
+        ("kernel_widths", (-1,)),
+        ("kernel_widths", (17,)),
+    ],
+)
+def test_rejects_invalid_character_config(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^characters\.{field}\b.*\.$"):
+        CharacterConfig(**{field: value})
+
+
+IMPOSSIBLE: list[tuple[type, dict[str, Any], tuple[str, str]]] = [
+    (
+        TrainingConfig,
+        {"window_stride": 30, "max_context_tokens": 30},
+        ("window_stride (30)", "max_context_tokens (30)"),
+    ),
+    (
+        CharacterConfig,
+        {"kernel_widths": (7, 3), "filters": (1, 1), "max_characters": 6},
+        ("characters.kernel_widths (up to 7)", "characters.max_characters (6)"),
+    ),
+    (
+        CharacterConfig,
+        {"kernel_widths": (1, 2), "filters": (5,)},
+        ("characters.kernel_widths holds 2", "characters.filters 1"),
+    ),
+    (ModelConfig, {"word_vectors": False}, ("word_vectors", "characters")),
+    (
+        ModelConfig,
+        {"word_vectors": False, "characters": CharacterConfig(), "unknown_words": "trainable"},
+        ("word_vectors", "unknown_words 'trainable'"),
+    ),
+    *(
+        (
+            ModelConfig,
+            {"output_reads": "self-attention", "self_attention": kind},
+            ("output_reads", f"self_attention '{kind}'"),
+        )
+        for kind in ("none", "trilinear")
+    ),
+    (
+        ModelConfig,
+        {"output_reads": "self-attention", "self_attention": "dot", "end_pointer": "chained"},
+        ("output_reads", "end_pointer"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "values", "named"), IMPOSSIBLE)
+def test_invalid_combinations_name_both_fields(
+    config: type, values: dict[str, Any], named: tuple[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=r"\.$") as caught:
+        config(**values)
+    for part in named:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("hidden_size", 0),
+        ("dropout", -0.1),
+        ("dropout", 1.0),
+        ("dropout", math.nan),
+        ("query_to_context", "product"),
+        ("highway", "twice"),
+        ("recurrent", "rnn"),
+        ("self_attention", None),
+        ("output_reads", "both"),
+        ("end_pointer", "free"),
+        ("dropout_form", "concrete"),
+    ],
+)
+def test_rejects_invalid_model_config(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^{field} must .*\.$"):
+        ModelConfig(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("max_answer_tokens", 0),
+        ("max_context_tokens", 0),
+        ("max_question_tokens", 0),
+        ("learning_rate", 0.0),
+        ("learning_rate", math.nan),
+        ("learning_rate", math.inf),
+        ("epsilon", math.inf),
+        ("clip_norm", math.inf),
+        ("epsilon", 0.0),
+        ("clip_norm", -1.0),
+        ("rho", 1.0),
+        ("rho", -0.1),
+        ("ema_decay", 1.0),
+        ("optimizer", "sgd"),
+        ("precision", "float16"),
+        ("schedule", "cosine"),
+        ("warmup_steps", -1),
+        ("patience", 0),
+        ("checkpoint_steps", 0),
+        ("checkpoint_minutes", 0.0),
+        ("max_minutes", 0.0),
+        ("max_minutes", math.nan),
+        ("stop_at_f1", 0.0),
+        ("stop_at_f1", 100.1),
+    ],
+)
+def test_rejects_invalid_training_config(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^{field} must .*\.$"):
+        TrainingConfig(**{field: value})
+
+
+def test_boundary_values_are_valid() -> None:
+    ModelConfig(hidden_size=1, dropout=0.0)
+    TrainingConfig(epochs=1, batch_size=1, max_answer_tokens=1, rho=0.0, ema_decay=0.0, clip_norm=0)
+    CharacterConfig(kernel_widths=(6,), max_characters=6)
+
+
+@pytest.mark.parametrize("variant", [*PRESETS.values(), CHAR.with_changes(seed=3, dropout=0.0)])
+def test_config_round_trips_through_json(variant: VariantConfig) -> None:
+    assert VariantConfig.from_dict(json.loads(json.dumps(variant.to_dict()))) == variant
+
+
+@pytest.mark.parametrize("part", ["model", "training"])
+def test_from_dict_rejects_unknown_fields(part: str) -> None:
+    values = CHAR.to_dict()
+    values[part]["momentum"] = 0.9
+    with pytest.raises(TypeError, match="momentum"):
+        VariantConfig.from_dict(values)
+
+
+def test_from_dict_validates_values() -> None:
+    values = CHAR.to_dict()
+    values["model"]["characters"]["filters"] = [0]
+    with pytest.raises(ValueError, match=r"characters\.filters"):
+        VariantConfig.from_dict(values)
+
+
+def test_with_changes_updates_model_and_training() -> None:
+    changed = BASELINE.with_changes(hidden_size=7, dropout=0.5, epochs=2, learning_rate=1.0)
+    assert changed.model == ModelConfig(hidden_size=7, dropout=0.5)
+    assert changed.training == TrainingConfig(epochs=2, learning_rate=1.0)
+    assert changed.name == "baseline"
+    assert BASELINE.model.hidden_size == 100
+
+
+def test_with_changes_validates_values() -> None:
+    with pytest.raises(ValueError, match="epochs"):
+        BASELINE.with_changes(epochs=0)
+    with pytest.raises(TypeError, match="momentum"):
+        BASELINE.with_changes(momentum=0.9)
+
+
+def test_configs_are_immutable() -> None:
+    with pytest.raises(FrozenInstanceError):
+        BASELINE.training.epochs = 1  # type: ignore[misc]
+
+
+def test_with_changes_updates_single_character_fields() -> None:
+    changed = CHAR.with_changes(characters={"filters": [7], "kernel_widths": [3]})
+    assert changed.model.characters == CharacterConfig(kernel_widths=(3,), filters=(7,))
+    with pytest.raises(ValueError, match=r"characters\.filters .* baseline reads no characters"):
+        BASELINE.with_changes(characters={"filters": [7]})
+
+
+def test_presets_are_found_by_name() -> None:
+    for name, variant in PRESETS.items():
+        assert variant.name == name
+        assert preset(name) is variant
+    with pytest.raises(ValueError, match=r"'bert'.*baseline, char, .*docqa\.$"):
+        preset("bert")
+
+
+def test_cs224n_presets_match_the_report() -> None:
+    assert BASELINE.model == ModelConfig(hidden_size=100, query_to_context="starter", dropout=0.2)
+    assert CHAR.model.characters == CharacterConfig(64, (5,), (100,), 16)
+    report = [BASELINE, CHAR, CHAR_SELFATTN, PRESETS["char-selfattn-dot"]]
+    for variant in report:
+        training = variant.training
+        assert (training.epochs, training.batch_size, training.optimizer) == (30, 64, "adadelta")
+        assert (training.learning_rate, training.rho, training.epsilon) == (0.5, 0.9, 1e-6)
+        assert (training.clip_norm, training.ema_decay) == (5.0, 0.999)
+        assert (training.max_context_tokens, training.max_question_tokens) == (400, 50)
+        assert training.max_answer_tokens == 15
+    sizes = {v.name: (v.model.hidden_size, v.training.batch_size) for v in PRESETS.values()}
+    assert sizes["char-selfattn"] == sizes["char-selfattn-dot"] == (75, 64)
+    assert sizes["char-selfattn-v1"] == (30, 32)
+
+
+def test_original_presets_match_their_sources() -> None:
+    for name in ("seo2016", "char-only", "kim-char"):
+        variant = PRESETS[name]
+        training = variant.training
+        assert (training.epochs, training.batch_size, training.optimizer) == (12, 60, "adadelta")
+        assert (training.learning_rate, training.rho, training.epsilon) == (0.5, 0.95, 1e-8)
+        assert (training.max_context_tokens, training.max_question_tokens) == (400, 30)
+        assert (variant.model.hidden_size, variant.model.dropout) == (100, 0.2)
+    sizes = {name: vars(variant.model)["characters"] for name, variant in PRESETS.items()}
+    assert sizes["seo2016"] == CharacterConfig(8, (5,), (100,), 16)
+    assert sizes["char-only"] == CharacterConfig(50, (5,), (100,), 16)
+    widths = tuple(range(1, 7))
+    assert sizes["kim-char"] == CharacterConfig(50, widths, tuple(25 * w for w in widths), 16)
+    training = PRESETS["docqa"].training
+    assert (training.epochs, training.batch_size, training.learning_rate) == (26, 45, 1.0)
+    assert (training.max_answer_tokens, training.ema_decay) == (17, 0.999)
+
+
+IMPORTS_ALONE = """
+import sys
+
+REFUSED = {"prefect", "ray", "mlflow", "pydantic", "pyarrow", "safetensors", "pandas", "gensim"}
+
+class Refusal:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in REFUSED | {"tasks", "flows", "infra"}:
+            raise ImportError(f"models/ may not import {name}")
+
+sys.meta_path.insert(0, Refusal())
+import models.trainer, models.configs.presets, models.squad_metrics
+"""
+
+
+def test_models_need_only_torch_and_numpy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_ALONE], cwd=CHECKOUT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_rejects_adam_with_adadelta_learning_rate() -> None:
+    with pytest.raises(ValueError, match=r"optimizer is 'adam'.* learning_rate of 0\.5 diverges"):
+        TrainingConfig(optimizer="adam")

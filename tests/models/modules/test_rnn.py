@@ -1,0 +1,89 @@
+"""Recurrent layers against the formula, written as loops or taken from PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from models.configs.variant import DropoutForm, ModelConfig, Recurrent
+from models.modules.rnn import BiGRU, BiLSTM, Encoder, _reversed, bidirectional, reversal_index
+from tests.factories.gradcheck import (
+    LENGTHS,
+    SEEDS,
+    SIZES,
+    assert_close,
+    check_gradients,
+    drawn,
+    few,
+    make_mask,
+    packed,
+)
+
+CELLS = st.sampled_from(["lstm", "gru"])
+
+
+@few
+@given(lengths=LENGTHS, extra=st.integers(0, 3), size=SIZES, hidden=SIZES, cell=CELLS, seed=SEEDS)
+def test_recurrent_layers_match_packed_sequences(
+    lengths: list[int], extra: int, size: int, hidden: int, cell: Recurrent, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    layer = bidirectional(ModelConfig(hidden, recurrent=cell), size).double()
+    mask = make_mask(lengths, extra)
+    x = drawn(seed, *mask.shape, size)
+    assert_close(layer(x, mask), packed([layer], x, lengths))
+
+
+@few
+@given(lengths=LENGTHS, layers=st.integers(1, 3), cell=CELLS, seed=SEEDS)
+def test_encoder_matches_stacked_torch_layers(
+    lengths: list[int], layers: int, cell: Recurrent, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    encoder = Encoder(ModelConfig(2, recurrent=cell), 3, layers).double().eval()
+    mask = make_mask(lengths, 1)
+    x = drawn(seed, *mask.shape, 3)
+    assert_close(encoder(x, mask), packed(list(encoder.layers), x, lengths))
+
+
+@pytest.mark.parametrize(
+    ("form", "dropped"),
+    [
+        ("outputs", [False, True, True]),
+        ("inputs", [True, True, False]),
+        ("variational", [True, True, True]),
+    ],
+)
+def test_encoder_applies_dropout_where_expected(form: DropoutForm, dropped: list[bool]) -> None:
+    """In front of its first layer, between its layers, behind its last; never twice."""
+    torch.manual_seed(0)  # variational dropout draws 400 numbers only
+    encoder = Encoder(ModelConfig(64, dropout=0.5, dropout_form=form), 100, 2)
+    seen: list[Tensor] = []
+    for layer in encoder.layers:
+        layer.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
+    seen.append(encoder(torch.rand(4, 50, 100) + 1, torch.ones(4, 50, dtype=torch.bool)))
+    shares = [(x == 0).double().mean().item() for x in seen]
+    assert shares == pytest.approx([0.5 * drops for drops in dropped], abs=0.06)
+
+
+@given(lengths=LENGTHS, extra=st.integers(0, 2))
+def test_reversal_keeps_padding_in_place(lengths: list[int], extra: int) -> None:
+    mask = make_mask(lengths, extra)
+    x = torch.arange(mask.numel(), dtype=torch.float64).view(*mask.shape, 1)
+    expected = []
+    for row, length in zip(x.squeeze(2).tolist(), lengths, strict=True):
+        expected.append(row[:length][::-1] + row[length:])
+    found = _reversed(x, reversal_index(mask))
+    assert found.squeeze(2).tolist() == expected
+
+
+def test_reversal_and_rnns_pass_gradcheck() -> None:
+    mask = make_mask([4, 1, 3], extra=1)
+    x = drawn(0, 3, 5, 2).requires_grad_()
+    index = reversal_index(mask)
+    assert torch.autograd.gradcheck(lambda x: _reversed(x, index), (x,))
+    for layer in (BiLSTM(2, 2), BiGRU(2, 2)):
+        check_gradients(layer.double(), x.detach(), mask)

@@ -1,0 +1,209 @@
+"""Self-attention against the formula, written as loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import models.modules.additive_attention
+from models.configs.variant import ModelConfig, SelfAttention
+from models.modules.additive_attention import additive_scores
+from models.modules.self_attention import (
+    Additive,
+    Dot,
+    Elementwise,
+    ResidualSelfAttention,
+    SelfMatching,
+)
+from tests.factories.gradcheck import (
+    LENGTHS,
+    SEEDS,
+    SIZES,
+    assert_close,
+    check_gradients,
+    drawn,
+    few,
+    make_mask,
+    packed,
+)
+from tests.factories.numpy_attention import softmax, trilinear
+
+KINDS: list[SelfAttention] = ["additive", "dot", "elementwise"]
+
+
+def make_matching(kind: SelfAttention, size: int, hidden: int, seed: int) -> SelfMatching:
+    torch.manual_seed(seed)
+    return SelfMatching(ModelConfig(hidden, self_attention=kind), size).double().eval()
+
+
+def similarity(layer: nn.Module, attending: Tensor, attended: Tensor) -> Tensor:
+    """s_tj of one pair of tokens."""
+    if isinstance(layer, Elementwise):
+        return sum(v * a * b for v, a, b in zip(layer.weight[0], attending, attended, strict=True))
+    assert isinstance(layer, Additive | Dot)
+    left, right = layer.of_attending.weight @ attending, layer.of_attended.weight @ attended
+    if isinstance(layer, Dot):
+        return sum(a * b for a, b in zip(left, right, strict=True))
+    return sum(v * torch.tanh(a + b) for v, a, b in zip(layer.weight[0], left, right, strict=True))
+
+
+def matched(layer: SelfMatching, p: Tensor) -> Tensor:
+    """[p_t; c_t] of one example without padding."""
+    out = []
+    for attending in p:
+        weights = softmax([similarity(layer.similarity, attending, other) for other in p])
+        c = sum(a * other for a, other in zip(weights, p, strict=True))
+        out.append(torch.cat([attending, c]))
+    return torch.stack(out)
+
+
+@few
+@given(
+    lengths=LENGTHS,
+    extra=st.integers(0, 2),
+    kind=st.sampled_from(KINDS),
+    size=SIZES,
+    hidden=SIZES,
+    seed=SEEDS,
+)
+def test_self_matching_matches_reference(
+    lengths: list[int], extra: int, kind: SelfAttention, size: int, hidden: int, seed: int
+) -> None:
+    layer = make_matching(kind, size, hidden, seed)
+    mask = make_mask(lengths, extra)
+    p = drawn(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
+    found = layer(p, mask)
+    for b, length in enumerate(lengths):
+        read = matched(layer, p[b, :length]).unsqueeze(0)
+        assert_close(found[b, :length], packed(list(layer.encoder.layers), read, [length])[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_self_matching_passes_gradcheck(kind: SelfAttention) -> None:
+    layer = make_matching(kind, 2, 2, 0)
+    check_gradients(layer, drawn(0, 2, 4, 2), make_mask([3, 1], extra=1))
+
+
+def naive(attending: Tensor, attended: Tensor, weight: Tensor) -> Tensor:
+    return torch.tanh(attending.unsqueeze(2) + attended.unsqueeze(1)) @ weight
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 60, 200, 1 << 19])
+@given(shape=st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 5), SIZES), seed=SEEDS)
+@few
+def test_chunked_additive_scores_match_naive_ones(
+    shape: tuple[int, int, int, int], seed: int, chunk: int
+) -> None:
+    """Values and gradients, however few rows or examples fit in a chunk."""
+    b, t, j, size = shape
+    inputs = [
+        x.requires_grad_()
+        for x in (drawn(seed, b, t, size), drawn(seed + 1, b, j, size), drawn(seed + 2, size))
+    ]
+    given_gradient = drawn(seed + 3, b, t, j)
+    expected = naive(*inputs)
+    expected_gradients = torch.autograd.grad(expected, inputs, given_gradient)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models.modules.additive_attention, "CPU_CHUNK", chunk)
+        found = additive_scores(*inputs)
+        found_gradients = torch.autograd.grad(found, inputs, given_gradient)
+    assert_close(found, expected)
+    for mine, theirs in zip(found_gradients, expected_gradients, strict=True):
+        assert_close(mine, theirs)
+
+
+def test_additive_scores_pass_gradcheck() -> None:
+    inputs = [drawn(0, 2, 3, 2), drawn(1, 2, 4, 2), drawn(2, 2)]
+    assert torch.autograd.gradcheck(additive_scores, [x.requires_grad_() for x in inputs])
+
+
+@pytest.mark.parametrize("scale", [0.1, 3.0, 12.0])
+def test_additive_scores_are_accurate_in_float32(scale: float) -> None:
+    """To 1e-5 of the naive formula, up to inputs at which the tangent has long been 1."""
+    inputs = [scale * drawn(0, 2, 30, 20), scale * drawn(1, 2, 30, 20), drawn(2, 20) / 20]
+    expected = naive(*inputs)
+    found = additive_scores(*(x.float() for x in inputs))
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+
+
+def test_additive_scores_of_huge_inputs_stay_finite() -> None:
+    x = torch.tensor([[[1e4, -1e4]]], requires_grad=True)
+    y = torch.tensor([[[1e4, -1e4], [-1e4, 0.0]]], requires_grad=True)
+    scores = additive_scores(x, y, torch.tensor([1.0, 2.0]))
+    assert scores.tolist() == [[[-1.0, -2.0]]]
+    gradients = torch.autograd.grad(scores.sum(), (x, y))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+# Clark & Gardner's residual block
+
+
+def make_residual(size: int, hidden: int, seed: int) -> ResidualSelfAttention:
+    torch.manual_seed(seed)
+    config = ModelConfig(hidden, recurrent="gru", self_attention="trilinear")
+    layer = ResidualSelfAttention(config, size).double().eval()
+    nn.init.normal_(layer.similarity.bias)
+    return layer
+
+
+def residual(layer: ResidualSelfAttention, attention: Tensor) -> Tensor:
+    """The block's output for one example without padding."""
+    x = torch.relu(torch.stack([layer.reduction(g) for g in attention]))
+    m = packed(list(layer.encoder.layers), x.unsqueeze(0), [len(x)])[0]
+    s = trilinear(layer.similarity, m, m)
+    out = []
+    for t in range(len(x)):
+        exponentials = [s[t][j].exp() for j in range(len(x))]
+        others = [j for j in range(len(x)) if j != t]
+        total = layer.nothing[0].exp() + sum(exponentials[j] for j in others)
+        c = sum((exponentials[j] / total * m[j] for j in others), torch.zeros_like(m[t]))
+        out.append(x[t] + torch.relu(layer.merging(torch.cat([c, m[t], c * m[t]]))))
+    return torch.stack(out)
+
+
+@few
+@given(lengths=LENGTHS, extra=st.integers(0, 2), size=SIZES, hidden=SIZES, seed=SEEDS)
+def test_residual_self_attention_matches_reference(
+    lengths: list[int], extra: int, size: int, hidden: int, seed: int
+) -> None:
+    layer = make_residual(size, hidden, seed)
+    mask = make_mask(lengths, extra)
+    attention = drawn(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
+    found = layer(attention, mask)
+    for b, length in enumerate(lengths):
+        assert_close(found[b, :length], residual(layer, attention[b, :length]))
+
+
+def test_tokens_do_not_attend_to_themselves() -> None:
+    layer = make_residual(3, 2, 0)
+    mask = make_mask([4, 1], extra=1)
+    weights = layer.weights(drawn(0, 2, 5, 4), mask)
+    assert weights.diagonal(dim1=1, dim2=2).eq(0).all()
+    assert weights[0, :4, :4].sum(1).lt(1).all()
+    assert weights[0, :, 4:].eq(0).all()
+    assert weights[1, 0].eq(0).all(), "a context of one token has no others"
+
+
+def test_residual_self_attention_passes_gradcheck() -> None:
+    check_gradients(make_residual(2, 1, 0), drawn(0, 2, 4, 2), make_mask([3, 1], extra=1))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_additive_scores_on_gpu_match_the_cpu() -> None:
+    inputs = [drawn(0, 3, 70, 40).float(), drawn(1, 3, 70, 40).float(), drawn(2, 40).float() / 40]
+    expected = additive_scores(*inputs)
+    found = additive_scores(*(x.cuda() for x in inputs))
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-5)
+
+
+def test_autocast_does_not_change_additive_scores() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 5, 3), torch.randn(2, 4, 3)
+    weight = torch.randn(3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = additive_scores(x, y, weight)
+    torch.testing.assert_close(scores, additive_scores(x, y, weight), rtol=0, atol=0)

@@ -1,0 +1,267 @@
+"""Windows over long contexts against plain loops, and models that read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import models.predict
+from models.batching import CONTEXT_STEP, Batch, Examples, Ragged, make_batch
+from models.bidaf import BiDAF
+from models.configs.variant import TrainingConfig, Window
+from models.predict import predict
+from models.sliding_windows import Windows, cut, to_train_on, trained_questions
+from models.trainer import Trainer
+from tests.factories.models import BY_HEART, WORDS, make_examples, make_model, make_types, small
+
+TYPES = make_types()
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[Examples, Window]:
+    """Examples, of which two may be about one context, and a window to cut them by."""
+    tokens = draw(st.integers(2, 9))
+    window = Window(tokens, draw(st.integers(1, tokens - 1)))
+    lengths = draw(st.lists(st.integers(1, 30), min_size=1, max_size=6))
+    examples = make_examples(lengths, draw(st.lists(st.integers(0, 4), min_size=6, max_size=6)))
+    of = draw(st.lists(st.integers(0, len(lengths) - 1), min_size=6, max_size=6))
+    span = [draw(st.integers(0, lengths[row] - 1)) for row in of]
+    end = [
+        min(start + draw(st.integers(0, 3)), lengths[row] - 1)
+        for start, row in zip(span, of, strict=True)
+    ]
+    kinds = st.sampled_from(["answered", "none", "unknown"])
+    kind = np.array(draw(st.lists(kinds, min_size=6, max_size=6)))
+    examples = Examples(
+        contexts=examples.contexts,
+        questions=Ragged.from_rows([[2] * (i % 3) for i in range(6)]),
+        context_of=np.array(of),
+        span_start=np.where(kind == "answered", span, -1),
+        span_end=np.where(kind == "answered", end, -1),
+        impossible=kind == "none",
+    )
+    return examples, window
+
+
+@given(cuts())
+def test_windows_match_a_reference_loop(given: tuple[Examples, Window]) -> None:
+    examples, window = given
+    windows, row = cut(examples, window), 0
+    for i in range(len(examples)):
+        context, parts = examples.contexts[examples.context_of[i]], []
+        first = 0
+        while True:
+            first = max(0, min(first, len(context) - window.tokens))
+            parts.append(range(first, min(first + window.tokens, len(context))))
+            if parts[-1].stop == len(context):
+                break
+            first += window.stride
+        assert windows.of_examples(np.array([i])).tolist() == list(range(row, row + len(parts)))
+        start, end = int(examples.span_start[i]), int(examples.span_end[i])
+        holding = [part for part in parts if start >= 0 and start in part and end in part]
+        mine = windows.examples
+        for part in parts:
+            assert mine.contexts[mine.context_of[row]].tolist() == context[part].tolist()
+            assert mine.questions[row].tolist() == examples.questions[i].tolist()
+            assert (windows.of[row], windows.first[row]) == (i, part.start)
+            if part in holding:
+                assert mine.span_start[row] == start - part.start
+                assert mine.span_end[row] == end - part.start
+            else:
+                assert mine.span_start[row] == mine.span_end[row] == -1
+            assert mine.impossible[row] == (
+                examples.impossible[i] or (bool(holding) and part not in holding)
+            )
+            row += 1
+        own = windows.core_end[row - len(parts) : row]
+        starts = windows.core_start[row - len(parts) : row]
+        assert [0, *own] == [*starts, len(context)], "each token is of one window"
+        for token in range(len(context)):
+            (owner,) = (p for p, a, b in zip(parts, starts, own, strict=True) if a <= token < b)
+            room = [min(token - part.start, part.stop - 1 - token) for part in parts]
+            assert min(token - owner.start, owner.stop - 1 - token) == max(room)
+    assert row == len(windows.of)
+
+
+@given(cuts(), st.integers(0, 5))
+def test_epoch_uses_answer_windows_and_one_negative(
+    given: tuple[Examples, Window], epoch: int
+) -> None:
+    examples, window = given
+    config = TrainingConfig(
+        max_context_tokens=window.tokens, window_stride=window.stride, max_answer_tokens=1, seed=3
+    )
+    windows = cut(examples, window)
+    try:
+        found, rows = to_train_on(examples, config, epoch)
+    except ValueError:
+        assert not (windows.examples.impossible | (windows.examples.span_start >= 0)).any()
+        return
+    assert trained_questions(examples, config) == len(set(windows.of[rows].tolist()))
+    assert len(set(rows.tolist())) == len(rows)
+    for i in range(len(examples)):
+        own = windows.of_examples(np.array([i]))
+        chosen = [row for row in own if row in rows]
+        holding = [row for row in own if found.span_start[row] >= 0]
+        others = [row for row in own if found.impossible[row]]
+        assert set(holding) <= set(chosen)
+        assert len(chosen) == len(holding) + min(1, len(others))
+    assert to_train_on(examples, config, epoch)[1].tolist() == rows.tolist()
+
+
+def test_short_answers_fit_a_window_and_negatives_vary() -> None:
+    config = TrainingConfig(max_context_tokens=9, window_stride=4, max_answer_tokens=5)
+    examples = make_examples([80])
+    drawn = set()
+    for start in range(76):
+        span = np.array([start])
+        at = replace(examples, span_start=span, span_end=span + 4)
+        found, rows = to_train_on(at, config, epoch=start)
+        assert (found.span_start[rows] >= 0).any()
+        drawn |= set(rows[found.span_start[rows] < 0].tolist())
+    assert len(drawn) > 10
+
+
+def test_uncovered_answers_are_not_unanswerable() -> None:
+    examples = replace(make_examples([30]), span_start=np.array([3]), span_end=np.array([20]))
+    config = TrainingConfig(max_context_tokens=10, window_stride=3, max_answer_tokens=5)
+    with pytest.raises(ValueError, match="No question can be trained on"):
+        to_train_on(examples, config)
+
+
+# Prediction
+
+
+def test_windows_do_not_change_short_context_answers() -> None:
+    examples = make_examples([9, 2, 14, 1, 20, 6, 9], [4, 1, 0, 7, 3, 3, 2])
+    model = make_model(small("char", hidden_size=12), seed=4, scale=3.0)
+    plain, nlls = predict(model, examples, TYPES, 4)
+    same, same_nlls = predict(model, examples, TYPES, 4, Window(20, 7))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(vars(plain).values(), vars(same).values(), strict=True)
+    )
+    assert np.array_equal(same_nlls, nlls)
+    # The same beside one that does not fit.
+    longer = make_examples([9, 2, 14, 1, 20, 6, 9, 50], [4, 1, 0, 7, 3, 3, 2, 5])
+    beside, _ = predict(model, longer, TYPES, 4, Window(20, 7))
+    alone, _ = predict(model, longer, TYPES, 4)
+    assert beside.span_score[:7] == pytest.approx(alone.span_score[:7], abs=1e-5)
+    assert beside.no_answer_score[:7] == pytest.approx(alone.no_answer_score[:7], abs=1e-5)
+
+
+def joined(model: BiDAF, examples: Examples, row: int, windows: Windows) -> torch.Tensor:
+    """Logits (2, T + 1) of one example, each window read alone."""
+    size = int(examples.context_lengths[row])
+    logits = torch.full((2, size + 1), torch.nan, dtype=torch.float64)
+    nulls = []
+    for window in windows.of_examples(np.array([row])):
+        batch = make_batch(windows.examples, TYPES, np.array([window]), model.max_characters)
+        start, end = model(batch)
+        nulls.append(torch.stack([start[0, 0], end[0, 0]]))
+        for token in range(windows.core_start[window], windows.core_end[window]):
+            place = 1 + token - windows.first[window]
+            logits[:, 1 + token] = torch.stack([start[0, place], end[0, place]])
+    logits[:, 0] = min(nulls, key=lambda null: float(null.sum()))
+    assert not logits.isnan().any()
+    return logits
+
+
+@pytest.mark.parametrize("name", ["baseline", "seo2016", "docqa"])
+@torch.no_grad()
+def test_unnormalized_logits_compare_across_windows(name: str) -> None:
+    examples, window = make_examples([50, 7, 31, 90, 20]), Window(12, 5)
+    model = make_model(small(name, hidden_size=12), seed=4, scale=3.0).double().eval()
+    found, nlls = predict(model, examples, TYPES, 3, window)
+    windows, expected = cut(examples, window), []
+    for i in range(len(examples)):
+        logits = joined(model, examples, i, windows)
+        normal = torch.log_softmax(logits, 1)
+        spans = [
+            (float(normal[0, 1 + start] + normal[1, 1 + end]), start, end)
+            for start in range(logits.shape[1] - 1)
+            for end in range(start, min(start + 3, logits.shape[1] - 1))
+        ]
+        assert (found.span_score[i], found.span_start[i], found.span_end[i]) == pytest.approx(
+            max(spans), abs=1e-9
+        )
+        assert found.no_answer_score[i] == pytest.approx(float(normal[:, 0].sum()), abs=1e-9)
+        start, end = examples.span_start[i] + 1, examples.span_end[i] + 1
+        expected.append(-float(normal[0, start] + normal[1, end]))
+    assert nlls == pytest.approx(np.array(expected), abs=1e-9)
+
+
+def test_batches_stay_within_the_token_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 60)
+    read: list[tuple[int, ...]] = []
+    model = make_model(small("baseline"))
+    forward = model.forward
+
+    def noted(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        read.append(tuple(batch.context.shape))
+        return forward(batch)
+
+    monkeypatch.setattr(model, "forward", noted)
+    predict(model, make_examples([700, 5, 30]), TYPES, 3, Window(12, 4))
+    assert {width for _, width in read} == {CONTEXT_STEP}  # 13 tokens, rounded up
+    assert max(rows for rows, _ in read) * 13 <= 60
+    assert sum(rows for rows, _ in read) >= 700 / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "rows"),
+    [
+        ("baseline", None, [4]),
+        ("char-selfattn", None, [1, 1, 2]),
+        ("docqa", None, [1, 1, 2]),
+        ("docqa", Window(15, 7), [1, 3, 3, 3, 3, 3, 3]),
+    ],
+)
+def test_self_attention_batches_respect_pair_budget(
+    name: str, window: Window | None, rows: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.predict, "EVALUATION_PAIRS", 1000)
+    model, read = make_model(small(name)), []
+    model.register_forward_pre_hook(lambda _, batch: read.append(len(batch[0].context)))
+    predict(model, make_examples([70, 50, 20, 20]), TYPES, 3, window)
+    assert sorted(read) == rows
+
+
+# Learning
+
+
+def needles(n: int, tokens: int) -> Examples:
+    """The question is a word that stands once in the long context: the answer, with the next."""
+    random = np.random.default_rng(0)
+    contexts = [random.permutation(np.arange(2, WORDS))[:tokens] for _ in range(n)]
+    start = random.integers(0, tokens - 1, n)
+    return Examples(
+        contexts=Ragged.from_rows([context.tolist() for context in contexts]),
+        questions=Ragged.from_rows([[int(c[s])] for c, s in zip(contexts, start, strict=True)]),
+        context_of=np.arange(n),
+        span_start=start,
+        span_end=start + 1,
+        impossible=np.zeros(n, dtype=bool),
+    )
+
+
+@pytest.mark.heavy
+def test_learns_answers_in_long_contexts() -> None:
+    variant = small(
+        "baseline",
+        **BY_HEART,
+        max_answer_tokens=4,
+        max_context_tokens=12,
+        window_stride=6,
+    )
+    trainer, examples = Trainer(make_model(variant, 0), variant.training), needles(24, 34)
+    for _ in range(40):
+        trainer.train_epoch(examples, TYPES)
+    found, nlls = trainer.predict(examples, TYPES)
+    right = (found.span_start == examples.span_start) & (found.span_end == examples.span_end)
+    assert right.mean() > 0.9
+    assert nlls.mean() < 1

@@ -1,0 +1,142 @@
+"""The best span against a search over all spans."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from models.modules.layers import MASKED
+from models.span_decoding import Predictions, argmax_threshold, best_spans
+
+# Few distinct values, so that ties are common.
+LOGITS = st.lists(
+    st.tuples(st.sampled_from([-2.0, 0.0, 1.0, 1.5]), st.sampled_from([-2.0, 0.0, 1.0, 1.5])),
+    min_size=2,
+    max_size=9,
+)
+
+
+class Span(NamedTuple):
+    first: int
+    last: int
+    score: float
+
+
+def log_probabilities(logits: list[float]) -> list[float]:
+    return torch.log_softmax(torch.tensor(logits, dtype=torch.float64), 0).tolist()
+
+
+def all_spans(row: list[tuple[float, float]], max_tokens: int) -> list[Span]:
+    """Every span of real tokens that is short enough, position 0 left out."""
+    start = log_probabilities([s for s, _ in row])
+    end = log_probabilities([e for _, e in row])
+    return [
+        Span(i, j, start[i] + end[j])
+        for i in range(1, len(row))
+        for j in range(i, len(row))
+        if j - i < max_tokens
+    ]
+
+
+def null_score(row: list[tuple[float, float]]) -> float:
+    starts, ends = zip(*row, strict=True)
+    return log_probabilities(list(starts))[0] + log_probabilities(list(ends))[0]
+
+
+def padded(rows: list[list[tuple[float, float]]]) -> tuple[Tensor, Tensor]:
+    width = max(map(len, rows))
+    full = [row + [(MASKED, MASKED)] * (width - len(row)) for row in rows]
+    logits = torch.tensor(full, dtype=torch.float64)
+    return logits[:, :, 0], logits[:, :, 1]
+
+
+@settings(max_examples=200)
+@given(
+    rows=st.lists(LOGITS, min_size=1, max_size=4),
+    max_tokens=st.integers(1, 12),
+)
+def test_best_spans_match_exhaustive_search(
+    rows: list[list[tuple[float, float]]], max_tokens: int
+) -> None:
+    found = best_spans(*padded(rows), max_tokens)
+    for row, first, last, score, no_answer in zip(rows, *map(Tensor.tolist, found), strict=True):
+        spans = all_spans(row, max_tokens)
+        best = max(span.score for span in spans)
+        assert no_answer == pytest.approx(null_score(row), abs=1e-9)
+        assert score == pytest.approx(best, abs=1e-9)
+        # The span itself is one of those allowed, and it has the score that was given.
+        (own,) = [span.score for span in spans if (span.first, span.last) == (first, last)]
+        assert own == pytest.approx(best, abs=1e-9)
+
+
+def test_tied_spans_are_not_mixed() -> None:
+    """Maxima over rows and over columns, taken apart, could give 1..4 or 3..2."""
+    logits = [(-9.0, -9.0), (5.0, -9.0), (-9.0, 5.0), (5.0, -9.0), (-9.0, 5.0)]
+    first, last, *_ = best_spans(*padded([logits]), 2)
+    assert (first.item(), last.item()) in {(1, 2), (3, 4)}
+
+
+def test_span_start_never_exceeds_its_end() -> None:
+    """The likeliest start (3) lies behind the likeliest end (1)."""
+    logits = [(0.0, 0.0), (1.0, 9.0), (0.0, 0.0), (9.0, 4.0)]
+    first, last, *_ = best_spans(*padded([logits]), 4)
+    assert (first.item(), last.item()) == (3, 3)
+
+
+def predicted(logits: list[tuple[float, float]], max_tokens: int = 3) -> Predictions:
+    """What becomes of a row of logits; places count without the null token."""
+    first, last, score, no_answer = best_spans(*padded([logits]), max_tokens)
+    return Predictions(*(part.numpy() for part in (first - 1, last - 1, score, no_answer)))
+
+
+def given(predictions: Predictions, threshold: float) -> tuple[int, int, float]:
+    answers = predictions.answers(threshold)
+    return int(answers.span_start[0]), int(answers.span_end[0]), float(answers.score[0])
+
+
+def test_no_answer_is_predicted_only_if_allowed() -> None:
+    found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
+    assert given(found, argmax_threshold(True)) == (-1, -1, found.no_answer_score[0])
+    assert given(found, argmax_threshold(False)) == (1, 1, found.span_score[0])
+    assert found.span_score[0] < found.no_answer_score[0]
+
+
+def test_threshold_applies_to_the_logit_difference() -> None:
+    """9 + 9 for no answer and 1 + 1 for the best span, whatever their normalisers."""
+    found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
+    assert found.margin == pytest.approx([16])
+    assert given(found, 15.9)[:2] == (-1, -1)
+    assert given(found, 16.1)[:2] == (1, 1)
+
+
+def test_no_answer_wins_a_tie() -> None:
+    assert given(predicted([(1.0, 1.0), (1.0, 1.0)]), 0.0)[:2] == (-1, -1)
+
+
+def test_null_start_with_real_end_is_not_a_span() -> None:
+    """A null start with a real end is no span, however likely."""
+    assert given(predicted([(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]), 0.0)[:2] == (0, 1)
+
+
+def test_float32_logits_are_not_rounded() -> None:
+    """Differences of 1e-6 between scores near -20 vanish in single precision."""
+    start = torch.zeros(1, 500)
+    end = torch.zeros(1, 500)
+    start[0, 0] = end[0, 0] = 20.0
+    start[0, 7] = 1e-6
+    first, last, *_ = best_spans(start, end, 1)
+    assert (first.item(), last.item()) == (7, 7)
+
+
+@pytest.mark.parametrize("threshold", [-math.inf, 0.0, math.inf])
+@pytest.mark.parametrize("width", [1, 4])
+def test_empty_context_gets_no_answer(width: int, threshold: float) -> None:
+    """Only the null token stands there, alone in its batch or beside longer contexts."""
+    logits = [(0.3, 0.3), *[(MASKED, MASKED)] * (width - 1)]
+    assert given(predicted(logits, 15), threshold) == (-1, -1, pytest.approx(0.0))

@@ -1,0 +1,164 @@
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.squad_metrics import (
+    answer_versus_none,
+    exact_match,
+    f1,
+    mean_scores,
+    normalize_answer,
+    score,
+    score_questions,
+)
+
+VOCABULARY = ["cat", "dog", "bird", "the", "a", "-", "!"]
+WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("The  Cat\tsat.\n", "cat sat"),
+        ("a", ""),
+        ("The", ""),
+        ("an apple a day", "apple day"),
+        ("theatre banana", "theatre banana"),
+        ("U.S.", "us"),
+        ("gold-themed", "goldthemed"),
+        ("l'a mer", "la mer"),
+        ("A.", ""),
+        ("the-end", "theend"),
+        ("vitamin A \u2013 B", "vitamin \u2013 b"),
+        ("a\u2013b", "\u2013b"),
+        ("on\u2014the\u2014run", "on\u2014 \u2014run"),
+        ("“the cat”", "“ cat”"),
+        ("1\u00a0000 \u2009km", "1 000 km"),
+        ("É", "é"),
+        ("₤5,000", "₤5000"),
+        ("£5,000 $7", "£5000 7"),
+        ("!?", ""),
+        ("", ""),
+    ],
+)
+def test_normalizes_example_answers(text: str, normal: str) -> None:
+    assert normalize_answer(text) == normal
+
+
+@given(st.text())
+def test_normalization_collapses_white_space(text: str) -> None:
+    normal = normalize_answer(text)
+    assert normal == " ".join(normal.split())
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "em", "overlap"),
+    [
+        ("Denver Broncos", ["Denver Broncos"], 1, 1.0),
+        ("the denver broncos!", ["Denver Broncos"], 1, 1.0),
+        ("Denver", ["Denver Broncos"], 0, 2 / 3),
+        ("Denver", ["Denver Broncos", "in Denver, Colorado"], 0, 2 / 3),
+        ("Denver", ["Carolina", "Denver"], 1, 1.0),
+        ("Carolina", ["Denver"], 0, 0.0),
+        ("Broncos Denver", ["Denver Broncos"], 0, 1.0),
+        ("dog dog", ["dog"], 0, 2 / 3),
+        ("dog dog cat", ["dog dog bird"], 0, 2 / 3),
+        ("1990\u20131994", ["1990-1994"], 0, 0.0),
+        ("", ["Denver"], 0, 0.0),
+        ("the", ["Denver"], 0, 0.0),
+    ],
+)
+@pytest.mark.parametrize("v2", [False, True])
+def test_example_scores_are_equal_under_both_rules(
+    prediction: str, golds: list[str], em: int, overlap: float, v2: bool
+) -> None:
+    assert exact_match(prediction, golds, v2=v2) == em
+    assert f1(prediction, golds, v2=v2) == pytest.approx(overlap)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "v1", "v2"),
+    [
+        ("a", ["a"], (1, 0.0), (1, 1.0)),
+        ("", ["a"], (1, 0.0), (1, 1.0)),
+        ("", ["a", "letter"], (1, 0.0), (0, 0.0)),
+        ("letter", ["a", "letter"], (1, 1.0), (1, 1.0)),
+        ("letter", ["a"], (0, 0.0), (0, 0.0)),
+    ],
+)
+def test_v1_and_v2_rules_differ_on_empty_answers(
+    prediction: str, golds: list[str], v1: tuple[int, float], v2: tuple[int, float]
+) -> None:
+    assert (exact_match(prediction, golds), f1(prediction, golds)) == v1
+    assert (exact_match(prediction, golds, v2=True), f1(prediction, golds, v2=True)) == v2
+
+
+def test_v2_scores_questions_without_gold_answers() -> None:
+    assert (exact_match("", [], v2=True), f1("", [], v2=True)) == (1, 1.0)
+    assert (exact_match("cat", [], v2=True), f1("cat", [], v2=True)) == (0, 0.0)
+    with pytest.raises(ValueError, match=r"v1\.1"):
+        f1("cat", [])
+
+
+def test_avna_compares_unnormalized_texts() -> None:
+    assert answer_versus_none("", []) == 1
+    assert answer_versus_none("cat", []) == 0
+    assert answer_versus_none("", ["cat"]) == 0
+    assert answer_versus_none("dog", ["cat"]) == 1
+    assert answer_versus_none("the", ["a"]) == 1
+    assert answer_versus_none("", [""]) == 1
+
+
+def test_aggregate_scores_are_mean_percentages() -> None:
+    scores = score(["cat", "", "dog sat", "x"], [["Cat"], [], ["dog"], []], v2=True)
+    assert (scores.em, scores.avna, scores.count) == (50.0, 75.0, 4)
+    assert scores.f1 == pytest.approx(100 * (1 + 1 + 2 / 3 + 0) / 4)
+
+
+def test_rejects_mismatched_counts_and_no_questions() -> None:
+    with pytest.raises(ValueError, match="1 predictions for 2 questions"):
+        score_questions(["cat"], [["cat"], ["dog"]])
+    with pytest.raises(ValueError, match="no questions"):
+        mean_scores([])
+
+
+@given(st.lists(st.tuples(WORDS, st.lists(WORDS, max_size=3)), min_size=1))
+def test_exact_match_never_exceeds_f1_or_avna(rows: list[tuple[str, list[str]]]) -> None:
+    def something(text: str) -> bool:
+        return text == "" or normalize_answer(text) != ""
+
+    kept = [(text, golds) for text, golds in rows if all(map(something, [text, *golds]))]
+    for row in score_questions([text for text, _ in kept], [golds for _, golds in kept], v2=True):
+        assert row.em <= row.f1 <= 1
+        assert row.em <= row.avna
+
+
+def test_article_only_answer_has_em_above_avna() -> None:
+    (row,) = score_questions(["the"], [[]], v2=True)
+    assert (row.em, row.avna) == (1, 0)
+
+
+@given(WORDS, WORDS)
+def test_f1_is_symmetric(one: str, other: str) -> None:
+    assert f1(one, [other]) == f1(other, [one])
+
+
+@pytest.mark.parametrize(("name", "v2"), [("dev-v1.1", False), ("dev-v2.0", True)])
+def test_first_gold_answers_score_100_on_real_dev_sets(
+    shared_data: Path, name: str, v2: bool
+) -> None:
+    articles = json.loads((shared_data / "squad" / f"{name}.json").read_text("utf-8"))["data"]
+    questions = [qa for a in articles for p in a["paragraphs"] for qa in p["qas"]]
+    golds = [[answer["text"] for answer in qa["answers"]] for qa in questions]
+    normalize_answer.cache_clear()
+    start = time.thread_time()
+    scores = score([texts[0] if texts else "" for texts in golds], golds, v2=v2)
+    assert time.thread_time() - start < 3
+    assert scores.count == (11_873 if v2 else 10_570)
+    assert scores.em == 100
+    assert scores.avna == 100
+    assert scores.f1 > 99.99

@@ -1,0 +1,626 @@
+"""The loop: it learns, it averages, it resumes bit for bit, and workers change nothing."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import models.predict
+import models.trainer
+from models.batching import Examples, Ragged, make_batch
+from models.configs.presets import PRESETS
+from models.configs.variant import VariantConfig
+from models.ema import AveragedWeights
+from models.predict import predict, span_nll
+from models.trainer import Diverged, Reading, Trainer
+from tests.factories.models import BY_HEART, WORDS, make_examples, make_model, make_types, small
+
+TYPES = make_types()
+names = pytest.mark.parametrize("name", PRESETS)
+
+
+def make_trainer(variant: VariantConfig, **options: int) -> Trainer:
+    """A trainer over a model whose first weights and dropout follow from the variant's seed."""
+    return Trainer(make_model(variant, variant.training.seed), variant.training, **options)
+
+
+def cloned(trainer: Trainer) -> dict[str, Tensor]:
+    """The tensors that a checkpoint would hold."""
+    return {name: tensor.clone() for name, tensor in trainer.tensors().items()}
+
+
+Checkpoint = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]
+
+
+def checkpoint(trainer: Trainer) -> Checkpoint:
+    """All that a checkpoint would hold."""
+    return cloned(trainer), trainer.random_state(), trainer.counters()
+
+
+def readings_of(trainer: Trainer, examples: Examples) -> list[Reading]:
+    """What an epoch tells after each of its steps."""
+    readings: list[Reading] = []
+    trainer.train_epoch(examples, TYPES, lambda reading: readings.append(reading) or True)
+    return readings
+
+
+# Learning
+
+
+def answerable(n: int) -> Examples:
+    """The question is one word, which the context holds once: the answer is it and its neighbour.
+    Every fourth question asks for a word that the context lacks."""
+    random = np.random.default_rng(0)
+    contexts, questions, starts = [], [], []
+    for i in range(n):
+        words = random.permutation(np.arange(2, WORDS))
+        tokens = int(random.integers(5, 12))
+        start = -1 if i % 4 == 3 else int(random.integers(0, tokens - 1))
+        contexts.append(words[:tokens].tolist())
+        questions.append([int(words[start])])
+        starts.append(start)
+    start = np.array(starts)
+    return Examples(
+        contexts=Ragged.from_rows(contexts),
+        questions=Ragged.from_rows(questions),
+        context_of=np.arange(n),
+        span_start=start,
+        span_end=np.where(start < 0, -1, start + 1),
+        impossible=start < 0,
+    )
+
+
+IN_ALL_TESTS = ("char-only", "char-selfattn", "docqa")
+"""Presets that have every kind of layer between them; only `make test-all` trains the others."""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in IN_ALL_TESTS else pytest.param(name, marks=pytest.mark.full)
+        for name in PRESETS
+    ],
+)
+def test_memorizes_24_examples(name: str) -> None:
+    variant = small(
+        name,
+        **BY_HEART,
+    )
+    trainer, examples = make_trainer(variant), answerable(24)
+    before = trainer.train_epoch(examples, TYPES)
+    for _ in range(29):
+        after = trainer.train_epoch(examples, TYPES)
+    predictions, nlls = trainer.predict(examples, TYPES)
+    found = predictions.answers(0.0)
+    assert found.span_start.tolist() == examples.span_start.tolist()
+    assert found.span_end.tolist() == examples.span_end.tolist()
+    assert after.nll < 0.3 < 2 < before.nll
+    assert nlls.mean() < 0.3
+    assert ((predictions.no_answer_score > np.log(0.5)) == examples.impossible).all()
+
+
+PARTS = ("", "_attention", "_modeling")
+
+
+@names
+def test_word_vectors_and_padding_character_stay_fixed(name: str) -> None:
+    trainer = make_trainer(small(name, optimizer="adam", learning_rate=0.01))
+    vectors = trainer.model.words.word_vectors.clone()
+    before = cloned(trainer)
+    trainer.train_epoch(make_examples([5, 6, 7, 8]), TYPES)
+    assert torch.equal(trainer.model.words.word_vectors, vectors)
+    weights = {n for n in before if n.startswith("weights.")}
+    unchanged = {n for n in weights if torch.equal(before[n], trainer.tensors()[n])}
+    # A constant added to every logit cancels out in each softmax.
+    ends = [f"{end}{part}" for end in ("start", "end") for part in PARTS]
+    output = {f"weights.output.{end}.bias" for end in ends}
+    assert unchanged <= {"weights.attention.similarity.bias", *output}
+    if trainer.model.words.characters is not None:
+        assert not trainer.model.words.characters.embedding.weight[0].any()
+
+
+def test_loss_is_the_likelihood_of_start_and_end() -> None:
+    examples = make_examples([3, 3])
+    batch = make_batch(examples, TYPES, np.array([0, 1]), 8)
+    batch = replace(batch, start=torch.tensor([1, -1]), end=torch.tensor([3, -1]))
+    start = torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 2).log()
+    end = torch.tensor([[0.4, 0.3, 0.2, 0.1]] * 2).log()
+    found = span_nll(start, end, batch.start, batch.end)
+    assert found.tolist() == pytest.approx([-np.log(0.2) - np.log(0.1), 0.0])
+
+
+def test_gradients_are_clipped_to_the_norm() -> None:
+    trainer = make_trainer(small("char", clip_norm=0.01))
+    trainer.train_epoch(make_examples([5, 6, 7]), TYPES)
+    norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
+    assert norm.item() == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("window_stride", [None, 4])
+def test_divergence_error_names_the_step(window_stride: int | None) -> None:
+    sizes = {"max_context_tokens": 8, "window_stride": window_stride}
+    trainer = make_trainer(small("baseline", learning_rate=1e30, **sizes))
+    examples = make_examples([5, 6, 7, 8, 30])
+    told: list[Reading] = []
+    trainer.train_epoch(examples, TYPES, lambda reading: bool(told.append(reading)))
+    with pytest.raises(Diverged, match="after step 1 the probabilities"):
+        trainer.predict(examples, TYPES)
+    with pytest.raises(Diverged, match=r"the loss of step 2 is (nan|inf)"):
+        trainer.train_epoch(examples, TYPES, lambda reading: bool(told.append(reading)))
+    assert [reading.step for reading in told] == [1]
+
+
+# Optimisers
+
+
+def test_adadelta_gets_its_settings() -> None:
+    (published,) = make_trainer(small("baseline")).optimizer.param_groups
+    assert (published["lr"], published["rho"], published["eps"]) == (0.5, 0.9, 1e-6)
+    trainer = make_trainer(small("baseline", learning_rate=1.0, rho=0.95, epsilon=1e-8))
+    (changed,) = trainer.optimizer.param_groups
+    assert isinstance(trainer.optimizer, torch.optim.Adadelta)
+    assert (changed["lr"], changed["rho"], changed["eps"]) == (1.0, 0.95, 1e-8)
+
+
+def test_first_adadelta_step_matches_the_paper() -> None:
+    """Zeiler (2012), algorithm 1, with empty accumulators, times the learning rate."""
+    rate, rho, epsilon = 0.5, 0.95, 1e-4
+    variant = small("baseline", learning_rate=rate, rho=rho, epsilon=epsilon, clip_norm=1e9)
+    trainer = make_trainer(variant)
+    before = cloned(trainer)
+    trainer.train_epoch(make_examples([5, 6]), TYPES)
+    for name, weight in trainer.averages.live.items():
+        g = weight.grad
+        change = rate * epsilon**0.5 / ((1 - rho) * g**2 + epsilon).sqrt() * g
+        torch.testing.assert_close(weight.detach(), before[f"weights.{name}"] - change)
+
+
+def test_adam_gets_its_settings() -> None:
+    trainer = make_trainer(small("baseline", optimizer="adam", learning_rate=0.002))
+    assert isinstance(trainer.optimizer, torch.optim.Adam)
+    assert trainer.optimizer.param_groups[0]["lr"] == 0.002
+
+
+# Averaged weights
+
+
+def moving_average(values: list[float], first: float, decay: float) -> float:
+    average = first
+    for n, value in enumerate(values):
+        d = min(decay, (1 + n) / (10 + n))
+        average = d * average + (1 - d) * value
+    return average
+
+
+@given(
+    values=st.lists(st.floats(-5, 5, width=32), max_size=30),
+    first=st.floats(-5, 5, width=32),
+    decay=st.sampled_from([0.0, 0.15, 0.5, 0.999]),
+)
+def test_ema_with_warmup_matches_reference(values: list[float], first: float, decay: float) -> None:
+    model = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(model.weight, first)
+    averages = AveragedWeights(model, decay)
+    for n, value in enumerate(values):
+        nn.init.constant_(model.weight, value)
+        averages.update(n)
+    expected = moving_average(values, first, decay)
+    assert averages.averaged["weight"].item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_ema_is_updated_after_every_step() -> None:
+    trainer = make_trainer(small("baseline", optimizer="adam", learning_rate=0.05))
+    name, weight = next(iter(trainer.averages.live.items()))
+    first, values = weight.flatten()[0].item(), []
+
+    def record(reading: Reading) -> bool:
+        values.append(weight.flatten()[0].item())
+        return True
+
+    for _ in range(2):
+        trainer.train_epoch(make_examples([5] * 5), TYPES, record)
+    assert len(values) == 4
+    average = trainer.averages.averaged[name].flatten()[0].item()
+    assert average == pytest.approx(moving_average(values, first, 0.999), abs=1e-6)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_ema_weights_are_swapped_in_and_restored(failing: bool) -> None:
+    trainer = make_trainer(small("char"))
+    trainer.train_epoch(make_examples([5, 6, 7, 8, 9]), TYPES)
+    before = cloned(trainer)
+    name = "output.start_modeling.weight"
+    try:
+        with trainer.averages.in_use():
+            live = trainer.model.output.start_modeling.weight
+            assert torch.equal(live, before[f"averaged.{name}"])
+            assert not torch.equal(live, before[f"weights.{name}"])
+            if failing:
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert failing
+    after = trainer.tensors()
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+
+
+def test_prediction_uses_the_ema_weights() -> None:
+    trainer = make_trainer(small("baseline", optimizer="adam", learning_rate=0.05))
+    examples = make_examples([5, 6, 7, 8, 9])
+    trainer.train_epoch(examples, TYPES)
+    _, nlls = trainer.predict(examples, TYPES)
+    _, raw = predict(trainer.model, examples, TYPES, 15)
+    with trainer.averages.in_use():
+        _, averaged = predict(trainer.model, examples, TYPES, 15)
+    assert np.array_equal(nlls, averaged)
+    assert (nlls != raw).all()
+
+
+# Resuming
+
+
+RESUMED = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])  # in batches of 4: three steps an epoch
+
+
+@pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
+@pytest.mark.parametrize(
+    ("name", "steps"), [*(("char", n) for n in range(7)), *((name, 4) for name in PRESETS)]
+)
+def test_resumed_training_is_bitwise_identical(name: str, optimizer: str, steps: int) -> None:
+    """Broken off after any number of its six steps, the last of an epoch and none included."""
+    schedule = {"schedule": "linear", "warmup_steps": 5}
+    variant = small(name, optimizer=optimizer, learning_rate=0.1, dropout=0.3, **schedule)
+    whole = make_trainer(variant)
+    kept = [checkpoint(whole)]
+
+    def keep(reading: Reading) -> bool:
+        kept.append(checkpoint(whole))
+        return True
+
+    expected = [whole.train_epoch(RESUMED, TYPES, keep) for _ in range(2)]
+
+    resumed = Trainer(make_model(variant, seed=999), variant.training)
+    torch.manual_seed(1)
+    resumed.resume(*kept[steps])
+    while resumed.epoch < 2:
+        found = resumed.train_epoch(RESUMED, TYPES)
+        assert found.nll == expected[resumed.epoch - 1].nll
+        assert found.padding_ratio == expected[resumed.epoch - 1].padding_ratio
+    assert resumed.step == whole.step == 6
+    assert resumed.tensors().keys() == whole.tensors().keys()
+    for key, tensor in whole.tensors().items():
+        assert torch.equal(resumed.tensors()[key], tensor), key
+    assert torch.equal(torch.get_rng_state(), kept[-1][1]["cpu"])
+
+
+def test_resuming_does_not_modify_the_checkpoint() -> None:
+    trainer, other = (make_trainer(small("baseline")) for _ in range(2))
+    trainer.train_epoch(RESUMED, TYPES)
+    kept = checkpoint(trainer)
+    before = {key: value.clone() for key, value in kept[0].items()}
+    other.resume(*kept)
+    other.train_epoch(RESUMED, TYPES)
+    assert all(torch.equal(kept[0][key], value) for key, value in before.items()), "aliased"
+
+
+def test_resumed_epoch_counts_the_time_of_both_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count(step=0.001)  # no other computation takes any time
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr(models.trainer, "time", clock)
+    trainer = make_trainer(small("baseline"))
+
+    def after_a_step(reading: Reading) -> bool:
+        for _ in range(200):
+            clock.perf_counter()
+        return False
+
+    trainer.train_epoch(RESUMED, TYPES)
+    told = readings_of(trainer, RESUMED)[0]
+    tensors, random, counters = checkpoint(trainer)
+    counters |= {"epoch": 1, "position": 1, "nll": 0.0, "seconds": 100.0, "epoch_began": 90.0}
+    trainer.resume(tensors, random, counters)
+    epoch = trainer.train_epoch(RESUMED, TYPES, after_a_step)
+    assert 10.2 < epoch.seconds < 10.3
+    assert epoch.examples_per_second == pytest.approx(8 / epoch.seconds, rel=1e-3)
+    assert told.seconds < 100.2 < trainer.seconds
+
+
+def test_second_epoch_differs_from_the_first() -> None:
+    """So that the tests above can see whether the epoch's number was resumed."""
+    variant = small("baseline", batch_size=2)
+    examples = make_examples([5, 6, 7, 8, 9, 4])
+    trainer, other = make_trainer(variant), make_trainer(variant)
+    tensors, random, counters = checkpoint(trainer)
+    trainer.train_epoch(examples, TYPES)
+    other.resume(tensors, random, {**counters, "epoch": 1})
+    other.train_epoch(examples, TYPES)
+    name = "weights.output.start_modeling.weight"
+    assert not torch.equal(trainer.tensors()[name], other.tensors()[name])
+
+
+def test_interrupted_epoch_reports_its_own_steps() -> None:
+    variant = small("baseline", batch_size=2, dropout=0.0)
+    trainer, other = make_trainer(variant), make_trainer(variant)
+    told = readings_of(other, RESUMED)
+    readings: list[Reading] = []
+
+    def go_on(reading: Reading) -> bool:
+        readings.append(reading)
+        return reading.of_epoch < 2
+
+    epoch = trainer.train_epoch(RESUMED, TYPES, go_on)
+    assert [reading.nlls for reading in readings] == [reading.nlls for reading in told[:2]]
+    assert epoch.nll == pytest.approx(np.mean([reading.nlls for reading in readings]))
+    assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds, rel=0.01)
+    assert (trainer.epoch, trainer.step, trainer.position) == (1, 2, 0)
+
+
+# Readings
+
+
+def test_losses_do_not_depend_on_reading_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = small("baseline", batch_size=2, dropout=0.3)
+    each_step, now_and_then = make_trainer(variant), make_trainer(variant)
+    torch.manual_seed(1)
+    steps = readings_of(each_step, RESUMED)
+    monkeypatch.setitem(models.trainer.STEPS_PER_READING, "cpu", 2)
+    torch.manual_seed(1)
+    readings = readings_of(now_and_then, RESUMED)
+    assert [reading.of_epoch for reading in readings] == [2, 4, 5]
+    found = [nll for reading in readings for nll in reading.nlls]
+    assert found == [step.nlls[0] for step in steps]
+
+
+@names
+def test_bfloat16_is_close_to_float32(name: str) -> None:
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        trainer = make_trainer(small(name, dropout=0.0, precision=precision))
+        found[precision] = trainer.train_epoch(RESUMED, TYPES).nll
+        assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+    assert found["bfloat16"] != found["float32"]
+    assert found["bfloat16"] == pytest.approx(found["float32"], rel=0.02)
+
+
+# Workers
+
+
+VARIANT = small("baseline")
+
+
+@settings(max_examples=30)
+@given(rows=st.lists(st.integers(0, 99), min_size=1, max_size=12, unique=True), n=st.integers(1, 5))
+def test_worker_shares_make_up_the_global_batch(rows: list[int], n: int) -> None:
+    seen, weight = [], 0.0
+    for rank in range(n):
+        mine, each = make_trainer(VARIANT, rank=rank, world_size=n)._share(np.array(rows))
+        assert len(mine) > 0
+        if each:
+            seen += mine.tolist()
+            weight += each * len(mine) / n
+    assert sorted(seen) == sorted(rows)
+    assert weight == pytest.approx(1)
+
+
+def gradients(trainer: Trainer, examples: Examples) -> list[Tensor]:
+    """The gradients of the last step of an epoch."""
+    trainer.train_epoch(examples, TYPES)
+    return [p.grad.clone() for p in trainer.model.parameters()]
+
+
+@names
+@pytest.mark.parametrize(("rows", "workers"), [(8, 2), (7, 2), (7, 3), (2, 3), (1, 2)])
+def test_averaged_worker_gradients_match_one_worker(name: str, rows: int, workers: int) -> None:
+    variant = small(name, batch_size=8, dropout=0.0, clip_norm=1e9)
+    examples = make_examples([4 + i for i in range(rows)])
+    alone = gradients(make_trainer(variant), examples)
+    shares = [
+        gradients(make_trainer(variant, rank=rank, world_size=workers), examples)
+        for rank in range(workers)
+    ]
+    for one, parts in zip(alone, zip(*shares, strict=True), strict=True):
+        torch.testing.assert_close(sum(parts) / workers, one, rtol=1e-4, atol=1e-6)
+    # Several rows give gradients of their own: the average is none of its parts.
+    if rows > 1:
+        assert not torch.allclose(shares[0][0], alone[0], rtol=1e-4, atol=1e-6)
+
+
+class Together:
+    """Averages the gradients and adds the losses of workers that run as threads, as
+    DistributedDataParallel and all_reduce do."""
+
+    def __init__(self, workers: int) -> None:
+        self.barrier = threading.Barrier(workers, timeout=300)
+        self.tensors: list[Tensor | None] = [None] * workers
+
+    def sum(self, rank: int, tensor: Tensor) -> Tensor:
+        """Every worker's tensor, added."""
+        self.tensors[rank] = tensor.clone()
+        self.barrier.wait()
+        total = sum(self.tensors)
+        self.barrier.wait()
+        return total
+
+    def trainer(self, variant: VariantConfig, rank: int) -> Trainer:
+        """One of the workers."""
+        workers = len(self.tensors)
+
+        def hook(parameter: Tensor) -> None:
+            parameter.grad = self.sum(rank, parameter.grad) / workers
+
+        def wrap(model: nn.Module) -> nn.Module:
+            for parameter in model.parameters():
+                parameter.register_post_accumulate_grad_hook(hook)
+            return model
+
+        return Trainer(
+            make_model(variant),
+            variant.training,
+            wrap=wrap,
+            add_up=lambda tensor: tensor.copy_(self.sum(rank, tensor)),
+            rank=rank,
+            world_size=workers,
+        )
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_train_the_same_model_as_one(workers: int) -> None:
+    variant = small("char", batch_size=4, dropout=0.0, clip_norm=0.5)
+    examples = make_examples([4 + i % 5 for i in range(13)])  # batches of 4, 4, 4 and 1
+    together = Together(workers)
+    trainers = [together.trainer(variant, rank) for rank in range(workers)]
+    losses: list[list[float]] = [[] for _ in range(workers + 1)]
+
+    def run(trainer: Trainer, number: int) -> None:
+        for _ in range(2):
+            for reading in readings_of(trainer, examples):
+                losses[number] += reading.nlls
+
+    threads = [threading.Thread(target=run, args=(t, i)) for i, t in enumerate(trainers)]
+    for thread in threads:
+        thread.start()
+    alone = make_trainer(variant)
+    run(alone, workers)
+    for thread in threads:
+        thread.join()
+    *found, expected = losses
+    for each in found:
+        assert each == found[0], "every worker reads the losses of all"
+        assert each == pytest.approx(expected, abs=1e-5)
+    for name, weight in alone.model.named_parameters():
+        first, *others = (dict(t.model.named_parameters())[name] for t in trainers)
+        assert all(torch.equal(first, other) for other in others)
+        torch.testing.assert_close(first, weight, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_workers_predict_the_same_as_one(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 30)  # 4 batches
+    variant, examples = small("char"), make_examples([4 + i % 5 for i in range(13)])
+    together = Together(workers)
+    trainers = [together.trainer(variant, rank) for rank in range(workers)]
+    with ThreadPoolExecutor(workers) as pool:
+        found = list(pool.map(lambda trainer: trainer.predict(examples, TYPES), trainers))
+    expected, expected_nlls = make_trainer(variant).predict(examples, TYPES)
+    for predictions, nlls in found:
+        for name, numbers in vars(expected).items():
+            np.testing.assert_array_equal(vars(predictions)[name], numbers, strict=True)
+        np.testing.assert_array_equal(nlls, expected_nlls, strict=True)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_steps_do_not_depend_on_worker_count(world_size: int) -> None:
+    examples = make_examples([5] * 9)
+    for rank in range(world_size):
+        trainer = make_trainer(small("baseline"), rank=rank, world_size=world_size)
+        readings = readings_of(trainer, examples)
+        assert [(r.step, r.of_epoch, r.steps_in_epoch) for r in readings] == [
+            (1, 1, 3),
+            (2, 2, 3),
+            (3, 3, 3),
+        ]
+
+
+# What is trained on, and what is predicted
+
+
+def test_long_contexts_are_skipped_but_still_answered() -> None:
+    examples = make_examples([3, 30, 4, 31, 5, 32])
+    variant = small("baseline", batch_size=1, max_context_tokens=20)
+    trainer = make_trainer(variant)
+    assert len(readings_of(trainer, examples)) == 3
+    found, _ = trainer.predict(examples, TYPES)
+    assert len(found.span_start) == 6
+    assert (found.span_start >= 0).all()
+    assert (found.span_end < examples.context_lengths).all()
+
+
+def test_skips_long_questions_and_rows_without_target() -> None:
+    examples = make_examples([5, 5, 5, 5, 5], [3, 9, 3, 3, 3])
+    examples.span_start[2] = examples.span_end[2] = -1
+    trainer = make_trainer(small("baseline", batch_size=1, max_question_tokens=8))
+    assert len(readings_of(trainer, examples)) == 3
+
+
+def test_epoch_reports_loss_padding_and_speed() -> None:
+    examples = make_examples([2, 4, 6, 8])
+    trainer = make_trainer(small("baseline", batch_size=2))
+    readings: list[Reading] = []
+    epoch = trainer.train_epoch(examples, TYPES, lambda r: readings.append(r) or True)
+    # Batches (2, 4) and (6, 8), and a null token in front of each: 24 tokens in 4·16 places.
+    assert epoch.padding_ratio == pytest.approx(1 - 24 / 64)
+    assert epoch.nll == pytest.approx(sum(r.nlls[0] for r in readings) / 2)
+    assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds)
+
+
+@names
+def test_batched_prediction_equals_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 30)
+    examples = make_examples([9, 2, 14, 1, 40, 6, 9, 3, 11], [4, 1, 0, 7, 3, 3, 2, 5, 1])
+    model = make_model(small(name, hidden_size=12), seed=4, scale=3.0).double()
+    found, nlls = predict(model, examples, TYPES, 4)
+    for i in range(len(examples)):
+        one = replace(
+            examples,
+            questions=Ragged.from_rows([examples.questions[i].tolist()]),
+            context_of=examples.context_of[i : i + 1],
+            span_start=examples.span_start[i : i + 1],
+            span_end=examples.span_end[i : i + 1],
+            impossible=examples.impossible[i : i + 1],
+        )
+        own, own_nll = predict(model, one, TYPES, 4)
+        assert nlls[i] == pytest.approx(own_nll[0], abs=1e-9)
+        assert (found.span_start[i], found.span_end[i]) == (own.span_start[0], own.span_end[0])
+        assert found.span_score[i] == pytest.approx(own.span_score[0], abs=1e-9)
+        assert found.no_answer_score[i] == pytest.approx(own.no_answer_score[0], abs=1e-9)
+    assert (found.span_end - found.span_start < 4).all()
+    assert (found.span_end < examples.context_lengths).all()
+    assert (found.span_start >= 0).all()
+    assert len(set(found.span_start.tolist())) > 2
+
+
+def test_nll_is_computed_only_for_rows_with_a_target() -> None:
+    examples = make_examples([5, 6, 7, 8])
+    model = make_model(small("baseline"))
+    without = replace(examples, span_start=examples.span_start.copy())
+    without.span_start[1:3] = -1
+    without = replace(without, span_end=np.where(without.span_start < 0, -1, without.span_end))
+    _, nlls = predict(model, without, TYPES, 15)
+    model.eval()
+    with torch.no_grad():
+        batch = make_batch(examples, TYPES, np.array([0, 3]), model.max_characters)
+        expected = span_nll(*model(batch), batch.start, batch.end).numpy()
+    assert nlls[[0, 3]] == pytest.approx(expected, abs=1e-5)
+    assert np.isnan(nlls).tolist() == (~without.has_target).tolist() == [False, True, True, False]
+
+
+def test_nll_without_any_target_is_nan() -> None:
+    nothing = replace(
+        make_examples([5, 6]), span_start=np.array([-1, -1]), span_end=np.array([-1, -1])
+    )
+    found, nlls = predict(make_model(small("baseline")), nothing, TYPES, 15)
+    assert np.isnan(nlls).all()
+    assert np.isfinite(found.span_score).all()
+
+
+def test_only_training_applies_dropout() -> None:
+    trainer, examples = make_trainer(small("char", dropout=0.5)), make_examples([6, 7, 8])
+    before = torch.get_rng_state()
+    first, _ = trainer.predict(examples, TYPES)
+    second, _ = trainer.predict(examples, TYPES)
+    assert np.array_equal(first.span_score, second.span_score)
+    assert torch.equal(torch.get_rng_state(), before)
+    trainer.train_epoch(examples, TYPES)
+    assert not torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,86 @@
+"""Where each form of dropout drops in a whole model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from torch import Tensor, nn
+
+from models.batching import make_batch
+from models.configs.presets import PRESETS
+from models.modules.attention import TrilinearSimilarity
+from models.modules.layers import Dropout, VariationalDropout
+from models.modules.rnn import BiGRU, BiLSTM
+from tests.factories.models import make_examples, make_model, make_types, small
+
+READERS = (nn.Conv1d, nn.Linear, BiLSTM, BiGRU, TrilinearSimilarity)
+
+# The CS224n starter: embeddings, what the similarity compares, behind recurrent layers.
+OUTPUTS = {
+    "words.projection",
+    "attention.similarity",
+    "modeling.layers.1",
+    "output.encoder.layers.0",  # reads M
+    "output.start_modeling",
+    "output.end_modeling",
+}
+# Seo et al., 2017, section 4: in front of the CNN, of LSTMs, and of the last linear maps.
+INPUTS = {
+    "words.characters.convolutions.0",
+    "encoder.layers.0",
+    "modeling.layers.0",
+    "modeling.layers.1",
+    "output.encoder.layers.0",
+    "output.start_attention",
+    "output.start_modeling",
+    "output.end_attention",
+    "output.end_modeling",
+}
+# Clark & Gardner's code: the CNN, around recurrent layers, what the output layer reads.
+VARIATIONAL = {
+    "words.characters.convolutions.0",
+    "encoder.layers.0",
+    "attention.similarity",
+    "modeling.encoder.layers.0",
+    "modeling.similarity",
+    "output.start_encoder",
+}
+
+
+MATCHING = {*OUTPUTS, "modeling.layers.0"}  # which reads the matching BiLSTM
+PLACES = {
+    "baseline": OUTPUTS,
+    "char": OUTPUTS,
+    "char-selfattn": MATCHING,
+    "char-selfattn-dot": MATCHING,
+    "char-selfattn-v1": {*MATCHING, "output.start_attention", "output.end_attention"},  # so do they
+    "seo2016": INPUTS,
+    "char-only": INPUTS,
+    "kim-char": {*INPUTS, *(f"words.characters.convolutions.{i}" for i in range(6))},
+    "docqa": VARIATIONAL,
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_dropout_feeds_the_expected_layers(name: str) -> None:
+    """The layers whose input comes straight from a dropout, each time they are called."""
+    model = make_model(small(name, dropout=0.5)).train()
+    dropped: list[Tensor] = []
+    straight: dict[str, bool] = {}
+
+    def note(module: nn.Module, _: object, out: Tensor) -> None:
+        dropped.append(out)
+
+    def look(place: str, inputs: tuple[Tensor, ...]) -> None:
+        storages = {x.untyped_storage().data_ptr() for x in dropped}
+        read = [x for x in inputs if x.is_floating_point()]
+        is_dropped = all(x.untyped_storage().data_ptr() in storages for x in read)
+        straight[place] = straight.get(place, True) and is_dropped
+
+    for place, module in model.named_modules():
+        if isinstance(module, Dropout | VariationalDropout):
+            module.register_forward_hook(note)
+        elif isinstance(module, READERS):
+            module.register_forward_pre_hook(lambda _, inputs, place=place: look(place, inputs))
+    model(make_batch(make_examples([9, 7], [5, 4]), make_types(), np.array([0, 1]), 8))
+    assert {place for place, is_dropped in straight.items() if is_dropped} == PLACES[name]

@@ -1,0 +1,90 @@
+"""Answers that do not stand where they say: their faults, and where they stand instead."""
+
+import unicodedata
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tasks.data.answer_errors import diagnose, stands
+from tasks.data.schema import Answer
+
+DECOMPOSED = unicodedata.normalize("NFD", "Beyoncé sang in Zürich, 한국 and Málaga")
+WIDE = "The price: ５０\u00a0€ per ﬁsh"
+SPACED = "one  two\n\tthree\u2003four"
+
+
+def answer(text: str, start: int) -> Answer:
+    return Answer(text=text, answer_start=start)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "context", "kind", "mended"),
+    [
+        ("a", 3, "a b a b b a", "wrong-offset", ("a", 4)),
+        ("a", 8, "a b a b b a", "wrong-offset", ("a", 10)),
+        ("b", -1, "a b a b b a", "wrong-offset", ("b", 2)),
+        ("b", 2**31 - 1, "a b a b b a", "wrong-offset", ("b", 8)),
+        ("two three", 5, SPACED, "other-white-space", ("two\n\tthree", 5)),
+        (" three four\n", 10, SPACED, "other-white-space", ("three\u2003four", 10)),
+        ("Beyoncé", 0, DECOMPOSED, "other-unicode-form", ("Beyonce\u0301", 0)),
+        ("Zürich", 16, DECOMPOSED, "other-unicode-form", ("Zu\u0308rich", 17)),
+        ("한국", 24, DECOMPOSED, "other-unicode-form", (unicodedata.normalize("NFD", "한국"), 26)),
+        ("50 €", 11, WIDE, "other-unicode-form", ("５０\u00a0€", 11)),
+        ("fish", 20, WIDE, "other-unicode-form", ("ﬁsh", 20)),
+        ("Cafe\u0301", 0, "Café", "other-unicode-form", ("Café", 0)),
+        ("beyonce", 0, DECOMPOSED, "absent", None),
+        ("a", 0, "", "absent", None),
+        (" \n", 0, SPACED, "empty-answer", None),
+    ],
+)
+def test_diagnoses_each_kind_of_answer_error(
+    text: str, start: int, context: str, kind: str, mended: tuple[str, int] | None
+) -> None:
+    fault = diagnose(answer(text, start), context)
+    assert (fault.kind, fault.mended) == (kind, mended and answer(*mended))
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "reason"),
+    [
+        ("two", 0, "'one' stands at 0, not 'two'; it stands at 5"),
+        ("two", 99, "answer_start 99 lies outside the context of 20 characters; it stands at 5"),
+        ("one two", 0, "'one  tw' stands at 0, not 'one two'; 'one  two' stands at 0"),
+        ("five", 5, "'two\\n' stands at 5, not 'five'; it stands nowhere"),
+    ],
+)
+def test_reason_names_the_offset_and_actual_text(text: str, start: int, reason: str) -> None:
+    assert diagnose(answer(text, start), SPACED).reason == reason
+
+
+def test_long_answers_are_shortened_in_the_reason() -> None:
+    assert len(diagnose(answer("x" * 5000, 0), "y" * 5000).reason) < 300
+
+
+TEXT = st.text("ab ２é\u0301\u00a0\nﬁf한\u1112\u1161\u11ab", min_size=1, max_size=30)
+
+
+@given(TEXT, TEXT, st.integers(-1, 40))
+def test_repaired_answers_match_the_context(text: str, context: str, start: int) -> None:
+    given = answer(text, start)
+    assume(not stands(given, context))
+    mended = diagnose(given, context).mended
+    if mended is not None:
+        assert stands(mended, context)
+
+
+@given(TEXT, st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]), st.data())
+def test_answers_in_other_unicode_forms_are_found(
+    context: str, form: str, data: st.DataObject
+) -> None:
+    """Whole clusters of characters, so that normalising does not join the borders."""
+    words = context.split()
+    assume(words)
+    word = data.draw(st.sampled_from(words))
+    assume(
+        not unicodedata.category(word[0]).startswith("M") and not "\u1160" <= word[0] <= "\u11ff"
+    )
+    given = answer(unicodedata.normalize(form, word), data.draw(st.integers(0, 40)))
+    if not stands(given, context):
+        assert diagnose(given, context).mended is not None

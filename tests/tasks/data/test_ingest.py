@@ -1,0 +1,359 @@
+"""Ingestion loses no question, and its columns agree with the texts."""
+
+import json
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from infra.errors import UserError
+from tasks.data.ingest import BATCH_QUESTIONS, ingest_articles
+from tasks.data.readers import read_articles
+from tasks.data.schema import Answer, Article, Paragraph, Question
+from tasks.text.tokenizer import tokenize
+
+FILES = ("contexts.parquet", "questions.parquet", "alignment.parquet")
+RAGGED = pa.list_(pa.field("element", pa.int32()))
+
+
+def question(id: str, *answers: tuple[str, int], impossible: bool = False) -> Question:
+    return Question(
+        id=id,
+        question="Which one?",
+        answers=[Answer(text=text, answer_start=start) for text, start in answers],
+        is_impossible=impossible,
+    )
+
+
+BARS = Paragraph(
+    context="The 42nd gold bar",
+    qas=[
+        question("exact", ("gold", 9)),
+        question("widened", ("42", 4)),
+        question("dropped", ("silver", 4)),
+        question("impossible", impossible=True),
+    ],
+)
+ARTICLES = [
+    Article(title="Empty", paragraphs=[]),
+    Article(title="Bars", paragraphs=[BARS, Paragraph(context="Unasked.", qas=[])]),
+    Article(title="Bars", paragraphs=[Paragraph(context="", qas=[question("bare")])]),
+]
+
+
+def rows(folder: Path, file: str) -> list[dict[str, Any]]:
+    return pq.read_table(folder / file).to_pylist()
+
+
+def test_facts_count_outcomes_and_oracle_scores(tmp_path: Path) -> None:
+    assert ingest_articles(ARTICLES, tmp_path) == {
+        "articles": 3,
+        "contexts": 3,
+        "questions": 5,
+        "answerable": 4,
+        "impossible": 1,
+        "exact": 1,
+        "widened": 1,
+        "repaired": 0,
+        "dropped": 2,
+        "oracle_em": 60.0,  # exact, impossible, and the one without answers
+        "oracle_f1": 60.0,
+        "context_tokens": 6,
+        "question_tokens": 15,
+    }
+
+
+def test_contexts_have_ids_titles_and_token_offsets(tmp_path: Path) -> None:
+    ingest_articles(ARTICLES, tmp_path)
+    first, unasked, empty = rows(tmp_path, "contexts.parquet")
+    assert first == {
+        "context_id": 0,
+        "article": 1,
+        "title": "Bars",
+        "text": "The 42nd gold bar",
+        "token_starts": [0, 4, 9, 14],
+        "token_ends": [3, 8, 13, 17],
+    }
+    assert (unasked["context_id"], unasked["article"]) == (1, 1)
+    assert (empty["context_id"], empty["article"], empty["token_starts"]) == (2, 2, [])
+
+
+def test_questions_and_ledger_have_the_same_order(tmp_path: Path) -> None:
+    ingest_articles(ARTICLES, tmp_path)
+    questions, ledger = rows(tmp_path, "questions.parquet"), rows(tmp_path, "alignment.parquet")
+    assert [row["id"] for row in questions] == [row["id"] for row in ledger]
+    assert [(row["span_start"], row["span_end"]) for row in questions] == [
+        (2, 2),
+        (1, 1),
+        (-1, -1),
+        (-1, -1),
+        (-1, -1),
+    ]
+    assert [row["context_id"] for row in questions] == [0, 0, 0, 0, 2]
+    assert questions[0]["answers"] == [{"text": "gold", "start": 9}]
+    assert ledger[1] == {
+        "id": "widened",
+        "outcome": "widened",
+        "fault": None,
+        "reason": "ends inside the token '42nd'",
+        "gold": "42",
+        "gold_start": 4,
+        "repaired": None,
+        "repaired_start": None,
+        "span": "42nd",
+        "em": 0.0,
+        "f1": 0.0,
+    }
+    assert [row["outcome"] for row in ledger[2:]] == ["dropped", "impossible", "dropped"]
+
+
+def test_impossible_questions_store_no_answers(tmp_path: Path) -> None:
+    odd = Paragraph(context="gold", qas=[question("odd", ("gold", 0), impossible=True)])
+    ingest_articles([Article(paragraphs=[odd])], tmp_path)
+    assert rows(tmp_path, "questions.parquet")[0]["answers"] == []
+    assert rows(tmp_path, "alignment.parquet")[0]["em"] == 1.0
+
+
+def test_parquet_files_have_the_expected_schemas(tmp_path: Path) -> None:
+    ingest_articles(ARTICLES, tmp_path)
+    contexts, questions, ledger = (pq.read_schema(tmp_path / file) for file in FILES)
+    assert contexts.types == [pa.int32(), pa.int32(), pa.string(), pa.string(), RAGGED, RAGGED]
+    answers = pa.list_(pa.field("element", pa.struct({"text": pa.string(), "start": pa.int32()})))
+    assert questions.types == [
+        pa.string(),
+        pa.int32(),
+        pa.string(),
+        RAGGED,
+        RAGGED,
+        answers,
+        pa.bool_(),
+        pa.int32(),
+        pa.int32(),
+    ]
+    assert {name: ledger.field(name).type for name in ledger.names} == {
+        **dict.fromkeys(
+            ["id", "outcome", "fault", "reason", "gold", "repaired", "span"], pa.string()
+        ),
+        **dict.fromkeys(["gold_start", "repaired_start"], pa.int32()),
+        **dict.fromkeys(["em", "f1"], pa.float32()),
+    }
+
+
+def test_equal_articles_give_equal_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        ingest_articles(iter(ARTICLES), tmp_path / name)
+    for file in FILES:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_rejects_data_without_questions(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no question"):
+        ingest_articles(ARTICLES[:1], tmp_path)
+
+
+def test_rejects_duplicate_question_ids(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        ingest_articles(ARTICLES + ARTICLES, tmp_path)
+    assert str(caught.value) == (
+        'question id "exact" stands twice, in article 2 "Bars", paragraph 1 and in article 5 "Bars"'
+        ", paragraph 1; give each question an id of its own."
+    )
+
+
+def test_rejects_too_many_invalid_questions(tmp_path: Path) -> None:
+    ingest_articles(ARTICLES, tmp_path, max_rejected=0.4)
+    with pytest.raises(UserError) as caught:
+        ingest_articles(ARTICLES, tmp_path, max_rejected=0.39)
+    assert str(caught.value) == (
+        "2 of 5 questions (40.0%) can't be trained on, more than the limit of 39.0%; most often "
+        "(1) the answer does not stand in the context, as in question \"dropped\": '42nd g' stands "
+        "at 4, not 'silver'; it stands nowhere; mend the file, or let such answers be repaired "
+        "(--data.repair), or raise the limit (--data.max-rejected)."
+    )
+
+
+def test_repairs_change_answers_and_are_recorded(tmp_path: Path) -> None:
+    asked = question("moved", ("gold", 8), ("gone", 1))
+    bars = Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=[asked])])
+    facts = ingest_articles([bars], tmp_path, repair=True, max_rejected=0.0)
+    assert (facts["repaired"], facts["dropped"]) == (1, 0)
+    assert facts["oracle_em"] == 100.0
+    (row,), (line,) = (rows(tmp_path, file) for file in FILES[1:])
+    assert row["answers"] == [{"text": "gold", "start": 9}, {"text": "gone", "start": 1}]
+    assert (row["span_start"], row["span_end"]) == (2, 2)
+    assert [line[name] for name in ("outcome", "fault", "span")] == [
+        "repaired",
+        "wrong-offset",
+        "gold",
+    ]
+    assert (line["gold"], line["gold_start"]) == ("gold", 8)
+    assert (line["repaired"], line["repaired_start"]) == ("gold", 9)
+
+
+def test_v1_rule_applies_if_every_question_has_answers(tmp_path: Path) -> None:
+    """An answer that normalises to nothing has F1 0 by version 1.1's rule, 1 by version 2.0's."""
+    the = Paragraph(context="The bar", qas=[question("the", ("The", 0))])
+    assert ingest_articles([Article(paragraphs=[the])], tmp_path)["oracle_f1"] == 0
+    both = [the, Paragraph(context="", qas=[question("none", impossible=True)])]
+    assert ingest_articles([Article(paragraphs=both)], tmp_path)["oracle_f1"] == 100
+
+
+@pytest.mark.parametrize("count", [1, BATCH_QUESTIONS, BATCH_QUESTIONS + 1])
+def test_row_group_boundaries_lose_no_questions(tmp_path: Path, count: int) -> None:
+    asked = [question(str(i), ("gold", 9)) for i in range(count)]
+    halves = [Paragraph(context="The 42nd gold bar", qas=asked[i::2]) for i in range(2)]
+    facts = ingest_articles([Article(paragraphs=halves)], tmp_path)
+    assert (facts["questions"], facts["exact"]) == (count, count)
+    found = rows(tmp_path, "questions.parquet")
+    assert [row["id"] for row in found] == [q.id for half in halves for q in half.qas]
+    of = [0] * len(halves[0].qas) + [1] * len(halves[1].qas)
+    assert [row["context_id"] for row in found] == of
+
+
+def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
+    held: set[int] = set()
+    most = 0
+    references = []
+
+    def articles() -> Iterator[Article]:
+        nonlocal most
+        for i in range(3 * BATCH_QUESTIONS // 100):
+            asked = [question(f"{i}-{j}", ("gold", 9)) for j in range(100)]
+            for j, one in enumerate(asked):
+                held.add(100 * i + j)
+                references.append(weakref.ref(one, lambda _, n=100 * i + j: held.discard(n)))  # type: ignore[misc]
+            most = max(most, len(held))
+            yield Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=asked)])
+
+    ingest_articles(articles(), tmp_path)
+    assert BATCH_QUESTIONS <= most <= 2 * BATCH_QUESTIONS + 200
+
+
+@pytest.mark.heavy
+def test_handles_5_mb_context_with_4000_answers(tmp_path: Path) -> None:
+    context = "The 42nd gold bar, " * 270_000
+    shifted = [("gold", 19 * i + 10) for i in range(4000)]
+    asked = [
+        question("whole", (context, 0)),
+        question("many", *[("gold", 19 * i + 9) for i in range(4000)]),
+        question("shifted", *shifted),
+        question("composed", ("gold\u00a0bar", 1000)),
+    ]
+    article = Article(paragraphs=[Paragraph(context=context, qas=asked)])
+    facts = ingest_articles([article], tmp_path, repair=True)
+    assert (facts["contexts"], facts["exact"], facts["repaired"]) == (1, 2, 2)
+    whole, many, *_ = rows(tmp_path, "questions.parquet")
+    assert (whole["span_start"], whole["span_end"]) == (0, facts["context_tokens"] - 1)
+    assert len(many["answers"]) == 4000
+
+
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+TEXTS = st.text(CHARACTERS, max_size=20)
+ANSWERS = st.builds(Answer, text=TEXTS, answer_start=st.integers(-1, 2**31 - 1))
+
+
+@st.composite
+def questions(draw: st.DrawFn, context: str) -> Question:
+    """A question whose answers stand in the context, or near where they say, or nowhere."""
+    given = draw(st.lists(ANSWERS, max_size=1))
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(0, len(context)))
+        text = context[start : draw(st.integers(start, len(context)))]
+        given.append(Answer(text=text, answer_start=start + draw(st.sampled_from([0, 0, 1]))))
+    return Question(
+        id=str(draw(st.uuids())),
+        question=draw(TEXTS),
+        answers=given,
+        is_impossible=draw(st.booleans()),
+    )
+
+
+PARAGRAPHS = st.text(CHARACTERS | st.sampled_from(" .'a1"), max_size=40).flatmap(
+    lambda context: st.builds(
+        Paragraph, context=st.just(context), qas=st.lists(questions(context), max_size=3)
+    )
+)
+ANY_ARTICLES = st.builds(Article, title=TEXTS, paragraphs=st.lists(PARAGRAPHS, max_size=3))
+
+
+@given(st.lists(ANY_ARTICLES, min_size=1, max_size=3), st.booleans())
+@settings(max_examples=60)
+def test_every_question_is_kept_with_valid_offsets(articles: list[Article], repair: bool) -> None:
+    asked = [q for a in articles for p in a.paragraphs for q in p.qas]
+    assume(asked)
+    with TemporaryDirectory() as name:
+        file = Path(name) / "own.json"
+        file.write_text(json.dumps({"data": [article.model_dump() for article in articles]}))
+        facts = ingest_articles(read_articles(file), Path(name), repair)
+        contexts, found, ledger = (rows(Path(name), file) for file in FILES)
+    assert [row["id"] for row in found] == [line["id"] for line in ledger] == [q.id for q in asked]
+    assert [row["question"] for row in found] == [q.question for q in asked]
+    outcomes = ("exact", "widened", "repaired", "dropped", "impossible")
+    assert sum(facts[outcome] for outcome in outcomes) == facts["questions"] == len(asked)
+    faults = [line["fault"] for line in ledger if line["outcome"] in ("dropped", "repaired")]
+    assert len(faults) == facts["dropped"] + facts["repaired"] and None not in faults
+    for column, texts in (("text", contexts), ("question", found)):
+        for row in texts:
+            spans = list(zip(row["token_starts"], row["token_ends"], strict=True))
+            assert spans == tokenize(row[column])
+    for row, line in zip(found, ledger, strict=True):
+        check_span(contexts[row["context_id"]], row, line)
+
+
+def check_span(context: dict[str, Any], row: dict[str, Any], line: dict[str, Any]) -> None:
+    """The characters of an aligned answer lie within its tokens; others have no tokens."""
+    if line["outcome"] in ("dropped", "impossible"):
+        assert (row["span_start"], row["span_end"], line["span"]) == (-1, -1, "")
+        return
+    used = "repaired" if line["outcome"] == "repaired" else "gold"
+    text, start = line[used], line[f"{used}_start"]
+    first, last = context["token_starts"][row["span_start"]], context["token_ends"][row["span_end"]]
+    assert line["span"] == context["text"][first:last]
+    assert context["text"].startswith(text, start)
+    begin = start + len(text) - len(text.lstrip())
+    assert first <= begin < begin + len(text.strip()) <= last
+
+
+def test_ingests_squad_dev_v1(shared_data: Path, tmp_path: Path) -> None:
+    facts = ingest_articles(read_articles(shared_data / "squad/dev-v1.1.json"), tmp_path)
+    assert (facts["articles"], facts["contexts"], facts["questions"]) == (48, 2067, 10570)
+    assert (facts["dropped"], facts["impossible"]) == (0, 0)
+    assert facts["exact"] > 0.995 * 10570
+    assert facts["oracle_em"] > 99.5
+    assert facts["oracle_f1"] > 99.5
+    contexts = rows(tmp_path, "contexts.parquet")
+    questions, ledger = rows(tmp_path, "questions.parquet"), rows(tmp_path, "alignment.parquet")
+    assert len(ledger) == len(questions) == 10570
+    for row, line in zip(questions, ledger, strict=True):
+        context = contexts[row["context_id"]]
+        start = context["token_starts"][row["span_start"]]
+        end = context["token_ends"][row["span_end"]]
+        assert context["text"][start:end] == line["span"]
+        assert line["gold"] in line["span"]
+        assert (line["gold"] == line["span"]) == (line["outcome"] == "exact")
+        assert line["gold"] in [answer["text"] for answer in row["answers"]]
+
+
+def test_ingests_squad_dev_v2(shared_data: Path, tmp_path: Path) -> None:
+    facts = ingest_articles(read_articles(shared_data / "squad/dev-v2.0.json"), tmp_path)
+    assert (facts["questions"], facts["impossible"], facts["dropped"]) == (11873, 5945, 0)
+    assert facts["oracle_f1"] > 99.9
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+def test_ingests_recovered_squad_train(shared_data: Path, tmp_path: Path) -> None:
+    articles = read_articles(shared_data / "squad/train-v1.1-recovered.json")
+    facts = ingest_articles(articles, tmp_path)
+    assert (facts["articles"], facts["contexts"], facts["questions"]) == (722, 11971, 54086)
+    assert facts["dropped"] == 0
+    assert facts["exact"] > 0.995 * 54086
+    assert facts["oracle_f1"] > 99.5

@@ -1,0 +1,86 @@
+"""A document is cut in the same places however its bytes arrive."""
+
+import io
+import json
+from typing import Any, BinaryIO, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.data.format_errors import Mistake
+from tasks.data.json_stream import Document, array_items
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class Trickle(io.BytesIO):
+    """A stream that gives a few bytes at a time, as a network may."""
+
+    def __init__(self, content: bytes, step: int) -> None:
+        super().__init__(content)
+        self._step = step
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(self._step)
+
+
+def cut(content: bytes, step: int) -> list[Any]:
+    """The values of the array "data" with their places, or what is told of a mistake."""
+    try:
+        document = Document(cast(BinaryIO, Trickle(content, step)))
+        return [(json.loads(v.content), v.offset) for v in array_items(document, "data")]
+    except Mistake as mistake:
+        return [str(mistake)]
+
+
+@given(
+    st.lists(JSON, max_size=4),
+    st.dictionaries(st.text().filter(lambda name: name != "data"), JSON, max_size=3),
+    st.booleans(),
+    st.sampled_from([None, 1]),
+    st.integers(1, 40),
+)
+def test_streamed_items_match_the_document(
+    data: list[Any], other: dict[str, Any], first: bool, indent: int | None, step: int
+) -> None:
+    tree = {"data": data, **other} if first else {**other, "data": data}
+    content = json.dumps(tree, ensure_ascii=False, indent=indent).encode("utf-8", "surrogatepass")
+    assert [value for value, _ in cut(content, step)] == data
+    for value, offset in cut(content, step):
+        assert json.JSONDecoder().raw_decode(content[offset:].decode("utf-8"))[0] == value
+
+
+@given(st.binary(max_size=30), st.integers(0, 60), st.integers(4, 20))
+def test_result_does_not_depend_on_chunk_size(noise: bytes, at: int, step: int) -> None:
+    sound = b'{"a": [1, {"b": "}]"}],\n "data": [{"c": "\\"{"},\n 2, []], "d": true}'
+    content = sound[:at] + noise + sound[at:]
+    try:
+        whole = cut(content, 1 << 20)
+    except ValueError:  # a value that its own parser is to refuse
+        return
+    assert cut(content, step) == whole
+
+
+def test_long_values_are_read_in_linear_time() -> None:
+    text = "x" * (20 << 20)
+    content = json.dumps({"data": [text, {"a": text}, 1]}).encode()
+    document = Document(io.BytesIO(content))
+    assert [len(value.content) for value in array_items(document, "data")] == [
+        len(text) + 2,
+        len(text) + 9,
+        1,
+    ]
+
+
+def test_unclosed_string_does_not_fill_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tasks.data.json_stream.LARGEST_VALUE", 1 << 20)
+    content = b'{"data": [\n{"a": "' + b"x" * (4 << 20)
+    (told,) = cut(content, 1 << 16)
+    assert "more than 1 GiB without an end from line 2 column 1 on" in told

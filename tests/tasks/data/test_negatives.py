@@ -1,0 +1,126 @@
+"""Questions asked about another paragraph of their article."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.errors import UserError
+from tasks.data.ingested import Portion, normalized
+from tasks.data.partition import Shares
+from tasks.data.splits import Apart, write_split
+from tasks.datasets.tiny import generate
+from tasks.evaluation.evaluate import load_split
+from tests.factories.split_files import ingested, new, rows, write
+
+
+@pytest.fixture(scope="module")
+def portions(tmp_path_factory: pytest.TempPathFactory) -> list[Portion]:
+    """The generated articles in two files, all of them titled alike."""
+    folder = tmp_path_factory.mktemp("portions")
+    articles = [{**article, "title": "unknown"} for article in generate(3)[0]["data"]]
+    return [
+        ingested(write(folder / f"{name}.json", {"data": part}))
+        for name, part in (("first", articles[:7]), ("second", articles[7:]))
+    ]
+
+
+def made(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each negative, and the question that it is made of."""
+    questions = {row["id"]: row for row in rows(folder, "questions")}
+    return [(row, questions[key[:-1]]) for key, row in questions.items() if key.endswith("≠")]
+
+
+def test_negatives_share_the_article_not_the_answer(
+    portions: list[Portion], tmp_path: Path
+) -> None:
+    plain = write_split(new(tmp_path / "plain"), portions)
+    facts = write_split(new(tmp_path / "more"), portions, negatives=0.5)
+    contexts = rows(tmp_path / "more", "contexts")
+    pairs = made(tmp_path / "more")
+    chosen = defaultdict(set)
+    for negative, question in pairs:
+        own, other = (contexts[row["context_id"]] for row in (question, negative))
+        assert own["article"] == other["article"] and own["text"] != other["text"]
+        for answer in question["answers"]:
+            assert normalized(answer["text"]) not in normalized(other["text"])
+        assert negative["question"] == question["question"]
+        assert negative["token_starts"] == question["token_starts"]
+        assert negative["answers"] == [] and negative["is_impossible"]
+        assert (negative["span_start"], negative["span_end"]) == (-1, -1)
+        chosen[other["article"]].add(other["text"])
+    assert len(pairs) == facts["negatives"] == facts["impossible"] - plain["impossible"]
+    assert facts["questions"] == plain["questions"] + len(pairs)
+    assert len(pairs) == pytest.approx(plain["answerable"] / 2, rel=0.1)
+    assert max(map(len, chosen.values())) > 1, "not always the same paragraph"
+    told = {row["id"]: row for row in rows(tmp_path / "more", "alignment")}
+    assert len(told) == facts["questions"]
+    assert {told[negative["id"]]["reason"] for negative, _ in pairs} == {
+        "asked about another paragraph of its article"
+    }
+    assert {told[negative["id"]]["outcome"] for negative, _ in pairs} == {"impossible"}
+    assert len(load_split(tmp_path / "more")) == facts["questions"]
+
+
+def test_negatives_are_deterministic_and_only_add_rows(
+    portions: list[Portion], tmp_path: Path
+) -> None:
+    write_split(new(tmp_path / "plain"), portions)
+    written = []
+    for name, seed in (("once", 1), ("again", 1), ("other", 2)):
+        write_split(new(tmp_path / name), portions, shares=Shares(seed=seed), negatives=0.5)
+        written.append((tmp_path / name / "questions.parquet").read_bytes())
+    assert written[0] == written[1] != written[2]
+    kept = [row for row in rows(tmp_path / "once", "questions") if not row["id"].endswith("≠")]
+    assert kept == rows(tmp_path / "plain", "questions")
+
+
+def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: Path) -> None:
+    """Half of the contexts stand in the set to score on, whole articles or not."""
+    texts = [row["text"] for portion in portions for row in rows(portion.folder, "contexts")]
+    shut = set(texts[::2])
+    paragraphs = [
+        {"context": text, "qas": [asked]} for text, asked in zip(shut, QUESTIONS, strict=False)
+    ]
+    scored = ingested(write(tmp_path / "scored.json", {"data": [{"paragraphs": paragraphs}]}))
+    apart = Apart(scored.folder, overlap="leave out")
+    facts = write_split(new(tmp_path / "train"), portions, apart=apart, negatives=1.0)
+    assert facts["negatives"] > 0
+    assert not shut & {row["text"] for row in rows(tmp_path / "train", "contexts")}
+    contexts = rows(tmp_path / "train", "contexts")
+    assert all(row["context_id"] < len(contexts) for row in rows(tmp_path / "train", "questions"))
+
+
+QUESTIONS = [
+    {"id": f"s{i}", "question": "Why?", "answers": [], "is_impossible": True} for i in range(9999)
+]
+
+
+def test_weighted_copies_get_their_own_negatives(portions: list[Portion], tmp_path: Path) -> None:
+    twice = [Portion(portions[0].folder, "twice", 2.0)]
+    facts = write_split(new(tmp_path / "out"), twice, negatives=1.0)
+    ids = [row["id"] for row in rows(tmp_path / "out", "questions")]
+    assert len(set(ids)) == len(ids) == facts["questions"]
+    assert any(key.endswith("×2≠") for key in ids)
+
+
+def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
+    answer = {"text": "hill", "answer_start": 15}
+    question = {"id": "a", "question": "Where?", "answers": [answer], "is_impossible": False}
+    paragraphs = [{"context": "Mills stand on hills.", "qas": [question]}]
+    one = ingested(write(tmp_path / "one.json", {"data": [{"paragraphs": paragraphs}]}))
+    with pytest.raises(UserError, match=r"^data\.negatives is 0\.5, but no article"):
+        write_split(new(tmp_path / "out"), [one], negatives=0.5)
+
+
+def test_nearly_all_squad_questions_get_negatives(shared_data: Path, tmp_path: Path) -> None:
+    """Nearly every question of SQuAD finds a paragraph, and untitled articles stay apart."""
+    (tmp_path / "dev.json").symlink_to(shared_data / "squad" / "dev-v1.1.json")
+    facts = write_split(new(tmp_path / "out"), [ingested(tmp_path / "dev.json")], negatives=1.0)
+    assert 0.98 * 10_570 < facts["negatives"] <= 10_570
+    contexts = rows(tmp_path / "out", "contexts")
+    for negative, question in made(tmp_path / "out"):
+        own, other = (contexts[row["context_id"]] for row in (question, negative))
+        assert own["article"] == other["article"]
+        assert not any(answer["text"] in other["text"] for answer in question["answers"])

@@ -1,0 +1,348 @@
+"""Questions one a line and one a row: how they are grouped, and what is told of broken ones."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra.errors import UserError
+from tasks.data.readers import read_articles
+from tasks.data.schema import Answer, Article, Paragraph, Question
+
+ANSWER = {"text": "gold", "answer_start": 4}
+QUESTION = {"id": "q1", "question": "What?", "answers": [ANSWER]}
+
+GOLD = {"text": "gold", "answer_start": 4}
+
+
+ROW_ANSWER = Answer(text="gold", answer_start=4)
+
+
+def squad(*questions: Any, **paragraph: Any) -> dict[str, Any]:
+    entry = {"context": "The gold bar", "qas": list(questions), **paragraph}
+    return {"version": "1.1", "data": [{"title": "Bars", "paragraphs": [entry]}]}
+
+
+def read(folder: Path, content: Any) -> list[Article]:
+    file = folder / "own.json"
+    file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return list(read_articles(file))
+
+
+def complaint(folder: Path, content: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        read(folder, content)
+    path, _, sentence = str(caught.value).partition(": ")
+    assert path == str(folder / "own.json")
+    return sentence
+
+
+def test_v1_files_have_no_impossible_questions(tmp_path: Path) -> None:
+    question = read(tmp_path, squad(QUESTION))[0].paragraphs[0].qas[0]
+    assert (question.id, question.question, question.is_impossible) == ("q1", "What?", False)
+    assert [(a.text, a.answer_start) for a in question.answers] == [("gold", 4)]
+
+
+def test_v2_plausible_answers_are_ignored(tmp_path: Path) -> None:
+    entry = {**QUESTION, "answers": [], "is_impossible": True, "plausible_answers": [ANSWER]}
+    question = read(tmp_path, squad(entry))[0].paragraphs[0].qas[0]
+    assert question.is_impossible
+    assert question.answers == []
+
+
+def test_bom_and_line_endings_are_ignored(tmp_path: Path) -> None:
+    plain = json.dumps(squad(QUESTION), indent=1)
+    windows = b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").encode()
+    assert read(tmp_path, windows) == read(tmp_path, plain.encode())
+
+
+def test_reads_numeric_ids_and_untitled_articles(tmp_path: Path) -> None:
+    content = squad({**QUESTION, "id": 262})
+    del content["data"][0]["title"]
+    article = read(tmp_path, content)[0]
+    assert (article.title, article.paragraphs[0].qas[0].id) == ("", "262")
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        (
+            {"id": "q1", "question": "What?"},
+            'article 1 "Bars", paragraph 1, question 1 "q1", field "answers": missing; add it.',
+        ),
+        (
+            {"question": "What?", "answers": []},
+            'article 1 "Bars", paragraph 1, question 1, field "id": missing; add it.',
+        ),
+        (
+            {**QUESTION, "answers": [ANSWER, {"text": "gold"}]},
+            'article 1 "Bars", paragraph 1, question 1 "q1", answer 2, field "answer_start": '
+            "missing; add it.",
+        ),
+        (
+            {**QUESTION, "answers": [{"text": "gold", "answer_start": "4"}]},
+            'article 1 "Bars", paragraph 1, question 1 "q1", answer 1, field "answer_start": '
+            'found "4"; it should be a valid integer.',
+        ),
+        (
+            {**QUESTION, "id": ""},
+            'article 1 "Bars", paragraph 1, question 1 "", field "id": '
+            'found ""; it should have at least 1 character.',
+        ),
+        (
+            {**QUESTION, "is_impossible": "no"},
+            'article 1 "Bars", paragraph 1, question 1 "q1", field "is_impossible": '
+            'found "no"; it should be a valid boolean.',
+        ),
+        (
+            {**QUESTION, "question": ["x" * 99]},
+            'article 1 "Bars", paragraph 1, question 1 "q1", field "question": '
+            f'found ["{"x" * 55}…; it should be a valid string.',
+        ),
+        (
+            "What?",
+            'article 1 "Bars", paragraph 1, question 1: found "What?"; it should be an object.',
+        ),
+    ],
+)
+def test_error_names_the_field_and_its_place(tmp_path: Path, question: Any, sentence: str) -> None:
+    assert complaint(tmp_path, squad(question)) == sentence
+
+
+def test_further_errors_are_counted(tmp_path: Path) -> None:
+    assert complaint(tmp_path, squad({}, {})).endswith("(Mistakes in article 1: 6.)")
+
+
+def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
+    content = squad(QUESTION)
+    content["data"].append({"title": "Rings", "paragraphs": [{"context": "", "qas": []}, {}]})
+    assert complaint(tmp_path, content).startswith(
+        'article 2 "Rings", paragraph 2, field "context": missing'
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ([squad()], 'the top level must be {"data": [articles]}, not [{"version":'),
+        ({"articles": [], "v": 2}, 'the field "data" is missing (found: articles, v); write'),
+        ({}, 'the field "data" is missing (found: nothing); write'),
+        ({"data": {}}, 'field "data": found {}}; it should be an array.'),
+        (b'{"data": [], "data": []}', 'the field "data" stands twice; join the two.'),
+        (b'{"data": []} and more', "text follows the end of the JSON (and more); remove it."),
+        (b"<html>", "not valid JSON (found `<`, not `{`, at line 1 column 1)"),
+        (b'{"data": [\n  {,\n]}', "not valid JSON (key must be a string at line 2 column 4)"),
+        (
+            b'{"data": [\n{"paragraphs": []}\n 1]}',
+            "not valid JSON (found `1`, not `,` or `]`, at line 3 column 2",
+        ),
+        (b'{"data": [{"title": 1,}]}', "not valid JSON (trailing comma at line 1 column 23)"),
+        (b'{"data": [ ,]}', "not valid JSON (found `,`, not a value, at line 1 column 12)"),
+        (b'{"data": [', "not valid JSON (found the end, not a value, at line 1 column 11)"),
+        (b'{"data": [{"a": [1, ', "not valid JSON (EOF while parsing a value at line 1 column 20)"),
+        (b'{"version": tru', "not valid JSON (EOF while parsing a value at line 1 column 15)"),
+        (b'{"a": 1, 2: 3}', 'not valid JSON (found `2`, not `"`, at line 1 column 10)'),
+        (b"", "not valid JSON (found the end, not `{`, at line 1 column 1)"),
+        (
+            '{"data": ["é"]}'.encode("latin-1"),
+            "byte 12 (0xE9, 'é' in Windows-1252) is not UTF-8; save the file as UTF-8.",
+        ),
+        ('{"data": []}'.encode("utf-16"), "it is UTF-16 or UTF-32; save the file as UTF-8."),
+        ('{"data": []}'.encode("utf-16-be"), "it is UTF-16 or UTF-32; save the file as UTF-8."),
+        (b'{"data": [{"title": "\\ud800"}]}', "not valid JSON (unexpected end of hex escape"),
+        (b'{"data": [{"title": "\\udc00x"}]}', "not valid JSON (lone leading surrogate in hex"),
+        (b'{"data": [{"title": "a\x01"}]}', "not valid JSON (control character"),
+        (b'{"data": [' + b"[" * 200_000, "not valid JSON (recursion limit exceeded at line 1"),
+        (b'{"data": [' + b"[" * 999 + b"]" * 999 + b"]}", "not valid JSON (recursion limit"),
+        (b'{"data": [' + b"9" * 5000 + b"]}", "not valid JSON (number out of range"),
+        (b'{"data": [1e999]}', "article 1: found Infinity; it should be an object."),
+        (b'{"data": [NaN]}', "article 1: found NaN; it should be an object."),
+        (b'{"data": [null]}', "article 1: found null; it should be an object."),
+    ],
+)
+def test_rejects_files_of_another_format(tmp_path: Path, content: Any, sentence: str) -> None:
+    assert complaint(tmp_path, content).startswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["nowhere.json", "."])
+def test_unreadable_path_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"can't be read \((No such file|Is a directory)"):
+        list(read_articles(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("file", "articles", "paragraphs", "questions", "impossible"),
+    [
+        ("squad/dev-v1.1.json", 48, 2067, 10570, 0),
+        ("squad/dev-v2.0.json", 35, 1204, 11873, 5945),
+        ("squad/train-v1.1-recovered.json", 722, 11971, 54086, 0),
+        ("squad/cs224n-dev-v2.0.json", 16, 646, 6078, 3168),
+        ("qa/covid_qa.json", 98, 98, 1380, 0),
+        ("qa/squadshifts-new_wiki.json", 48, 1581, 7938, 0),
+    ],
+)
+def test_reads_real_files_completely(
+    shared_data: Path, file: str, articles: int, paragraphs: int, questions: int, impossible: int
+) -> None:
+    found = list(read_articles(shared_data / file))
+    entries = [paragraph for article in found for paragraph in article.paragraphs]
+    asked = [question for entry in entries for question in entry.qas]
+    assert (len(found), len(entries), len(asked)) == (articles, paragraphs, questions)
+    assert sum(question.is_impossible for question in asked) == impossible
+
+
+def flat(id: str, context: str = "The gold bar", **more: Any) -> dict[str, Any]:
+    return {"id": id, "context": context, "question": f"{id}?", "answers": [GOLD], **more}
+
+
+def asked(id: str, *given: Answer, impossible: bool = False) -> Question:
+    return Question(id=id, question=f"{id}?", answers=list(given), is_impossible=impossible)
+
+
+def lines(folder: Path, *entries: Any) -> Path:
+    file = folder / "own.jsonl"
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    return file
+
+
+def complaint_of_rows(file: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        list(read_articles(file))
+    path, _, sentence = str(caught.value).partition(": ")
+    assert path == str(file)
+    return sentence
+
+
+BARS = Paragraph(context="The gold bar", qas=[asked("a", ROW_ANSWER), asked("b", ROW_ANSWER)])
+
+
+def test_adjacent_rows_share_contexts_and_articles(tmp_path: Path) -> None:
+    file = lines(
+        tmp_path,
+        flat("a", title="Bars"),
+        flat("b", title="Bars", other=1),
+        flat("c", "A gold ring", title="Bars"),
+        flat("d", title="Rings"),
+    )
+    ring = Paragraph(context="A gold ring", qas=[asked("c", ROW_ANSWER)])
+    last = Paragraph(context="The gold bar", qas=[asked("d", ROW_ANSWER)])
+    assert list(read_articles(file)) == [
+        Article(title="Bars", paragraphs=[BARS, ring]),
+        Article(title="Rings", paragraphs=[last]),
+    ]
+
+
+def test_untitled_contexts_become_articles(tmp_path: Path) -> None:
+    file = lines(tmp_path, flat("a"), flat("b"), flat("c", "A gold ring", title=None))
+    assert [len(article.paragraphs) for article in read_articles(file)] == [1, 1]
+
+
+def test_line_can_hold_a_whole_article(tmp_path: Path) -> None:
+    article = Article(title="Bars", paragraphs=[BARS])
+    file = lines(tmp_path, article.model_dump(), flat("c"), article.model_dump())
+    articles = list(read_articles(file))
+    assert (articles[0], articles[2]) == (article, article)
+    assert articles[1].paragraphs[0].qas == [asked("c", ROW_ANSWER)]
+
+
+@pytest.mark.parametrize("answers", [[], {"text": [], "answer_start": []}])
+def test_empty_answers_without_flag_mean_impossible(tmp_path: Path, answers: Any) -> None:
+    entries = [{**flat("a"), "answers": answers}, {**flat("b", is_impossible=False), "answers": []}]
+    (article,) = read_articles(lines(tmp_path, *entries))
+    assert article.paragraphs[0].qas == [asked("a", impossible=True), asked("b")]
+
+
+def test_bom_crlf_and_empty_lines_are_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "own.ndjson"
+    file.write_bytes(b"\xef\xbb\xbf\r\n" + json.dumps(flat("a")).encode() + b"\r\n\r\n")
+    assert len(list(read_articles(file))) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b'{"id": "b"', "not valid JSON (EOF while parsing an object at line 2 column 10)"),
+        ('{"id": "é"}'.encode("latin-1"), "byte 116 (0xE9, 'é' in Windows-1252) is not UTF-8"),
+        (b'{"id": "\\ud800"}', "not valid JSON (unexpected end of hex escape at line 2 column"),
+        (b"[" * 100_000, "not valid JSON (recursion limit exceeded at line 2"),
+        (b"[1, 2]", "line 2: found [1, 2]; it should be an object."),
+        (b'{"id": "b"}', 'line 2 "b", field "context": missing; add it. (Mistakes in line 2: 3.)'),
+        (
+            b'{"paragraphs": [{"context": null, "qas": []}]}',
+            'line 2, paragraph 1, field "context": found null; it should be a valid string.',
+        ),
+        (
+            json.dumps({**flat("b"), "answers": {"text": ["a"], "answer_start": []}}).encode(),
+            'line 2, field "answers": found {"text": ["a"], "answer_start": []}; it should',
+        ),
+        (
+            json.dumps({**flat("b"), "answers": {"text": ["a"], "answer_start": [None]}}).encode(),
+            'line 2 "b", answer 1, field "answer_start": found null; it should be a valid integer.',
+        ),
+    ],
+)
+def test_error_names_the_broken_line(tmp_path: Path, line: bytes, sentence: str) -> None:
+    file = lines(tmp_path, flat("a"))
+    file.write_bytes(file.read_bytes() + line + b"\n" + json.dumps(flat("c")).encode())
+    assert complaint_of_rows(file).startswith(sentence)
+
+
+def table(**changes: Any) -> pa.Table:
+    """Two questions as Hugging Face's sets have them, the second without answer."""
+    columns = {
+        "id": ["a", "b"],
+        "title": ["Bars", "Bars"],
+        "context": ["The gold bar", "The gold bar"],
+        "question": ["a?", "b?"],
+        "answers": [
+            {"text": ["gold"], "answer_start": [4]},
+            {"text": [], "answer_start": []},
+        ],
+    }
+    changed = {name: value for name, value in {**columns, **changes}.items() if value is not None}
+    return pa.table(changed)
+
+
+def test_reads_parquet_rows(tmp_path: Path) -> None:
+    file = tmp_path / "own.parquet"
+    pq.write_table(table(), file)
+    questions = [asked("a", ROW_ANSWER), asked("b", impossible=True)]
+    paragraph = Paragraph(context="The gold bar", qas=questions)
+    assert list(read_articles(file)) == [Article(title="Bars", paragraphs=[paragraph])]
+    packed = tmp_path / "own.parquet.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert list(read_articles(packed)) == list(read_articles(file))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"context": None}, 'the column "context" is missing (found: id, title, question, answers'),
+        ({"question": ["a?", None]}, 'row 2 "b", field "question": found null; it should be'),
+        ({"answers": [[GOLD], [{"text": "x", "answer_start": -7}]]}, 'row 2 "b", answer 1, field'),
+        ({"id": [None, "b"]}, 'row 1, field "id": found null; it should be a valid string.'),
+    ],
+)
+def test_error_names_the_wrong_column_or_row(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    file = tmp_path / "own.parquet"
+    pq.write_table(table(**changes), file)
+    assert complaint_of_rows(file).startswith(sentence)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, -1])
+def test_rejects_truncated_parquet_files(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "own.parquet"
+    pq.write_table(table(), file)
+    file.write_bytes(file.read_bytes()[:size])
+    assert complaint_of_rows(file).startswith("not a whole Parquet file (")
+
+
+def test_rejects_missing_parquet_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="can't be read"):
+        list(read_articles(tmp_path / "nowhere.parquet"))

@@ -1,0 +1,169 @@
+"""Splits made of ingested files: parts, weights, overlap, and what is written of them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.errors import UserError
+from tasks.data.ingest import ingest_file
+from tasks.data.ingested import Portion
+from tasks.data.partition import Shares
+from tasks.data.splits import Apart, write_split
+from tasks.datasets.tiny import generate, write_tiny
+from tests.factories.split_files import ingested, new, rows, write
+
+SHARES = Shares(validation=0.2, dev=0.1, seed=5)
+
+
+def made(folder: Path, **questions: str) -> Portion:
+    """A file of one article a context; its only question has the id that is given."""
+    data = [
+        {"title": "", "paragraphs": [{"context": text, "qas": [asked(key)]}]}
+        for key, text in questions.items()
+    ]
+    name = "-".join(questions)
+    return ingested(write(folder / f"{name}.json", {"data": data}))
+
+
+def asked(key: str) -> dict[str, Any]:
+    return {"id": key, "question": f"Why {key}?", "answers": [], "is_impossible": True}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Portion:
+    """The training articles of the generated dataset, ingested as one file."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_tiny(folder, 3)
+    return ingested(folder / "train.json")
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[Portion]:
+    """The same articles in two files."""
+    folder = tmp_path_factory.mktemp("halves")
+    articles = generate(3)[0]["data"]
+    return [
+        ingested(write(folder / f"{name}.json", {"data": part}))
+        for name, part in (("first", articles[:7]), ("second", articles[7:]))
+    ]
+
+
+def test_two_files_split_like_one_joined_file(
+    whole: Portion, halves: list[Portion], tmp_path: Path
+) -> None:
+    facts = write_split(tmp_path, halves)
+    for name in ("contexts", "questions", "alignment"):
+        assert rows(tmp_path, name) == rows(whole.folder, name)
+    expected = ingest_file(new(tmp_path / "again"), whole.folder.with_suffix(".json"))
+    told = {key: facts[key] for key in expected}
+    assert told == pytest.approx(expected)
+
+
+def test_parts_cover_all_questions_by_whole_articles(
+    whole: Portion, halves: list[Portion], tmp_path: Path
+) -> None:
+    articles, ids = [], []
+    for part in ("train", "validation", "dev"):
+        facts = write_split(new(tmp_path / part), halves, part, SHARES)
+        contexts = rows(tmp_path / part, "contexts")
+        assert [row["context_id"] for row in contexts] == list(range(len(contexts)))
+        assert {row["article"] for row in contexts} == set(range(facts["articles"]))
+        texts = {row["context_id"]: row["text"] for row in contexts}
+        questions = rows(tmp_path / part, "questions")
+        for row in questions:
+            for answer in row["answers"]:
+                end = answer["start"] + len(answer["text"])
+                assert texts[row["context_id"]][answer["start"] : end] == answer["text"]
+        assert [r["id"] for r in questions] == [r["id"] for r in rows(tmp_path / part, "alignment")]
+        ids += [row["id"] for row in questions]
+        articles.append({row["title"] for row in contexts})
+    assert sorted(ids) == sorted(row["id"] for row in rows(whole.folder, "questions"))
+    assert not articles[0] & articles[1] | articles[0] & articles[2] | articles[1] & articles[2]
+    assert write_split(new(tmp_path / "one"), [whole], "dev", SHARES)["questions"] == len(questions)
+
+
+def test_weight_sets_how_often_questions_occur(
+    whole: Portion, halves: list[Portion], tmp_path: Path
+) -> None:
+    first, second = halves
+    mixed = Portion(second.folder, second.name, 2.25)
+    facts = write_split(tmp_path, [first], "all", Shares(seed=1), [mixed])
+    own = [row["id"] for row in rows(first.folder, "questions")]
+    other = [row["id"] for row in rows(second.folder, "questions")]
+    written = [row["id"] for row in rows(tmp_path, "questions")]
+    assert len(set(written)) == len(written) == facts["questions"]
+    seen = Counter(key.partition("×")[0] for key in written)
+    assert {seen[key] for key in own} == {1}
+    assert {seen[key] for key in other} == {2, 3}
+    assert sum(seen[key] for key in other) == pytest.approx(2.25 * len(other), rel=0.03)
+    assert facts["contexts"] == len(rows(whole.folder, "contexts")), "each context stands once"
+    assert facts["files"][1] == {"name": "second.json", "weight": 2.25}
+
+
+def test_equal_inputs_give_equal_bytes(halves: list[Portion], tmp_path: Path) -> None:
+    mixed = [Portion(halves[1].folder, halves[1].name, 0.5)]
+    written = []
+    for name in ("once", "again"):
+        write_split(new(tmp_path / name), halves[:1], "train", SHARES, mixed)
+        written.append([file.read_bytes() for file in sorted((tmp_path / name).iterdir())])
+    assert written[0] == written[1]
+
+
+def test_overlap_with_dev_is_rejected_or_left_out(tmp_path: Path) -> None:
+    train = made(tmp_path, a="One text.", b="Another  TEXT.", c="")
+    scored = made(tmp_path, d=" another\ntext. ", e="A third text.", f="")
+    with pytest.raises(UserError, match=r'^1 of 3 .* context 2 of a-b-c\.json, "Another  TEXT\."'):
+        write_split(new(tmp_path / "refused"), [train], apart=Apart(scored.folder))
+    assert not list((tmp_path / "refused").iterdir())
+    facts = write_split(
+        new(tmp_path / "kept"), [train], apart=Apart(scored.folder, overlap="leave out")
+    )
+    assert [row["id"] for row in rows(tmp_path / "kept", "questions")] == ["a", "c"]
+    assert (facts["contexts"], facts["contexts_left_out"]) == (2, 1)
+
+
+def test_held_out_duplicates_are_never_trained_on(tmp_path: Path) -> None:
+    twice = [
+        made(tmp_path, **{f"{i}-{j}": f"Text {i % 12}." for i in range(j, 24, 2)}) for j in (0, 1)
+    ]
+    shares = Shares(validation=0.25, seed=2)
+    held_out = new(tmp_path / "validation")
+    write_split(held_out, twice, "validation", shares)
+    facts = write_split(
+        new(tmp_path / "train"), twice, "train", shares, apart=Apart(held_out=(held_out,))
+    )
+    texts = [
+        {row["text"] for row in rows(tmp_path / p, "contexts")} for p in ("train", "validation")
+    ]
+    assert not texts[0] & texts[1]
+    assert facts["contexts_left_out"] == 24 - facts["contexts"] - len(rows(held_out, "contexts"))
+
+
+def test_duplicate_id_error_names_both_files(tmp_path: Path) -> None:
+    portions = [made(tmp_path, a="One.", b="Two."), made(tmp_path, c="Three.", b="Four.")]
+    with pytest.raises(UserError, match=r"'b' stands in a-b\.json and in c-b\.json"):
+        write_split(new(tmp_path / "out"), portions)
+
+
+def test_rejects_dividing_a_single_article(tmp_path: Path) -> None:
+    one = made(tmp_path, a="One.")
+    with pytest.raises(UserError, match="one article only"):
+        write_split(new(tmp_path / "out"), [one], "train", Shares(dev=0.1))
+    assert write_split(new(tmp_path / "all"), [one], "train", Shares())["questions"] == 1
+
+
+def test_rejects_empty_splits(tmp_path: Path) -> None:
+    same = [made(tmp_path, **{key: "One."}) for key in ("a", "b")]
+    with pytest.raises(UserError, match='No question is left for the part "all"'):
+        write_split(new(tmp_path / "out"), same[:1], apart=Apart(held_out=(same[1].folder,)))
+
+
+def test_rejects_real_files_that_share_articles(shared_data: Path, tmp_path: Path) -> None:
+    portions = []
+    for name in ("cs224n-test-v2.0.json", "dev-v1.1.json"):
+        (tmp_path / name).symlink_to(shared_data / "squad" / name)
+        portions.append(ingested(tmp_path / name))
+    with pytest.raises(UserError, match=r"^55\d of \d+ training contexts also stand"):
+        write_split(new(tmp_path / "out"), portions[:1], apart=Apart(portions[1].folder))

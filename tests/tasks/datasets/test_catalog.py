@@ -1,0 +1,112 @@
+"""What the catalogue says of its datasets, against the real files."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from flows.commands.list_datasets import known
+from infra.artifacts.digests import sha256_of
+from models.configs.presets import PRESETS
+from tasks.data.readers import read_articles
+from tasks.datasets.catalog import DATASETS, Dataset
+from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.datasets.tiny import write_tiny
+from tasks.text.tokenizer import tokenize
+
+ENTRIES = [*DATASETS.values(), *COLLECTIONS.values()]
+SOURCES = [source for entry in ENTRIES for source in entry.sources]
+
+
+def questions(file: Path) -> int:
+    return sum(len(paragraph.qas) for a in read_articles(file) for paragraph in a.paragraphs)
+
+
+def test_digests_and_sizes_match_the_real_files(shared_data: Path) -> None:
+    here = {file.name: file for file in shared_data.rglob("*") if file.is_file()}
+    compared = [source for source in SOURCES if source.name in here]
+    assert len(compared) >= 14
+    for source in compared:
+        if source.name == "dev-v2.0.json":
+            continue  # the same questions in another order than the official file's
+        assert sha256_of(here[source.name]) == source.sha256, source.name
+        assert here[source.name].stat().st_size == source.bytes, source.name
+
+
+def test_every_file_is_verifiable_with_a_unique_name() -> None:
+    for source in SOURCES:
+        assert source.bytes and (source.sha256 or source.name.endswith(".zip")), source.name
+        assert Path(source.name).name == source.name
+    assert len({source.name for source in SOURCES}) == len({*SOURCES})
+
+
+def test_every_entry_has_a_license_and_origin() -> None:
+    for entry in ENTRIES:
+        assert entry.about and entry.licence and entry.format, entry.name
+    assert [entry.name for entry in ENTRIES if not entry.citation] == ["tiny", "enwiki2015-64M"]
+    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_make_datasets_lists_every_entry(
+    shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
+    console = Console(width=250, record=True, file=io.StringIO())
+    console.print(known())
+    shown = console.export_text()
+    for entry in ENTRIES:
+        assert re.search(rf"^{re.escape(entry.name)} *$", shown, re.MULTILINE), entry.name
+    assert re.search(r"covid_qa\.json +[\d.]+ MB +in the mirror", shown)
+    assert re.search(r"dev-v2\.0\.json +[\d.]+ MB +another one in the mirror", shown)
+    assert re.search(r"2,176\.8 MB", shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "file"),
+    [
+        ("squad-v1.1", "10,570 dev", "dev-v1.1.json"),
+        ("squad-v2.0", "11,873 dev", "dev-v2.0.json"),
+        ("squad-v1.1-recovered", "54,086 of", "train-v1.1-recovered.json"),
+        ("cs224n-dev-v2.0", "6,078 questions", "cs224n-dev-v2.0.json"),
+        ("cs224n-test-v2.0", "5,795 questions", "cs224n-test-v2.0.json"),
+    ],
+)
+def test_about_text_gives_the_question_count(
+    name: str, part: str, file: str, shared_data: Path
+) -> None:
+    assert part in DATASETS[name].about
+    assert f"{questions(shared_data / 'squad' / file):,}" == part.split()[0]
+
+
+def test_about_text_counts_the_generated_questions(tmp_path: Path) -> None:
+    write_tiny(tmp_path, 7)
+    number = sum(questions(tmp_path / name) for name in ("train.json", "dev.json"))
+    assert f"{number:,} short questions" in DATASETS["tiny"].about
+
+
+def test_official_urls_are_https_and_name_their_file() -> None:
+    for source in SOURCES:
+        if source.url:
+            assert source.url.startswith("https://")
+            assert source.url.endswith(f"/{source.name}")
+
+
+@pytest.mark.parametrize("dataset", DATASETS.values(), ids=lambda dataset: dataset.name)
+def test_dataset_settings_are_valid_for_every_preset(dataset: Dataset) -> None:
+    for preset in PRESETS.values():
+        changed = preset.with_changes(**dataset.training)
+        fields = {**vars(changed.model), **vars(changed.training)}
+        assert {name: fields[name] for name in dataset.training} == dataset.training
+
+
+def test_covid_qa_answer_limit_covers_95_percent(
+    shared_data: Path,
+) -> None:
+    articles = read_articles(shared_data / "qa" / "covid_qa.json")
+    asked = [qa for article in articles for paragraph in article.paragraphs for qa in paragraph.qas]
+    lengths = [len(tokenize(answer.text)) for qa in asked for answer in qa.answers]
+    assert np.percentile(lengths, 95) == DATASETS["covid_qa"].training["max_answer_tokens"]
+    assert round(float(np.mean(np.array(lengths) > 15)), 2) == 0.43

@@ -1,0 +1,213 @@
+"""Downloads from a real server that breaks off, stalls, redirects, changes its file and lies."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+
+from infra import progress
+from infra.errors import UserError
+from infra.settings import CHECKOUT
+from tasks.datasets import download as downloads
+from tasks.datasets.download import NotDownloaded, download
+from tests.factories.file_server import Served, serving
+
+CONTENT = Random(1).randbytes(300_000)
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving(Served(CONTENT)) as server:
+        yield server
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> Path:
+    return tmp_path / "made.json"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "BACK_OFF_SECONDS", 0.01)
+
+
+def ranges(served: Served) -> list[str | None]:
+    return [asked.get("Range") for asked in served.asked]
+
+
+def test_downloads_a_file_in_one_request(served: Served, partial: Path) -> None:
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert ranges(served) == [None]
+
+
+@pytest.mark.parametrize("fault", ["cut 100000", "stall 100000"])
+def test_interrupted_download_resumes(
+    fault: str, served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "stall" in fault:
+        monkeypatch.setattr(downloads, "STALL_SECONDS", 3.0)
+    served.faults = [fault, "cut 50000"]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert ranges(served) == [None, "bytes=100000-", "bytes=150000-"]
+    assert served.asked[1]["If-Range"] == served.tag
+    assert served.sent == len(CONTENT), "nothing was sent twice"
+
+
+def test_later_call_resumes_a_failed_download(served: Served, partial: Path) -> None:
+    served.faults = ["cut 100000"] + ["status 503"] * downloads.ATTEMPTS
+    with pytest.raises(NotDownloaded, match="503 Service Unavailable"):
+        download(served.url, partial)
+    assert partial.read_bytes() == CONTENT[:100_000]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert served.sent == len(CONTENT)
+
+
+def test_next_process_resumes_after_a_kill(served: Served, partial: Path) -> None:
+    served.faults = ["slow"]
+    code = (
+        "import sys, pathlib, tasks.datasets.download as downloads\n"
+        "downloads.download(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", code, served.url, str(partial)]
+    child = subprocess.Popen(command, cwd=CHECKOUT)
+    deadline = time.monotonic() + 300
+    while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    kept = partial.stat().st_size
+    assert 0 < kept < len(CONTENT)
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert ranges(served) == [None, f"bytes={kept}-"]
+
+
+def test_changed_file_restarts_the_download(served: Served, partial: Path) -> None:
+    served.faults = ["cut 100000"] + ["status 500"] * downloads.ATTEMPTS
+    with pytest.raises(NotDownloaded):
+        download(served.url, partial)
+    served.content, served.tag = CONTENT[::-1], '"2"'
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT[::-1]
+    assert ranges(served)[-1] == "bytes=100000-", "the server was asked, and answered with all"
+
+
+@pytest.mark.parametrize("tag", [None, 'W/"1"'])
+def test_restarts_without_a_strong_validator(
+    tag: str | None, served: Served, partial: Path
+) -> None:
+    served.tag, served.faults = tag, ["cut 100000"]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert ranges(served) == [None, None]
+
+
+def test_restarts_if_the_server_ignores_ranges(served: Served, partial: Path) -> None:
+    served.ranges, served.faults = False, ["cut 100000"]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+
+
+def test_wrong_range_is_not_appended(served: Served, partial: Path) -> None:
+    served.faults = ["cut 100000", "shift"]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert ranges(served) == [None, "bytes=100000-", None]
+
+
+def test_complete_file_is_not_downloaded_again(served: Served, partial: Path) -> None:
+    download(served.url, partial)
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert served.sent == len(CONTENT)
+
+
+def test_oversized_partial_file_is_discarded(served: Served, partial: Path) -> None:
+    download(served.url, partial)
+    served.content = CONTENT[:1000]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT[:1000]
+
+
+def test_busy_server_is_retried(served: Served, partial: Path) -> None:
+    served.faults = ["status 500", "status 503", "status 429", "cut 0"]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "403 Forbidden", "410 Gone"])
+def test_client_errors_are_not_retried(status: str, served: Served, partial: Path) -> None:
+    served.faults = [f"status {status[:3]}"]
+    with pytest.raises(NotDownloaded, match=rf"made\.json answers {status}$"):
+        download(served.url, partial)
+    assert len(served.asked) == 1
+
+
+def test_gives_up_after_repeated_short_responses(served: Served, partial: Path) -> None:
+    served.ranges, served.faults = False, ["cut 1000"] * 100
+    with pytest.raises(NotDownloaded, match=r"made\.json: .*(1000|incomplete|peer)"):
+        download(served.url, partial)
+    assert len(served.asked) == downloads.ATTEMPTS
+
+
+def test_redirects_are_followed(served: Served, partial: Path) -> None:
+    served.faults = ["to /elsewhere.json", f"to {served.url}/again", "cut 10", "to /moved"]
+    download(served.url, partial)
+    assert partial.read_bytes() == CONTENT
+    assert served.asked[-1]["Range"] == "bytes=10-"
+
+
+@pytest.mark.parametrize(
+    ("places", "reason"),
+    [
+        (["file:///etc/passwd"], "not safe"),
+        (["ftp://127.0.0.1/x"], "not safe"),
+        (["/round"] * 99, "more than 10 times"),
+    ],
+)
+def test_rejects_unsafe_or_endless_redirects(
+    places: list[str], reason: str, served: Served, partial: Path
+) -> None:
+    served.faults = [f"to {place}" for place in places]
+    with pytest.raises(NotDownloaded, match=reason):
+        download(served.url, partial)
+    assert not partial.exists()
+
+
+def test_rejects_redirects_from_https_to_http() -> None:
+    safe, unsafe = httpx.URL("https://a.example/x"), httpx.URL("http://a.example/x")
+    downloads._refuse_downgrade(unsafe, safe)
+    downloads._refuse_downgrade(unsafe, unsafe)
+    with pytest.raises(NotDownloaded, match="not safe to follow"):
+        downloads._refuse_downgrade(safe, unsafe)
+
+
+def test_full_disk_is_detected_before_downloading(
+    served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "SPARE_BYTES", 1 << 60)
+    with pytest.raises(UserError, match=r"^0\.3 MB are to be downloaded, .* make room"):
+        download(served.url, partial)
+
+
+def test_log_shows_rate_and_time_left(
+    served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    served.content, served.faults = CONTENT[:20_000], ["slow"]
+    with caplog.at_level(logging.INFO):
+        download(served.url, partial)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("made.json: 0.0 MB of 0.0 MB (" in line and " left" in line for line in lines), lines

@@ -1,0 +1,129 @@
+"""Objects of a store: a small S3 server on loopback, and local files by address."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+import pytest
+from prefect import flow
+
+from flows.common.data_files import find_files
+from flows.common.parameters import DataParameters
+from infra.errors import UserError
+from tasks.datasets.object_store import fetch_object, find_objects
+
+OBJECTS = {
+    "months/may.json": b"may" * 1000,
+    "months/june.json": b"june",
+    "months/deep/dev.json": b"dev",
+    "months/readme.md": b"read me",
+}
+LISTED = (
+    "<Contents><Key>{}</Key><LastModified>2026-05-01T00:00:00.000Z</LastModified>"
+    "<Size>{}</Size><ETag>1</ETag></Contents>"
+)
+LIST = (
+    '<?xml version="1.0" encoding="UTF-8"?>'
+    '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+    "<KeyCount>{}</KeyCount><IsTruncated>false</IsTruncated>{}</ListBucketResult>"
+)
+
+
+class Store(BaseHTTPRequestHandler):
+    """As much of S3 as reading takes: HEAD and GET of objects, and the list of a prefix."""
+
+    def do_HEAD(self) -> None:
+        self.answer(b"")
+
+    def do_GET(self) -> None:
+        prefix = parse_qs(urlsplit(self.path).query).get("prefix", [""])[0]
+        found = {key: len(content) for key, content in OBJECTS.items() if key.startswith(prefix)}
+        listed = "".join(LISTED.format(escape(key), size) for key, size in found.items())
+        self.answer(LIST.format(len(found), listed).encode())
+
+    def answer(self, listed: bytes) -> None:
+        key = unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2]
+        content = OBJECTS.get(key, b"") if key else listed
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = content[int(asked[1]) : int(asked[2]) + 1] if asked else content
+        self.send_response(404 if key and key not in OBJECTS else 206 if asked else 200)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("Last-Modified", "Fri, 01 May 2026 00:00:00 GMT")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(part)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What is added to an address for it to mean the store on loopback."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"?endpoint_override=127.0.0.1:{server.server_port}&scheme=http&region=x"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("address", "names"),
+    [
+        ("s3://bucket/months", "dev.json june.json may.json readme.md"),
+        ("s3://bucket/months/", "dev.json june.json may.json readme.md"),
+        ("s3://bucket/months/*.json", "june.json may.json"),
+        ("s3://bucket/months/m*", "may.json"),
+        ("s3://bucket/months/may.json", "may.json"),
+    ],
+)
+def test_finds_objects_by_address(address: str, names: str, store: str) -> None:
+    assert [found.name for found in find_objects(address + store)] == names.split()
+
+
+def test_copies_the_whole_object(store: str, tmp_path: Path) -> None:
+    (found,) = find_objects("s3://bucket/months/may.json" + store)
+    assert fetch_object(tmp_path, found) == {"bytes": 3000}
+    assert (tmp_path / "may.json").read_bytes() == OBJECTS["months/may.json"]
+
+
+@pytest.mark.usefixtures("prefect_server", "root")
+def test_store_folder_is_a_dataset(store: str) -> None:
+    data = DataParameters(dataset="s3://bucket/months/" + store)
+    files = flow(lambda: find_files(data), name="finding")()
+    assert files.name == "months"
+    assert [file.name for file in files.train] == ["dev.json", "june.json", "may.json"]
+
+
+@pytest.mark.usefixtures("prefect_server", "root")
+def test_changed_object_is_fetched_again(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    data = DataParameters(dataset="mine", train_files=[file.as_uri()])
+    for content in ({"data": []}, {"data": [1]}):
+        file.write_text(json.dumps(content))
+        (found,) = flow(lambda: find_files(data), name="finding")().train
+        assert found != file and json.loads(found.read_text()) == content
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("s3://bucket/nothing", "nothing.* holds no files; check the address"),
+        ("s3://bucket/months/*.xml", "holds no files"),
+        ("ftp://example.org/a.json", "Unrecognized filesystem type"),
+        ("s3://key:hidden@bucket/a.json", "holds a secret"),
+    ],
+)
+def test_store_errors_hide_secrets(address: str, sentence: str, store: str) -> None:
+    with pytest.raises(UserError, match=sentence) as refused:
+        find_objects(address + store)
+    assert "hidden" not in str(refused.value)

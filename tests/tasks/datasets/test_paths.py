@@ -1,0 +1,67 @@
+"""Files of data: found by what a user names, and told apart by their names."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.errors import UserError
+from tasks.datasets.paths import by_split, data_files
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with files of data and others, a hidden one, and a zip."""
+    for name in ("b/c.json", "a.jsonl.gz", "d.PARQUET", "f.ndjson", "notes.txt", ".hidden.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
+        for name in ("train.json", "deep/dev.json.xz", "readme.md"):
+            archive.writestr(name, name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("named", "files"),
+    [
+        ("", "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.ndjson"),
+        ("b", "b/c.json"),
+        ("notes.txt", "notes.txt"),
+        ("e.zip", "e.zip/deep/dev.json.xz e.zip/train.json"),
+        ("e.zip/train.json", "e.zip/train.json"),
+        ("**/*.json", "b/c.json"),
+        ("[ab]*", "a.jsonl.gz b/c.json"),
+    ],
+)
+def test_finds_files_by_path_glob_or_archive(named: str, files: str, folder: Path) -> None:
+    assert data_files(str(folder / named)) == [folder / file for file in files.split()]
+
+
+def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
+    (tmp_path / "a[1].json").touch()
+    assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
+
+
+@pytest.mark.parametrize("name", ["empty", "nowhere", "squad-v3", "*.json", "e.zip"])
+def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with zipfile.ZipFile(tmp_path / "e.zip", "w"):
+        pass
+    with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
+        data_files(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("names", "train", "dev"),
+    [
+        ("train-a dev-a", "train-a", "dev-a"),
+        ("train dev-1 train-2 dev-2 test", "train train-2", "dev-1 dev-2"),
+        ("train-1 train-2", "train-1 train-2", ""),
+        ("dev-1", "dev-1", ""),
+        ("mills inns", "mills inns", ""),
+    ],
+)
+def test_names_distinguish_train_from_dev(names: str, train: str, dev: str) -> None:
+    files, *expected = ([Path("train") / n for n in row.split()] for row in (names, train, dev))
+    assert list(by_split(files)) == expected

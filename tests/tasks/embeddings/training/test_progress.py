@@ -1,0 +1,75 @@
+"""What is told of a training while it goes on: to whom, how often, and how far it is."""
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from prefect import flow
+
+from tasks.embeddings.training import progress
+from tasks.embeddings.training.progress import SECONDS_BETWEEN, Progress
+from tasks.embeddings.training.word2vec import ReadingProgress
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that stands where its `now` is set to."""
+    made = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: made.now))
+    return made
+
+
+def test_shows_share_rate_and_time_left(
+    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Progress("glove", 200_000, "pairs")
+    shown.at(0, always=True)
+    clock.now += SECONDS_BETWEEN - 1
+    shown.at(10_000)
+    clock.now = 110
+    shown.at(50_000, ", epoch 1 of 4")
+    shown.at(60_000)
+    shown.at(200_000, always=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "glove: 25%, 5,000 pairs a second, epoch 1 of 4, 0:30 left",
+        "glove: 100%, 20,000 pairs a second",
+    ]
+    unbounded = Progress("corpus", 0, "words")
+    clock.now += 10
+    unbounded.at(30)
+    assert capsys.readouterr().out == "corpus: 3 words a second\n"
+
+
+@flow
+def training() -> None:
+    """Tells from another thread, as the watch of gensim does."""
+    thread = threading.Thread(target=Progress("cbow", 100, "words").at, args=(50, "", True))
+    thread.start()
+    thread.join()
+
+
+def test_progress_is_written_to_the_run_log(
+    root: Path,
+    prefect_server: None,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    training()
+    (told,) = (record for record in caplog.records if record.getMessage().startswith("cbow: 50%"))
+    assert told.name == "prefect.flow_runs"
+    assert "cbow" not in capsys.readouterr().out
+
+
+def test_share_read_covers_all_worker_positions(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.txt"
+    file.write_bytes(b"a" * 1000)
+    watch = ReadingProgress(file, 500, lambda model: 0.0, Progress("cbow", 500, "words"))
+    with file.open("rb") as first, file.open("rb") as second:
+        second.seek(500)
+        assert watch._share_read() == 0
+        first.seek(100)
+        second.seek(700)
+        assert watch._share_read() == pytest.approx(0.3)
+        watch.on_epoch_end(SimpleNamespace(epochs=2))
+        assert watch._share_read() == 0 and watch.epoch == 1

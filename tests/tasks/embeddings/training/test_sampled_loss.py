@@ -1,0 +1,63 @@
+"""The loss on a sample of the corpus: a loop's, and none where words stand alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infra.errors import UserError
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.corpus import read_vocabulary
+from tasks.embeddings.training.sampled_loss import SampledLoss
+from tasks.embeddings.training.word2vec import make_model, train_by_gensim
+from tests.factories.corpus import corpus_of, worlds
+
+WORD2VEC = ("cbow", "skipgram", "fasttext")
+
+
+def parameters_of(method: str) -> EmbeddingParameters:
+    small = {"dimension": 8, "min_count": 1, "workers": 1, "epochs": 3}
+    ngrams = {"buckets": 50} if method == "fasttext" else {}
+    return EmbeddingParameters.model_validate({"method": method, **small, **ngrams})
+
+
+def untrained(corpus: Path, parameters: EmbeddingParameters) -> Any:
+    model = make_model(parameters)
+    model.build_vocab_from_freq(read_vocabulary(corpus, 1), corpus_count=400)
+    return model
+
+
+def log_sigmoid(x: float) -> float:
+    return -float(np.log1p(np.exp(-x)))
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_sampled_loss_matches_a_reference_loop(tmp_path: Path, method: str) -> None:
+    corpus, parameters = corpus_of(tmp_path, worlds()), parameters_of(method)
+    model = untrained(corpus, parameters)
+    loss = SampledLoss(corpus / "corpus.txt", model, parameters)
+    model.syn1neg[:] = np.random.default_rng(0).normal(size=model.syn1neg.shape)
+    for key in range(len(model.wv)):  # of fastText what training would make of its parts
+        if method == "fasttext":
+            parts = [model.wv.vectors_ngrams[bucket] for bucket in model.wv.buckets_word[key]]
+            model.wv.vectors[key] = np.mean([model.wv.vectors_vocab[key], *parts], axis=0)
+    total, first = 0.0, 0
+    for outputs, length in zip(loss.outputs, loss.lengths, strict=True):
+        context = loss.words[loss.contexts[first : first + length]]
+        hidden = np.mean([model.wv.vectors[row] for row in context], axis=0)
+        total -= log_sigmoid(model.syn1neg[outputs[0]] @ hidden)
+        total -= sum(
+            log_sigmoid(-model.syn1neg[n] @ hidden) for n in outputs[1:] if n != outputs[0]
+        )
+        first += length
+    assert loss(model) == pytest.approx(total / len(loss.outputs), rel=1e-5)
+    assert (loss.lengths.max() == 1) is np.bool_(method != "cbow")
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_rejects_corpus_of_single_word_lines(tmp_path: Path, method: str) -> None:
+    corpus = corpus_of(tmp_path, [["apple"], ["pear"], ["plum"]] * 20)
+    facts = {"words": 60, "paragraphs": 60}
+    with pytest.raises(UserError, match="No two words that occur often enough stand"):
+        train_by_gensim(corpus, facts, parameters_of(method), None)

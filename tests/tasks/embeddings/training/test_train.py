@@ -1,0 +1,193 @@
+"""Training by each method: what is close is close, what is asked for is written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from infra.artifacts.stage import Output, stage
+from infra.errors import UserError
+from tasks.embeddings.formats.select import load_vectors, select_vectors
+from tasks.embeddings.formats.store import history_of, read_vectors, write_vectors
+from tasks.embeddings.formats.word_vectors import Subwords, WordSet, hashes
+from tasks.embeddings.training.config import METHODS, EmbeddingParameters
+from tasks.embeddings.training.train import train_vectors
+from tasks.embeddings.training.word2vec import make_model
+from tests.factories.corpus import ANIMALS, TOOLS, corpus_of, worlds
+
+SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "epochs": 10}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared corpus with a manifest, as its stage leaves it."""
+    folder = corpus_of(tmp_path_factory.mktemp("corpus"), worlds())
+    facts = {"words": 8000, "distinct": 12, "paragraphs": 400}
+    manifest = {"digest": "d1ge5t", "facts": facts, "inputs": {"lower_case": True}}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def train(out: Path, corpus: Path, start: Path | None = None, **changes: Any) -> dict[str, Any]:
+    out.mkdir()
+    ngrams = {"buckets": 500} if changes.get("method") == "fasttext" else {}
+    return train_vectors(out, corpus, EmbeddingParameters(**{**SMALL, **ngrams, **changes}), start)
+
+
+def mean_cosine(vectors: dict[str, Any], left: list[str], right: list[str]) -> float:
+    pairs = [(vectors[a], vectors[b]) for a in left for b in right if a != b]
+    return float(np.mean([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_related_words_are_closer_than_unrelated_ones(
+    tmp_path: Path, corpus: Path, method: str
+) -> None:
+    facts = train(tmp_path / "out", corpus, method=method, epochs=30)
+    words, matrix = read_vectors(tmp_path / "out")
+    vectors = dict(zip(words.to_pylist(), matrix, strict=True))
+    assert set(vectors) == {*ANIMALS, *TOOLS, "the", "of"}
+    within = (mean_cosine(vectors, ANIMALS, ANIMALS) + mean_cosine(vectors, TOOLS, TOOLS)) / 2
+    # GloVe sees only words that do stand together, so here it brings near, and pushes nothing away.
+    margin = 0.005 if method == "glove" else 0.2
+    assert within > mean_cosine(vectors, ANIMALS, TOOLS) + margin
+    assert facts["words"] == 12 and facts["corpus"]["words"] == 8000
+    metadata = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
+    assert metadata[b"method"].decode() == method
+    assert (metadata[b"dimension"], metadata[b"corpus"]) == (b"16", b"d1ge5t")
+    assert json.loads(metadata[b"parameters"])["epochs"] == 30
+    told = history_of(tmp_path / "out" / "vectors.parquet")
+    assert (told["corpus"], told["lower_case"]) == ("d1ge5t", True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_worker_and_seed_are_deterministic(tmp_path: Path, corpus: Path, method: str) -> None:
+    for out in ("a", "b"):
+        train(tmp_path / out, corpus, method=method, epochs=2)
+    a, b = ((tmp_path / out / "vectors.parquet").read_bytes() for out in ("a", "b"))
+    assert a == b
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_loss_is_reported_per_epoch(
+    tmp_path: Path, corpus: Path, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = train(tmp_path / "out", corpus, method=method, epochs=6)["losses"]
+    assert len(losses) == 6 and losses[-1] < losses[0]
+    assert (
+        f"epoch 6 of 6, loss {losses[-1]:.{4 if method == 'glove' else 3}f}"
+        in capsys.readouterr().out
+    )
+
+
+def test_oov_words_are_composed_from_ngrams(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "trained", corpus, method="fasttext")
+    out = tmp_path / "picked"
+    out.mkdir()
+    source = str(tmp_path / "trained" / "vectors.parquet")
+    facts = select_vectors(out, source, {"badgers", "otter", "q"}, 0)
+    words, matrix = read_vectors(out)
+    assert words.to_pylist() == ["otter", "badgers", "q"] and facts["spelt"] == 2
+    subwords = Subwords.load(out)
+    assert subwords is not None
+    np.testing.assert_array_equal(matrix[1], subwords.vector("badgers"))
+    assert np.abs(matrix[1:]).sum(axis=1).all()
+    assert pq.read_table(out / "vectors.parquet")["spelt"].to_pylist() == [False, True, True]
+    known = load_vectors(source)
+    near = matrix[1] @ known.vectors[known.rows["badger"]]
+    assert near > matrix[1] @ known.vectors[known.rows["chisel"]]
+
+
+@pytest.mark.parametrize("word", ["owl", "a", "straße", "日本語", "naïve-ish", "é", "10,000"])
+def test_ngrams_and_hashes_match_gensim(word: str) -> None:
+    from gensim.models.fasttext import ft_ngram_hashes
+
+    for shortest, longest in ((3, 6), (1, 2), (2, 2)):
+        expected = ft_ngram_hashes(word, shortest, longest, 1000)
+        assert [h % 1000 for h in hashes(word, shortest, longest)] == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_continues_from_given_vectors(tmp_path: Path, corpus: Path, method: str) -> None:
+    train(tmp_path / "first", corpus, method=method, epochs=30)
+    given = tmp_path / "first" / "vectors.parquet"
+    (tmp_path / "domain").mkdir()
+    lines = [["badger", "otter", "newt", "the"]] * 300
+    domain = corpus_of(tmp_path / "domain", lines)
+    facts = {"words": 1200, "distinct": 4, "paragraphs": 300}
+    manifest = {"digest": "other", "facts": facts, "inputs": {"lower_case": True}}
+    (domain / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    told = train(tmp_path / "second", domain, start=given, method=method, epochs=2)
+    assert (told["carried_over"], told["new"], told["unchanged"]) == (3, 1, 9)
+    before, after = (
+        load_vectors(str(given)),
+        load_vectors(str(tmp_path / "second" / "vectors.parquet")),
+    )
+    assert set(after.words) == {*before.words, "newt"}
+    changed = {
+        word: float(np.linalg.norm(after.vectors[after.rows[word]] - vector))
+        for word, vector in zip(before.words, before.vectors, strict=True)
+    }
+    assert changed["hammer"] == 0 < changed["badger"]
+    assert changed["badger"] < np.linalg.norm(before.vectors[before.rows["badger"]])
+
+
+def test_ngrams_carry_over_without_shared_words(tmp_path: Path, corpus: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    ngrams = np.full((500, 16), 7, np.float32)
+    write_vectors(given, WordSet(["newt"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
+    Subwords(ngrams, 3, 6).save(given)
+    train(tmp_path / "out", corpus, start=given / "vectors.parquet", method="fasttext", epochs=1)
+    trained = Subwords.load(tmp_path / "out")
+    assert trained is not None and np.median(trained.ngrams) == 7
+
+
+def test_rejects_methods_that_would_lose_ngrams(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "first", corpus, method="fasttext", epochs=1)
+    with pytest.raises(
+        UserError, match=r"\(start\) have .* skipgram would lose: set method to fast"
+    ):
+        train(tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet")
+
+
+@pytest.mark.parametrize(
+    ("method", "rate", "sample"),
+    [("cbow", 0.05, 1e-3), ("skipgram", 0.025, 1e-3), ("fasttext", 0.05, 1e-4)],
+)
+def test_defaults_match_the_original_implementations(
+    method: str, rate: float, sample: float
+) -> None:
+    model = make_model(EmbeddingParameters.model_validate({"method": method}))
+    assert (model.alpha, model.sample, model.negative, model.window) == (rate, sample, 5, 5)
+
+
+def test_rejects_start_vectors_of_another_dimension(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "first", corpus, epochs=1)
+    with pytest.raises(UserError, match="have 16 numbers a word, and 8 are asked for"):
+        train(
+            tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet", dimension=8
+        )
+
+
+def test_rejects_start_ngrams_of_another_kind(tmp_path: Path, corpus: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    subwords = Subwords(np.ones((70, 16), np.float32), 3, 5)
+    write_vectors(given, WordSet(["otter"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
+    subwords.save(given)
+    with pytest.raises(UserError, match=r"than buckets 500, max_ngram 6: set buckets to 70, max_n"):
+        train(tmp_path / "out", corpus, start=given / "vectors.parquet", method="fasttext")
+
+
+def test_failed_training_leaves_nothing(root: Path, prefect_server: None, corpus: Path) -> None:
+    training = stage(train_vectors, "train-embeddings")
+    with pytest.raises(UserError, match="lower min_count"):
+        training(corpus, EmbeddingParameters(min_count=10_000))
+    assert not list((root / "stages" / "train-embeddings").iterdir())
+    made: Output = training(corpus, EmbeddingParameters(**SMALL))
+    again: Output = training(corpus, EmbeddingParameters(**SMALL))
+    assert again.cached and not made.cached and again.folder == made.folder

@@ -1,0 +1,98 @@
+"""The promotion rule on planted answers: better, equal, worse, better but for a slice."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.promotion_rule import Decision, PromotionRule, decide, markdown
+from tasks.evaluation.slices import guarded_slices
+from tasks.text.vocabulary import Lexicon
+from tests.factories.splits import write_split
+
+QUESTIONS = 400
+RANDOM = np.random.default_rng(0)
+CHAMPION = (RANDOM.random(QUESTIONS) < 0.5).astype(float)
+FEW = np.arange(QUESTIONS) < 60
+
+
+def decided(challenger: np.ndarray, **rule: float) -> Decision:
+    slices = {"few": FEW, "rest": ~FEW, "three": np.arange(QUESTIONS) < 3}
+    return decide(CHAMPION, challenger, slices, PromotionRule(**rule))  # type: ignore[arg-type]
+
+
+def mended(questions: np.ndarray) -> np.ndarray:
+    """The champion's answers with these ones right."""
+    return np.where(questions, 1.0, CHAMPION)
+
+
+def test_promotes_a_better_model() -> None:
+    decision = decided(mended(np.arange(QUESTIONS) % 4 == 0))
+    assert decision.promoted
+    assert decision.parts[0].gain.low > 0
+    assert [part.name for part in decision.parts] == ["all", "few", "rest"], "three is too small"
+
+
+def test_keeps_the_champion_if_equal() -> None:
+    decision = decided(CHAMPION)
+    assert not decision.promoted and "below 0.5" in decision.reason
+    assert decision.parts[0].gain.mean == 0
+
+
+def test_promotes_an_equal_model_if_min_gain_is_0() -> None:
+    assert decided(CHAMPION, min_gain=0).promoted
+
+
+def test_keeps_the_champion_if_worse() -> None:
+    decision = decided(np.where(np.arange(QUESTIONS) % 4 == 0, 0.0, CHAMPION))
+    assert not decision.promoted and "may be worse" in decision.reason
+
+
+def test_keeps_the_champion_if_gain_may_be_chance() -> None:
+    shuffled = RANDOM.permutation(CHAMPION)
+    shuffled[CHAMPION.argmin()] = 1.0
+    decision = decided(shuffled, min_gain=0)
+    assert not decision.promoted and "95 %" in decision.reason
+
+
+def test_keeps_the_champion_if_a_slice_gets_worse() -> None:
+    challenger = np.where(FEW, 0.0, mended(np.arange(QUESTIONS) % 2 == 0))
+    decision = decided(challenger)
+    assert decision.parts[0].gain.low > 0.5, "it is better on average"
+    assert not decision.promoted and "few loses" in decision.reason
+    assert decided(challenger, slice_drop=100).promoted
+    assert decided(challenger, slice_questions=61).promoted
+
+
+def test_decision_report_includes_its_numbers() -> None:
+    decision = decided(CHAMPION)
+    told = markdown(decision)
+    assert "Not promoted" in told and decision.reason in told
+    assert told.count("\n|") == 2 + 3
+    assert decision.to_dict()["parts"][1]["gain"]["low"] == 0
+
+
+@pytest.fixture
+def lexicon() -> Lexicon:
+    known = ["who", "wrote", "notes", "ada", "lovelace", "when", "were", "they", "how", "much"]
+    known += ["is", "π", "≈", "3", "?", "to", "whom"]
+    return Lexicon({word: i + 2 for i, word in enumerate(known)}, {}, lower_case=True)
+
+
+def test_slices_by_kind_question_word_and_oov(tmp_path: Path, lexicon: Lexicon) -> None:
+    slices = guarded_slices(load_split(write_split(tmp_path)), lexicon)
+    members = {name: np.flatnonzero(mask).tolist() for name, mask in slices.items()}
+    assert members == {
+        "unanswerable": [1],
+        "answerable": [0, 2, 3],
+        "question word how many": [2],
+        "question word when": [1],
+        "question word who": [0, 3],
+        "unknown words": [1, 3],  # "written", and an answer "𝔘x"
+    }
+
+
+def test_single_kind_splits_have_no_kind_slices(tmp_path: Path, lexicon: Lexicon) -> None:
+    slices = guarded_slices(load_split(write_split(tmp_path, answered_only=True)), lexicon)
+    assert not {"answerable", "unanswerable"} & set(slices)

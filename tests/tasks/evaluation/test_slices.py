@@ -1,0 +1,90 @@
+"""Questions with words that a set of vectors lacks."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tasks.embeddings.formats.select import packaged_words
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.slices import (
+    bucket_names,
+    holds_unknown,
+    length_bucket,
+    outside_vectors,
+    question_word,
+    scores_outside,
+)
+from tasks.reports.error_report import report_errors
+from tasks.tracking import runs
+from tests.factories.runs import untrained_run
+from tests.factories.splits import ingest, write_split
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("What year was it?", "what"),
+        ("In which year?", "which"),
+        ("To WHOM did he speak when he came?", "who"),
+        ("Whose?", "who"),
+        ("How much is it?", "how many"),
+        ("How does it work?", "how"),
+        ("Name the showhow.", "other"),
+        ("", "other"),
+    ],
+)
+def test_finds_the_question_word(question: str, word: str) -> None:
+    assert question_word(question) == word
+
+
+def test_lengths_fall_into_named_buckets() -> None:
+    assert bucket_names([1, 2, 5]) == ["1", "2", "3–5", "over 5"]
+    assert bucket_names([100, 150]) == ["up to 100", "101–150", "over 150"]
+    assert [length_bucket(n, [1, 2, 5]) for n in (0, 1, 2, 3, 5, 6)] == [0, 0, 1, 2, 2, 3]
+
+
+def test_lookup_normalizes_case_and_quotes() -> None:
+    known = {"the", "owl", '"', "n't", "do"}
+    assert not holds_unknown("The “Owl” don't", known)
+    assert holds_unknown("the owls", known)
+    assert not holds_unknown("", known)
+
+
+def test_questions_are_divided_by_known_words(tmp_path: Path) -> None:
+    folder = ingest(tmp_path / "split", ("An owl.", ["Who is Zorblaxia?", "Who is an owl?"]))
+    assert outside_vectors(load_split(folder), packaged_words()).tolist() == [True, False]
+
+
+def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
+    split = write_split(made_folder(tmp_path / "split"))
+    run = untrained_run(tmp_path / "run", split, [(0, 1)] * 4, "char", ["ada", "wrote"])
+    uri = f"sqlite:///{root}/mlflow.db"
+    run_id = runs.parent_run(uri, "bidaflow/made", "flow-run", None, "char", {})
+    facts = {"variant": "char", "run_url": None, "run_id": run_id, "epoch": 2}
+    (run / "manifest.json").write_text(json.dumps({"facts": facts}))
+    history = [{"epoch": epoch, "step": 10 * epoch} for epoch in (1, 2, 3)]
+    (run / "history.json").write_text(json.dumps(history))
+    report_errors(made_folder(tmp_path / "out"), "made", run, split)
+    answers = pq.read_table(run / "predictions.parquet").to_pylist()
+    outside = answers[2:]  # "≈" and "𝔘x" are no words of GloVe's
+    client = MlflowClient(uri)
+    for name in ("em", "f1"):
+        (found,) = client.get_metric_history(run_id, f"dev/{name}_outside_glove")
+        expected = 100 * sum(answer[name] for answer in outside) / len(outside)
+        assert (found.step, found.value) == (20, pytest.approx(expected))
+    assert client.get_run(run_id).data.metrics["dev/questions_outside_glove"] == len(outside) == 2
+    everywhere = scores_outside(load_split(split), {"em": np.ones(4), "f1": np.ones(4)}, set())
+    assert everywhere == {
+        "dev/questions_outside_glove": 4.0,
+        "dev/em_outside_glove": 100.0,
+        "dev/f1_outside_glove": 100.0,
+    }
+
+
+def made_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

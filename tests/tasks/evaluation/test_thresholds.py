@@ -1,0 +1,83 @@
+"""The threshold for no answer against plain searches."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.batching import Examples, Ragged
+from models.span_decoding import Predictions
+from tasks.evaluation.evaluate import evaluate, load_split
+from tasks.evaluation.thresholds import best_threshold, score_curve, why_none
+from tests.factories.splits import write_split
+
+# Few distinct values, so that ties are common.
+QUESTIONS = st.lists(
+    st.tuples(
+        st.sampled_from([-2.0, -0.5, 0.0, 0.1, 3.0]) | st.floats(-9, 9),
+        st.sampled_from([0.0, 0.25, 1.0]),
+        st.sampled_from([0.0, 1.0]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def scored(questions: list[tuple[float, float, float]], threshold: float) -> float:
+    """Every question judged by itself."""
+    return 100 * float(np.mean([none if m >= threshold else own for m, own, none in questions]))
+
+
+@given(QUESTIONS)
+def test_score_curve_matches_exhaustive_search(questions: list[tuple[float, float, float]]) -> None:
+    curve = score_curve(*np.array(questions).T)
+    expected = [scored(questions, threshold) for threshold in curve.thresholds]
+    assert curve.scores == pytest.approx(expected)
+    assert (np.diff(curve.thresholds) > 0).all()
+    # No threshold at all scores more: one at, and one just above, every margin says it all.
+    margins = [margin for margin, _, _ in questions]
+    tried = [scored(questions, t) for m in margins for t in (m, np.nextafter(m, np.inf))]
+    assert scored(questions, curve.best()) == pytest.approx(max(tried))
+    assert scored(questions, curve.best()) >= scored(questions, 0.0) - 1e-9
+
+
+def test_argmax_is_kept_if_nothing_is_gained() -> None:
+    """Any threshold in (-1, 2] tells these two apart."""
+    assert (
+        score_curve(np.array([-1.0, 2.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).best() == 0
+    )
+
+
+def test_threshold_is_halfway_between_margins() -> None:
+    assert (
+        score_curve(np.array([1.0, 2.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).best() == 1.5
+    )
+
+
+def test_best_threshold_maximizes_f1(tmp_path: Path) -> None:
+    """Only the second question has no answer: it is found by a margin beyond the others'."""
+    split = load_split(write_split(tmp_path))
+    margins = np.array([1.0, 5.0, 2.0, 3.0])
+    predictions = Predictions(
+        np.array([0, 0, 1, 1]), np.array([1, 0, 2, 1]), np.full(4, -9.0), margins - 9
+    )
+    assert best_threshold(split, predictions) == 4
+    assert evaluate(split, predictions, 4).scores.em == 100
+    assert evaluate(split, predictions).scores.em == 25
+
+
+def examples(impossible: list[bool]) -> Examples:
+    nothing = np.zeros(len(impossible), dtype=np.int32)
+    rows = Ragged.from_rows([[2]] * len(impossible))
+    return Examples(rows, rows, nothing, nothing, nothing, np.array(impossible))
+
+
+def test_explains_why_there_is_no_threshold() -> None:
+    both = examples([True, False])
+    assert "no training question" in str(why_none(examples([False]), both))
+    assert "no validation split" in str(why_none(both, None))
+    assert "both kinds" in str(why_none(both, examples([True])))
+    assert "both kinds" in str(why_none(both, examples([False, False])))
+    assert why_none(both, both) is None

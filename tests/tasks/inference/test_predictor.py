@@ -1,0 +1,174 @@
+"""Answers of a small untrained model to raw text, common and strange."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from infra.errors import UserError
+from tasks.evaluation.evaluate import load_split
+from tasks.inference.predictor import Predictor
+from tasks.inference.score_model import ask
+from tests.factories.answers import ABSOLUTE, COMMON, LONG, RELATIVE, STRANGE, alike, stands_in
+from tests.factories.logged_models import CONTEXT, made_model
+from tests.factories.splits import ingest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose weights are large enough for its answers to depend on all that it reads."""
+    made = made_model(tmp_path_factory.mktemp("model"))
+    weights = load_file(made / "weights.safetensors")
+    save_file({n: 4 * w for n, w in weights.items()}, made / "weights.safetensors")
+    return made
+
+
+@pytest.fixture(scope="module")
+def predictor(folder: Path) -> Predictor:
+    """Answers whatever it is asked."""
+    return Predictor.load(folder)
+
+
+@pytest.fixture(scope="module")
+def abstainer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """The same model, which may also say that there is no answer."""
+    copy = tmp_path_factory.mktemp("copied") / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "allow_no_answer": True}))
+    return Predictor.load(copy)
+
+
+@pytest.mark.parametrize("pair", STRANGE.values(), ids=STRANGE)
+def test_unusual_text_is_answered_from_the_context(
+    pair: tuple[str, str], predictor: Predictor
+) -> None:
+    (row,) = predictor.answer([pair])
+    assert stands_in(row, pair[1], predictor.variant.training.max_answer_tokens)
+    assert row["score"] <= 0
+    assert 0 <= row["no_answer_probability"] <= 1
+
+
+def test_batched_answers_equal_single_answers(predictor: Predictor, abstainer: Predictor) -> None:
+    pairs = [*COMMON, *STRANGE.values(), LONG, *COMMON]
+    for model in (predictor, abstainer):
+        together = model.answer(pairs)
+        assert len({row["score"] for row in together}) > len(STRANGE) / 2
+        for pair, row in zip(pairs, together, strict=True):
+            assert alike(row, model.answer([pair])[0]), pair
+        assert all(map(alike, together, reversed(model.answer(pairs[::-1]))))
+
+
+def test_long_texts_are_read_in_windows(predictor: Predictor) -> None:
+    """As they are answered whole where they fit, and from their far end where they do not."""
+    training = replace(predictor.variant.training, max_context_tokens=60, window_stride=20)
+    reader = replace(predictor, variant=replace(predictor.variant, training=training))
+    assert reader.answer(COMMON) == predictor.answer(COMMON)
+    far = ("Where?", " ".join(["Filler."] * 3000) + " The mill stands on the hill.")
+    (row,) = reader.answer([far])
+    assert stands_in(row, far[1], training.max_answer_tokens)
+    (beside, _) = reader.answer([far, COMMON[0]])
+    assert alike(row, beside)
+
+
+@pytest.mark.parametrize("stride", [20, 59, 7])
+def test_attention_comes_from_the_window_of_the_text(stride: int, predictor: Predictor) -> None:
+    training = replace(predictor.variant.training, max_context_tokens=60, window_stride=stride)
+    reader = replace(predictor, variant=replace(predictor.variant, training=training))
+    question, context = LONG
+    for name in ("mill0", "mill40", "mill79"):
+        around = context.index(name)
+        attended = reader.attention(question, context, around)
+        assert attended.weights.context_to_question.shape[1] == 64, "61, padded"
+        assert len(attended.context_offsets) == 60
+        assert name in [context[start:end] for start, end in attended.context_offsets]
+        window = context[attended.context_offsets[0][0] : attended.context_offsets[-1][1]]
+        alone = predictor.attention(question, window).weights
+        assert torch.equal(attended.weights.context_to_question, alone.context_to_question)
+        assert torch.equal(attended.weights.question_to_context, alone.question_to_context)
+    short = reader.attention(*COMMON[0], around=10**6)
+    assert short.context_offsets == predictor.attention(*COMMON[0]).context_offsets
+
+
+words = st.lists(
+    st.sampled_from([*CONTEXT.split(), "Zyx", "磨坊", "🏠", "don't", "3.5", "—", "a" * 40]),
+    min_size=1,
+    max_size=30,
+).map(" ".join)
+
+
+@settings(max_examples=25)
+@given(pairs=st.lists(st.tuples(words, words), min_size=1, max_size=5))
+def test_random_batches_are_answered_in_order(
+    pairs: list[tuple[str, str]], predictor: Predictor
+) -> None:
+    for (question, context), row in zip(pairs, predictor.answer(pairs), strict=True):
+        assert stands_in(row, context, predictor.variant.training.max_answer_tokens)
+        # Not the place: of repeated words several can be equally likely.
+        (alone,) = predictor.answer([(question, context)])
+        assert math.isclose(row["score"], alone["score"], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+
+
+def test_no_answer_is_given_only_if_most_likely(abstainer: Predictor) -> None:
+    pairs = [*COMMON, *STRANGE.values()]
+    forced = replace(abstainer, threshold=math.inf).answer(pairs)
+    free = abstainer.answer(pairs)
+    for any_answer, row in zip(forced, free, strict=True):
+        none = math.log(row["no_answer_probability"])
+        if none >= any_answer["score"]:
+            assert (row["answer"], row["start"], row["end"]) == ("", -1, -1)
+            assert math.isclose(row["score"], none, abs_tol=1e-5)
+        else:
+            assert row == any_answer
+    assert {row["answer"] == "" for row in free} == {True, False}
+
+
+def test_validation_threshold_is_used_on_request(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no threshold was chosen for this model"):
+        Predictor.load(folder, "threshold")
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    chosen = {**config, "allow_no_answer": True, "threshold": -1e6}
+    (copy / "config.json").write_text(json.dumps(chosen))
+    assert all(row["answer"] == "" for row in Predictor.load(copy, "threshold").answer(COMMON))
+    assert any(row["answer"] for row in Predictor.load(copy).answer([*COMMON, *STRANGE.values()]))
+
+
+def test_empty_batch_gives_no_answers(predictor: Predictor) -> None:
+    assert predictor.answer([]) == []
+
+
+@pytest.mark.parametrize("empty", ["", " \n\t\u00a0"])
+def test_empty_text_error_names_input_and_field(empty: str, predictor: Predictor) -> None:
+    with pytest.raises(UserError, match=r"^Input 1: the question is empty"):
+        predictor.answer([COMMON[0], (empty, CONTEXT)])
+    with pytest.raises(UserError, match=r"^Input 2: the context is empty"):
+        predictor.answer([*COMMON, ("Where?", empty)])
+
+
+def test_copied_model_folder_answers_the_same(
+    folder: Path, predictor: Predictor, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    assert Predictor.load(tmp_path / "elsewhere").answer(COMMON) == predictor.answer(COMMON)
+
+
+def test_casing_affects_only_characters(predictor: Predictor) -> None:
+    indices = {predictor.lexicon.word(form) for form in ("mill", "Mill", "MILL")}
+    assert len(indices) == 1
+    assert predictor.lexicon.characters("mill") != predictor.lexicon.characters("MILL")
+
+
+def test_empty_questions_and_contexts_get_no_answer(predictor: Predictor, tmp_path: Path) -> None:
+    folder = ingest(tmp_path / "split", (CONTEXT, [" ", "Where?"]), (" ", ["Where is the inn?"]))
+    answers, scores = ask(predictor, load_split(folder))
+    assert [bool(answer) for answer in answers] == [False, True, False]
+    assert [score.em for score in scores] == [1, 0, 1]

@@ -1,0 +1,232 @@
+"""The logged and registered model, loaded and served where there is no checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grimp
+import mlflow.pyfunc
+import pytest
+from mlflow.entities import LoggedModel
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+
+from infra.errors import UserError
+from tasks.inference.predictor import AnswerRow, Predictor
+from tasks.tracking import metric_logger, model_logging, runs
+from tests.factories.logged_models import ASKED, CONTEXT, made_model, wait_for
+from tests.factories.ports import free_port
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db"
+
+
+@pytest.fixture(scope="module")
+def run_id(uri: str) -> str:
+    """A variant's run with the metrics of two epochs."""
+    parent = runs.parent_run(uri, "bidaflow/made", "flow", None, "compare", {})
+    tags = {"variant": "made", "dataset.digest": "ab" * 32}
+    run_id = runs.start_variant_run(uri, parent, "made", "key", {"seed": 1}, tags, [])
+    logger = metric_logger.EpochLogger(uri, run_id)
+    logger.epoch(9, {"dev/f1": 60.0})
+    logger.epoch(19, {"dev/f1": 50.0})
+    return run_id
+
+
+@pytest.fixture(scope="module")
+def model_uri(uri: str, run_id: str, model_folder: Path) -> str:
+    return model_logging.log_answerer(uri, run_id, model_folder, "bidaf-made", step=9)
+
+
+@pytest.fixture(scope="module")
+def artifact(uri: str, model_uri: str) -> Path:
+    """The folder in which MLflow keeps the logged model."""
+    return Path(logged_model(uri, model_uri).artifact_location.removeprefix("file://"))
+
+
+def logged_model(uri: str, model_uri: str) -> LoggedModel:
+    client = MlflowClient(uri)
+    _, name, number = model_uri.split("/")
+    return client.get_logged_model(client.get_model_version(name, number).source.split("/")[-1])
+
+
+def expected(model_folder: Path) -> list[dict[str, Any]]:
+    pairs = [(asked["question"], asked["context"]) for asked in ASKED]
+    return [dict(row) for row in Predictor.load(model_folder).answer(pairs)]
+
+
+def outside(folder: Path) -> dict[str, str]:
+    """An environment in which nothing points at the checkout."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MLFLOW_TRACKING"))}
+    return kept | {"OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "HOME": str(folder)}
+
+
+def test_version_has_run_tags_and_step_metrics(uri: str, run_id: str, model_uri: str) -> None:
+    client = MlflowClient(uri)
+    assert model_uri == "models:/bidaf-made/1"
+    registered = client.get_model_version("bidaf-made", "1")
+    assert registered.run_id == run_id
+    assert registered.tags["variant"] == "made"
+    logged = logged_model(uri, model_uri)
+    assert json.loads(logged.tags["mlflow.modelVersions"]) == [
+        {"name": "bidaf-made", "version": registered.version}
+    ]
+    assert logged.experiment_id == client.get_run(run_id).info.experiment_id
+    assert logged.params == {"seed": "1"}
+    assert [(m.key, m.value, m.step) for m in logged.metrics] == [("dev/f1", 60.0, 9)]
+    assert client.get_registered_model("bidaf-made").aliases == {}
+
+
+def test_retry_registers_no_second_version(
+    uri: str, run_id: str, model_uri: str, model_folder: Path
+) -> None:
+    assert model_logging.log_answerer(uri, run_id, model_folder, "bidaf-made", step=9) == model_uri
+
+
+def test_artifact_has_no_pickle_and_pypi_requirements(artifact: Path) -> None:
+    suffixes = {file.suffix for file in artifact.rglob("*") if file.is_file()}
+    assert not suffixes & {".pkl", ".pickle", ".pt", ".bin", ".pyc"}
+    requirements = (artifact / "requirements.txt").read_text().split()
+    assert f"mlflow=={mlflow.__version__}" in requirements
+    assert not any("+" in requirement for requirement in requirements)
+
+
+OWN = ("infra", "models", "tasks")
+"""The packages whose code is logged with a model."""
+
+
+def test_requirements_match_the_imported_packages() -> None:
+    graph = grimp.build_graph(*OWN, include_external_packages=True, cache_dir=None)
+    reached = graph.find_upstream_modules("tasks.inference.pyfunc_model")
+    outside = {name for name in reached if name.partition(".")[0] not in OWN}
+    outside -= set(sys.stdlib_module_names)
+    assert outside == set(model_logging.ANSWERING_PACKAGES)
+
+
+def test_loaded_model_answers_like_the_folder(uri: str, model_uri: str, model_folder: Path) -> None:
+    mlflow.set_tracking_uri(uri)
+    model = mlflow.pyfunc.load_model(model_uri)
+    assert model.predict(ASKED) == expected(model_folder)
+    assert model.predict([]) == []
+
+
+def test_rejects_threshold_if_none_was_chosen(uri: str, model_uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    with pytest.raises(UserError, match="no threshold was chosen"):
+        mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
+
+
+def test_threshold_is_used_on_request(uri: str, model_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "threshold": -1e6}))
+    parent = runs.parent_run(uri, "bidaflow/abstaining", "flow", None, "compare", {})
+    model_uri = model_logging.log_answerer(uri, parent, folder, "bidaf-abstaining", step=0)
+    mlflow.set_tracking_uri(uri)
+    assert all(row["answer"] for row in mlflow.pyfunc.load_model(model_uri).predict(ASKED))
+    chosen = mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
+    assert [row["answer"] for row in chosen.predict(ASKED)] == ["", ""]
+
+
+def test_schema_names_every_field(uri: str, model_uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    signature = mlflow.models.get_model_info(model_uri).signature
+    (asked,), (answered,) = signature.inputs.input_types(), signature.outputs.input_types()
+    assert {field.name for field in asked.properties} == {"question", "context"}
+    assert {field.name for field in answered.properties} == set(AnswerRow.__annotations__)
+
+
+def test_question_without_context_is_rejected(uri: str, model_uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    model = mlflow.pyfunc.load_model(model_uri)
+    with pytest.raises(MlflowException, match="context"):
+        model.predict([{"question": "Where?"}])
+
+
+LOAD_ELSEWHERE = """
+import json, sys
+import mlflow.pyfunc
+model = mlflow.pyfunc.load_model(sys.argv[1])
+answers = model.predict(json.loads(sys.argv[2]))
+own = ("models", "tasks", "infra", "flows")
+code = [m.__file__ for name, m in sys.modules.items() if name.partition(".")[0] in own]
+print(json.dumps({"answers": answers, "code": code}))
+"""
+
+
+@pytest.mark.heavy
+def test_loads_elsewhere_with_its_own_code(
+    artifact: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", LOAD_ELSEWHERE, str(artifact), json.dumps(ASKED)],
+        cwd=tmp_path,
+        env=outside(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = json.loads(told.stdout)
+    assert seen["answers"] == expected(model_folder)
+    assert str(artifact / "code/tasks/inference/predictor.py") in seen["code"]
+    assert all(file.startswith(str(artifact / "code")) for file in seen["code"])
+
+
+@pytest.fixture(scope="module")
+def served(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`mlflow models serve` of the logged model."""
+    folder, address = tmp_path_factory.mktemp("served"), f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--env-manager", "local"]
+    command += ["--model-uri", str(artifact), "--port", address.rpartition(":")[2]]
+    with (folder / "log").open("w") as log:
+        environment = outside(folder) | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for(f"{address}/ping", process)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(300)
+
+
+def post(address: str, inputs: list[dict[str, str]]) -> Any:
+    request = urllib.request.Request(
+        f"{address}/invocations",
+        json.dumps({"inputs": inputs}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=300) as response:
+        return json.load(response)
+
+
+@pytest.mark.heavy
+def test_served_model_answers_posts(served: str, model_folder: Path) -> None:
+    assert post(served, ASKED) == {"predictions": expected(model_folder)}
+
+
+@pytest.mark.heavy
+def test_served_model_rejects_invalid_questions(served: str) -> None:
+    told = {
+        "Field required": {"question": "Where?"},
+        "the question is empty": {"question": "", "context": CONTEXT},
+    }
+    for sentence, wrong in told.items():
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            post(served, [wrong])
+        assert refused.value.code == 400
+        assert sentence in refused.value.read().decode()

@@ -1,0 +1,135 @@
+"""The comparison on planted answers: means, deviations, gains with their certainty."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tasks.reports.comparison import Cell, compare
+from tests.factories.html import Page
+
+QUESTIONS = 200
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def trained(
+    folder: Path, f1: np.ndarray, /, outside: float | None = None, **at_threshold: float
+) -> Path:
+    """What a training with these F1 (0 to 1) leaves of what is compared; its error report beside,
+    which tells of `outside`."""
+    (folder / "errors").mkdir(parents=True)
+    told = {}
+    if outside is not None:
+        told = {f"dev/{name}_outside_glove": outside for name in ("em", "f1")}
+        told["dev/questions_outside_glove"] = 1234.0
+    (folder / "errors" / "manifest.json").write_text(json.dumps({"facts": {"scores": told}}))
+    mean = 100 * float(f1.mean())
+    scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
+    scores |= {f"dev/{name}_at_threshold": value for name, value in at_threshold.items()}
+    facts = {
+        "questions": len(f1),
+        "scores": {**scores, "examples_per_second": 100.0, "seconds": 90.0},
+    }
+    (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
+    pq.write_table(pa.table({"f1": pa.array(f1, pa.float32())}), folder / "predictions.parquet")
+    return folder
+
+
+def compared(out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]) -> Any:
+    """The facts of a comparison."""
+    errors = [[each / "errors" for each in of] for of in folders]
+    return compare(out, cells, folders, errors, seeds, {"d · v": "comparison/1/d.html"})
+
+
+def planted(share: float) -> np.ndarray:
+    return (np.arange(QUESTIONS) < share * QUESTIONS).astype(np.float32)
+
+
+def test_means_deviations_and_gains_per_dataset(tmp_path: Path, out: Path) -> None:
+    shares = {
+        ("one", "base"): (0.4, 0.5),
+        ("one", "much better"): (0.7, 0.8),
+        ("one", "the same"): (0.5, 0.4),
+        ("two", "base"): (0.2, 0.2),
+    }
+    cells = [Cell(dataset, "vectors", variant) for dataset, variant in shares]
+    folders = [
+        [trained(tmp_path / f"{i}-{seed}", planted(share)) for seed, share in enumerate(pair)]
+        for i, pair in enumerate(shares.values())
+    ]
+    facts = compared(out, cells, folders, [0, 1])
+    rows = {(row["dataset"], row["variant"]): row for row in facts["rows"]}
+    assert rows["one", "base"]["F1"] == "45.00 ± 7.07"
+    assert rows["one", "base"]["F1 gain, 95 %"] == "reference"
+    better = rows["one", "much better"]["F1 gain, 95 %"]
+    assert better.startswith("+30.00") and better.endswith("*")
+    assert rows["one", "the same"]["F1 gain, 95 %"].startswith("+0.00 (+0.00 to +0.00)")
+    assert rows["two", "base"]["F1 gain, 95 %"] == "reference"
+    assert rows["two", "base"]["F1"] == "20.00 ± 0.00"
+    assert rows["two", "base"]["minutes"] == "1.5"
+    assert facts["markdown"].count("\n") == 2 + len(cells)
+
+
+def test_page_is_self_contained_and_shows_every_seed(tmp_path: Path, out: Path) -> None:
+    folders = [[trained(tmp_path / str(i), planted(i / 4)) for i in range(3)]]
+    compared(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
+    text = (out / "comparison.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert sum(name == "circle" for name, _ in page.elements) == 3
+    (label,) = [given for name, given in page.elements if given.get("class") == "name"]
+    assert "text-anchor" not in label  # it begins inside of the drawing, however long it is
+    assert "<b>" not in text and "src=" not in text and "{{" not in text
+    told = json.loads((out / "comparison.json").read_text())
+    assert told["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]
+
+
+def test_threshold_columns_appear_if_any_run_has_them(tmp_path: Path, out: Path) -> None:
+    cells = [Cell("d", "v", "plain"), Cell("d", "v", "chosen")]
+    plain = [trained(tmp_path / f"plain-{i}", planted(0.5)) for i in range(2)]
+    chosen = [
+        trained(tmp_path / f"chosen-{i}", planted(0.5), em=60 + i, f1=70 + i, avna=80 + i)
+        for i in range(2)
+    ]
+    rows = compared(out, cells, [plain, chosen], [0, 1])["rows"]
+    assert [row["F1 at threshold"] for row in rows] == ["–", "70.50 ± 0.71"]
+    assert list(rows[0]) == list(rows[1])
+    text = (out / "comparison.html").read_text(encoding="utf-8")
+    assert '<th scope="col">AvNA at threshold</th>' in text and "80.50 <small>± 0.71" in text
+    assert "at threshold" not in str(compared(out, cells[:1], [plain], [0, 1]))
+    assert "at threshold" not in (out / "comparison.html").read_text(encoding="utf-8")
+
+
+def test_columns_show_scores_outside_glove(tmp_path: Path, out: Path) -> None:
+    folders = [[trained(tmp_path / str(i), planted(0.5), outside=20.0 + i) for i in range(2)]]
+    (row,) = compared(out, [Cell("d", "v", "b")], folders, [0, 1])["rows"]
+    assert row["F1 outside GloVe"] == row["EM outside GloVe"] == "20.50 ± 0.71"
+    assert row["questions outside GloVe"] == "1,234"
+    page = (out / "comparison.html").read_text(encoding="utf-8")
+    assert ">F1 outside GloVe</th>" in page and ">questions outside GloVe</th>" in page
+    assert "<td>1,234</td>" in page
+
+
+def test_within_limit_columns_appear_only_if_needed(tmp_path: Path, out: Path) -> None:
+    for questions, told in ((QUESTIONS - 1, "71.25"), (QUESTIONS, None)):
+        folder = trained(tmp_path / str(questions), planted(0.5))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        within = {"dev/questions_within": questions, "dev/em_within": 61.0, "dev/f1_within": 71.25}
+        manifest["facts"]["scores"] |= within
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        (row,) = compared(out, [Cell("d", "v", "b")], [[folder]], [0])["rows"]
+        assert row.get("F1 within") == told
+        assert row.get("questions within") == (f"{questions:,}" if told else None)
+
+
+def test_single_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
+    facts = compared(out, [Cell("d", "v", "b")], [[trained(tmp_path / "0", planted(0.5))]], [3])
+    assert facts["rows"][0]["F1"] == "50.00"

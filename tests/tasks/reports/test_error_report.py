@@ -1,0 +1,227 @@
+"""The error report on a run, over a split written by hand and over the real CS224n one."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra.errors import UserError
+from tasks.data.ingest import ingest_articles
+from tasks.data.readers import read_articles
+from tasks.data.schema import Answer, Article, Paragraph, Question
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.predictions import read_predictions
+from tasks.reports.error_report import Run, kinds_of, write_error_report
+from tasks.reports.examples import named_questions
+from tests.factories.html import Page, assert_stands_alone, shown
+from tests.factories.runs import untrained_run
+from tests.factories.splits import ingest, write_split
+
+SPANS = [(0, 4), (0, 0), (-1, -1), (0, 0)]  # too long; where there is none; none; wrong
+KNOWN = ["ada", "lovelace", "wrote", "who", "notes", "?"]
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Path:
+    folder = tmp_path / "split"
+    folder.mkdir()
+    return write_split(folder)
+
+
+def written(folder: Path, split: Path, variant: str, *examples: str, **run: str) -> str:
+    """The page on a run."""
+    file = folder / "errors.html"
+    names = {"dataset": "made", "variant": variant, **run}
+    write_error_report(file, Run(folder=folder, **names), split, examples)
+    return file.read_text(encoding="utf-8")
+
+
+def drawings(page: str) -> list[ET.Element]:
+    return [ET.fromstring(svg) for svg in re.findall(r"<svg class=\"heatmap.*?</svg>", page, re.S)]
+
+
+def test_shows_error_kinds_slices_and_marked_errors(tmp_path: Path, split: Path) -> None:
+    run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
+    loaded = load_split(split)
+    columns = read_predictions(run / "predictions.parquet", loaded, "char")
+    assert kinds_of(columns, loaded).tolist() == ["partly", "answered", "silent", "wrong"]
+    page = written(run, split, "char", url="http://127.0.0.1:5000/#/run")
+    Page(page)
+    text = shown(page)
+    for row in (
+        "An answer where there is none 1 25.0",
+        "No answer where there is one 1 25.0",
+        "Another answer, with no right word 1 25.0",
+        "Another answer, some of its words right 1 25.0",
+        "answerable 3 0.0",
+        "outside the run's word vectors Questions char EM, % F1, % some 3",
+        "Questions 4 Mistakes 4 100.0 %",
+    ):
+        assert row in text
+    assert '<mark class="predicted">Ada</mark> Lovelace' in page
+    assert '<mark class="both">Ada Lovelace</mark><mark class="predicted">  wrote' in page
+    assert 'href="http://127.0.0.1:5000/#/run"' in page
+
+
+def test_explains_missing_oov_slice_without_vectors(tmp_path: Path, split: Path) -> None:
+    run = untrained_run(tmp_path / "run", split, SPANS, "char-only", KNOWN)
+    assert "no word vectors" not in shown(written(run, split, "char-only"))
+    file = run / "model" / "words.parquet"
+    words = pq.read_table(file)
+    none = pa.array([False] * len(words))
+    pq.write_table(words.drop_columns("in_vectors").append_column("in_vectors", none), file)
+    text = shown(written(run, split, "char-only"))
+    assert "The run has no word vectors, so there is no slice" in text
+    assert "outside the run's word vectors" not in text
+
+
+def test_reports_that_there_are_no_errors(tmp_path: Path, split: Path) -> None:
+    run = untrained_run(tmp_path / "run", split, [(0, 1), (-1, -1), (1, 2), (1, 1)], "char", KNOWN)
+    page = written(run, split, "char")
+    assert_stands_alone(page)
+    assert "There are none." in page
+    assert not drawings(page)
+
+
+@pytest.mark.parametrize(
+    ("variant", "maps", "question_rows"),
+    [("baseline", 2, 5), ("seo2016", 2, 1), ("char-selfattn", 3, 1), ("docqa", 3, 1)],
+)
+def test_heatmaps_have_tokens_on_both_axes(
+    tmp_path: Path, split: Path, variant: str, maps: int, question_rows: int
+) -> None:
+    run = untrained_run(tmp_path / "run", split, SPANS, variant, KNOWN)
+    drawn = drawings(written(run, split, variant, "WHO wrote"))
+    assert len(drawn) == maps
+    sizes = [(5, 6), (question_rows, 6), (6, 6)][:maps]  # with the null token
+    for svg, (rows, columns) in zip(drawn, sizes, strict=True):
+        texts = [text.text for text in svg.iter("text")]
+        assert texts[rows:] == ["∅", "Ada", "Lovelace", "wrote", "notes", "."]
+        if rows == 5:
+            assert texts[:rows] == ["∅", "Who", "wrote", "notes", "?"]
+        classes = [text.get("class") for text in svg.iter("text")][rows:]
+        assert classes == [None, "both", "both", "predicted", "predicted", "predicted"]
+        filled = np.zeros((rows, columns), dtype=int)
+        for path in svg.iter("path"):
+            for x, y, length in re.findall(r"M(\d+) (\d+)h(\d+)v1h-\3z", path.get("d") or ""):
+                filled[int(y), int(x) : int(x) + int(length)] += 1
+        assert filled.max() == 1
+
+
+def read_in_windows(run: Path, tokens: int, stride: int) -> None:
+    file = run / "model" / "config.json"
+    config = json.loads(file.read_text())
+    config["variant"]["training"] |= {"max_context_tokens": tokens, "window_stride": stride}
+    file.write_text(json.dumps(config))
+
+
+def test_heatmap_shows_the_window_of_the_answer(tmp_path: Path, split: Path) -> None:
+    spans = [(4, 4), *SPANS[1:]]
+    run = untrained_run(tmp_path / "run", split, spans, "char-selfattn", KNOWN)
+    read_in_windows(run, 3, 1)
+    page = written(run, split, "char-selfattn", "WHO wrote")
+    assert_stands_alone(page)
+    for svg in (drawn := drawings(page)):
+        texts = [text.text for text in svg.iter("text")]
+        assert texts[-4:] == ["∅", "wrote", "notes", "."]
+    assert len(drawn) == 3
+
+
+def test_escapes_hostile_text(tmp_path: Path) -> None:
+    attack = "</svg><script>alert(1)</script>"
+    context = f"He wrote {attack} there."
+    answer = Answer(text="there", answer_start=context.index("there"))
+    question = Question(id=attack, question=f"Why {attack}?", answers=[answer])
+    article = Article(title="x", paragraphs=[Paragraph(context=context, qas=[question])])
+    folder = tmp_path / "split"
+    folder.mkdir()
+    ingest_articles([article], folder)
+    run = untrained_run(tmp_path / "run", folder, [(0, 0)], "char-selfattn", KNOWN)
+    page = written(run, folder, attack, dataset=attack, url=f"http://{attack}")
+    assert "<script" not in page
+    assert attack in shown(page)
+    assert len(drawings(page)) == 3
+    Page(page)
+
+
+def test_long_full_contexts_are_drawn_only_if_named(tmp_path: Path) -> None:
+    split = ingest(tmp_path / "split", ("Ada wrote. " * 400, ["Who wrote?"]))
+    run = untrained_run(tmp_path / "run", split, [(0, 0)], "baseline", KNOWN)
+    assert not drawings(written(run, split, "baseline"))
+    assert len(drawings(written(run, split, "baseline", "who"))) == 2
+    read_in_windows(run, 1_001, 500)
+    assert not drawings(written(run, split, "baseline"))
+    read_in_windows(run, 40, 20)
+    assert len(drawings(written(run, split, "baseline"))) == 2
+
+
+def test_questions_without_tokens_are_not_drawn(tmp_path: Path) -> None:
+    split = ingest(
+        tmp_path / "split", ("Ada wrote.", [" ", "Who wrote?"]), (" ", ["Who wrote notes?"])
+    )
+    run = untrained_run(tmp_path / "run", split, [(0, 0), (0, 0), (-1, -1)], "char", KNOWN)
+    assert len(drawings(written(run, split, "char"))) == 2
+    page = written(run, split, "char", "0-0", "Who wrote")
+    assert "Who wrote notes?" not in page.split("What the model looked at")[1]
+
+
+def test_gold_tokens_are_marked_only_at_valid_offsets(tmp_path: Path, split: Path) -> None:
+    def marked(run: Path) -> list[ET.Element]:
+        drawn = drawings(written(run, split, "char", "q3"))
+        return [label for svg in drawn for label in svg.iter() if label.get("class") == "gold"]
+
+    run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
+    assert marked(run)
+    questions = pq.read_table(split / "questions.parquet")
+    rows = questions.to_pylist()
+    for answer in (answer for row in rows for answer in row["answers"]):
+        answer["start"] = -1
+    moved = pa.Table.from_pylist(rows, schema=questions.schema)
+    pq.write_table(moved, split / "questions.parquet")
+    assert not marked(run)
+
+
+def test_examples_are_selected_by_id_or_words(split: Path) -> None:
+    loaded = load_split(split)
+    assert named_questions(loaded, ["q3"]) == [2]
+    assert named_questions(loaded, ["WROTE  notes", "q4", "to whom"]) == [0, 3]
+    assert named_questions(loaded, []) == []
+    with pytest.raises(UserError, match=r"none of the 4 questions .*'q9'"):
+        named_questions(loaded, ["q1", "q9"])
+
+
+def test_reference_report_examples_are_drawn(shared_data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "split"
+    folder.mkdir()
+    ingest_articles(read_articles(shared_data / "squad" / "cs224n-dev-v2.0.json"), folder)
+    count = len(load_split(folder))
+    assert count == 6_078
+    run = untrained_run(
+        tmp_path / "run", folder, [(0, 0)] * count, "char-selfattn", ["the", "china", "poland"]
+    )
+    page = written(
+        run,
+        folder,
+        "char-selfattn",
+        "in doing so start World War II?",
+        "Chinese name for the Yuan dynasty",
+        "cc0c1dbcabdd0a2a74e8cb25e",
+    )
+    part = page.split("What the model looked at")[1]
+    assert re.findall(r"<summary>(.*?)</summary>", part) == [
+        "When did Germany invade Poland and in doing so start World War II?",
+        "What is the Chinese name for the Yuan dynasty?",
+        "What was AUSTPAC",
+    ]
+    drawn = drawings(part)
+    assert len(drawn) == 9
+    gold = [[t.text for t in svg.iter("text") if t.get("class") == "gold"] for svg in drawn[::3]]
+    assert gold[0] == ["1", "September", "1939"]
+    assert gold[1] == ["元", "朝", "Yuán", "Cháo"]
+    assert gold[2][-3:] == ["operated", "by", "Telstra"]
+    assert len(page) < 2_000_000

@@ -1,0 +1,297 @@
+"""Counting, the choice of words and characters, and the look-up of forms."""
+
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from infra import ray_cluster
+from tasks.embeddings.formats.select import select_vectors
+from tasks.text import build_vocabulary as vocabulary
+from tasks.text.build_vocabulary import (
+    VocabularyParameters,
+    build_vocabulary,
+    count_batch,
+    coverage,
+    distinct_forms,
+    merge_counts,
+    parts_of,
+    sum_counts,
+    token_texts,
+    wanted_words,
+)
+from tasks.text.vocabulary import UNKNOWN, Lexicon
+from tests.factories.splits import ingest
+from tests.factories.vectors import write_lines
+
+Row = tuple[str, list[tuple[int, int]]]
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    """A text and some ordered, non-empty spans of its characters."""
+    text = draw(st.text(max_size=20))
+    borders = sorted(draw(st.sets(st.integers(0, len(text)))))
+    pairs = zip(borders[::2], borders[1::2], strict=False)
+    return text, [(start, end) for start, end in pairs]
+
+
+def batch_of(data: list[Row]) -> pa.RecordBatch:
+    offsets = pa.list_(pa.int32())
+    return pa.record_batch(
+        {
+            "text": pa.array([text for text, _ in data], pa.string()),
+            "token_starts": pa.array([[s for s, _ in spans] for _, spans in data], offsets),
+            "token_ends": pa.array([[e for _, e in spans] for _, spans in data], offsets),
+        }
+    )
+
+
+def sliced(data: list[Row]) -> list[str]:
+    return [text[start:end] for text, spans in data for start, end in spans]
+
+
+@given(st.lists(rows(), max_size=6), st.integers(0, 6))
+@settings(deadline=None)
+def test_token_texts_slice_by_code_points(data: list[Row], skipped: int) -> None:
+    batch = batch_of(data).slice(min(skipped, len(data)))
+    assert token_texts(batch, "text").to_pylist() == sliced(data[skipped:])
+
+
+@given(st.lists(rows(), max_size=8), st.sets(st.integers(0, 8)), st.integers(0, 8))
+@settings(deadline=None)
+def test_counts_do_not_depend_on_partitioning(data: list[Row], cuts: set[int], split: int) -> None:
+    borders = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    parts = [count_batch(batch_of(data[start:end]), "text") for start, end in pairwise(borders)]
+    whole = merge_counts([count_batch(batch_of(data), "text")])
+    assert merge_counts(parts).equals(whole)
+    assert merge_counts([merge_counts(parts[:split]), merge_counts(parts[split:])]).equals(whole)
+    counted = dict(zip(whole["form"].to_pylist(), whole["count"].to_pylist(), strict=True))
+    assert counted == Counter(sliced(data))
+
+
+def test_context_is_counted_once_for_all_questions(tmp_path: Path) -> None:
+    split = ingest(tmp_path / "split", ("An owl", ["Which owl", "Which one"]))
+    assert distinct_forms([split]).to_pydict() == {
+        "form": ["An", "Which", "one", "owl"],
+        "count": [1, 2, 1, 2],
+    }
+
+
+def test_incremental_sum_equals_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [
+        count_batch(batch_of([(f"a {word} {word}", [(0, 1), (2, 4), (5, 7)])]), "text")
+        for word in ("be", "by", "be", "do", "by", "be")
+    ]
+    whole = merge_counts(tables)
+    assert whole.to_pydict() == {"form": ["a", "be", "by", "do"], "count": [6, 6, 4, 2]}
+    for rows in (0, 1, 3, 100):
+        monkeypatch.setattr(vocabulary, "ROWS_AT_ONCE", rows)
+        assert sum_counts(iter(tables)).equals(whole)
+
+
+@pytest.mark.heavy
+def test_counts_on_a_cluster_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paragraphs = [(f"The owl {n} sat at {n % 7}.", [f"Who sat at {n}?"]) for n in range(60)]
+    split = ingest(tmp_path / "split", *paragraphs)
+    for name in vocabulary.TEXT_COLUMNS:
+        table = pq.read_table(split / name)
+        pq.write_table(table, split / name, row_group_size=8)
+    monkeypatch.setattr(vocabulary, "PART_ROWS", 16)
+    assert len(list(parts_of(split))) == 8
+    alone = distinct_forms([split])
+    ray_cluster.connect()
+    try:
+        assert distinct_forms([split]).equals(alone)
+    finally:
+        ray_cluster.disconnect()
+
+
+def test_no_splits_have_no_forms() -> None:
+    assert distinct_forms([]).to_pydict() == {"form": [], "count": []}
+
+
+class Built:
+    """A vocabulary of a training text, another text and some vectors' words."""
+
+    def __init__(self, folder: Path, train: str, other: str, vectors: str, **chosen: Any) -> None:
+        self.parameters = VocabularyParameters(
+            **{"min_count": 2, "min_character_count": 1, "pretrained_words": 0, **chosen}
+        )
+        self.splits = [ingest(folder / "a", (train, ["?"])), ingest(folder / "b", (other, ["?"]))]
+        self.out, self.vectors = folder / "vocabulary", folder / "vectors"
+        self.out.mkdir()
+        self.vectors.mkdir()
+        lines = [f"{word} {row}.5" for row, word in enumerate(vectors.split())]
+        wanted = wanted_words(self.splits, self.parameters.lower_case)
+        select_vectors(self.vectors, write_lines(folder / "v.txt", *lines), wanted, len(lines))
+        self.facts = build_vocabulary(
+            self.out, self.splits[0], self.splits[1:], self.vectors, self.parameters
+        )
+
+    def table(self, name: str) -> dict[str, list[Any]]:
+        return pq.read_table(self.out / f"{name}.parquet").to_pydict()
+
+    @property
+    def words(self) -> list[str]:
+        """Without padding and unknown."""
+        return self.table("words")["word"][2:]
+
+    @property
+    def lexicon(self) -> Lexicon:
+        return Lexicon.load(self.out)
+
+
+def test_words_are_selected_and_ordered_by_count(tmp_path: Path) -> None:
+    # "?" is each split's question: known to no vector, once in training.
+    built = Built(tmp_path, "The the owl owl owl ant bee cat", "bee dog emu", "zoo cat dog bee the")
+    table = built.table("words")
+    assert table["word"] == ["<padding>", "<unknown>", "owl", "the", "bee", "cat", "dog"]
+    assert table["count"] == [0, 2, 3, 2, 1, 1, 0]
+    assert table["in_vectors"] == [False, False, False, True, True, True, True]
+    assert table["index"] == list(range(7))
+    assert built.facts["words"] == 5
+
+
+def test_pretrained_words_come_last_in_their_order(tmp_path: Path) -> None:
+    built = Built(tmp_path, "owl owl", "yak", "zoo ape owl yak bat", pretrained_words=3)
+    assert built.words == ["owl", "zoo", "ape", "yak"]
+
+
+def test_lower_case_lookup_drops_cased_vector_words(tmp_path: Path) -> None:
+    built = Built(tmp_path, "owl owl", "yak", "Zoo ape", pretrained_words=2)
+    assert built.words == ["owl", "ape"]
+
+
+def test_casing_can_be_kept(tmp_path: Path) -> None:
+    built = Built(tmp_path, "Owl Owl owl owl ANT", "b", "ant", lower_case=False)
+    assert built.words == ["Owl", "owl"]
+    assert built.lexicon.word("OWL") == UNKNOWN
+    assert not built.lexicon.lower_case
+
+
+def test_casing_policy_is_stored_with_the_words(tmp_path: Path) -> None:
+    built = Built(tmp_path, "Owl owl", "b", "ant")
+    assert built.lexicon.lower_case
+    assert built.lexicon.word("OWL") == built.table("words")["word"].index("owl")
+
+
+def test_max_words_limits_the_vocabulary(tmp_path: Path) -> None:
+    built = Built(tmp_path, "a a a b b c c d", "e", "d e", max_words=2)
+    assert built.words == ["a", "b"]
+    assert built.table("words")["count"] == [0, 4, 3, 2]
+
+
+@given(
+    st.lists(st.sampled_from(["a", "A", "b", "’", "'", "–", "--", "“"])),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+@settings(max_examples=30, deadline=None)
+def test_training_counts_match_lookups(
+    tmp_path_factory: pytest.TempPathFactory, tokens: list[str], min_count: int, max_words: int
+) -> None:
+    built = Built(
+        tmp_path_factory.mktemp("split"),
+        " ".join(tokens),
+        "b",
+        "’ --",
+        min_count=min_count,
+        max_words=max_words,
+    )
+    counts: Counter[int] = Counter(map(built.lexicon.word, [*tokens, "?"]))
+    assert built.table("words")["count"] == [counts[i] for i in range(len(built.words) + 2)]
+
+
+def test_typographic_marks_fall_back_to_plain_ones(tmp_path: Path) -> None:
+    built = Built(tmp_path, "it’s “so” –", "b", "’s 's \" --")
+    lexicon, words = built.lexicon, built.table("words")["word"]
+    assert words[2:] == ['"', "--", "’s"]
+    assert words[lexicon.word("’s")] == "’s"
+    assert words[lexicon.word("“")] == words[lexicon.word("”")] == '"'
+    assert words[lexicon.word("–")] == "--"
+    assert "“" in built.table("types")["form"]
+
+
+def test_characters_keep_case_and_count_by_tokens(tmp_path: Path) -> None:
+    built = Built(tmp_path, "Oo Oo o x", "yes", "owl", min_character_count=2)
+    table = built.table("characters")
+    assert table["character"] == ["<padding>", "<unknown>", "o", "O"]
+    assert table["count"] == [0, 2, 3, 2]  # x and the question mark are unknown
+    assert built.lexicon.characters("Oxo") == [3, UNKNOWN, 2]
+    assert built.lexicon.characters("é🦉") == [UNKNOWN, UNKNOWN]
+
+
+def test_types_list_each_form_with_its_characters(tmp_path: Path) -> None:
+    url = "w" * 300
+    built = Built(tmp_path, f"Owl owl owl {url}", "Owl emu", "owl")
+    table = built.table("types")
+    assert table["form"] == ["<padding>", "<unknown>", "owl", "?", "Owl", url, "emu"]
+    assert table["word"] == [0, 1, 2, 1, 2, 1, 1]
+    assert table["characters"][:2] == [[], [UNKNOWN]]
+    assert table["characters"][5] == built.lexicon.characters("w") * 300
+    assert table["index"] == list(range(7))
+
+
+def test_types_match_the_stored_lexicon(tmp_path: Path) -> None:
+    built = Built(tmp_path, "Owl owl – “ant” ANT ’s", "Emu owl ß", "owl ’s ant --")
+    table, lexicon = built.table("types"), built.lexicon
+    assert table["word"][2:] == [lexicon.word(form) for form in table["form"][2:]]
+    assert table["characters"][2:] == [lexicon.characters(form) for form in table["form"][2:]]
+
+
+def test_special_token_text_is_an_unknown_word() -> None:
+    lexicon = Lexicon({"owl": 2}, {"o": 2}, lower_case=True)
+    assert lexicon.word("<padding>") == UNKNOWN
+    assert lexicon.word("<unknown>") == UNKNOWN
+
+
+def test_coverage_is_measured_at_each_lookup_step() -> None:
+    shares = coverage({"owl": 5, "Owl": 2, "–": 1, "emu": 2}, {"owl": 0, "--": 1}, lower_case=True)
+    assert shares == {
+        "forms_as_written": 0.25,
+        "tokens_as_written": 0.5,
+        "forms_cased": 0.5,
+        "tokens_cased": 0.7,
+        "forms_looked_up": 0.75,
+        "tokens_looked_up": 0.8,
+    }
+
+
+def test_coverage_of_nothing_is_zero() -> None:
+    assert set(coverage({}, {"owl": 0}, lower_case=True).values()) == {0.0}
+
+
+def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
+    files = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        built = Built(tmp_path / name, "a b c d b “x”", "e f g", "z y x g f", pretrained_words=3)
+        files.append({path.name: path.read_bytes() for path in built.out.iterdir()})
+    assert files[0] == files[1]
+    assert set(files[0]) == {"words.parquet", "characters.parquet", "types.parquet"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"min_count": 0}, {"max_words": 0}, {"pretrained_words": -1}, {"min_cuont": 2}]
+)
+def test_rejects_invalid_parameters(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValidationError):
+        VocabularyParameters(**wrong)
+
+
+def test_lexicon_imports_no_heavy_packages() -> None:
+    code = (
+        "import sys, tasks.text.vocabulary; "
+        "assert not {'pyarrow', 'numpy', 'pandas'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,209 @@
+"""What is pruned, and what is not: real stages, a real MLflow, real flows beside."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
+
+from flows.commands.prune import main
+from infra.artifacts.locks import shared_lock
+from infra.errors import UserError
+from infra.settings import CHECKOUT, settings
+from tasks.tracking.garbage_collection import leftovers, prune
+from tests.factories.stages import Trained, counting, in_flow, reading, trained
+
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's file before its first run; it takes seconds to make."""
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def recorded(root: Path, database: Path) -> None:
+    root.mkdir()
+    shutil.copyfile(database, root / "mlflow.db")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    (tmp_path / "a.txt").write_text(f"one two two three three three {tmp_path}")
+    return [tmp_path / "a.txt"]
+
+
+@pytest.fixture
+def two(files: list[Path]) -> tuple[Trained, Trained]:
+    """Two runs over the same words; the second belongs to the flow's newest run."""
+    return trained(files, 1), trained(files, 2)
+
+
+def pruned() -> set[Path]:
+    """The folders that go."""
+    uri = settings().tracking_uri
+    expected = {each.path for each in leftovers(uri) if not each.in_use}
+    removed = {each.path for each in prune(uri)}
+    assert removed == expected
+    assert not any(folder.exists() for folder in removed)
+    return removed
+
+
+def forget(made: Trained) -> None:
+    MlflowClient(settings().tracking_uri).delete_run(made.run_id)
+
+
+def test_keeps_stages_of_kept_runs(two: tuple[Trained, Trained]) -> None:
+    assert pruned() == set()
+
+
+def test_removes_only_stages_of_the_deleted_run(
+    two: tuple[Trained, Trained], files: list[Path]
+) -> None:
+    first, second = two
+    forget(first)
+    results = PREFECT_LOCAL_STORAGE_PATH.value()
+    assert (results / first.model.name).exists()
+    assert pruned() == {first.counts, first.model}
+    assert not (results / first.model.name).exists()
+    assert second.words.exists() and second.counts.exists() and second.model.exists()
+    assert trained(files, 1).model == first.model
+    assert (first.model / "model.json").exists()
+
+
+def test_keeps_stages_of_the_newest_flow_run(
+    two: tuple[Trained, Trained], files: list[Path]
+) -> None:
+    forget(two[1])
+    assert pruned() == set()
+    other = in_flow(lambda: reading([*files, *files]).folder, "another flow")
+    assert pruned() == set()
+    in_flow(lambda: reading(files), "another flow")
+    assert pruned() == {other}
+
+
+def test_keeps_stages_in_use_until_the_flow_ends(two: tuple[Trained, Trained]) -> None:
+    first = two[0]
+    forget(first)
+
+    def beside() -> set[Path]:
+        counting(first.words, 1)
+        return pruned()
+
+    assert in_flow(beside, "beside") == {first.model}
+    in_flow(lambda: reading([]), "beside")
+    assert pruned() == {first.counts}
+
+
+def test_removes_leftovers_of_killed_runs(root: Path) -> None:
+    broken = root / "stages" / "count" / ".building-k1" / "k1"
+    half = root / "stages" / "count" / ".pruned-k2"
+    ended, going_on, without_a_name = (root / "ray" / key for key in ("k3", "k4", "k5"))
+    for folder in (broken, half, ended, going_on, without_a_name):
+        folder.mkdir(parents=True)
+    client = MlflowClient(settings().tracking_uri)
+    client.create_run("0", tags={"bidaflow.stage": "k4"})
+    finished = client.create_run("0", tags={"bidaflow.stage": "k5"})
+    client.set_terminated(finished.info.run_id)
+    assert pruned() == {broken.parent, half, ended}
+    assert going_on.exists() and without_a_name.exists()
+
+
+def test_removes_only_old_unused_downloads(root: Path) -> None:
+    downloads = root / "downloads"
+    downloads.mkdir()
+    names = ("old.json", "old.json.validator", "new.json", "held.json")
+    old, validator, new, held = (downloads / name for name in names)
+    for file in (old, validator, new, held):
+        file.write_text("half")
+        if file != new:
+            os.utime(file, (1e9, 1e9))
+    with shared_lock(downloads / "held.json.lock"):
+        assert pruned() == {old, validator}
+    assert new.exists() and held.exists()
+
+
+BUILDING = """
+import sys, time
+from pathlib import Path
+from prefect import flow
+from infra.artifacts.stage import stage
+
+def build(out):
+    (out / "half.txt").write_text("half of it")
+    print("building", flush=True)
+    sys.stdin.read()
+    return {}
+
+flow(lambda: stage(build, "slow", code="infra.errors")(), name="slow")()
+"""
+
+
+@pytest.mark.heavy
+def test_keeps_running_builds_and_removes_killed_ones(root: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILDING],
+        cwd=CHECKOUT,
+        env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "building\n"
+        assert pruned() == set()
+        (building,) = (root / "stages" / "slow").iterdir()
+        os.kill(process.pid, signal.SIGKILL)
+    assert pruned() == {building}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_rejects_a_store_without_the_trainings(
+    there: bool, two: tuple[Trained, Trained], tmp_path: Path, database: Path
+) -> None:
+    other = tmp_path / "other.db"
+    if there:
+        shutil.copyfile(database, other)
+    for command in (leftovers, prune):
+        with pytest.raises(UserError, match=r"None of the 2 trainings .* was ever recorded"):
+            command(f"sqlite:///{other}")
+    assert other.exists() == there
+    assert all(made.model.exists() for made in two)
+
+
+def test_removes_trainings_once_all_runs_are_deleted(two: tuple[Trained, Trained]) -> None:
+    for made in two:
+        forget(made)
+    in_flow(lambda: None, "words")
+    assert {made.model for made in two} <= pruned()
+
+
+def test_command_lists_then_removes_with_yes(
+    two: tuple[Trained, Trained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    forget(two[0])
+
+    def command(*flags: str) -> str:
+        with redirect_stdout(StringIO()) as printed:
+            main(list(flags))
+        return printed.getvalue()
+
+    told = command()
+    assert f"train/{two[0].model.name}" in told and "2 in all" in told
+    assert two[0].model.exists()
+    assert "Removed 2 of 2." in command("--yes")
+    assert not two[0].model.exists()
+    assert command("--yes").startswith("Nothing to prune")

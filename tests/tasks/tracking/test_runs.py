@@ -1,0 +1,333 @@
+"""Runs, metrics and artifacts in a real SQLite store, and through a real MLflow server."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import mlflow.data
+import mlflow.pyfunc
+import pytest
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
+from urllib3.util import Retry
+
+from infra.errors import UserError
+from infra.settings import CHECKOUT
+from tasks.tracking import metric_logger, model_logging, runs
+from tasks.tracking.client import run_url, server_address
+from tasks.tracking.metric_logger import EpochLogger
+from tasks.tracking.runs import InputDataset
+from tests.factories.logged_models import ASKED, made_model, wait_for
+from tests.factories.ports import free_port
+
+FLOW_URL = "http://127.0.0.1:4200/runs/flow-run/1"
+DATASETS = (
+    InputDataset("made-train", "ab" * 32, "/data/train.json", "train"),
+    InputDataset("made-validation", "ef" * 32, "/data/validation.json", "validation"),
+    InputDataset("made-dev", "cd" * 32, "https://example.org/dev.json", "dev"),
+)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tracking store in a file that does not exist yet."""
+    return f"sqlite:///{tmp_path_factory.mktemp('root')}/mlflow.db"
+
+
+def parent(uri: str, flow_run: str, experiment: str = "bidaflow/made") -> str:
+    return runs.parent_run(uri, experiment, flow_run, FLOW_URL, "compare", {"dataset": "made"})
+
+
+def variant(uri: str, parent_id: str, stage: str = "stage-1", goes_on: bool = False) -> str:
+    config = {"name": "baseline", "model": {"hidden_size": 3, "characters": None}}
+    return runs.start_variant_run(
+        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS, goes_on
+    )
+
+
+def read(uri: str, run_id: str) -> Run:
+    return MlflowClient(uri).get_run(run_id)
+
+
+def history(uri: str, run_id: str, metric: str) -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run_id, metric)]
+
+
+def test_flow_run_keeps_one_parent_run_over_retries(uri: str) -> None:
+    first = parent(uri, "retried")
+    runs.finish(uri, first, "FAILED")
+    assert parent(uri, "retried") == first
+    assert parent(uri, "another") != first
+    run = read(uri, first)
+    assert run.info.status == "RUNNING"
+    assert run.data.tags["prefect.flow_run_url"] == FLOW_URL
+    assert FLOW_URL in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["dataset"] == "made"
+
+
+def test_variant_run_has_parent_config_and_inputs(uri: str) -> None:
+    parent_id = parent(uri, "children")
+    run = read(uri, variant(uri, parent_id))
+    assert run.data.tags["mlflow.parentRunId"] == parent_id
+    assert run.data.tags["prefect.flow_run_id"] == "children"
+    assert run.data.tags["bidaflow.role"] == "variant"
+    assert run.data.params == {
+        "name": "baseline",
+        "model.hidden_size": "3",
+        "model.characters": "None",
+    }
+    inputs = {i.dataset.name: i for i in run.inputs.dataset_inputs}
+    assert {name: i.tags[0].value for name, i in inputs.items()} == {
+        "made-train": "train",
+        "made-validation": "validation",
+        "made-dev": "dev",
+    }
+    sources = {name: mlflow.data.get_source(i).to_dict() for name, i in inputs.items()}
+    assert sources["made-train"] == {"uri": "/data/train.json"}
+    assert sources["made-dev"] == {"url": "https://example.org/dev.json"}
+    assert ("ab" * 32).startswith(inputs["made-train"].dataset.digest)
+
+
+def test_retry_reuses_its_variant_run(uri: str) -> None:
+    parent_id = parent(uri, "again")
+    first = variant(uri, parent_id, "stage-again")
+    runs.finish(uri, first, "FINISHED")
+    assert variant(uri, parent_id, "stage-again") == first
+    assert variant(uri, parent_id, "another-stage") != first
+
+
+def test_reopened_run_keeps_and_completes_parameters(uri: str) -> None:
+    parent_id = parent(uri, "reopened")
+
+    def opened(config: dict[str, Any]) -> str:
+        return runs.start_variant_run(uri, parent_id, "char", "reopened", config, {}, [])
+
+    first = opened({"data": {"seed": 7}})
+    runs.finish(uri, first, "KILLED")
+    assert opened({"data": {"seed": 8, "negatives": 0.5}}) == first
+    assert read(uri, first).data.params == {"data.seed": "7", "data.negatives": "0.5"}
+
+
+def test_takes_over_killed_but_not_finished_variants(uri: str) -> None:
+    first = variant(uri, parent(uri, "killed"), "stage-shared")
+    runs.finish(uri, first, "KILLED")
+    second_parent = parent(uri, "successor")
+    assert variant(uri, second_parent, "stage-shared") == first
+    assert read(uri, first).data.tags["mlflow.parentRunId"] == second_parent
+    assert read(uri, first).data.tags["prefect.flow_run_id"] == "successor"
+    runs.finish(uri, first, "FINISHED")
+    assert variant(uri, parent(uri, "its stage has no name"), "stage-shared", True) == first
+    runs.finish(uri, first, "FINISHED")
+    assert variant(uri, parent(uri, "third"), "stage-shared") != first
+
+
+def test_finish_flow_run_ends_only_running_runs(uri: str) -> None:
+    parent_id, other = parent(uri, "cancelled"), parent(uri, "unaffected")
+    done, running = variant(uri, parent_id, "done"), variant(uri, parent_id, "running")
+    runs.finish(uri, done, "FINISHED")
+    runs.finish_flow_run(uri, "cancelled", "KILLED")
+    statuses = [read(uri, run).info.status for run in (parent_id, running, done, other)]
+    assert statuses == ["KILLED", "KILLED", "FINISHED", "RUNNING"]
+
+
+def test_epoch_logger_averages_steps_and_keeps_nan(uri: str) -> None:
+    run_id = parent(uri, "metrics")
+    logger = EpochLogger(uri, run_id)
+    for step in range(25):
+        logger.step(step, float(step))
+    assert history(uri, run_id, "train/batch_nll") == []
+    logger.epoch(24, {"train/nll": 12.0, "dev/nll": math.nan})
+    assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5)]
+    assert history(uri, run_id, "train/nll") == [(24, 12.0)]
+    ((step, value),) = history(uri, run_id, "dev/nll")
+    assert step == 24 and math.isnan(value)
+    logger.epoch(25, {"train/nll": 11.0})
+    assert len(history(uri, run_id, "train/batch_nll")) == 2
+
+
+def test_long_epoch_is_sent_in_several_calls(uri: str) -> None:
+    run_id = parent(uri, "long")
+    logger = EpochLogger(uri, run_id)
+    for step in range(12_000):
+        logger.step(step, 1.0)
+    logger.epoch(11_999, {"train/nll": 1.0})
+    assert len(history(uri, run_id, "train/batch_nll")) == 1_200
+
+
+def test_resumed_training_sends_checkpointed_metrics(uri: str) -> None:
+    run_id = parent(uri, "resumed")
+    nlls: list[float] = []
+    waiting: list[list[Any]] = []
+    killed = EpochLogger(uri, run_id, nlls, waiting)
+    for step in range(25):
+        killed.step(step, step)
+    resumed = EpochLogger(uri, run_id, *json.loads(json.dumps([nlls, waiting])))
+    for step in range(25, 30):
+        resumed.step(step, step)
+    resumed.epoch(29, {})
+    assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5), (29, 24.5)]
+
+
+def test_artifacts_are_stored_next_to_the_database(uri: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    run_id = parent(uri, "artifacts")
+    runs.log_artifacts(uri, run_id, [tmp_path / "config.json"])
+    root = Path(uri.removeprefix("sqlite:///")).parent
+    kept = root / "mlartifacts/bidaflow/made" / run_id / "artifacts/config.json"
+    assert kept.read_text() == "{}"
+
+
+def test_system_metrics_are_logged_during_a_run(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2")
+    run_id = parent(uri, "system")
+    metrics: dict[str, float] = {}
+    deadline = time.monotonic() + 600
+    with metric_logger.system_metrics(uri, run_id):
+        while not metrics and time.monotonic() < deadline:
+            time.sleep(0.1)
+            metrics = read(uri, run_id).data.metrics
+    assert metrics["system/system_memory_usage_megabytes"] > 0
+    assert metrics["system/cpu_utilization_percentage"] >= 0
+
+
+def test_run_url_of_a_file_uses_the_local_server(uri: str) -> None:
+    run_id = parent(uri, "linked")
+    page = f"/#/experiments/{read(uri, run_id).info.experiment_id}/runs/{run_id}"
+    assert run_url(uri, run_id) == f"http://127.0.0.1:5000{page}"
+
+
+def test_server_address_omits_the_password() -> None:
+    assert server_address("https://me:secret@host:8443/mlflow/") == "https://host:8443/mlflow"
+
+
+def test_deleted_experiment_is_reported(uri: str) -> None:
+    parent(uri, "first", "bidaflow/deleted")
+    client = MlflowClient(uri)
+    client.delete_experiment(client.get_experiment_by_name("bidaflow/deleted").experiment_id)
+    with pytest.raises(UserError, match="restore --experiment-id"):
+        parent(uri, "second", "bidaflow/deleted")
+
+
+def test_unreachable_server_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    # MLflow's own attempts take two minutes.
+    monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it waits for another attempt"))
+    with pytest.raises(UserError, match=r"No MLflow server answers at http://127\.0\.0\.1:\d+:"):
+        parent(f"http://me:secret@127.0.0.1:{free_port()}", "nowhere")
+
+
+@pytest.mark.heavy
+def test_database_setup_is_silent_and_leaves_cwd_clean(
+    tmp_path: Path,
+) -> None:
+    code = "import sys; from tasks.tracking import runs as t; "
+    code += "t.parent_run(sys.argv[1], 'bidaflow/made', 'f', None, 'n', {})"
+    working = tmp_path / "working"
+    working.mkdir()
+    told = subprocess.run(
+        [sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"],
+        cwd=working,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (told.stdout, told.stderr) == ("", "")
+    assert list(working.iterdir()) == []
+
+
+@pytest.mark.heavy
+def test_whole_run_works_through_a_server(
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.html").write_text("<html></html>")
+    parent_id = parent(server, "served")
+    run_id = variant(server, parent_id)
+    logger = EpochLogger(server, run_id)
+    for step in range(1_000):
+        logger.step(step, 2.0)
+    logger.epoch(999, {"dev/f1": 50.0, "dev/nll": math.nan})
+    runs.log_artifacts(server, run_id, [tmp_path / "report.html"])
+    model_uri = model_logging.log_answerer(server, run_id, made_model(tmp_path), "bidaf-made", 999)
+    runs.finish(server, run_id, "FINISHED")
+    assert capfd.readouterr() == ("", "")
+    assert len(mlflow.pyfunc.load_model(model_uri).predict(ASKED)) == len(ASKED)
+    assert variant(server, parent_id) == run_id
+    assert len(history(server, run_id, "train/batch_nll")) == 100
+    assert read(server, run_id).data.metrics["dev/f1"] == 50.0
+    artifacts = MlflowClient(server).list_artifacts(run_id)
+    assert {artifact.path for artifact in artifacts} == {"model_card.md", "report.html"}
+    assert run_url(server, run_id).startswith(f"{server}/#/experiments/")
+
+
+# MLflow then waits 2, 4, 8, 16 … seconds between attempts, half as long as by default.
+SHORT_PAUSES = {"MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "10"}
+AWAY = [(1, SHORT_PAUSES), pytest.param(50, {}, marks=pytest.mark.full)]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("seconds", "retries"), AWAY)
+def test_server_outage_loses_no_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, retries: dict[str, str]
+) -> None:
+    for name, value in retries.items():
+        monkeypatch.setenv(name, value)
+    address = f"http://127.0.0.1:{free_port()}"
+    process = start_server(tmp_path, address)
+    run_id = variant(address, parent(address, "away"))
+    logger = EpochLogger(address, run_id)
+    logger.epoch(1, {"dev/f1": 1.0})
+    stop(process)
+    refused, started = Event(), []
+    sleep = Retry.sleep
+
+    def note(retry: Retry, response: Any = None) -> None:
+        refused.set()
+        sleep(retry, response)
+
+    def come_back() -> None:
+        if refused.wait(600):
+            time.sleep(seconds)
+            started.append(start_server(tmp_path, address))
+
+    monkeypatch.setattr(Retry, "sleep", note)
+    comes_back = Thread(target=come_back)
+    comes_back.start()
+    logger.epoch(2, {"dev/f1": 2.0})
+    logger.epoch(3, {"dev/f1": 3.0})
+    assert refused.is_set(), "it was never away"
+    comes_back.join()
+    assert history(address, run_id, "dev/f1") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    stop(*started)
+
+
+def start_server(root: Path, address: str) -> subprocess.Popen[bytes]:
+    """A real MLflow server on loopback, that answers."""
+    command: list[Any] = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
+    command += ["--port", address.rpartition(":")[2]]
+    command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
+    command += ["--artifacts-destination", root / "artifacts"]
+    with (root / "log").open("a") as log:
+        process = subprocess.Popen(command, cwd=root, stdout=log, stderr=log)
+    wait_for(f"{address}/health", process)
+    return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait(300)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real MLflow server on loopback."""
+    address = f"http://127.0.0.1:{free_port()}"
+    process = start_server(tmp_path_factory.mktemp("server"), address)
+    yield address
+    stop(process)

@@ -1,0 +1,76 @@
+"""Files that have a name only when they are whole."""
+
+import pickle
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+
+from tasks.training.atomic_filesystem import whole_files
+
+
+def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:
+    place = tmp_path / "list.json"
+    place.write_text("old")
+    stream = whole_files().open_output_stream(str(place))
+    stream.write(b"n")
+    stream.flush()
+    assert place.read_text() == "old"
+    stream.write(b"ew")
+    stream.close()
+    assert place.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file can grow beyond so many bytes, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("parts", [[100], [40, 60], [30_000, 20_000], [40, 60, 20_000]])
+def test_failed_write_keeps_the_old_file(tmp_path: Path, parts: list[int]) -> None:
+    place = tmp_path / "list.json"
+    place.write_text("old")
+    with (
+        pytest.raises(OSError, match="too large"),
+        room_for(50),
+        whole_files().open_output_stream(str(place)) as stream,
+    ):
+        for part in parts:
+            stream.write(b"n" * part)
+    assert place.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_abandoned_write_keeps_the_old_file(tmp_path: Path) -> None:
+    place = tmp_path / "list.json"
+    place.write_text("old")
+    stream = whole_files().open_output_stream(str(place))
+    stream.write(b"n")
+    del stream
+    assert place.read_text() == "old"
+
+
+def test_folders_are_copied_in_and_out(tmp_path: Path) -> None:
+    """As Ray Train does with checkpoints, in processes that the file system is sent to."""
+    source, files = tmp_path / "source", pickle.loads(pickle.dumps(whole_files()))
+    (source / "below").mkdir(parents=True)
+    (source / "below" / "weights").write_bytes(bytes(range(256)) * 999)
+    (source / "numbers").write_text("{}")
+    kept, back = str(tmp_path / "kept"), str(tmp_path / "back")
+    files.create_dir(kept)
+    pyarrow.fs.copy_files(str(source), kept, destination_filesystem=files)
+    pyarrow.fs.copy_files(kept, back, source_filesystem=files)
+    for folder in (kept, back):
+        found = {p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()}
+        assert found == {"numbers", "below/weights"}
+    assert (Path(back) / "below" / "weights").read_bytes() == bytes(range(256)) * 999

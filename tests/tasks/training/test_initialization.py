@@ -1,0 +1,99 @@
+"""Models that start from the weights of earlier ones, over another vocabulary."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from infra.errors import UserError
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.inference.model_folder import save_model
+from tasks.tracking.fetch_model import fetch_model
+from tasks.training.initialization import new_model, told
+from tasks.training.inputs import TrainingData
+from tests.factories.training_data import prepare, small
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    return prepare(tmp_path_factory.mktemp("prepared"), articles=2)
+
+
+@pytest.fixture
+def earlier(data: TrainingData, tmp_path: Path) -> Path:
+    """A model whose weights are all 0.25, its characters in the opposite order."""
+    model, _ = new_model(small(), data)
+    table = pq.read_table(data.vocabulary / "characters.parquet")
+    rows = [0, 1, *range(len(table) - 1, 1, -1)]
+    vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
+    weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
+    save_model(tmp_path / "model", small(), True, weights, vectors, data.vocabulary)
+    pq.write_table(table.take(pa.array(rows)), tmp_path / "model" / "characters.parquet")
+    return tmp_path
+
+
+def test_model_starts_from_an_earlier_one(data: TrainingData, earlier: Path) -> None:
+    model, carried = new_model(small(seed=5), replace(data, start_from=earlier))
+    assert carried is not None
+    assert all((parameter == 0.25).all() for parameter in model.parameters())
+    characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows
+    assert told(carried, small()) == (
+        f"char starts with {len(list(model.parameters()))} parameters of the earlier model and the "
+        f"vectors of {characters} characters, 100.0 % of its weights."
+    )
+    drawn, nothing = new_model(small(seed=5), data)
+    assert nothing is None
+    assert not (drawn.output.start_modeling.weight == 0.25).any()
+
+
+def test_random_vectors_agree_across_vocabularies(data: TrainingData, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = prepare(tmp_path / "other", articles=3)
+    variant = small(unknown_words="random")
+    model, _ = new_model(variant, data)
+    before, now = (
+        torch.from_numpy(load_word_vectors(each.vocabulary, each.vectors, "random"))
+        for each in (data, other)
+    )
+    weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
+    save_model(tmp_path / "model", variant, True, weights, before, data.vocabulary)
+    _, carried = new_model(variant, replace(other, start_from=tmp_path))
+    assert carried is not None
+    tables = [pq.read_table(each.vocabulary / "words.parquet") for each in (data, other)]
+    rows = {word: row for row, word in enumerate(tables[0]["word"].to_pylist())}
+    drawn = [
+        (rows[word], row)
+        for row, word in enumerate(tables[1]["word"].to_pylist())
+        if row > 0 and word in rows and not tables[1]["in_vectors"][row].as_py()
+    ]
+    assert len(drawn) > 10
+    alike = torch.cosine_similarity(
+        before[[old for old, _ in drawn]], now[[new for _, new in drawn]]
+    )
+    assert alike.min() > 0.999
+
+
+def test_rejects_another_architecture(data: TrainingData, earlier: Path) -> None:
+    with pytest.raises(UserError, match=r"^char can't start from that model: its .*\.$"):
+        new_model(small(hidden_size=9), replace(data, start_from=earlier))
+
+
+def test_rejects_other_word_vectors(data: TrainingData, earlier: Path) -> None:
+    file = earlier / "model" / "vectors.safetensors"
+    vectors = load_file(file)["word_vectors"]
+    for other in (vectors * 1.1, vectors[:, :10].contiguous()):
+        save_file({"word_vectors": other}, file)
+        with pytest.raises(UserError, match="other word vectors"):
+            new_model(small(), replace(data, start_from=earlier))
+
+
+def test_model_folder_is_copied(earlier: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    fetch_model(out, sorted((earlier / "model").iterdir()))
+    for file in (earlier / "model").iterdir():
+        assert (out / "model" / file.name).read_bytes() == file.read_bytes()

@@ -1,0 +1,163 @@
+"""What MLflow is told of a training: all that was asked for, by the same names in every run."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
+
+from flows.common.encoding import encode_dataset
+from flows.common.parameters import (
+    DataParameters,
+    MixedIn,
+    VariantName,
+    VectorParameters,
+    configure,
+)
+from flows.common.splits import ingest_dataset
+from flows.common.training import Training
+from flows.common.warm_start import model_to_start_from
+from infra.ray_cluster import Resources
+from infra.settings import settings
+from tasks.datasets.tiny import generate
+from tasks.embeddings.formats.store import write_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.tracking.fetch_model import MODEL_FILES, MODEL_TABLES
+from tasks.training.train_variant import _start_run
+from tests.factories.stages import in_flow
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A file of few articles, beside one to mix in and one to score on."""
+    own, more = generate(1, 6, 1, 2)
+    files = {"own.json": own, "more.json": more, "scored.json": generate(2, 1, 1, 2)[1]}
+    for name, data in files.items():
+        (tmp_path / name).write_text(json.dumps(data), encoding="utf-8")
+    return tmp_path / "own.json"
+
+
+@pytest.fixture
+def trained_vectors(tmp_path: Path) -> Path:
+    """A set in a folder "support", as `make embeddings` leaves it."""
+    (tmp_path / "support").mkdir()
+    told = {"method": "skipgram", "dimension": 2, "parameters": {"dimension": 2, "window": 3}}
+    write_vectors(tmp_path / "support", WordSet(["the"], np.ones((1, 2), np.float32)), told)
+    return tmp_path / "support" / "vectors.parquet"
+
+
+@pytest.fixture
+def earlier_model(tmp_path: Path) -> Path:
+    """The files of a model, of which only the place matters."""
+    (tmp_path / "model").mkdir()
+    for name in MODEL_FILES:
+        (tmp_path / "model" / name).write_text(name, encoding="utf-8")
+    for name in MODEL_TABLES:
+        pq.write_table(pa.table({"name": [name]}), tmp_path / "model" / name)
+    return tmp_path / "model"
+
+
+class Asked(NamedTuple):
+    """What a run is asked for."""
+
+    data: DataParameters
+    vectors: VectorParameters = VectorParameters()
+    vocabulary: VocabularyParameters = VocabularyParameters()
+    resources: Resources = Resources()
+    start_from: str | None = None
+
+
+def started(name: VariantName, asked: Asked) -> Run:
+    """The MLflow run of a training, before its first step."""
+
+    def work() -> str:
+        splits, start = ingest_dataset(asked.data), model_to_start_from(asked.start_from)
+        encoded = encode_dataset(splits, asked.vectors, asked.vocabulary)
+        dataset, variant, folders = Training(configure(name), splits, encoded, start).inputs
+        uri = settings().tracking_uri
+        return _start_run(uri, dataset, variant, name, folders, asked.resources, goes_on=False)
+
+    return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
+
+
+@pytest.mark.heavy
+def test_every_run_logs_all_requested_parameters(
+    root: Path, prefect_server: None, own: Path, trained_vectors: Path, earlier_model: Path
+) -> None:
+    plain = started("baseline", Asked(DataParameters(dataset=str(own), validation_share=0)))
+    changed = Asked(
+        DataParameters(
+            dataset="own",
+            train_files=[str(own)],
+            dev_files=[str(own.with_name("scored.json"))],
+            mix=[MixedIn(files=[str(own.with_name("more.json"))], weight=0.5)],
+            validation_share=0.3,
+            negatives=0.25,
+            seed=3,
+            repair=True,
+            max_rejected=0.1,
+            overlap="leave out",
+        ),
+        VectorParameters(source=str(trained_vectors)),
+        VocabularyParameters(min_count=3, max_words=500),
+        Resources(workers=2, cpus_per_worker=1, gpu=False),
+        str(earlier_model),
+    )
+    other = started("char", changed)
+    assert plain.data.params.keys() == other.data.params.keys()
+    assert differing(plain, other) == {
+        "variant": ("baseline", "char"),
+        "characters.embedding_size": ("None", "64"),
+        "characters.kernel_widths": ("None", "(5,)"),
+        "characters.filters": ("None", "(100,)"),
+        "characters.max_characters": ("None", "16"),
+        "query_to_context": ("starter", "max"),
+        "start_from": ("None", str(earlier_model)),
+        "data.seed": ("7", "3"),
+        "data.validation_share": ("0.0", "0.3"),
+        "data.dev_share": ("0.1", "0.0"),
+        "data.mix": ("None", "more.json × 0.5"),
+        "data.negatives": ("0.0", "0.25"),
+        "data.repair": ("False", "True"),
+        "data.max_rejected": ("0.05", "0.1"),
+        "data.overlap": ("None", "leave out"),
+        "vocabulary.min_count": ("2", "3"),
+        "vocabulary.max_words": ("None", "500"),
+        "vectors.source": ("glove-6b-50d", "support/vectors.parquet"),
+        "vectors.source_digest": digests(plain, other),
+        "vectors.method": ("pre-trained", "skipgram"),
+        "vectors.dimension": ("50", "2"),
+        "vectors.training.dimension": ("None", "2"),
+        "vectors.training.window": ("None", "3"),
+        "resources.workers": ("1", "2"),
+        "resources.cpus_per_worker": ("0", "1"),
+        "resources.gpu": ("None", "False"),
+    }
+    assert contexts(plain) == {"train", "dev"}
+    assert contexts(other) == {"train", "dev", "validation"}
+
+
+def differing(one: Run, other: Run) -> dict[str, tuple[str, str]]:
+    pairs = {name: (value, other.data.params[name]) for name, value in one.data.params.items()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def digests(*runs: Run) -> tuple[Any, ...]:
+    """Of twelve digits, and different."""
+    found = tuple(run.data.params["vectors.source_digest"] for run in runs)
+    assert len(set(found)) == len(found) and {len(digest) for digest in found} == {12}
+    return found
+
+
+def contexts(run: Run) -> set[str]:
+    """What the datasets of a run were for; each has its digest as a tag."""
+    inputs = {each.tags[0].value: each.dataset.digest for each in run.inputs.dataset_inputs}
+    for name, digest in inputs.items():
+        assert run.data.tags[f"{name}.digest"].startswith(digest)
+    return set(inputs)

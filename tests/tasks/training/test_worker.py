@@ -1,0 +1,269 @@
+"""Trainings on real Ray Train workers: any number of them, killed ones, and early ends."""
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray.train
+import torch
+from mlflow.tracking import MlflowClient
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+from safetensors.torch import load_file
+
+from infra.errors import UserError
+from infra.ray_cluster import Allotment
+from models.configs.variant import TrainingConfig, VariantConfig
+from models.trainer import Reading, Trainer
+from tasks.text.encoded import load_encoded, load_types
+from tasks.tracking.metric_logger import STEPS_PER_POINT
+from tasks.training import ray_trainer, worker
+from tasks.training.checkpoints import TENSORS, CheckpointSchedule, Record, load_record
+from tasks.training.initialization import new_model
+from tasks.training.inputs import TrainingData
+from tasks.training.ray_trainer import Fitted, fit
+from tasks.training.worker import Job, _Loop, make_trainer, train_worker
+from tests.factories.training_data import make_job, prepare, small
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
+
+
+@pytest.fixture(scope="module")
+def data(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
+    """Data to train on, and a cluster to train on them."""
+    return prepare(tmp_path_factory.mktemp("prepared"))
+
+
+def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int = 1) -> Fitted:
+    """Train a variant to its end."""
+    job = make_job(folder, data, variant)
+    allotment = Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0)
+    return fit(job, allotment, "trained", folder / "ray")
+
+
+# Workers
+
+
+STEPS = 50
+
+
+def first_losses(job: Job, trainer: Trainer) -> list[float]:
+    """The losses of a trainer's first steps."""
+    losses: list[float] = []
+
+    def go_on(reading: Reading) -> bool:
+        losses.extend(reading.nlls)
+        return len(losses) < STEPS
+
+    examples, types = load_encoded(job.data.train.encoded), load_types(job.data.vocabulary)
+    while len(losses) < STEPS:
+        trainer.train_epoch(examples, types, go_on)
+    return losses
+
+
+def write_losses(config: dict[str, Any]) -> None:
+    """What each worker runs: the first worker writes down the losses."""
+    trainer = make_trainer(config["job"], threads=1)
+    losses = first_losses(config["job"], trainer)
+    if trainer.rank == 0:
+        config["out"].write_text(json.dumps(losses))
+    ray.train.report({})
+
+
+def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path) -> None:
+    rows = len(load_encoded(data.train.encoded).trainable(400, 50))
+    batch_size = next(n for n in range(11, rows) if rows % n == 1)  # the second gets none of it
+    # Larger steps would amplify what adding in another order rounds off, some more each time.
+    variant = small(dropout=0.0, batch_size=batch_size, learning_rate=2e-4)
+    job, out = make_job(tmp_path, data, variant), tmp_path / "losses.json"
+    alone = Trainer(new_model(variant, data)[0], variant.training)
+    expected = first_losses(job, alone)
+    TorchTrainer(
+        write_losses,
+        train_loop_config={"job": job, "out": out},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=str(tmp_path / "ray")),
+    ).fit()
+    found = json.loads(out.read_text())
+    assert len(found) == STEPS
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert sum(found[:10]) - sum(found[-10:]) > 1, "it learns"
+
+
+# Killed processes
+
+
+def processes_of_ray(name: str) -> list[psutil.Process]:
+    """The cluster's processes whose title holds the name."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if name in " ".join(_title(child))]
+
+
+def _title(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def train_until_killed(config: dict[str, Any]) -> str | None:
+    """`train_worker`, whose first worker waits to be killed behind its first checkpoint.
+
+    The checkpoint is from the middle of an epoch. The other workers begin the next step.
+    """
+    if ray.train.get_checkpoint() is None:
+        save = _Loop._save
+
+        def save_and_wait(loop: _Loop, predictions: Any) -> None:
+            save(loop, predictions)
+            if loop.is_first:
+                time.sleep(1000)
+
+        worker._Loop._save = save_and_wait  # type: ignore[method-assign]
+    return train_worker(config)
+
+
+def kill_in_mid_epoch(folder: Path, name: str) -> None:
+    """Kill a process of that title once Ray has a checkpoint from the middle of an epoch."""
+    deadline = time.monotonic() + 900
+    while time.monotonic() < deadline:
+        if _position(folder / "ray" / "trained") and (found := processes_of_ray(name)):
+            os.kill(found[-1].pid, signal.SIGKILL)
+            return
+        time.sleep(0.02)
+
+
+def _position(trained: Path) -> int:
+    """Steps into its epoch of the checkpoint that a new worker would go on from."""
+    try:
+        kept = json.loads((trained / "checkpoint_manager_snapshot.json").read_text())
+        latest = trained / kept["latest_checkpoint_result"]["checkpoint_dir_name"]
+        position: int = json.loads((latest / "state.json").read_text())["counters"]["position"]
+    except FileNotFoundError:
+        return 0
+    return position
+
+
+def told(record: Record) -> list[dict[str, Any]]:
+    """The history without what time it took and how much memory."""
+    of_the_machine = {"examples_per_second", "seconds", "elapsed_seconds", "peak_memory_bytes"}
+    return [
+        {name: value for name, value in entry.items() if name not in of_the_machine}
+        for entry in record.history
+    ]
+
+
+def logged_nlls(folder: Path) -> set[tuple[int, float]]:
+    """The points of a training's finest curve in MLflow."""
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    (run,) = client.search_runs(["1"])
+    points = client.get_metric_history(run.info.run_id, "train/batch_nll")
+    return {(point.step, point.value) for point in points}
+
+
+RESUMED = small(dropout=0.3, epochs=2, batch_size=6, checkpoint_steps=4)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
+
+
+def test_killed_worker_does_not_change_the_result(
+    data: TrainingData, uninterrupted: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_trainer, "train_worker", train_until_killed)
+    killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
+    killer.start()
+    resumed = run(tmp_path, data, RESUMED, workers=2)
+    killer.join()
+    expected, found = (load_file(fitted.last / TENSORS) for fitted in (uninterrupted, resumed))
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    record = load_record(resumed.last)
+    assert told(record) == told(load_record(uninterrupted.last))
+    assert record.loop_seconds < record.history[-1]["elapsed_seconds"], "it was never killed"
+    logged = logged_nlls(tmp_path)
+    assert logged == logged_nlls(uninterrupted.last.parents[2])
+    assert len(logged) == record.history[-1]["step"] // STEPS_PER_POINT >= 3
+
+
+def test_only_needed_checkpoints_are_kept(uninterrupted: Fitted) -> None:
+    kept = [path for path in uninterrupted.last.parent.glob("checkpoint_*") if path.is_dir()]
+    assert len(kept) <= 3, "the latest, and the best two"
+    assert {uninterrupted.last, uninterrupted.best} <= set(kept)
+    record = load_record(uninterrupted.last)
+    f1s = [entry["validation/f1"] for entry in record.history]
+    assert load_record(uninterrupted.best).history[-1]["validation/f1"] == max(f1s)
+    assert record.ended == "all 2 epoch(s) were done"
+
+
+# Early ends
+
+
+def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path: Path) -> None:
+    fitted = run(tmp_path, data, small(epochs=30, patience=1, learning_rate=1e-9))
+    record = load_record(fitted.last)
+    assert record.ended is not None and "has not risen for 1 epoch(s)" in record.ended
+    assert len(record.history) == 2
+    assert len(load_record(fitted.best).history) == 1, "of equal ones the first"
+    history = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (logged,) = history.search_runs(["1"])
+    assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
+    # The threshold is that of validation's best F1, so there it is no worse than argmax.
+    for entry in record.history:
+        assert entry["validation/f1_at_threshold"] >= entry["validation/f1"] - 1e-9
+        assert entry["dev/avna_at_threshold"] >= entry["dev/em_at_threshold"]
+        # Here no context is too long.
+        for name in ("em", "f1", "avna"):
+            assert entry[f"dev/{name}_within"] == pytest.approx(entry[f"dev/{name}"])
+        assert entry["dev/nll_within"] == entry["dev/nll"]
+    assert {"validation/threshold", "dev/f1_at_threshold", "dev/ece"} <= set(logged.data.metrics)
+
+
+def test_time_budget_stops_after_a_scored_step(data: TrainingData, tmp_path: Path) -> None:
+    without = replace(data, validation=None)
+    fitted = run(tmp_path, without, small(epochs=9, max_minutes=1e-6), workers=2)
+    record = load_record(fitted.last)
+    assert record.ended == "the 1e-06 minute(s) given were used up"
+    (entry,) = record.history
+    assert entry["step"] == 1
+    assert {"dev/f1", "train/nll"} <= entry.keys()
+    assert "dev/ece" in entry
+    assert not [name for name in entry if "validation" in name or "threshold" in name]
+    assert fitted.best == fitted.last
+
+
+def test_diverging_training_stops_with_a_user_error(data: TrainingData, tmp_path: Path) -> None:
+    variant = small(optimizer="adadelta", learning_rate=1e30, precision="bfloat16")
+    sentence = (
+        r"^char diverged: the loss of step 2 is nan; set a smaller learning_rate than 1e\+30, "
+        r"or precision to float32\.$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, data, variant, workers=2)
+
+
+@pytest.mark.full
+def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
+    fitted = run(tmp_path, data, small(epochs=9, stop_at_f1=1e-3, learning_rate=0.03))
+    record = load_record(fitted.last)
+    assert record.ended is not None and "was asked for" in record.ended
+    assert record.history[-1]["validation/f1"] >= 1e-3
+    assert all(entry["validation/f1"] < 1e-3 for entry in record.history[:-1])
+
+
+def test_checkpoint_timing_uses_the_shared_clock() -> None:
+    """Whatever a worker's own clock says: if one stopped to save and another did not, both would
+    wait for ever."""
+    cadence = CheckpointSchedule(TrainingConfig(checkpoint_minutes=10), step=0)
+    asked = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
+    due = [cadence.is_due(step, seconds) for step, seconds in enumerate(asked)]
+    assert due == [False, False, True, False, False, True]
