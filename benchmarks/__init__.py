@@ -1,1 +1,1 @@
-"""What is measured and how; the results lie in benchmarks/results."""
+"""Benchmark programs; their results are in benchmarks/results."""

@@ -1,15 +1,16 @@
-"""A training against the clock where only torch, numpy and pyarrow are: no Ray, no Prefect.
+"""Trains against the clock on machines with only torch, numpy and pyarrow: no Ray, no Prefect.
 
-Use: python -m benchmarks.alone pack FOLDER [--dataset squad-v1.1-recovered]
-     python -m benchmarks.alone train FOLDER OUT [--variant char] [--seeds 0 1 2] [--epochs 12]
-         [--batch-size 256] [--optimizer adam] [--learning-rate 0.004] [--schedule linear]
-         [--warmup-steps 200] [--precision bfloat16] [--max-minutes 60]
+Usage: python -m benchmarks.alone pack FOLDER [--dataset squad-v1.1-recovered]
+       python -m benchmarks.alone train FOLDER OUT [--variant char] [--seeds 0 1 2] [--epochs 12]
+           [--batch-size 256] [--optimizer adam] [--learning-rate 0.004] [--schedule linear]
+           [--warmup-steps 200] [--precision bfloat16] [--max-minutes 60]
 
-`pack` puts what a training reads (encoded splits, word vectors) into a folder of some tens of
-megabytes, to be carried to such a machine. `train` trains the preset there, on the GPU where torch
-has one: each seed in a process of its own, side by side. It writes for each seed a TSV file as
-DAWNBench's and a JSON file, as `benchmarks.race` does, and with `--profile` the operators that took
-most of some steps and the share of their time that the device was computing.
+`pack` gathers what a training reads (encoded splits, word vectors) in a folder of some tens of
+megabytes, which can be copied to such a machine. `train` trains the preset there, on the GPU if
+torch finds one. Each seed runs in its own process, all of them in parallel, and writes a TSV file
+in DAWNBench's format and a JSON file, as `benchmarks.race` does. With `--profile`, the JSON file
+also lists the operators that took most of the time of some steps, and the share of that time in
+which the device computed.
 """
 
 import argparse
@@ -43,7 +44,7 @@ from tasks.evaluation.metrics import measures
 from tasks.text.encoded import load_encoded, load_types
 from tasks.training.epoch_log import History, entry_of
 
-# What needs more than torch, numpy and pyarrow is imported where it is used.
+# Modules that need more than torch, numpy and pyarrow are imported where they are used.
 
 OVERRIDES = (
     *("epochs", "batch_size", "optimizer", "learning_rate", "schedule", "warmup_steps"),
@@ -53,7 +54,7 @@ PROFILED = 100
 
 
 def pack(folder: Path, dataset: str) -> None:
-    """Ingest and encode the dataset, and gather in the folder what `train` reads."""
+    """Ingest and encode the dataset, and gather in the folder the files that `train` reads."""
     from benchmarks.step import prepare
 
     gather(folder, dataset, *map(Path, prepare(dataset)))
@@ -62,7 +63,7 @@ def pack(folder: Path, dataset: str) -> None:
 def gather(
     folder: Path, dataset: str, train: Path, dev: Path, vocabulary: Path, vectors: Path, split: Path
 ) -> None:
-    """Put encoded splits, vocabulary, vectors and the ingested dev split into the folder."""
+    """Copy encoded splits, vocabulary, vectors and the ingested dev split to the folder."""
     from tasks.embeddings.formats.matrix import load_word_vectors
 
     for name, part in {"train": train, "dev": dev, "split": split}.items():
@@ -76,7 +77,7 @@ def gather(
 
 @dataclass(frozen=True)
 class Packed:
-    """What `pack` gathered."""
+    """The data that `pack` gathered."""
 
     about: dict[str, Any]
     train: Examples
@@ -87,7 +88,7 @@ class Packed:
 
     @classmethod
     def load(cls, folder: Path) -> "Packed":
-        """Of that folder."""
+        """Load the data from the folder."""
         return cls(
             json.loads((folder / "about.json").read_text(encoding="utf-8")),
             load_encoded(folder / "train"),
@@ -99,7 +100,7 @@ class Packed:
 
 
 def trainer_of(variant: VariantConfig, packed: Packed) -> Trainer:
-    """The variant's trainer, on the GPU where there is one, its weights drawn from the seed."""
+    """The variant's trainer, on the GPU if there is one, with weights drawn from the seed."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(variant.training.seed)
     model = BiDAF(variant.model, packed.vectors, packed.about["characters"])
@@ -107,7 +108,7 @@ def trainer_of(variant: VariantConfig, packed: Packed) -> Trainer:
 
 
 def race(variant: VariantConfig, packed: Packed) -> History:
-    """Train to an end, dev scored after each epoch."""
+    """Run a complete training, evaluate dev after each epoch, and return the history."""
     trainer = trainer_of(variant, packed)
 
     def in_time(reading: Reading) -> bool:
@@ -121,15 +122,16 @@ def race(variant: VariantConfig, packed: Packed) -> History:
         predictions, _ = trainer.predict(packed.dev, packed.types)
         scores = measures("dev", evaluate(packed.split, predictions, threshold))
         history.append(entry_of(trainer, epoch, scores, history))
-        f1s = [float("nan")] * len(history)  # nothing is held out: dev chooses nothing
+        f1s = [float("nan")] * len(history)  # no validation split; dev must not select an epoch
         ended = reason_to_end(variant.training, f1s, trainer.seconds)
         print(variant.name, variant.training.seed, json.dumps(history[-1]), flush=True)
     return history
 
 
 def profiled(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
-    """Of steps in the middle of an epoch, after `race` has chosen kernels and taken memory: the
-    seconds of each, the share of them that the GPU computed, and the operators' shares of that."""
+    """Profile steps in the middle of an epoch: seconds per step, the share of them in which the GPU
+    computed, and the operators' shares of that time. Call it after `race`, which makes torch choose
+    its kernels and allocate memory."""
     trainer = trainer_of(variant, packed)
     on_gpu = trainer.device.type == "cuda"
     found = profile()
@@ -154,14 +156,14 @@ def profiled(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
 
 
 def variant_of(arguments: argparse.Namespace, seed: int) -> VariantConfig:
-    """The preset with what the command line changes."""
+    """The preset with the changes from the command line."""
     given = {name: getattr(arguments, name) for name in OVERRIDES}
     changes = {name: value for name, value in given.items() if value is not None}
     return preset(arguments.variant).with_changes(seed=seed, **changes)
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """One seed here, several in processes of their own."""
+    """Train one seed in this process, or each of several seeds in its own process."""
     if len(arguments.seeds) > 1:
         _side_by_side(arguments.seeds)
         return
@@ -203,7 +205,7 @@ def main() -> None:
     packing = commands.add_parser("pack")
     packing.add_argument("folder", type=Path)
     packing.add_argument("--dataset", default="squad-v1.1-recovered")
-    # Whole flags only: the processes of several seeds are given these with one seed each.
+    # No abbreviations: `_side_by_side` looks for "--seeds" to start a process for each seed.
     training = commands.add_parser("train", allow_abbrev=False)
     training.add_argument("folder", type=Path)
     training.add_argument("out", type=Path)

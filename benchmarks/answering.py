@@ -1,11 +1,11 @@
-"""How long a trained model takes from text to answer.
+"""Time that a trained model takes from text to answer.
 
-Use: python -m benchmarks.answering MODEL_FOLDER SPLIT_FOLDER [--threads 2] [--out FILE.json]
+Usage: python -m benchmarks.answering MODEL_FOLDER SPLIT_FOLDER [--threads 2] [--out FILE.json]
 
-MODEL_FOLDER is the `model` folder of a training's stage, SPLIT_FOLDER an ingested split. Times
-single questions whose contexts have close to 130 tokens, one after the other, and batches of 128
-questions drawn from the split. Splitting into words, looking them up, the model and the search for
-the best span are all in it.
+MODEL_FOLDER is the `model` folder of a `train` stage, SPLIT_FOLDER an ingested split. The program
+times single questions whose contexts have close to 130 tokens, one after the other, and batches of
+128 questions drawn from the split. The times include tokenisation, vocabulary lookup, the model and
+the search for the best span.
 """
 
 import argparse
@@ -30,25 +30,25 @@ Pair = tuple[str, str]
 
 
 def pairs_of(split: EvaluationSplit, rows: Sequence[int]) -> list[Pair]:
-    """Questions with their contexts."""
+    """The questions of the given rows, with their contexts."""
     return [(split.questions[row], split.contexts[split.context_of[row]]) for row in rows]
 
 
 def singles(split: EvaluationSplit) -> list[Pair]:
-    """The questions whose contexts are nearest to so many tokens."""
+    """The SINGLES questions whose contexts are closest to CONTEXT_TOKENS tokens long."""
     lengths = np.array([len(tokenize(context)) for context in split.contexts])
     distances = np.abs(lengths[np.asarray(split.context_of)] - CONTEXT_TOKENS)
     return pairs_of(split, np.argsort(distances, kind="stable")[:SINGLES].tolist())
 
 
 def batches(split: EvaluationSplit) -> list[list[Pair]]:
-    """Questions drawn at random, in batches."""
+    """Batches of questions drawn at random."""
     order = np.random.default_rng(0).permutation(len(split))[: BATCHES * BATCH].tolist()
     return [pairs_of(split, order[i : i + BATCH]) for i in range(0, len(order), BATCH)]
 
 
 def seconds(predictor: Predictor, asked: Sequence[list[Pair]]) -> list[float]:
-    """Of each call, after a first one that is not counted."""
+    """Seconds of each call, after a first call that does not count."""
     predictor.answer(asked[0])
     taken = []
     for pairs in asked:
@@ -59,7 +59,7 @@ def seconds(predictor: Predictor, asked: Sequence[list[Pair]]) -> list[float]:
 
 
 def measure(model: Path, folder: Path) -> dict[str, float]:
-    """Milliseconds a question, and questions a second in batches."""
+    """Milliseconds per single question, and questions per second in batches."""
     predictor, split = Predictor.load(model), load_split(folder)
     alone = seconds(predictor, [[pair] for pair in singles(split)])
     asked = batches(split)

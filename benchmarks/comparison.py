@@ -1,14 +1,15 @@
-"""Writes down what finished comparisons of variants came to, from the stages they left.
+"""Collects the results of finished comparisons of variants from their stages.
 
-Use: python -m benchmarks.comparison --command "python -m flows.compare_variants …" [--note …]
+Usage: python -m benchmarks.comparison --command "python -m flows.compare_variants …" [--note …]
 OUT.json
 
-A table for each dataset, set of vectors and seed: each variant's scores on dev, on the questions
-that have an answer and on those that have none, and what it gained over the variant before. The
-tables (.md) and a picture of F1 over the epochs (.png) are written beside the JSON. A table has
-each variant's newest training, also of several comparisons (such as one for each variant, which
-starts from that variant's earlier model): those over the data and for the epochs of the newest of
-them all.
+There is one table for each dataset, set of vectors and seed. It shows each variant's scores on dev,
+on the answerable and on the unanswerable questions, and its gain over the variant in the row above.
+The tables (.md) and a picture of F1 over the epochs (.png) are written next to the JSON file.
+
+A table has each variant's newest training. The trainings may come from several comparisons, such as
+one per variant, each with a warm start from that variant's earlier model. All trainings of a table
+have the data and the number of epochs of the newest one.
 """
 
 import argparse
@@ -39,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Trained:
-    """A training of a comparison, by its folder and those of the splits that it was given."""
+    """A training of a comparison: its variant, its folder and the folders of its splits."""
 
     variant: str
     folder: Path
@@ -47,37 +48,37 @@ class Trained:
 
     @cached_property
     def history(self) -> History:
-        """Its epochs."""
+        """The entries of its epochs."""
         found: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
         return found
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Its model and training."""
+        """Its model and training configuration."""
         found: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
         return found
 
     @property
     def terms(self) -> tuple[dict[str, Path], int]:
-        """What makes it comparable with another: its splits and its epochs."""
+        """The splits and the number of epochs, equal for comparable trainings."""
         return self.splits, self.config["training"]["epochs"]
 
     @cached_property
     def f1(self) -> Floats:
-        """Each dev question's F1 in points: (n,)."""
+        """F1 of each dev question, 0 to 100: (n,)."""
         table = pq.read_table(self.folder / "predictions.parquet", columns=["f1"])
         return 100 * table["f1"].to_numpy().astype(np.float64)
 
     @cached_property
     def answerable(self) -> npt.NDArray[np.bool_]:
-        """Which dev questions have an answer: (n,)."""
+        """Whether each dev question has an answer: (n,)."""
         file = self.splits["dev"] / "questions.parquet"
         impossible = pq.read_table(file, columns=["is_impossible"])["is_impossible"]
         return ~impossible.to_numpy()
 
 
 def trainings() -> dict[str, list[Trained]]:
-    """The trainings of the comparisons, by dataset, vectors and seed, in their order."""
+    """The trainings of all finished comparisons, by dataset, vectors and seed, in order."""
     found: defaultdict[str, list[Trained]] = defaultdict(list)
     for comparison in finished("compare"):
         for title, trained in tables_of(comparison).items():
@@ -91,13 +92,13 @@ def trainings() -> dict[str, list[Trained]]:
 
 
 def newest_alike(trained: Sequence[Trained]) -> list[Trained]:
-    """The newest of each variant, of those trained on the data and for the epochs of the last."""
+    """The newest training of each variant, among those with the data and epochs of the last one."""
     alike = [one for one in trained if one.terms == trained[-1].terms]
     return list({one.variant: one for one in alike}.values())
 
 
 def tables_of(comparison: Path) -> dict[str, list[Trained]]:
-    """The trainings of a comparison, likewise."""
+    """The trainings of one comparison, by dataset, vectors and seed."""
     found: defaultdict[str, list[Trained]] = defaultdict(list)
     seeds = read_manifest(comparison)["inputs"]["seeds"]
     for cell, folders in cells(comparison):
@@ -108,7 +109,7 @@ def tables_of(comparison: Path) -> dict[str, list[Trained]]:
 
 
 def splits_of(trained: Path) -> dict[str, Path]:
-    """The folders of the splits of a training, by their roles."""
+    """The folders of a training's splits, by role."""
     digests = {content_digest(folder): folder for folder in made_from(trained, "data")}
     data = read_manifest(trained)["inputs"]["data"]
     roles = [role for role in ("train", "validation", "dev") if data.get(role)]
@@ -116,7 +117,7 @@ def splits_of(trained: Path) -> dict[str, Path]:
 
 
 def row(one: Trained, before: Trained | None) -> dict[str, str]:
-    """What the table says of a training; `before` is the one above it over the same data."""
+    """The table row of a training; `before` is the training in the row above."""
     facts, f1, answerable = facts_of(one.folder), one.f1, one.answerable
     scores, last = facts["scores"], one.history[-1]
     kept = next(entry for entry in one.history if entry["epoch"] == facts["epoch"])
@@ -150,17 +151,17 @@ def row(one: Trained, before: Trained | None) -> dict[str, str]:
 
 
 def several(scores: Mapping[str, float], which: str, names: Sequence[str]) -> str:
-    """Some of dev's scores that belong together."""
+    """The dev scores with these names and the suffix `which`, joined by commas."""
     return ", ".join(f"{scores[f'dev/{name}_{which}']:.2f}" for name in names)
 
 
 def rows(found: Sequence[Trained]) -> list[dict[str, str]]:
-    """A row for each training of a dataset from a seed."""
+    """The rows of a table, one per training."""
     return [row(one, found[number - 1] if number else None) for number, one in enumerate(found)]
 
 
 def draw(tables: Mapping[str, Sequence[Trained]], file: Path) -> None:
-    """F1 on dev and on validation after each epoch, a panel a table."""
+    """Draw F1 on dev and on validation after each epoch, one panel per table."""
     size = (4.5 * len(tables), 3.8)
     figure, panels = plt.subplots(1, len(tables), figsize=size, layout="constrained", squeeze=False)
     for axes, (title, found) in zip(panels[0], tables.items(), strict=True):

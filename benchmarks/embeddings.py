@@ -1,12 +1,13 @@
-"""Words a second and memory of each method of training word vectors, gensim's bare call beside.
+"""Speed and memory of each method of training word vectors, compared with gensim's bare call.
 
-Use: python -m benchmarks.embeddings --corpus PATH/enwiki2015-64M.txt.xz [--words 2000000]
+Usage: python -m benchmarks.embeddings --corpus PATH/enwiki2015-64M.txt.xz [--words 2000000]
     [--out OUT.json]
 
-Each measurement runs in a process of its own, whose peak memory is the kernel's VmHWM. gensim's own
-call reads the same tokenised file with the same settings; the two ways of a method are run in turn.
-GloVe is compared with the same steps on some of the same pairs, vectorised in torch (a batch at a
-time, index_add); its memory is torch's, too. With --out a table (.md) is written beside the JSON.
+Each measurement runs in its own process, whose peak memory is the kernel's VmHWM. gensim's own call
+reads the same tokenised file with the same settings; the two implementations of a method run in
+turn. GloVe is compared with the same steps on a sample of the same pairs, vectorised in torch (one
+batch at a time, index_add); its memory includes torch's. With --out, a table (.md) is written next
+to the JSON file.
 """
 
 import argparse
@@ -28,14 +29,14 @@ from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.corpus import prepare_corpus, read_vocabulary
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
 
-# Each method is imported in the process that measures it: imports count as its memory.
+# Each method is imported in the process that measures it, because imports count as its memory.
 
 TORCH_PAIRS = 400_000
 BATCH = 4096
 
 
 def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> dict[str, Any]:
-    """The project's own training."""
+    """Measurements of the project's own training."""
     from tasks.embeddings.training.glove import train_glove
     from tasks.embeddings.training.word2vec import train_by_gensim
 
@@ -45,7 +46,7 @@ def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
 
 
 def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> dict[str, Any]:
-    """gensim's call and nothing around it; the vocabulary is built before the clock starts."""
+    """Measurements of gensim's bare call; the vocabulary is built before the clock starts."""
     from tasks.embeddings.training.word2vec import make_model
 
     model = make_model(parameters)
@@ -60,7 +61,7 @@ def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
 
 
 def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> Any:
-    """GloVe's steps on some of the corpus' pairs, batched in torch."""
+    """Measurements of GloVe's steps on a sample of the corpus' pairs, batched in torch."""
     import torch
 
     from tasks.embeddings.training.glove import LEARNING_RATE
@@ -89,7 +90,7 @@ def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParame
 
 
 def some_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParameters) -> Any:
-    """At most TORCH_PAIRS random ones of those that GloVe is trained on, and their mirrors."""
+    """At most TORCH_PAIRS pairs: a random sample of GloVe's training pairs, and their mirrors."""
     from tasks.embeddings.training.cooccurrence import count_pairs
     from tasks.embeddings.training.glove import PAIR, scatter
 
@@ -114,14 +115,14 @@ WAYS: dict[str, Callable[[Path, dict[str, Any], EmbeddingParameters], Any]] = {
 
 
 def one(way: str, corpus: Path, settings: str) -> None:
-    """In a process of its own: measure, and print what was found as the last line."""
+    """Measure one implementation in this process, and print the result as the last line."""
     facts = json.loads((corpus / "facts.json").read_text(encoding="utf-8"))
     found = WAYS[way](corpus, facts, EmbeddingParameters.model_validate_json(settings))
     print(json.dumps({**found, "peak_mib": peak_mib()}))
 
 
 def measure(way: str, corpus: Path, parameters: EmbeddingParameters) -> Any:
-    """What `one` prints."""
+    """The result that `one` prints in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.embeddings", "--one", way]
     command += ["--corpus", str(corpus), "--settings", parameters.model_dump_json()]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -129,7 +130,7 @@ def measure(way: str, corpus: Path, parameters: EmbeddingParameters) -> Any:
 
 
 def prepare(folder: Path, source: Path, words: int) -> dict[str, Any]:
-    """Tokenise the first `words` words of a text file."""
+    """Tokenise the first `words` words of a text file, and return facts about the corpus."""
     text = folder / "part.txt"
     with text.open("w", encoding="utf-8") as out:
         left = words
@@ -146,8 +147,8 @@ def prepare(folder: Path, source: Path, words: int) -> dict[str, Any]:
 def compare(
     folder: Path, methods: Sequence[str], dimension: int, epochs: int, repeats: int
 ) -> dict[str, Any]:
-    """Every method, ours and the other way in turn: of each the fastest run, and the median ratio
-    of the two."""
+    """Run both implementations of each method in turn: the fastest run of each, and the median
+    ratio of the two."""
     rows: dict[str, Any] = {}
     for method in methods:
         parameters = EmbeddingParameters.model_validate(
@@ -164,7 +165,7 @@ def compare(
 
 
 def table(methods: dict[str, Any]) -> list[dict[str, str]]:
-    """A row for each method and way."""
+    """A row for each method and implementation."""
     return [
         {
             "method": method,

@@ -1,13 +1,13 @@
-"""Where a training step's time goes on a CPU, and how little it could be.
+"""Where the time of a training step goes on a CPU, and how short the step could be.
 
-Use: python -m benchmarks.floor [--dataset squad-v1.1-recovered] [--steps 12] [--out FILE.json]
+Usage: python -m benchmarks.floor [--dataset squad-v1.1-recovered] [--steps 12] [--out FILE.json]
 
-Profiles steps of `char` on one thread, products in bfloat16 and in float32: each operator's share
-of the time. Counts what these steps compute (products of matrices, convolutions, LSTMs; backward
-as two forwards) and the bytes that their operators read and write, and divides both by what this
-machine reached in the same run: a large product of matrices or a convolution, whichever was
-faster, and the copy of a large tensor. The
-larger quotient is the floor for these operators; fused ones would move fewer bytes.
+Profiles steps of `char` on one thread, with products in bfloat16 and in float32, and reports each
+operator's share of the time. Counts what these steps compute (matrix products, convolutions, LSTMs;
+the backward pass counts as two forward passes) and the bytes that their operators read and write.
+Divides both by the speed that this machine reached in the same run: on a large matrix product or a
+convolution, whichever was faster, and on the copy of a large tensor. The larger quotient is the
+floor, the lower bound for these operators; fused operators would move fewer bytes.
 """
 
 import argparse
@@ -37,14 +37,14 @@ PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 
 @dataclass
 class Counts:
-    """What some steps computed and moved."""
+    """Floating-point operations and bytes moved, in total or per second."""
 
     flops: float = 0.0
     bytes: float = 0.0
 
 
 class _Bytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the sizes of what each operator reads and writes; views move nothing."""
+    """Adds up the bytes that each operator reads and writes; views move nothing."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -65,18 +65,18 @@ class _Bytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def lstm_flops(module: nn.LSTM, x: Tensor) -> float:
-    """Of one forward pass over (B, N, input): four gates of input and state at every place."""
+    """Flops of a forward pass over (B, N, input): four gates of input and state per position."""
     rows, steps, size = x.shape
     return 2.0 * rows * steps * 4 * module.hidden_size * (size + module.hidden_size)
 
 
 def count(trainer: Trainer, data: Data, steps: int) -> Counts:
-    """Flops and bytes of so many training steps."""
+    """Flops and bytes of `steps` training steps."""
     counts = Counts()
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         assert isinstance(module, nn.LSTM)
-        counts.flops += 3 * lstm_flops(module, inputs[0])  # PyTorch's counter knows no LSTM
+        counts.flops += 3 * lstm_flops(module, inputs[0])  # PyTorch's counter omits LSTMs
 
     lstms = [module for module in trainer.model.modules() if isinstance(module, nn.LSTM)]
     hooks = [lstm.register_forward_pre_hook(add) for lstm in lstms]
@@ -90,7 +90,7 @@ def count(trainer: Trainer, data: Data, steps: int) -> Counts:
 
 
 def train(trainer: Trainer, data: Data, steps: int) -> None:
-    """So many steps of an epoch, from its beginning."""
+    """Run `steps` steps of an epoch, from its beginning."""
     trainer.epoch = trainer.position = 0
     trainer.train_epoch(data.train, data.types, lambda reading: _goes_on(reading, steps))
 
@@ -100,7 +100,7 @@ def _goes_on(reading: Reading, steps: int) -> bool:
 
 
 def rate(act: Callable[[], Any], amount: float, times: int = 10) -> float:
-    """Of what an action computes or moves: so much a second, at best of several times."""
+    """`amount`, which an action computes or moves, per second of the fastest of several runs."""
     seconds = []
     for _ in range(times):
         began = time.perf_counter()
@@ -110,8 +110,8 @@ def rate(act: Callable[[], Any], amount: float, times: int = 10) -> float:
 
 
 def peaks(precision: Precision) -> Counts:
-    """What this machine computes and moves in a second. Products of matrices and convolutions come
-    from different libraries, of which one may know the processor better than the other."""
+    """Flops and bytes that this machine computes and moves per second. Matrix products and
+    convolutions come from different libraries, one of which may suit the processor better."""
     size, dtype = 2048, getattr(torch, precision)
     a, b = torch.randn(2, size, size, dtype=dtype)
     images, filters = (
@@ -130,7 +130,7 @@ def peaks(precision: Precision) -> Counts:
 
 
 def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
-    """Seconds of a step, its floor, and the operators' shares of it."""
+    """Seconds per step, their floor, and the operators' shares of them."""
     variant = preset("char")
     training = replace(variant.training, precision=precision, optimizer="adam", learning_rate=0.001)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Time, memory and disk of everything between SQuAD-format files and encoded examples.
+"""Time, memory and disk space of all steps from SQuAD-format files to encoded examples.
 
 python -m benchmarks.ingestion --train train.json --dev dev.json
 """
@@ -27,7 +27,7 @@ Facts = dict[str, Any]
 
 
 class Clock:
-    """Seconds of each named step, and the process's peak memory at its end."""
+    """Seconds of each named step, and the process's peak memory at the end of the step."""
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, float]] = {}
@@ -46,13 +46,13 @@ class Clock:
 
 
 def peak_mib() -> int:
-    """The largest resident size so far (Linux counts KiB, macOS bytes)."""
+    """Peak resident memory of this process so far, in MiB (Linux counts KiB, macOS bytes)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
 
 
 def run(files: dict[str, Path], root: Path, clock: Clock) -> Facts:
-    """All steps, each split in turn, into folders below `root`; what they say of themselves."""
+    """Run all steps, one split after the other, in folders below `root`; return their facts."""
     facts: Facts = {}
     ingested = {name: folder(root, f"ingested-{name}") for name in files}
     for name, file in files.items():
@@ -80,7 +80,7 @@ def folder(root: Path, name: str) -> Path:
 
 
 def measure(files: dict[str, Path]) -> Facts:
-    """Run every step once in a temporary folder and report on it."""
+    """Run every step once in a temporary folder, and return the measurements."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as root:
         facts = run(files, Path(root), clock)

@@ -1,16 +1,17 @@
-r"""What sets of word vectors are worth beside GloVe 6B 50d, and the time of a neighbours query.
+r"""Evaluates sets of word vectors next to GloVe 6B 50d, and times neighbour queries.
 
-Use: python -m benchmarks.judging SET … --dataset squad-v1.1-recovered [--out OUT.json]
+Usage: python -m benchmarks.judging SET … --dataset squad-v1.1-recovered [--out OUT.json]
 
-A set is what `make judge` takes, such as .bidaflow/embeddings/wiki-cbow/vectors.parquet, which for
-each of the methods comes from
+SET is a set that the flow `evaluate-embeddings` accepts, such as
+.bidaflow/embeddings/wiki-cbow/vectors.parquet. For each of the methods, it comes from a command
+like this one:
 
     python -m flows.train_embeddings --corpus.files enwiki2015-64M --embedding.method cbow \
         --embedding.dimension 50 --name wiki-cbow
 
-The flow `judge-embeddings` judges all of them, or has done so before. Then neighbours are looked up
-among GloVe's 400,000 words, a word at a time. With --out a table (.md) and a picture (.png) are
-written beside the JSON.
+The flow evaluates all sets, or reuses its earlier results. Then the neighbours of single words are
+looked up among GloVe's 400,000 words. With --out, a table (.md) and a picture (.png) are written
+next to the JSON file.
 """
 
 import argparse
@@ -39,7 +40,7 @@ QUERIES = 50
 
 
 def judged(vectors: Sequence[str], dataset: str, words: Sequence[str]) -> dict[str, Judgement]:
-    """The judgement of each set by its name, with how it was made, and without its map."""
+    """The evaluation of each set, by name, with the set's history and without its map."""
     asked = Asked(words=list(words))
     result = result_or_exit(evaluate_embeddings(list(vectors), dataset, asked, return_state=True))
     told = {}
@@ -51,7 +52,7 @@ def judged(vectors: Sequence[str], dataset: str, words: Sequence[str]) -> dict[s
 
 
 def rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
-    """A row a measure, a column a set."""
+    """A row per measure, a column per set."""
     columns = {name: measures(judgement) for name, judgement in judgements.items()}
     titles = dict.fromkeys(title for told in columns.values() for title in told)
     return [
@@ -61,8 +62,8 @@ def rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
 
 
 def measures(judgement: Judgement) -> dict[str, str]:
-    """All numbers of a judgement; in brackets, shares of pairs and questions that are covered, and
-    of pairs for which a word is spelt by n-grams."""
+    """All numbers of an evaluation, as text. Brackets hold the shares of pairs and questions that
+    are covered, and of pairs with a word that is composed from n-grams."""
     told = {"words": f"{judgement['words']:,}", "dimension": str(judgement["dimension"])}
     for band, found in judgement["coverage"].items():
         both = f"{found['tokens_covered']:.1%} / {found['types_covered']:.1%}"
@@ -85,7 +86,7 @@ def _with_cover(found: Mapping[str, Any], value: float | None, form: str) -> str
 
 
 def draw(judgements: Mapping[str, Judgement], file: Path) -> None:
-    """Similarity, coverage by frequency, and analogies by section, as bars."""
+    """Draw bars of similarity, coverage by frequency, and analogies by section."""
     parts = {
         ("similarity", "spearman"): "Similarity: Spearman",
         ("coverage", "types_covered"): "Words of the dataset covered, by frequency",
@@ -104,7 +105,7 @@ def draw(judgements: Mapping[str, Judgement], file: Path) -> None:
 
 
 def query(source: str) -> dict[str, Any]:
-    """Milliseconds that the ten neighbours of a word take, over words from the whole set."""
+    """Milliseconds to find the ten neighbours of a word, for words from the whole set."""
     space = Neighbours(load_vectors(source))
     asked = space.words[:: max(len(space.words) // QUERIES, 1)][:QUERIES]
     space.neighbours(asked[0])

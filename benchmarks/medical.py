@@ -1,7 +1,7 @@
-r"""Vectors from medical texts: medical terms they know, their neighbours, the answers they give.
+r"""Word vectors from medical texts: coverage of medical terms, neighbours, and models' answers.
 
-The sets come from these commands, BIDAFLOW_MIRROR being the folder of the data, and
-.bidaflow that of BIDAFLOW_ROOT:
+These commands train the sets. BIDAFLOW_MIRROR is the folder with the data, and .bidaflow is the
+folder that BIDAFLOW_ROOT names:
 
     T="python -m flows.train_embeddings --embedding.method fasttext --embedding.dimension 50"
     $T --corpus.files enwiki2015-64M --name wiki-fasttext
@@ -10,9 +10,9 @@ The sets come from these commands, BIDAFLOW_MIRROR being the folder of the data,
     $T --corpus.files medquad --start .bidaflow/embeddings/wiki-fasttext/vectors.parquet \
         --name continued-fasttext
 
-Mixed in is the first quarter of Wikipedia's lines, so that medicine weighs more:
-`xz -dc enwiki2015-64M.txt.xz | head -n 211002 > enwiki2015-16M.txt`. The models come from this one,
-and from it again with the last set alone and --training.unknown-words subword:
+The mixed set uses the first quarter of Wikipedia's lines, so that medicine has more weight:
+`xz -dc enwiki2015-64M.txt.xz | head -n 211002 > enwiki2015-16M.txt`. The next command trains the
+models; run it again with only the last set and --training.unknown-words subword:
 
     python -m flows.compare_variants \
       --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
@@ -26,13 +26,14 @@ and from it again with the last set alone and --training.unknown-words subword:
         --training.optimizer adam --training.learning-rate 0.001 --training.precision bfloat16 \
         --resources.workers 2 --resources.cpus-per-worker 1
 
-Use: python -m benchmarks.medical .bidaflow/embeddings/*-fasttext/vectors.parquet [--out OUT.json]
+Usage: python -m benchmarks.medical .bidaflow/embeddings/*-fasttext/vectors.parquet [--out OUT.json]
 
-This gathers what they left: of the comparisons named "medical", the newest by each policy for
-unknown words. The sets are judged on covid_qa beside GloVe; the medical terms are words of covid_qa
-that are there much more frequent than in Wikipedia. The models' answers are divided by their ids
-into those to covid_qa and those to SQuAD's dev set; beside both stand those to questions with words
-outside GloVe. With --out a table (.md) and a picture (.png) are written beside the JSON.
+This program collects the results. Of the comparisons named "medical", it uses the newest for each
+policy for unknown words. It evaluates the sets on covid_qa, next to GloVe; the medical terms are
+the words of covid_qa that are much more frequent there than in Wikipedia. It groups the models'
+answers by question id into those for covid_qa and those for SQuAD's dev set, and adds the answers
+to questions with words outside GloVe. With --out, a table (.md) and a picture (.png) are written
+next to the JSON file.
 """
 
 import argparse
@@ -76,7 +77,7 @@ NEIGHBOURS = 5
 
 
 def made_of(stage: str, file: str) -> Path:
-    """The newest folder of a stage that was made of this file alone."""
+    """The newest folder of a stage that was made from this file alone."""
     for folder in reversed(finished(stage)):
         origins = read_manifest(folder)["made_from"]
         if [Path(one.get("file") or one.get("path", "")).name for one in origins] == [file]:
@@ -85,7 +86,7 @@ def made_of(stage: str, file: str) -> Path:
 
 
 def lower(counts: Mapping[str, int]) -> Counter[str]:
-    """The counts of words in lower case."""
+    """Counts of the words in lower case."""
     found: Counter[str] = Counter()
     for form, count in counts.items():
         found[form.lower()] += count
@@ -93,7 +94,8 @@ def lower(counts: Mapping[str, int]) -> Counter[str]:
 
 
 def medical_terms(counts: Mapping[str, int], common: Mapping[str, int]) -> dict[str, int]:
-    """The words of letters, with their counts, that are `LEAST_RATIO` times as frequent here."""
+    """Alphabetic words of `counts`, with their counts, that occur at least `LEAST_COUNT` times and
+    are at least `LEAST_RATIO` times as frequent as in `common`."""
     here, there = sum(counts.values()), sum(common.values())
     return {
         word: count
@@ -105,7 +107,7 @@ def medical_terms(counts: Mapping[str, int], common: Mapping[str, int]) -> dict[
 
 
 def coverage(source: str, terms: Mapping[str, int]) -> dict[str, Any]:
-    """How many of the terms have a vector of their own; and whether n-grams spell the others."""
+    """Share of the terms that have their own vector, and whether n-grams compose the others."""
     chosen = load_vectors(str(vector_input(source)))
     known = [term for term in terms if term in chosen.rows]
     missing = sorted((term for term in terms if term not in chosen.rows), key=lambda t: -terms[t])
@@ -119,7 +121,7 @@ def coverage(source: str, terms: Mapping[str, int]) -> dict[str, Any]:
 
 
 class Compared(NamedTuple):
-    """What was compared: a variant over a set of vectors, by one policy for unknown words."""
+    """A compared model: a variant with a set of vectors and a policy for unknown words."""
 
     vectors: str
     variant: str
@@ -127,8 +129,8 @@ class Compared(NamedTuple):
 
 
 def trained(dataset: str) -> dict[Compared, list[Path]]:
-    """The folders of the stage `train`, one a seed, of a dataset's newest comparison by each
-    policy; earlier ones may have been of other epochs or flags."""
+    """Folders of the stage `train`, one per seed, of a dataset's newest comparison for each policy;
+    earlier comparisons may have used other epochs or flags."""
     newest: dict[str, dict[Compared, list[Path]]] = {}
     for comparison in finished("compare"):
         found = compared_in(comparison, dataset)
@@ -138,7 +140,7 @@ def trained(dataset: str) -> dict[Compared, list[Path]]:
 
 
 def compared_in(comparison: Path, dataset: str) -> dict[Compared, list[Path]]:
-    """The folders of the stage `train`, one a seed, of a comparison's cells of a dataset."""
+    """Folders of the stage `train`, one per seed, of a comparison's cells for a dataset."""
     found = {}
     for cell, folders in cells(comparison):
         if cell["dataset"] == dataset:
@@ -156,8 +158,8 @@ class Answers(NamedTuple):
 
 
 def answers(folders: Sequence[Path], ids: set[str]) -> dict[str, Answers]:
-    """The scores of models' answers to the questions of these ids, to the others, and to those of
-    either that ask for, or are answered with, words outside GloVe."""
+    """Scores of the models' answers to the questions with these ids, to the other questions, and to
+    all questions that have words outside GloVe in their text or answers."""
     tables = [pq.read_table(folder / "predictions.parquet") for folder in folders]
     here = np.array([each in ids for each in tables[0]["id"].to_pylist()])
     em, f1 = (
@@ -169,13 +171,13 @@ def answers(folders: Sequence[Path], ids: set[str]) -> dict[str, Answers]:
 
 
 def outside_glove(trained: Path) -> npt.NDArray[np.bool_]:
-    """(n,) which of a training's dev questions, or their answers, hold words outside GloVe."""
+    """(n,) whether each dev question of a training, or its answers, has words outside GloVe."""
     *_, dev = (each for each in made_from(trained, "data") if each.parent.name == "split")
     return outside_vectors(load_split(dev), packaged_words())
 
 
 def scores(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str]]:
-    """A row for each set, variant and policy: EM and F1 on each part, and the gain over GloVe."""
+    """A row per set, variant and policy: EM and F1 on each part, and the gain over GloVe."""
     rows = []
     for each, parts in found.items():
         row = {**each._asdict(), "seeds": str(len(parts[DATASET].em))}
@@ -194,7 +196,7 @@ def scores(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, st
 
 
 def gains(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str]]:
-    """A row for each two: what the second one's F1 is above the first one's on each part."""
+    """A row per pair of models: the F1 gain of the second over the first on each part."""
     return [
         {"from": ", ".join(before), "to": ", ".join(after)}
         | {
@@ -206,13 +208,13 @@ def gains(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str
 
 
 def over_seeds(scored: npt.NDArray[np.floating]) -> str:
-    """The mean over all questions, with its standard deviation over the seeds."""
+    """Mean over all questions, with its standard deviation over the seeds."""
     means = scored.mean(axis=1)
     return f"{means.mean():.2f}" + (f" ± {means.std(ddof=1):.2f}" if len(means) > 1 else "")
 
 
 def coverage_rows(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    """A row for each set."""
+    """A row per set."""
     return [
         {
             "vectors": name,
@@ -226,7 +228,7 @@ def coverage_rows(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]
 
 
 def neighbour_rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
-    """A row for each of the terms, a column for each set."""
+    """A row per term, a column per set."""
     return [
         {"": term}
         | {
@@ -238,7 +240,7 @@ def neighbour_rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
 
 
 def draw(rows: Sequence[Mapping[str, str]], file: Path) -> None:
-    """F1 on either part, as bars."""
+    """Draw F1 on both datasets as bars."""
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     parts = [DATASET, "SQuAD dev"]
     of = {
@@ -267,7 +269,7 @@ def main() -> None:
     wikipedia = pq.read_table(made_of("prepare-corpus", WIKIPEDIA) / "words.parquet").to_pydict()
     models = trained(COMPARED)
     judgements = judged(sets, DATASET, TERMS)
-    questions = made_of("ingest", f"{DATASET}.json")  # which judging leaves, if nothing else has
+    questions = made_of("ingest", f"{DATASET}.json")  # at the latest, the evaluation made it
     common = dict(zip(wikipedia["word"], wikipedia["count"], strict=True))
     terms = medical_terms(lower(form_counts([questions])), common)
     covered = {name: coverage(source, terms) for name, source in zip(judgements, sets, strict=True)}

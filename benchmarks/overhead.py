@@ -1,14 +1,15 @@
-"""What orchestration and tracking cost: a whole retraining whose own work is next to nothing.
+"""Cost of orchestration and tracking: a complete retraining with next to no work of its own.
 
-Use: python -m benchmarks.overhead
+Usage: python -m benchmarks.overhead
 
-Runs `retrain` with one variant in a new root (its databases are created: "first"), then with
-another seed in the same root ("later"), then unchanged ("nothing to do"). Prefect and MLflow are
-what is left of a run's wall time without the stages' own work, plus the stages' time in MLflow.
+Runs `retrain` with one variant in a new root ("first", which also creates the databases), then with
+another seed in the same root ("later"), then unchanged ("nothing to do"). The cost of Prefect and
+MLflow is a run's wall time without the stages' own work, plus the stages' time in MLflow.
 
-Then with `make up` running: the seconds from a flow's start to its first task's, and what logging
-takes of a training: ten epochs of a thousand steps each, sent to a SQLite file and through the
-server, as a share of the training of those steps (0.5 s each, as measured on SQuAD on one core).
+Then, with `make up` running, measures the seconds from the start of a flow to the start of its
+first task, and the time that logging takes in a training: ten epochs of a thousand steps each,
+logged to a SQLite file and through the server, as a share of the time to train those steps (0.5 s
+each, as measured on SQuAD on one core).
 """
 
 import json
@@ -35,7 +36,7 @@ RESULT = Path(__file__).parent / "results" / "overhead.json"
 
 
 def retrain(root: Path, *flags: str) -> float:
-    """Wall seconds of one run in a process of its own."""
+    """Wall seconds of one run in its own process."""
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
     command = [sys.executable, "-m", "flows.retrain", *FLAGS, *flags]
     began = time.perf_counter()
@@ -44,13 +45,13 @@ def retrain(root: Path, *flags: str) -> float:
 
 
 def manifests(root: Path) -> dict[Path, dict[str, Any]]:
-    """The manifest of every stage there is."""
+    """The manifest of every existing stage, by its file."""
     files = (root / "stages").glob("*/[!.]*/manifest.json")
     return {file: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 def measure(root: Path, *flags: str) -> dict[str, float]:
-    """Seconds of one run, divided among those who took them."""
+    """Seconds of one run, broken down by cause."""
     before = manifests(root)
     wall = retrain(root, *flags)
     made = [manifest for file, manifest in manifests(root).items() if file not in before]
@@ -69,7 +70,7 @@ def measure(root: Path, *flags: str) -> dict[str, float]:
 
 
 def logging(uri: str) -> dict[str, float]:
-    """Seconds that an epoch's metrics take, and their share of the epoch, in per cent."""
+    """Seconds that logging an epoch's metrics takes, and their share of the epoch, in per cent."""
     run_id = parent_run(uri, "bidaflow/overhead", "benchmark", None, "benchmark", {})
     logger = metric_logger.EpochLogger(uri, run_id)
     began = time.perf_counter()
@@ -82,8 +83,8 @@ def logging(uri: str) -> dict[str, float]:
 
 
 def to_first_task(root: Path, prefect_url: str) -> float:
-    """Seconds from a flow run's start to its first task's."""
-    retrain(root, "--training.seed", "2")  # another seed than before: there is something to do
+    """Seconds from the start of a flow run to the start of its first task."""
+    retrain(root, "--training.seed", "2")  # a new seed, so that there is something to do
     completed = {"state": {"type": {"any_": ["COMPLETED"]}}}
     newest = {"flow_runs": completed, "sort": "START_TIME_DESC", "limit": 1}
     (run,) = httpx.post(f"{prefect_url}/api/flow_runs/filter", json=newest).json()
@@ -94,7 +95,7 @@ def to_first_task(root: Path, prefect_url: str) -> float:
 
 
 def served(root: Path) -> dict[str, Any]:
-    """What is measured while the servers are up."""
+    """Measurements while the servers are up."""
     services = [sys.executable, "-m", "infra.services"]
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
     up = subprocess.Popen([*services, "up"], env=environment, cwd=CHECKOUT, stdout=subprocess.PIPE)

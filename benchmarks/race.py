@@ -1,12 +1,12 @@
-"""A training against the clock: dev F1 over hours, as DAWNBench's entries tell it.
+"""Trains against the clock: dev F1 over hours, in DAWNBench's format.
 
-Use: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered --variants char …
+Usage: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered --variants char …
 
-Runs the flow `train` with these flags and writes for each variant a TSV file (epoch, hours of
+Runs the flow `train` with these flags. For each variant, it writes a TSV file (epoch, hours of
 training, dev F1), a picture of it, and a JSON file with each epoch's scores and times, evaluations
 included, and the scores of the epoch whose weights are kept. Prints the seconds of training until
-dev F1 0.73 and 0.75, examples per second, padding ratio and peak memory. A variant that had been
-trained before is told as it was then.
+dev F1 0.73 and 0.75, examples per second, padding ratio and peak memory. For a variant that was
+trained before, it reports the earlier training.
 """
 
 import argparse
@@ -27,14 +27,14 @@ from tasks.training.epoch_log import History
 
 
 def train(flags: list[str]) -> list[Path]:
-    """Run the flow; the stages of the variants that it trained, or found trained."""
+    """Run the flow, and return the stages of the variants that it trained or reused."""
     subprocess.run([sys.executable, "-m", "flows.train", *flags], cwd=CHECKOUT, check=True)
     used = [stages_folder() / stage for stage in sorted(newest_uses("train"))]
     return [folder for folder in used if folder.parent.name == "train"]
 
 
 def result_of(folder: Path, command: str) -> dict[str, Any]:
-    """What a training's stage tells of it."""
+    """The result of a training, from its stage."""
     manifest = read_manifest(folder)
     facts = manifest["facts"]
     history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def result_of(folder: Path, command: str) -> dict[str, Any]:
 
 
 def draw(history: History, name: str, file: Path) -> None:
-    """F1 on validation and dev over minutes of training."""
+    """Draw F1 on validation and dev over minutes of training."""
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     minutes = [entry["seconds"] / 60 for entry in history]
     for split in ("validation", "dev"):

@@ -1,6 +1,6 @@
-"""Writes down what a finished `make retrain` came to, from the stages it left.
+"""Collects the results of a finished `make retrain` from its stages.
 
-Use: python -m benchmarks.retraining --command "make retrain …" --note "…" OUT.json
+Usage: python -m benchmarks.retraining --command "make retrain …" --note "…" OUT.json
 """
 
 import argparse
@@ -14,7 +14,7 @@ from infra.settings import settings
 
 
 def variants(stages: Path) -> list[dict[str, Any]]:
-    """Each trained variant: its config, its scores, its epochs, where its time went."""
+    """Each trained variant: its config, scores, epochs, and the breakdown of its time."""
     return [
         {
             "variant": facts["variant"],

@@ -1,9 +1,9 @@
-"""CPU time per question and peak memory of each step, for data of several times SQuAD's size.
+"""CPU time per question and peak memory of each step, for data several times SQuAD's size.
 
 python -m benchmarks.scale --data train.json dev.json --times 1 5 20
 
-The files' articles are repeated in one file, each time with ids, titles and texts of their own.
-Every step runs in a fresh process, whose peak resident memory is the kernel's VmHWM.
+The files' articles are repeated in one file; each copy has its own ids, titles and texts. Every
+step runs in a fresh process, whose peak resident memory is the kernel's VmHWM.
 """
 
 import argparse
@@ -38,12 +38,12 @@ def ingest(root: Path) -> None:
 
 
 def split(root: Path) -> None:
-    """Hold articles out, and write what is left to train on."""
+    """Hold articles out, and write the rest for training."""
     write_split(root / "split", [Portion(root / "ingest", "data.json")], "train", HELD_OUT)
 
 
 def vectors(root: Path) -> None:
-    """Pick the vectors of the split's words."""
+    """Select the vectors of the split's words."""
     wanted = wanted_words([root / "ingest"], PARAMETERS.lower_case)
     select_vectors(root / "vectors", PACKAGED, wanted, PARAMETERS.pretrained_words)
 
@@ -64,7 +64,8 @@ STEPS: dict[str, Callable[[Path], None]] = {
 
 
 def write_repeated(files: Sequence[Path], times: int, target: Path) -> int:
-    """Write the files' articles that many times, an article at a time; returns the questions."""
+    """Write the files' articles `times` times, one article at a time; return the number of
+    questions."""
     questions = 0
     with target.open("w", encoding="utf-8") as out:
         out.write('{"version": "1.1", "data": [')
@@ -83,7 +84,7 @@ def _repeated(files: Sequence[Path], times: int) -> Iterator[Article]:
 
 
 def _marked(article: Article, copy: int) -> Article:
-    """The article as the copy of that number: behind each text stand words that others lack."""
+    """The article as copy number `copy`, with words after each text that no other copy has."""
     plain: dict[str, Any] = article.model_dump()
     plain["title"] += f" {copy}"
     for paragraph in plain["paragraphs"]:
@@ -95,7 +96,7 @@ def _marked(article: Article, copy: int) -> Article:
 
 
 def measured(step: str, root: Path) -> dict[str, float]:
-    """Seconds and peak memory of a step in a process of its own, whose start does not count."""
+    """Seconds and peak memory of a step in its own process, not counting the process's start."""
     (root / step).mkdir()
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -120,7 +121,7 @@ def _run(step: str, root: Path, sender: Any) -> None:
 
 
 def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
-    """All steps on the files repeated so many times, in a temporary folder."""
+    """Run all steps on the files repeated `times` times, in a temporary folder."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         questions = write_repeated(files, times, root / "data.json")

@@ -1,14 +1,14 @@
-"""Times a training step and inference beside two plain ways of writing the same model.
+"""Times a training step and inference next to two plain implementations of the same model.
 
-Use: python -m benchmarks.step [--dataset squad-v1.1-recovered] [--steps 8] [--out FILE.json]
+Usage: python -m benchmarks.step [--dataset squad-v1.1-recovered] [--steps 8] [--out FILE.json]
 
 All train the same preset (`char`, d = 100) on 4,096 examples drawn from the dataset, one after the
-other: ours (batches of like lengths, padded LSTMs, characters once per distinct word) with products
-in bfloat16 and in float32, and `benchmarks.common.references` padded and packed (batches in random
-order, characters of every token, float32). Ours runs through all 64 batches, the references through
-the first `--steps` of their random ones, each after one that is not timed. Answers are computed in
-float32 by all: the forward pass for one question on a context of 130 tokens, and for batches of
-128, on dev's own.
+other: ours (batches of similar lengths, padded LSTMs, characters once per distinct word) with
+products in bfloat16 and in float32, and `benchmarks.common.references` padded and packed (batches
+in random order, characters of every token, float32). Ours runs all 64 batches; the references run
+the first `--steps` of their random ones. Each starts with one step that is not timed. All compute
+answers in float32: the forward pass for one question on a context of 130 tokens, and for batches of
+128, on the questions of dev.
 """
 
 import argparse
@@ -58,7 +58,7 @@ SINGLES, MANY = 50, 4
 
 @dataclass(frozen=True)
 class Data:
-    """What all ways learn from and answer."""
+    """The data that all implementations train on and answer."""
 
     train: Examples
     dev: Examples
@@ -69,7 +69,7 @@ class Data:
 
 @flow(name="benchmark-step")
 def prepare(dataset: str) -> list[str]:
-    """Ingest and encode the dataset, from the cache where it has been; the folders."""
+    """Ingest and encode the dataset, or take it from the cache, and return the folders."""
     splits = ingest_dataset(DataParameters(dataset=dataset))
     encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
     parts = (encoded.train, encoded.dev, encoded.vocabulary, encoded.vectors, splits.dev)
@@ -77,7 +77,7 @@ def prepare(dataset: str) -> list[str]:
 
 
 def load(dataset: str) -> Data:
-    """The dataset's examples, words and vectors."""
+    """The dataset's examples, types and vectors."""
     train, dev, vocabulary, vectors, _ = map(Path, prepare(dataset))
     return Data(
         load_encoded(train),
@@ -90,7 +90,7 @@ def load(dataset: str) -> Data:
 
 @dataclass
 class Way:
-    """One way to write the model, and the order that its batches come in."""
+    """An implementation of the model, and the order of its batches."""
 
     name: str
     model: nn.Module
@@ -98,11 +98,12 @@ class Way:
     precision: Precision = "float32"
 
     def products(self) -> torch.autocast:
-        """The context in which a step's products are computed."""
+        """The autocast context for the products of a step."""
         return torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bfloat16")
 
     def batches(self, examples: Examples, steps: int) -> list[IntArray]:
-        """Rows of training batches: all of the drawn ones in buckets, or the first so many."""
+        """Rows of the training batches: all batches of drawn examples if in buckets, else the first
+        `steps` of them."""
         training = preset("char").training
         rows = examples.trainable(training.max_context_tokens, training.max_question_tokens)
         rows = np.random.default_rng(0).permutation(rows)[: POOL_BATCHES * BATCH_SIZE]
@@ -113,7 +114,7 @@ class Way:
 
 
 def chunks(rows: IntArray, size: int) -> list[IntArray]:
-    """The rows in their order, so many at a time; the last ones may be fewer."""
+    """The rows in order, `size` at a time; the last chunk may be smaller."""
     return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
@@ -130,11 +131,11 @@ def ways(data: Data) -> list[Way]:
 
 
 def train(way: Way, data: Data, steps: int) -> dict[str, float]:
-    """Examples per second, and the share of padding."""
+    """Examples per second, and the share of padding, in training."""
     resident = ResidentExamples(data.train, data.types, 16, torch.device("cpu"))
     batches = way.batches(data.train, steps)
     parameters = list(way.model.parameters())
-    foreach = way.in_buckets  # ours; the references take PyTorch's defaults
+    foreach = way.in_buckets  # ours; the references use PyTorch's defaults
     optimizer = torch.optim.Adadelta(parameters, 0.5, foreach=foreach)
     averages = AveragedWeights(way.model, 0.999)
     way.model.train()

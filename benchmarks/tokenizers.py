@@ -3,8 +3,8 @@
     python -m benchmarks.tokenizers --data train-v1.1-recovered.json dev-v1.1.json \\
         --machine "2 cores, Python 3.11" --date 2026-11-21
 
-Beside the project's packages it needs `tokenizers`, `spacy` and `nltk`; those that are missing
-are left out and named.
+Requires `tokenizers`, `spacy` and `nltk` besides the project's packages; tokenisers whose package
+is missing are named and left out.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tasks.data.schema import Paragraph
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import typewriter
 
-# pyarrow is imported where it is used: it counts as memory of programs that go without.
+# pyarrow is imported where it is used, so that it takes no memory in programs that don't need it.
 
 RESULTS = Path(__file__).parent / "results"
 Tokenize = Callable[[str], Sequence[tuple[int, int]]]
@@ -50,7 +50,7 @@ PATTERNS = {
 
 
 def candidates() -> Iterator[tuple[str, Tokenize]]:
-    """The names and functions to compare, the project's first."""
+    """Yield the names and functions to compare, the project's first."""
     yield "bidaflow (tasks/text/tokenizer.py)", tokenize
     for name, pattern in PATTERNS.items():
         yield name, from_pattern(pattern)
@@ -62,7 +62,7 @@ def candidates() -> Iterator[tuple[str, Tokenize]]:
 
 
 def from_pattern(pattern: str) -> Tokenize:
-    """A tokeniser that takes each match of a regular expression as a token."""
+    """A tokeniser whose tokens are the matches of a regular expression."""
     find = re.compile(pattern).finditer
     return lambda text: [match.span() for match in find(text)]
 
@@ -84,7 +84,7 @@ def _spans(splitter: Any) -> Tokenize:
 
 
 def spacy_blank() -> tuple[str, Tokenize]:
-    """The rule-based tokeniser of spaCy's blank English pipeline, without its white space."""
+    """The rule-based tokeniser of spaCy's blank English pipeline, without white-space tokens."""
     split = import_module("spacy").blank("en").make_doc
 
     def spans(text: str) -> list[tuple[int, int]]:
@@ -100,7 +100,7 @@ def treebank() -> tuple[str, Tokenize]:
 
 
 def measure(spans: Tokenize, paragraphs: Sequence[Paragraph], known: set[str]) -> dict[str, float]:
-    """One row of the table; shares in percent, speed in thousand tokens a second of CPU time."""
+    """One row of the table; shares in per cent, speed in thousand tokens per second of CPU time."""
     seconds = min(_seconds(spans, paragraphs) for _ in range(3))
     words: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
@@ -143,7 +143,7 @@ COLUMNS = {
 
 
 def table(rows: dict[str, dict[str, float]]) -> str:
-    """The measurements as a Markdown table, one candidate a line."""
+    """The measurements as a Markdown table, one candidate per line."""
     lines = ["| tokeniser | " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * len(COLUMNS)]
     for name, row in rows.items():
         cells = [format(row[key], form) for key, form in COLUMNS.values()]
@@ -160,9 +160,10 @@ KEPT_WHOLE = {
 
 
 def kept_whole(paragraphs: Sequence[Paragraph], known: set[str]) -> dict[str, tuple[int, float]]:
-    """How often the project's tokeniser keeps what others split, and how much of it has a vector.
+    """Count the tokens that the project's tokeniser keeps whole and others split, and give the
+    share of them with a vector, in per cent.
 
-    Splitting such a token raises the coverage (U . S . are four known words) and loses its sense.
+    Splitting such a token raises the coverage (U . S . are four known words) but loses its meaning.
     """
     forms = Counter(p.context[start:end] for p in paragraphs for start, end in tokenize(p.context))
     rows = {}
@@ -174,7 +175,7 @@ def kept_whole(paragraphs: Sequence[Paragraph], known: set[str]) -> dict[str, tu
 
 
 def covers(known: set[str], form: str) -> bool:
-    """Whether the vectors know a form in lower case, if need be with plain quotes and dashes."""
+    """Whether the vectors have a form in lower case, if necessary with plain quotes and dashes."""
     return form.lower() in known or typewriter(form.lower()) in known
 
 

@@ -1,4 +1,4 @@
-"""What runs and in what order: one file per Prefect flow."""
+"""Prefect flows, one per module: what runs, and in which order."""
 
 from infra import environment
 

@@ -1,4 +1,4 @@
-"""Flow `build-vocabulary`: words, characters and word types of a dataset, and their vectors."""
+"""Flow `build-vocabulary`: collect a dataset's words, characters and word types, with vectors."""
 
 from prefect import flow
 
@@ -17,6 +17,6 @@ def build_vocabulary(
     vectors: VectorParameters = VectorParameters(),
     vocabulary: VocabularyParameters = VocabularyParameters(),
 ) -> dict[str, object]:
-    """Build the vocabulary of a dataset; returns the facts about it."""
+    """Build the vocabulary of a dataset, and return the facts about it."""
     require_one_case([vectors], vocabulary)
     return encode_dataset(ingest_dataset(data), vectors, vocabulary).vocabulary.facts

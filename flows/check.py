@@ -1,4 +1,4 @@
-"""Flow `check`: reads data as a training would, and reports on them without training."""
+"""Flow `check`: read a dataset as training would, and report on it without training."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ from tasks.stages import checking, ingesting, selecting_vectors
 def check(
     data: DataParameters = DataParameters(), vectors: VectorParameters = VectorParameters()
 ) -> dict[str, Any]:
-    """Check every file of a dataset; returns what was found, and where the report is."""
+    """Check every file of a dataset, and return the findings and the path of the report."""
     files = find_files(data)
     every = [*files.train, *files.dev, *(file for part, _ in files.mixed for file in part)]
     ingested, broken = _ingest_all(list(dict.fromkeys(every)), data.repair)
@@ -37,7 +37,10 @@ def check(
 
 
 def _ingest_all(files: list[Path], repair: bool) -> tuple[dict[str, Path], list[tuple[str, str]]]:
-    """Ingest each file, however many of its questions are rejected; the sentences on the others."""
+    """Ingest each file, however many of its questions are rejected.
+
+    Returns the stage folders by file name, and the name and error of each file that fails.
+    """
     ingested: dict[str, Path] = {}
     broken: list[tuple[str, str]] = []
     for file in files:
@@ -50,7 +53,7 @@ def _ingest_all(files: list[Path], repair: bool) -> tuple[dict[str, Path], list[
 
 
 def announce(summary: dict[str, Any]) -> None:
-    """Print what was found, and where the report is."""
+    """Print the findings and the path of the report."""
     console = Console()
     console.print("", _counts(summary), "")
     for sentence in summary["broken"]:

@@ -1,4 +1,4 @@
-"""Flow `compare-variants`: variants × seeds × datasets × vectors, side by side, in one table."""
+"""Flow `compare-variants`: compare variants × seeds × datasets × vectors in one table."""
 
 import shutil
 import sys
@@ -68,14 +68,14 @@ AllVectors = Annotated[
 ]
 COMPARED = ("data", "variants", "seeds", "vectors")
 TOLD = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
-"""The columns that the terminal shows; the page and Prefect have the others, too."""
+"""The columns that the terminal shows; the page and Prefect show all columns."""
 PAGES = "comparison"
-"""The folder of the reports that the table's page links to."""
+"""The folder of the reports that the comparison page links to."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a variant from one seed, and the cell that it counts for."""
+    """A variant trained from one seed, and the table cell that it counts towards."""
 
     cell: Cell
     training: Training
@@ -84,13 +84,13 @@ class Result:
 
     @property
     def seed(self) -> int:
-        """What its first weights were drawn from."""
+        """The seed of the training."""
         return self.training.config.training.seed
 
 
 @dataclass(frozen=True)
 class Page:
-    """The report on the variants over the same data, trained from the first of the seeds."""
+    """The report on all variants of one dataset and one set of vectors, from the first seed."""
 
     number: int
     results: list[Result]
@@ -98,18 +98,18 @@ class Page:
 
     @property
     def title(self) -> str:
-        """Its data, vectors and seed."""
+        """The dataset, the vectors and the seed."""
         first = self.results[0]
         return f"{first.cell.dataset} · {first.cell.vectors} · seed {first.seed}"
 
     @property
     def dataset(self) -> str:
-        """The name that its runs are filed under."""
+        """The name under which its runs are filed."""
         return self.results[0].training.splits.name
 
     @property
     def address(self) -> str:
-        """Where it stands, as seen from the table's page."""
+        """URL of the report, relative to the comparison page."""
         return quote(f"{PAGES}/{self.number}/{self.dataset}.html")
 
 
@@ -130,10 +130,11 @@ def compare_variants(
     resources: Resources = Resources(),
     examples: Examples = [],
 ) -> dict[str, Any]:
-    """Train every variant from every seed on all data and vectors; returns the table's rows.
+    """Train every variant from every seed on all datasets and vectors.
 
-    The first variant of a dataset is what the others are compared with. Datasets or vectors of one
-    name are told apart by their folders or settings. The champion stays what it is.
+    Returns the table's rows and the path of the report. The reference of each dataset is the first
+    variant with the first vectors. Datasets or vectors of the same name are distinguished by their
+    folders or settings. The champion does not change.
     """
     compared: tuple[Sequence[Any], ...] = (data, variants, seeds, vectors)
     for field, given in zip(COMPARED, compared, strict=True):
@@ -169,9 +170,11 @@ def grid_of(
     training: TrainingParameters,
     start: Path | None,
 ) -> list[tuple[Cell, Training]]:
-    """The trainings of some models - variants, each from a seed - on all data and vectors, ready to
-    start, each with the cell that it counts for."""
-    for one, source in product(data, vectors):  # before any set of them is trained
+    """The trainings of all models on all datasets and vectors, ready to start.
+
+    A model is a variant and a seed. Each training comes with the cell that it counts towards.
+    """
+    for one, source in product(data, vectors):  # check all before training any vectors
         vectors_for([_configured(one, *model, training) for model in models], source)
     grid = []
     for dataset, one in zip(names_of_data(data), data, strict=True):
@@ -194,7 +197,7 @@ def _configured(
 
 
 def _pages(results: Sequence[Result]) -> list[Page]:
-    """A report on each set of data and vectors."""
+    """One report for each combination of dataset and vectors."""
     groups: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in results:
         groups[result.cell.dataset, result.cell.vectors].append(result)
@@ -205,8 +208,8 @@ def _pages(results: Sequence[Result]) -> list[Page]:
 
 
 def _publish(comparison: Output, pages: Sequence[Page]) -> dict[str, Any]:
-    """Put table, plot and reports at their place, and on Prefect's and MLflow's pages."""
-    shutil.rmtree(reports_folder() / PAGES, ignore_errors=True)  # an earlier comparison's
+    """Publish the table, the plot and the reports, and show them in Prefect and MLflow."""
+    shutil.rmtree(reports_folder() / PAGES, ignore_errors=True)  # from an earlier comparison
     for page in pages:
         errors = [result.errors for result in page.results]
         publish_report(page.dataset, page.report, errors, f"{PAGES}/{page.number}/")
@@ -223,7 +226,7 @@ def _publish(comparison: Output, pages: Sequence[Page]) -> dict[str, Any]:
 
 
 def announce(summary: dict[str, Any]) -> None:
-    """Print of the table what a terminal has room for, and where all of it is."""
+    """Print the columns that fit in a terminal, and the path of the full report."""
     console = Console()
     rows = summary["rows"]
     alike = [key for key in ("dataset", "vectors", "seeds") if len({row[key] for row in rows}) == 1]

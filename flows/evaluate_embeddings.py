@@ -1,4 +1,4 @@
-"""Flow `evaluate-embeddings`: what sets of word vectors are worth, side by side."""
+"""Flow `evaluate-embeddings`: evaluate sets of word vectors side by side."""
 
 import sys
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from tasks.tracking import metric_logger, runs
 
 EXPERIMENT = "bidaflow/embeddings"
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
-"""The tests that a set is put to, by their names."""
+"""The published tests on which sets are evaluated, by name."""
 
 Vectors = Annotated[
     list[VectorSource],
@@ -62,7 +62,7 @@ Fetch = Annotated[
 
 
 def published_tests(fetch: bool) -> dict[str, Path]:
-    """The files of the published tests by their names; those that aren't at hand, if asked for."""
+    """Files of the published tests by name; tests not at hand are downloaded only with `fetch`."""
     return {
         name: fetching(test).folder / test.name
         for name, test in PUBLISHED.items()
@@ -79,8 +79,10 @@ def evaluate_embeddings(
     lower_case: LowerCase = True,
     fetch: Fetch = False,
 ) -> dict[str, Any]:
-    """Judge the sets, log a run for each to MLflow; returns the numbers, and where the page and
-    each set's judgement are."""
+    """Evaluate the sets, and log an MLflow run for each.
+
+    Returns the metrics, and the paths of the page and of each set's evaluation.
+    """
     require_each_once("vectors", vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
     tests = published_tests(fetch)
@@ -112,7 +114,7 @@ def evaluate_embeddings(
 
 
 def _inputs(ingested: Splits | None) -> list[runs.InputDataset]:
-    """The splits of a dataset; none where there is no dataset."""
+    """The splits of a dataset as MLflow inputs; empty without a dataset."""
     if ingested is None:
         return []
     parts: dict[runs.Split, Output | None] = {
@@ -125,7 +127,7 @@ def _inputs(ingested: Splits | None) -> list[runs.InputDataset]:
 
 
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
-    """A row a number, a column a set."""
+    """One row per metric, one column per set."""
     names = dict.fromkeys(name for found in metrics.values() for name in found)
     return [
         {"": name}
@@ -141,7 +143,10 @@ def _log(
     inputs: list[runs.InputDataset],
     page: Path,
 ) -> None:
-    """A run for each set below one with the page; `asked` is what all sets were judged by."""
+    """Log one MLflow run per set, below a parent run that holds the page.
+
+    `asked` holds the settings shared by all evaluations.
+    """
     uri = settings().tracking_uri
     parent = runs.parent_run(
         uri,
@@ -171,7 +176,7 @@ def _log(
 
 
 def announce(result: dict[str, Any]) -> None:
-    """Print the numbers, and where the page is."""
+    """Print the metrics and the path of the page."""
     console = Console()
     if result["left_out"]:
         names = ", ".join(result["left_out"])
@@ -181,7 +186,7 @@ def announce(result: dict[str, Any]) -> None:
             highlight=False,
         )
     table = Table()
-    for title in next(iter(result["rows"]), {}):  # a small set may have no number at all
+    for title in next(iter(result["rows"]), {}):  # a small set may have no metrics
         table.add_column(title, justify="right" if title else "left")
     for row in result["rows"]:
         table.add_row(*row.values())

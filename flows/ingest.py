@@ -1,4 +1,4 @@
-"""Flow `ingest`: SQuAD-format data to Parquet, with a ledger of every question."""
+"""Flow `ingest`: convert SQuAD-format data to Parquet, with a ledger of every question."""
 
 from prefect import flow
 
@@ -10,7 +10,7 @@ from flows.common.user_errors import told_in_a_sentence
 @flow(name="ingest", description=__doc__)
 @told_in_a_sentence
 def ingest(data: DataParameters = DataParameters()) -> dict[str, dict[str, object]]:
-    """Ingest a dataset; returns the facts about its splits."""
+    """Ingest a dataset, and return the facts about its splits."""
     splits = ingest_dataset(data)
     made = {"train": splits.train, "validation": splits.validation, "dev": splits.dev}
     return {name: output.facts for name, output in made.items() if output is not None}

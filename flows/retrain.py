@@ -1,4 +1,4 @@
-"""Flow `retrain`: train on what is new, and promote the best variant if it beats the champion."""
+"""Flow `retrain`: train the variants, and promote the best one if it beats the champion."""
 
 import sys
 from typing import Any
@@ -43,15 +43,16 @@ def retrain(
     promotion: PromotionRule = PromotionRule(),
     examples: Examples = [],
 ) -> dict[str, Any] | State[Any]:
-    """Train the variants on a dataset; returns their scores, the decision, and the report's place.
+    """Train the variants on a dataset, and promote the best one if it beats the champion.
 
-    Where data, parameters and code are as they were, the run ends as "Nothing to do".
+    Returns the scores, the decision and the path of the report. If data, parameters and code are
+    unchanged, the run ends as "Nothing to do".
     """
     outcome = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
     try:
         contest = promote_best(outcome.splits, outcome.trained, promotion)
     except UserError:
-        publish(outcome)  # what was trained is to be seen, whatever the champion is like
+        publish(outcome)  # show the trained variants even if the promotion fails
         raise
     publish(outcome, contest)
     _forget_the_oldest(outcome.splits.name)
@@ -62,9 +63,9 @@ def retrain(
 
 
 def _forget_the_oldest(dataset: str) -> None:
-    """Retire what is more than the setting keeps, and remove the stages that nobody needs then."""
+    """Retire runs beyond the number that `keep_runs` sets, and prune stages no longer needed."""
     uri = settings().tracking_uri
-    spared = used_now()  # a variant that lost long ago stays as long as it is among those compared
+    spared = used_now()  # old runs of variants that are still compared are kept
     retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, spared)
     if retired:
         removed = prune(uri)

@@ -1,4 +1,4 @@
-"""Flow `train`: from a dataset to trained, scored and registered variants, and a report."""
+"""Flow `train`: train, evaluate and register variants on a dataset, and write a report."""
 
 import sys
 from collections.abc import Sequence
@@ -46,9 +46,9 @@ def train_variants(
     resources: Resources,
     examples: Sequence[str],
 ) -> Outcome:
-    """Ingest, encode, train, report: what `train` and `retrain` share.
+    """Ingest, encode, train and report: the steps that `train` and `retrain` share.
 
-    Every step whose inputs, parameters and code are as they were is taken from the cache.
+    A step whose inputs, parameters and code are unchanged comes from the cache.
     """
     require_one_case([vectors], vocabulary)
     configs = [configure(name, suited_to(data), training.changes()) for name in variants]
@@ -80,9 +80,9 @@ def train(
     resources: Resources = Resources(),
     examples: Examples = [],
 ) -> dict[str, Any]:
-    """Train the variants on a dataset; returns their scores and where the report is.
+    """Train the variants on a dataset, and return their scores and the path of the report.
 
-    The champion stays what it is: `retrain` is the flow that promotes.
+    The champion does not change: only `retrain` promotes.
     """
     outcome = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
     publish(outcome)

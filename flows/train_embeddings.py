@@ -1,4 +1,4 @@
-"""Flow `train-embeddings`: word vectors for one's own domain, trained on one's own texts."""
+"""Flow `train-embeddings`: train word vectors on your own texts, for your own domain."""
 
 import sys
 from pathlib import Path
@@ -58,11 +58,13 @@ def train_embeddings(
     exports: Exports = [],
     judge_on: JudgeOn = None,
 ) -> dict[str, Any]:
-    """Train a set of vectors, put it in its place and judge it if that is asked for; returns the
-    facts about it, and where it and its judgement are."""
+    """Train a set of vectors, publish it, and evaluate it if `judge_on` names a dataset.
+
+    Returns the facts about the set, and the paths of its files and of its evaluation.
+    """
     require_suited(exports, embedding.method)
     if judge_on is not None:
-        ingest_dataset(DataParameters(dataset=judge_on))  # what is wrong in it is told now
+        ingest_dataset(DataParameters(dataset=judge_on))  # report invalid data before training
     trained = train_set(corpus, embedding, start)
     folder = settings().root.resolve() / "embeddings" / name
     files = publish_vectors(trained.folder, folder, exports)
@@ -75,15 +77,17 @@ def train_embeddings(
 
 
 def judged(new: Path, other: str, dataset: str, lower_case: bool) -> Any:
-    """What evaluate-embeddings says of a new set beside another one, unless that has just been
-    overwritten."""
+    """The result of evaluate-embeddings for a new set and for another one, side by side.
+
+    The other set is left out if the new one has just overwritten it.
+    """
     sets = [str(new), *([other] if Path(other).expanduser().resolve() != new else [])]
     asked: dict[str, Any] = {"dataset": dataset, "lower_case": lower_case}
     return result_of(evaluate_embeddings(sets, **asked, return_state=True))
 
 
 def announce(facts: dict[str, Any]) -> None:
-    """Print what was trained, where it is, and what to type next."""
+    """Print what was trained, where it is, and the next commands."""
     console = Console()
     corpus = facts["corpus"]
     console.print(

@@ -1,1 +1,1 @@
-"""Where the pipeline runs: settings, environment, deployment files."""
+"""Infrastructure of the pipeline: settings, environment, stage cache, Ray cluster, services."""

@@ -1,5 +1,5 @@
-"""The error that is shown to people as one sentence instead of a traceback."""
+"""The error that users see as one message instead of a traceback."""
 
 
 class UserError(Exception):
-    """A mistake that the user can mend, told in one sentence."""
+    """A mistake that the user can fix; the message names the problem and its place."""

@@ -1,7 +1,7 @@
-"""Opens what people hand in: plain and compressed files and members of zips, as streams of bytes.
+"""Opens users' files as byte streams: plain files, compressed files and members of zips.
 
-A member of an archive has a path that leads through it: `questions.zip/2026/may.json`. Nothing is
-ever unpacked to disk.
+The path of a zip's member leads through the archive: `questions.zip/2026/may.json`. Nothing is ever
+unpacked to disk.
 """
 
 import glob
@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from infra.errors import UserError
 
-# A zip bomb unpacks to a thousand times its size and more, text to five or ten times. Whatever is
-# larger than UNPACKED_FREE may be UNPACKED_RATIO times as large as it is on disk, and no larger.
+# A zip bomb unpacks to a thousand times its size or more, text to five or ten times. Content that
+# exceeds UNPACKED_FREE bytes may be at most UNPACKED_RATIO times as large as it is on disk.
 UNPACKED_RATIO = 100
 UNPACKED_FREE = 64 << 20
 
@@ -43,14 +43,14 @@ COMPRESSED = tuple(_OPENERS)
 HOW_FAR: ContextVar[Callable[[Path, float], None]] = ContextVar(
     "how_far", default=lambda path, share: None
 )
-"""Is called with each file that is read, and the share of it that has been."""
+"""Callback for reading progress: gets the file, and the share of it (0 to 1) read so far."""
 
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
 
 
 @contextmanager
 def told_of_reading(tell: Callable[[Path, float], None]) -> Iterator[None]:
-    """Call `tell` as `HOW_FAR` within the block."""
+    """Use `tell` as the `HOW_FAR` callback within the block."""
     before = HOW_FAR.set(tell)
     try:
         yield
@@ -59,18 +59,18 @@ def told_of_reading(tell: Callable[[Path, float], None]) -> Iterator[None]:
 
 
 def inner_suffix(path: Path) -> str:
-    """The ending that tells the format, in small letters: ".json" of "a.json" and "a.JSON.gz"."""
+    """The suffix that names the format, in lower case: ".json" for "a.json" and "a.JSON.gz"."""
     name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return name.suffix.lower()
 
 
 def archive_of(path: Path) -> Path | None:
-    """The zip that a path leads into, if it does."""
+    """The zip that a path leads into, or None."""
     return next((p for p in path.parents if p.suffix.lower() == ".zip" and p.is_file()), None)
 
 
 def matches(pattern: Path) -> list[Path]:
-    """The files and folders that a glob means, sorted; ** stands for folders however deep."""
+    """The files and folders that match a glob, sorted; ** matches folders at any depth."""
     return [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
 
 
@@ -78,7 +78,7 @@ def members(archive: Path) -> list[Path]:
     """The paths of a zip's files, sorted.
 
     Raises:
-        UserError: it is no zip, or it holds a name that leads outside, or a link.
+        UserError: the file is not a zip, or it holds a link or a name that leads outside.
     """
     try:
         with ZipFile(archive) as opened:
@@ -91,19 +91,19 @@ def members(archive: Path) -> list[Path]:
 
 
 def stored_size(path: Path) -> int:
-    """Bytes that a file takes where it is stored, packed or not; 0 where it can't be read."""
+    """Size in bytes of a file or a zip's member as stored, compressed or not; 0 if unreadable."""
     with ExitStack() as closing, suppress(*_BROKEN, UserError):
         return (_open_member(path, closing) or _open_file(path, closing)).size
     return 0
 
 
 def open_input(path: Path) -> BinaryIO:
-    """A stream of the file's bytes, unpacked if its name ends in .gz, .xz or .zst.
+    """A stream of the file's bytes, decompressed if its name ends in .gz, .xz or .zst.
 
     Raises:
-        UserError: now or while it is read, in one sentence with the file's name: it is missing,
-            broken off or damaged, needs a password, or unpacks to more than UNPACKED_RATIO times
-            its size.
+        UserError: the file is missing, truncated or damaged, needs a password, or unpacks to more
+            than UNPACKED_RATIO times its size. Raised here or while reading; the message names the
+            file.
     """
     closing = ExitStack()
     try:
@@ -119,7 +119,7 @@ def open_input(path: Path) -> BinaryIO:
 
 
 class _Stored(NamedTuple):
-    """A file or a zip's member: its stream, its size on disk, and the stream's length."""
+    """A file or a zip's member: stream, size on disk and length of the stream, both in bytes."""
 
     stream: BinaryIO
     size: int
@@ -162,7 +162,7 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 class _Guarded(io.RawIOBase):
-    """Reads on from a stream, and tells in a sentence what is wrong with it."""
+    """Wraps a stream: read errors become UserErrors, the size is limited, progress is reported."""
 
     def __init__(
         self,

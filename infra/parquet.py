@@ -1,4 +1,4 @@
-"""Reads Parquet files some rows at a time, in as much memory for large files as for small ones."""
+"""Reads Parquet files in batches of rows; memory use does not grow with the file."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,10 +12,10 @@ def row_batches(
     columns: list[str] | None = None,
     row_groups: Iterable[int] | None = None,
 ) -> Iterator[Any]:
-    """Record batches of at most so many rows, of all row groups or of some.
+    """Yield record batches of at most `rows` rows, from all row groups or the given ones.
 
-    Each row group is asked for by itself: of several, pyarrow 25 keeps some 0.6 MB of each one it
-    has read until the last is done.
+    Row groups are requested one at a time: of several, pyarrow 25 keeps about 0.6 MB of each one
+    that it has read until it has read the last.
     """
     for group in range(file.num_row_groups) if row_groups is None else row_groups:
         yield from file.iter_batches(rows, row_groups=[group], columns=columns)

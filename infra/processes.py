@@ -1,4 +1,4 @@
-"""Processes that outlive a command: recorded by id and time of birth, and stopped by them alone."""
+"""Processes that outlive a command, identified (and stopped) by their id and creation time."""
 
 import time
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from pydantic import BaseModel
 
 
 class Recorded(BaseModel, frozen=True):
-    """A process of this machine; the time tells it from a later one that got the same id."""
+    """A process of this machine; the creation time rules out a later process with the same id."""
 
     pid: int
     created: float  # seconds since the epoch
 
     def process(self) -> psutil.Process | None:
-        """The process, unless it has ended."""
+        """The process, or None if it has ended."""
         try:
             found = psutil.Process(self.pid)
             same = abs(found.create_time() - self.created) < 1
@@ -24,7 +24,7 @@ class Recorded(BaseModel, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it runs still."""
+        """Whether the process is still running."""
         return self.process() is not None
 
 
@@ -34,7 +34,7 @@ def record(pid: int) -> Recorded:
 
 
 def stop(recorded: Recorded, patience: float = 15) -> None:
-    """End a process and all that it has started: asked first, killed after `patience` seconds."""
+    """End a process, then all its descendants; each is killed if it outlives `patience` seconds."""
     process = recorded.process()
     if process is None:
         return
@@ -44,7 +44,7 @@ def stop(recorded: Recorded, patience: float = 15) -> None:
 
 
 def end(processes: Sequence[psutil.Process], patience: float) -> None:
-    """Send SIGTERM to all, and SIGKILL to those that still run after `patience` seconds."""
+    """Send SIGTERM to all, and SIGKILL to those still running after `patience` seconds."""
     _send("terminate", processes)
     left = _wait(processes, patience)
     _send("kill", left)
@@ -52,7 +52,7 @@ def end(processes: Sequence[psutil.Process], patience: float) -> None:
 
 
 def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Those that still run after that time at most; one that nobody has waited for has ended."""
+    """Wait at most `seconds`, and return those still running; zombies count as ended."""
     end_of_wait = time.monotonic() + seconds
     while running := [process for process in processes if _runs(process)]:
         if time.monotonic() > end_of_wait:

@@ -1,4 +1,4 @@
-"""Says how far a transfer is: a bar in a terminal, now and then a line in a log."""
+"""Shows the progress of a transfer: as a bar in a terminal, otherwise as occasional log lines."""
 
 import logging
 import sys
@@ -25,7 +25,7 @@ LINE_SECONDS = 10.0
 
 @contextmanager
 def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is to be called with the number of each block's bytes."""
+    """Yield a function to call with the size of each transferred block in bytes."""
     if sys.stderr.isatty():
         with _bar() as bar:
             task = bar.add_task(name, completed=done, total=total)
@@ -47,12 +47,12 @@ def _bar() -> Progress:
 
 
 def bar_column(width: int | None = 40) -> BarColumn:
-    """A bar for Prefect's console, which knows none of rich's styles by name."""
+    """A bar with explicit colours, because Prefect's console does not know rich's named styles."""
     return BarColumn(width, style="bright_black", complete_style="cyan", finished_style="green")
 
 
 def log_console() -> Console:
-    """Where Prefect prints log lines, which then pass above a bar; else the standard error."""
+    """Prefect's log console, so that log lines appear above a bar; otherwise standard error."""
     from prefect.logging.handlers import PrefectConsoleHandler
 
     handlers = logging.getLogger().handlers
@@ -86,5 +86,5 @@ class _Lines:
 
 
 def megabytes(count: float) -> str:
-    """A number of bytes as people read it: "862.2 MB"."""
+    """A number of bytes in readable form: "862.2 MB"."""
     return f"{count / 1e6:,.1f} MB"

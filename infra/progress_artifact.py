@@ -1,4 +1,4 @@
-"""How far a piece of a flow run's work is, in Prefect's UI."""
+"""Shows the progress of a flow run's work in Prefect's UI."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,27 +14,28 @@ from infra.files import stored_size, told_of_reading
 from infra.progress import megabytes, progress
 
 SECONDS_BETWEEN = 2.0
-"""Prefect's UI is told no more often, and nothing of what is read sooner."""
+"""Minimum interval between updates of the reading progress in Prefect's UI. Reading that takes less
+time is not shown there."""
 
 
 class ProgressArtifact:
-    """A progress artifact of the flow run in which it is made, whichever thread goes on with it.
+    """A progress artifact of the flow run that creates it; any thread may update it.
 
-    Nothing is shown while no server answers: the work itself goes on.
+    If no server answers, the progress is not shown, but the work continues.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
         self._id: UUID | None = None
-        self._context = copy_context()  # other threads know no flow run
+        self._context = copy_context()  # other threads lack the flow run's context
 
     def at(self, percent: float, description: str | None = None) -> None:
-        """Show how far it is, 0 to 100; without a description the last one stays."""
+        """Show the progress (0 to 100); without a description, the last one stays."""
         with suppress(httpx.HTTPError):
             self._context.copy().run(self._show, percent, description)
 
     def complete(self, description: str | None = None) -> None:
-        """Show that all is done, where anything was shown before."""
+        """Show that all is done, if any progress was shown before."""
         if self._id is not None:
             self.at(100.0, description)
 
@@ -49,7 +50,7 @@ class ProgressArtifact:
 
 @contextmanager
 def reading(files: Sequence[Path]) -> Iterator[None]:
-    """Within the block of a flow run, what is read of these files is shown as its progress."""
+    """Within a block of a flow run, show the reading of these files as its progress."""
     shown = _Reading(files)
     with progress("reading", 0, shown.total) as shown.advance, told_of_reading(shown.at):
         yield
@@ -57,7 +58,7 @@ def reading(files: Sequence[Path]) -> Iterator[None]:
 
 
 class _Reading:
-    """The bytes of each file that have been read."""
+    """The number of bytes read of each file."""
 
     advance: Callable[[int], None]
 
@@ -69,7 +70,7 @@ class _Reading:
         self.told = time.monotonic()
 
     def at(self, file: Path, share: float) -> None:
-        """A share of one of the files has been read."""
+        """Record that a share (0 to 1) of one of the files has been read."""
         more = int(share * self.sizes.get(file, 0)) - self.read.get(file, 0)
         if more <= 0:
             return

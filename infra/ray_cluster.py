@@ -1,4 +1,4 @@
-"""The Ray cluster: started here or joined by RAY_ADDRESS, and what may be asked of it."""
+"""The Ray cluster, started here or joined through RAY_ADDRESS, and its allotment to trainings."""
 
 import logging
 import math
@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 
 class Resources(BaseModel, frozen=True, extra="forbid"):
-    """What one training run gets."""
+    """The resources of one training run."""
 
     workers: int = Field(1, ge=1, le=1024, description="Processes that share each batch.")
     cpus_per_worker: int = Field(
         0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
     )
-    # Excluded: what runs beside a training changes its result by no more than rounding.
+    # Excluded from cache keys: parallel trainings change a result by no more than rounding.
     trainings: int = Field(
         0,
         ge=0,
@@ -45,14 +45,14 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
 
 
 class Allotment(BaseModel, frozen=True):
-    """Resources as they were found to be there: nothing left open."""
+    """Resources as allotted on the cluster, with every open choice filled in."""
 
     workers: int
     cpus_per_worker: int
-    gpus_per_worker: float  # 0 on CPUs; a part of one where trainings share it
+    gpus_per_worker: float  # 0 on CPUs; a fraction if trainings share a GPU
 
     def __str__(self) -> str:
-        """For people: how many workers, and what each has."""
+        """The number of workers and the resources of each, in words."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
         return f"{self.workers} worker(s) of {self.cpus_per_worker} CPU(s){gpus}"
 
@@ -64,16 +64,17 @@ KEPT_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
 }
-"""For glibc's allocator and for jemalloc: a step's large tensors take the memory of the last
-step's. By default each of them is mapped anew, and zeroing its pages is a quarter of a training
-step on a CPU."""
+"""Makes glibc's allocator and jemalloc keep freed memory, so that a step's large tensors reuse the
+memory of the last step's. By default each tensor is mapped anew, and zeroing its pages takes a
+quarter of a training step on a CPU."""
 
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""DistributedDataParallel would warn of its search for unused parameters, which is meant."""
+"""Silences DistributedDataParallel's warning about its search for unused parameters, which is
+intended."""
 
 
 def is_remote() -> bool:
-    """Whether a cluster that runs elsewhere is used."""
+    """Whether a cluster that runs elsewhere is used (RAY_ADDRESS is set)."""
     return bool(os.environ.get("RAY_ADDRESS"))
 
 
@@ -83,9 +84,10 @@ def is_connected() -> bool:
 
 
 def connect() -> float:
-    """Join the cluster, or start one on this machine; seconds that it took, however long ago.
+    """Join the cluster, or start one on this machine, and return the seconds that this took.
 
-    Trainings that run side by side may all call it.
+    If the process is connected already, return the seconds that connecting took then. Parallel
+    trainings may all call it.
     """
     with _CONNECTING:
         if not ray.is_initialized():
@@ -99,7 +101,7 @@ def _start() -> float:
     variables = KEPT_MEMORY if is_remote() else memory_here() | _place_here()
     ray.init(
         address=os.environ.get("RAY_ADDRESS") or "local",
-        # Ray's own sizing would take a third of the memory; the stages pass files, not objects.
+        # By default Ray would take a third of the memory, but stages pass files, not objects.
         object_store_memory=None if is_remote() else 200 * 2**20,
         include_dashboard=None if is_remote() else True,
         runtime_env={"env_vars": variables | QUIET},
@@ -109,9 +111,12 @@ def _start() -> float:
 
 
 def _place_here() -> dict[str, str]:
-    """Variables that tell the processes of a cluster, which is about to be started on this machine,
-    where the project and their cluster are. Ray's own would look for any cluster of the machine,
-    and fail where two trainings have one each."""
+    """Variables that tell the processes of a cluster started here where it and the project are.
+
+    Without them, Ray would look for any cluster on the machine, and fail if two trainings have one
+    each. This also sets RAY_GCS_SERVER_PORT to a free port, so call it just before the cluster
+    starts.
+    """
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
@@ -123,21 +128,27 @@ def _place_here() -> dict[str, str]:
 
 
 def memory_here() -> dict[str, str]:
-    """Variables for processes that train on this machine: memory is kept, by jemalloc where Ray's
-    wheel holds it. Of sizes that differ from step to step, it finds room sooner than glibc."""
+    """Variables that make processes that train on this machine keep freed memory.
+
+    They load jemalloc if Ray's wheel contains it: it finds free memory faster than glibc if tensor
+    sizes differ from step to step.
+    """
     library = Path(ray.__file__).parent / "core" / "libjemalloc.so"
     return KEPT_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
 
 
 def disconnect() -> None:
-    """Leave the cluster; one that was started here ends."""
+    """Leave the cluster; a cluster that was started here is shut down."""
     if ray.is_initialized():
         ray.shutdown()
 
 
 def map_on_cluster(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """function(item) of every item: on the cluster if one is named or connected, in whatever order
-    they get done there; else here, one after the other. Some twice its CPUs are under way."""
+    """Yield function(item) for every item, on the cluster if one is named or connected.
+
+    There, about twice as many items as it has CPUs are in progress at a time, and results come in
+    any order. Without a cluster, the items are processed here, one after the other.
+    """
     if not (is_remote() or ray.is_initialized()):
         yield from map(function, items)
         return
@@ -161,8 +172,10 @@ def _torch_sees_a_gpu() -> bool:
 
 
 def share(resources: Resources, trainings: int) -> Resources:
-    """The request of each of several trainings: as many at a time as the cluster has CPUs for, and
-    GPUs where they are used, unless it says how many."""
+    """The request of each of several trainings, with the number that run in parallel filled in.
+
+    Unless the request sets that number, the cluster's CPUs limit it, and its GPUs if they are used.
+    """
     there = ray.cluster_resources()
     fitting = int(there.get("CPU", 0)) // (resources.workers * max(1, resources.cpus_per_worker))
     gpus = int(there.get("GPU", 0)) // resources.workers
@@ -173,8 +186,11 @@ def share(resources: Resources, trainings: int) -> Resources:
 
 
 def parts_of_gpus(resources: Resources, gpus: int) -> float:
-    """What of a GPU each worker gets: parts of it where more trainings of one worker run side by
-    side than there are GPUs. Several workers of one training can't be on the same GPU."""
+    """The number of GPUs for each worker: 1, or a fraction if trainings share GPUs.
+
+    They share if more single-worker trainings run in parallel than there are GPUs. Several workers
+    of one training can't use the same GPU.
+    """
     if resources.workers > 1:
         return 1.0
     at_a_gpu = math.ceil(max(1, resources.trainings) / gpus)
@@ -182,8 +198,9 @@ def parts_of_gpus(resources: Resources, gpus: int) -> float:
 
 
 def allot(resources: Resources) -> Allotment:
-    """Check a request against the connected cluster, since Ray would wait for ever for what
-    isn't there, and fill in what it leaves open.
+    """Check a request against the connected cluster, and fill in what it leaves open.
+
+    The check is needed because Ray would wait forever for resources that do not exist.
 
     Raises:
         UserError: the cluster has fewer CPUs or GPUs, or torch sees no GPU on this machine.
@@ -197,7 +214,7 @@ def allot(resources: Resources) -> Allotment:
             f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
         )
     part = parts_of_gpus(resources, gpus) if gpu else 0
-    # With no more of a GPU than the training takes: others may train on the rest.
+    # Request no more of a GPU than the training takes: others may train on the rest.
     if gpu and not ray.get(_torch_sees_a_gpu.options(num_gpus=part).remote()):
         if resources.gpu:
             raise UserError(

@@ -1,4 +1,4 @@
-"""The log of the flow or task run that something happens in."""
+"""The logger of the current flow or task run."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
 def run_logger() -> Logger | None:
-    """The run's own logger; None outside of runs."""
+    """The current run's logger; None outside of runs."""
     if "prefect" not in sys.modules:
         return None
     from prefect.exceptions import MissingContextError
@@ -22,7 +22,7 @@ def run_logger() -> Logger | None:
 
 
 def logger() -> Logger:
-    """The run's own logger, or outside of runs the project's."""
+    """The current run's logger; outside of runs, the project's."""
     from prefect.logging import get_logger
 
     return run_logger() or get_logger("bidaflow")

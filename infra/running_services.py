@@ -1,4 +1,4 @@
-"""What `make up` has running, written down for `make down` and for flows started beside it."""
+"""The record of what `make up` runs, for `make down` and for flows started by hand."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from infra.settings import settings
 
 
 class Up(BaseModel):
-    """The process that `make up` is, its services, and where its servers answer."""
+    """The process of `make up`, its services, and the addresses of its servers."""
 
     supervisor: Recorded
-    services: dict[str, Recorded]  # in the order of their start
+    services: dict[str, Recorded]  # in start order
     prefect_url: str
     mlflow_url: str
 
     def write(self) -> None:
-        """Write it down, in one move."""
+        """Write the record atomically."""
         file = _file()
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(".new")
@@ -26,7 +26,7 @@ class Up(BaseModel):
 
 
 def recorded() -> Up | None:
-    """What was written down last, be it running still or killed."""
+    """The last record, whether its processes still run or were killed; None without one."""
     file = _file()
     if not file.exists():
         return None
@@ -34,7 +34,7 @@ def recorded() -> Up | None:
 
 
 def forget() -> None:
-    """Nothing is running any more."""
+    """Delete the record, once nothing is running any more."""
     _file().unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""The settings of a checkout, each one overridable by an environment variable BIDAFLOW_<NAME>."""
+"""The settings of a checkout; environment variables BIDAFLOW_<NAME> override them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Settings(BaseSettings):
-    """Where data, results and services are."""
+    """Locations of data, results and services, and limits on what runs and what is kept."""
 
     model_config = SettingsConfigDict(env_prefix="BIDAFLOW_", env_ignore_empty=True, frozen=True)
 
@@ -47,27 +47,27 @@ class Settings(BaseSettings):
 
     @property
     def mirror_folder(self) -> Path | None:
-        """The mirror, if it is a folder and no address."""
+        """The mirror if it is a folder; None if it is a URL or not set."""
         if self.mirror is None or self.mirror.startswith(("http://", "https://")):
             return None
         return Path(self.mirror).expanduser()
 
     @property
     def prefect_url(self) -> str:
-        """Where `make up` has the Prefect server and its UI."""
+        """Address of the Prefect server and UI that `make up` starts."""
         return f"http://{LOOPBACK}:{self.prefect_port}"
 
     @property
     def mlflow_url(self) -> str:
-        """Where `make up` has the MLflow server and its UI."""
+        """Address of the MLflow server and UI that `make up` starts."""
         return f"http://{LOOPBACK}:{self.mlflow_port}"
 
     @property
     def tracking_uri(self) -> str:
-        """Where MLflow's runs are recorded."""
+        """MLflow's tracking URI, where runs are recorded."""
         return self.mlflow_tracking_uri or f"sqlite:///{self.root.resolve()}/mlflow.db"
 
 
 def settings() -> Settings:
-    """The settings as the environment has them now."""
+    """The settings, read from the current environment."""
     return Settings()

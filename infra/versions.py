@@ -1,4 +1,4 @@
-"""The version of the code that runs: the checkout's commit, and the installed packages."""
+"""Versions of the running code: the checkout's commit and the installed packages."""
 
 import platform
 import subprocess
@@ -7,11 +7,11 @@ from importlib.metadata import version
 from infra.settings import CHECKOUT
 
 PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
-"""Those whose version can change a result."""
+"""Packages whose version can change a result."""
 
 
 def git_commit() -> str | None:
-    """The checkout's commit, "-dirty" if files differ from it; None where git knows none."""
+    """The checkout's commit, with "-dirty" if files differ from it; None if git finds none."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         told = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
@@ -21,5 +21,5 @@ def git_commit() -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that compute."""
+    """Versions of Python and of the packages that can change a result."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}

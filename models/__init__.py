@@ -1,1 +1,1 @@
-"""The BiDAF family: torch and numpy only, no files, no network, no orchestration."""
+"""The BiDAF model family. It uses only torch and numpy: no files, network or orchestration."""

@@ -1,4 +1,4 @@
-"""What a model looks at: the attention weights of a batch."""
+"""Attention weights of a model for a batch of examples."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from models.modules.self_attention import ResidualSelfAttention
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Rows attend to columns and sum to 1; rows and columns of padding are 0. Position 0 of either
-    side is the null token.
+    """Attention weights of a batch; rows and columns of padding are 0.
 
-    A row of trilinear self-attention sums to less: the rest goes to nothing at all.
+    Each row attends to the columns and sums to 1. Position 0 of contexts and questions is the null
+    token. A row of trilinear self-attention sums to less than 1: its learned logit for "nothing"
+    takes the rest.
     """
 
     context_to_question: Tensor  # (B, T, J)
@@ -27,7 +28,7 @@ class AttentionWeights:
 
 @torch.no_grad()
 def attention_weights(model: BiDAF, batch: Batch) -> AttentionWeights:
-    """The weights by which the model reads a batch, dropout left out."""
+    """Attention weights of the model for a batch, without dropout."""
     model.eval()
     read = _, _, context_mask, question_mask = model.read(batch)
     to_question, to_context = model.attention.weights(*read)

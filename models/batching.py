@@ -1,4 +1,4 @@
-"""Ragged integer arrays, and the padded batches that are cut from them."""
+"""Ragged integer arrays, and the padded batches that are built from them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ IntArray = npt.NDArray[np.integer]
 
 PADDING = 0
 NULL = 1
-"""Type, word and character 1: the unknown one, and the token that stands for "no answer"."""
+"""Index 1 of types, words and characters: the unknown one. It is also the null token, which stands
+for "no answer"."""
 
 CONTEXT_STEP, QUESTION_STEP = 16, 8
-"""Batches are padded to multiples of these, null token included. oneDNN compiles its kernels for
-every shape that it meets, which costs more time than the padding."""
+"""Batches are padded to multiples of these widths, null token included. oneDNN compiles its kernels
+for each new shape, which costs more time than the padding."""
 
 POOL_BATCHES = 64
-"""Batches' worth of examples that are sorted by length together: large enough that a batch's
-contexts are nearly equally long, small enough that batches still differ from epoch to epoch."""
+"""Number of batches whose examples are sorted by length together: large enough that the contexts of
+a batch have nearly equal lengths, small enough that batches differ from epoch to epoch."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Ragged:
 
     @classmethod
     def from_rows(cls, rows: list[list[int]]) -> Ragged:
-        """Rows given as lists."""
+        """Ragged array of the given lists."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return cls(np.array([v for row in rows for v in row], dtype=np.int32), offsets)
 
@@ -48,17 +49,18 @@ class Ragged:
 
     @property
     def lengths(self) -> IntArray:
-        """(rows,)"""
+        """Length of each row: (rows,)"""
         return np.diff(self.offsets)
 
     def lengths_of(self, rows: IntArray) -> IntArray:
-        """Lengths of some rows: (len(rows),)"""
+        """Lengths of the given rows: (len(rows),)"""
         return self.offsets[rows + 1] - self.offsets[rows]
 
 
 @dataclass(frozen=True)
 class Types:
-    """The distinct surface forms: each one's word and its characters. Row 0 pads, row 1 is NULL."""
+    """The distinct surface forms (types): the word index and the characters of each. Row 0 is
+    padding, row 1 is NULL."""
 
     words: IntArray  # (types,)
     characters: Ragged
@@ -66,7 +68,8 @@ class Types:
 
 @dataclass(frozen=True)
 class Examples:
-    """Questions about contexts, as type ids. Spans are inclusive token positions, -1 for none."""
+    """Questions and their contexts, as type ids. Spans are inclusive token positions, -1 for
+    none."""
 
     contexts: Ragged
     questions: Ragged
@@ -85,14 +88,15 @@ class Examples:
 
     @property
     def has_target(self) -> npt.NDArray[np.bool_]:
-        """Which examples have an answer that was found, or none by right: (n,)."""
+        """Whether each example has an aligned answer span or is marked as impossible: (n,)."""
         return (self.span_start >= 0) | self.impossible
 
     def trainable(self, max_context: int, max_question: int) -> IntArray:
-        """Rows that can be trained on: a target, and neither side longer than its limit.
+        """Rows that can be trained on: they have a target, and neither the context nor the question
+        exceeds its limit in tokens.
 
         Raises:
-            ValueError: there are none.
+            ValueError: no row can be trained on.
         """
         fits = (self.context_lengths <= max_context) & (self.questions.lengths <= max_question)
         rows = np.flatnonzero(self.has_target & fits)
@@ -108,10 +112,11 @@ class Examples:
 
 @dataclass(frozen=True)
 class Batch:
-    """B padded examples. Position 0 of both sides is the null token; targets count from it.
+    """B padded examples. Position 0 of contexts and questions is the null token; targets count
+    from it.
 
-    `context` and `question` point into the batch's own U distinct types, so that characters
-    are encoded once per distinct word. Row 0 of the types is padding.
+    `context` and `question` index the batch's own U distinct types, so that characters are encoded
+    once per distinct type. Row 0 of the types is padding.
     """
 
     context: Tensor  # (B, T) int64
@@ -123,23 +128,24 @@ class Batch:
 
 
 def target_positions(positions: IntArray, impossible: npt.NDArray[np.bool_]) -> Tensor:
-    """Token positions -> batch positions: one further for the null token, 0 for no answer."""
+    """Batch positions of token positions: one higher for the null token, 0 for no answer."""
     shifted = np.where(positions >= 0, positions + 1, -1)
     return torch.from_numpy(np.where(impossible, 0, shifted).astype(np.int64))
 
 
 def padded_width(lengths: IntArray, step: int) -> int:
-    """Places of a batch's rows: for the longest and a null token, rounded up to a multiple."""
+    """Width of a padded batch: the longest row and the null token, rounded up to a multiple of
+    `step`."""
     return -(-(int(lengths.max()) + 1) // step) * step
 
 
 def _look_up(values: Tensor, indices: Tensor) -> Tensor:
-    """values[indices] of a vector, several times as fast on CPUs."""
+    """values[indices] for a vector of values, several times as fast on CPUs."""
     return values.index_select(0, indices.flatten()).view(indices.shape)
 
 
 class _RaggedTensor:
-    """Ragged rows on a device, behind them one padding value that every place past a row reads."""
+    """Ragged rows on a device, followed by one padding value for all positions past a row's end."""
 
     def __init__(self, ragged: Ragged, device: torch.device) -> None:
         values = np.append(ragged.values, ragged.values.dtype.type(PADDING))
@@ -148,7 +154,7 @@ class _RaggedTensor:
         self.lengths = torch.from_numpy(ragged.lengths.astype(np.int64)).to(device)
 
     def padded(self, rows: Tensor, width: int) -> Tensor:
-        """Rows (n,) as (n, width) int64, zeros behind."""
+        """Rows (n,) as (n, width) int64, padded with zeros at the end."""
         columns = torch.arange(width, device=rows.device)
         places = self.first[rows].unsqueeze(1) + columns
         outside = columns >= self.lengths[rows].unsqueeze(1)
@@ -157,10 +163,10 @@ class _RaggedTensor:
 
 
 class ResidentExamples:
-    """Examples and their types on a device, and the padded batches that are gathered there.
+    """Examples and their types on a device, where padded batches are gathered.
 
-    The host, which holds them too, says which rows, how wide and which distinct types: that is
-    all that a batch moves to the device, and nothing waits for it.
+    The host keeps a copy and determines the rows, the widths and the distinct types of a batch.
+    Only these are sent to the device, and no transfer blocks the host.
     """
 
     def __init__(
@@ -175,12 +181,12 @@ class ResidentExamples:
         self.context_of = torch.from_numpy(examples.context_of.astype(np.int64)).to(device)
         self.start = target_positions(examples.span_start, examples.impossible).to(device)
         self.end = target_positions(examples.span_end, examples.impossible).to(device)
-        self.local = torch.zeros_like(self.words)  # of types: their rows in the latest batch
+        self.local = torch.zeros_like(self.words)  # row of each type in the latest batch
         self._character_lengths = np.minimum(types.characters.lengths, max_characters)
         self._is_used = np.zeros(len(types.words), dtype=bool)
 
     def batch(self, rows: IntArray) -> Batch:
-        """The given examples, padded to the longest of them."""
+        """Batch of the given examples, padded to the longest of them."""
         of = self.examples.context_of[rows]
         distinct = self._distinct_types(rows, of)
         width = int(self._character_lengths[distinct].max())
@@ -200,7 +206,7 @@ class ResidentExamples:
         )
 
     def _distinct_types(self, rows: IntArray, contexts: IntArray) -> IntArray:
-        """The types of the examples, padding and null token, in order."""
+        """Sorted types that occur in the examples, with padding and the null token."""
         self._is_used[[PADDING, NULL]] = True
         for row in contexts:
             self._is_used[self.examples.contexts[row]] = True
@@ -213,22 +219,22 @@ class ResidentExamples:
     def _send(self, indices: IntArray) -> Tensor:
         tensor = torch.from_numpy(indices.astype(np.int64))
         if self.device.type == "cuda":
-            tensor = tensor.pin_memory()  # else the copy would wait for the device
+            tensor = tensor.pin_memory()  # a copy from unpinned memory blocks the host
         return tensor.to(self.device, non_blocking=True)
 
 
 def make_batch(examples: Examples, types: Types, rows: IntArray, max_characters: int) -> Batch:
-    """The given examples, padded to the longest of them, in the host's memory."""
+    """Batch of the given examples in the host's memory, padded to the longest of them."""
     return ResidentExamples(examples, types, max_characters, torch.device("cpu")).batch(rows)
 
 
 def shuffled_batches(
     lengths: IntArray, batch_size: int, seed: int, epoch: int
 ) -> list[npt.NDArray[np.intp]]:
-    """One epoch's batches of positions in `lengths`: shuffled, yet alike in length within a batch.
+    """One epoch's batches of positions in `lengths`: shuffled, with similar lengths in each batch.
 
-    The order depends on the seed and the epoch alone, so a resumed run and a run over another
-    number of workers see the same batches.
+    The order depends only on the seed and the epoch, so a resumed run and a run with another number
+    of workers see the same batches.
     """
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths))
@@ -244,9 +250,11 @@ def shuffled_batches(
 def sorted_batches(
     lengths: IntArray, max_tokens: int, max_pairs: float = math.inf
 ) -> Iterator[npt.NDArray[np.intp]]:
-    """Every position once, by length, each batch padded to at most `max_tokens` tokens and
-    `max_pairs` pairs of tokens of the same example (a single longer example makes a batch of its
-    own)."""
+    """Yield batches that cover every position in `lengths` once, in ascending order of length.
+
+    A padded batch, null tokens included, has at most `max_tokens` tokens and at most `max_pairs`
+    pairs of tokens of the same example. An example that exceeds a limit alone is its own batch.
+    """
 
     def fit(rows: int, width: int) -> bool:
         return rows * width <= max_tokens and rows * width**2 <= max_pairs

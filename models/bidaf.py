@@ -1,4 +1,4 @@
-"""Bi-directional attention flow over words and, where the config has them, characters."""
+"""Bidirectional attention flow over words and, if configured, characters."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def _output_layer(config: ModelConfig, attention_size: int) -> nn.Module:
 
 
 class BiDAF(nn.Module):
-    """The model of Seo et al. (2017) in the forms that `ModelConfig` names.
+    """The model of Seo et al. (2017), with the variations that `ModelConfig` offers.
 
-    Its six layers are (1) character embedding and (2) word embedding, joined in `words`;
+    Its six layers are (1) character embedding and (2) word embedding, combined in `words`;
     (3) contextual embedding, `encoder`; (4) attention flow, `attention`, followed by
-    self-attention, `matching`, where the config has it; (5) modeling, `modeling`; (6) output,
-    `output`. `read` runs the first three, `forward` all of them.
+    self-attention, `matching`, if configured; (5) modeling, `modeling`; (6) output, `output`.
+    `read` runs the first three, `forward` runs all of them.
 
-    Shapes: B questions in a batch, T tokens in a context and J in a question, each with the
+    Shapes: B questions in a batch, T tokens in a context and J tokens in a question, including the
     null token in front; e is the size of an embedded token, d the hidden size.
     """
 
     def __init__(self, config: ModelConfig, word_vectors: Tensor, characters: int) -> None:
-        """`word_vectors` (V, e) float32, rows 0 and 1 zero; `characters`: size of that vocabulary,
-        padding and unknown included."""
+        """`word_vectors` (V, vector size) is float32, with zeros in rows 0 and 1; `characters` is
+        the size of the character vocabulary, including padding and unknown."""
         super().__init__()
         self.config = config
         width = 2 * config.hidden_size
@@ -62,16 +62,16 @@ class BiDAF(nn.Module):
 
     @property
     def max_characters(self) -> int:
-        """Characters of a word that the model looks at."""
+        """Number of characters that the model reads of a word."""
         return self.config.characters.max_characters if self.config.characters else 1
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """H (B, T, 2d), U (B, J, 2d), and where they are no padding: (B, T), (B, J)"""
+        """H (B, T, 2d), U (B, J, 2d) and the masks of their real tokens, (B, T) and (B, J)"""
         context_mask = batch.context != PADDING  # (B, T)
         question_mask = batch.question != PADDING  # (B, J)
-        # 1. Character embedding and 2. word embedding, of each distinct word of the batch
-        types = self.words.of_types(batch)  # (words, size of word vector and filters)
-        # The highway network joins both, for each token; 3. contextual embedding
+        # 1. Character embedding and 2. word embedding, once per distinct type of the batch
+        types = self.words.of_types(batch)  # (U, size of word vector and filters)
+        # The highway network combines both for each token; then 3. contextual embedding
         embedded = self.words(types, batch.context)  # (B, T, e)
         context = self.encoder(embedded, context_mask)  # H: (B, T, 2d)
         embedded = self.words(types, batch.question)  # (B, J, e)

@@ -1,4 +1,4 @@
-"""Why a training ends."""
+"""Whether a training ends, and why."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from models.configs.variant import TrainingConfig
 
 
 def best_epoch(f1s: Sequence[float]) -> int:
-    """The epoch, counted from 1, of the highest F1; the first of equal ones."""
+    """The epoch with the highest F1, counted from 1; the first of several with equal F1."""
     return 1 + max(range(len(f1s)), key=f1s.__getitem__)
 
 
 def is_out_of_time(config: TrainingConfig, seconds: float) -> bool:
-    """Whether a training that has taken so long has used up its budget."""
+    """Whether a training that has taken `seconds` has used up its time budget."""
     return config.max_minutes is not None and seconds >= 60 * config.max_minutes
 
 
 def reason_to_end(config: TrainingConfig, f1s: Sequence[float], seconds: float) -> str | None:
-    """Why a training ends after the epochs whose validation F1 (0 to 100) are given and so many
-    seconds, as a clause; None if it goes on. F1s are NaN where there is no validation split."""
+    """The reason to end training now, as a clause; None to continue.
+
+    `f1s` is the validation F1 (0 to 100) of each epoch so far, NaN without a validation split;
+    `seconds` is the time taken so far.
+    """
     last, best = f1s[-1], best_epoch(f1s)
     if config.stop_at_f1 is not None and last >= config.stop_at_f1:
         return f"validation F1 reached {last:.2f}, and {config.stop_at_f1:g} was asked for"

@@ -1,4 +1,4 @@
-"""Averaged weights: what is scored and served in the place of the last step's."""
+"""Averaged weights, which are evaluated and served instead of the last step's weights."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 
 class AveragedWeights:
-    """Exponential moving average of the trained weights, warmed up by min(d, (1 + n)/(10 + n))
-    as in the CS224n starter."""
+    """Exponential moving average of the trained weights, whose decay is warmed up as
+    min(d, (1 + n)/(10 + n)), as in the CS224n starter."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -20,7 +20,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Move the averages towards the weights; `step` counts from 0."""
+        """Update the averages from the current weights; `step` counts from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
         averaged: list[Tensor] = list(self.averaged.values())
         live: list[Tensor] = list(self.live.values())
@@ -28,7 +28,7 @@ class AveragedWeights:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Put the averages in the model's place for the length of the block."""
+        """Swap the averages into the model for the duration of the block."""
         self._exchange()
         try:
             yield

@@ -1,4 +1,4 @@
-"""The optimizer, and how large each of its steps is."""
+"""The optimiser and its learning rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from models.configs.variant import TrainingConfig
 
 
 def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """One call of each arithmetic operation for all parameters, or on GPUs one for everything."""
+    """Optimiser of the trainable parameters. It runs each arithmetic operation in one call for all
+    parameters (`foreach`), or the whole update in one call (`fused`)."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.optimizer == "adam":
         return torch.optim.Adam(parameters, config.learning_rate, fused=True)
@@ -19,10 +20,11 @@ def make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
 
 
 def learning_rate(config: TrainingConfig, step: int, epochs_done: float) -> float:
-    """The rate of the step after `step` others, when so many epochs, fractions counted, are done.
+    """Learning rate of the next step, after `step` steps and `epochs_done` epochs (fractional).
 
-    It rises in equal parts over the first `warmup_steps` (Goyal et al., 2017, §2.2). A "linear"
-    schedule falls with what is left of all `epochs`, whatever else may end the training sooner.
+    It rises linearly over the first `warmup_steps` (Goyal et al., 2017, §2.2). The "linear"
+    schedule falls in proportion to the share of `epochs` left, even if training may end sooner for
+    another reason.
     """
     rate = config.learning_rate * min(1.0, (step + 1) / max(1, config.warmup_steps))
     if config.schedule == "linear":

@@ -1,4 +1,4 @@
-"""Predictions of a model for any number of examples, and the loss that it is trained on."""
+"""Predictions of a model for any number of examples, and the training loss."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ from models.sliding_windows import Windows, cut
 from models.span_decoding import Predictions, best_spans
 
 EVALUATION_TOKENS = 32_768
-"""Context tokens in one batch of prediction, padding included: bounds memory on long contexts."""
+"""Context tokens in one prediction batch, including padding: bounds memory on long contexts."""
 
 EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
-"""Pairs of a context's tokens in one batch of a model with self-attention, which weighs them all:
-128 MiB a matrix. They are the tighter bound from contexts of 1,024 tokens on."""
+"""Pairs of context tokens in one prediction batch of a model with self-attention, which weights all
+pairs: 128 MiB per matrix. This is the tighter bound for contexts of 1,024 tokens or more."""
 
 
 def span_nll(start: Tensor, end: Tensor, first: Tensor, last: Tensor) -> Tensor:
-    """Negative log-likelihood of each example's span, from the logits (B, T) and its positions
-    (B,), -1 for none: (B,), nats, start + end."""
+    """Negative log-likelihood of each example's span, start + end, in nats: (B,).
+
+    Takes the logits (B, T) and the positions of the span (B,), -1 for none.
+    """
     return F.cross_entropy(start, first, reduction="none", ignore_index=-1) + F.cross_entropy(
         end, last, reduction="none", ignore_index=-1
     )
@@ -51,11 +53,12 @@ def predict(
     window: Window | None = None,
     batches: slice = slice(None),
 ) -> tuple[Predictions, npt.NDArray[np.float64]]:
-    """The best span for every example, in order, and its target's NLL: (n,), nats, not a number
-    where it has no target.
+    """The best span of each example, in order, and the NLL of its target: (n,), nats, NaN without a
+    target.
 
-    With a `window` longer contexts are read in such windows, in memory that does not grow with
-    them. Of all batches only these `batches` are predicted; other examples' numbers are 0.
+    With a `window`, longer contexts are read in windows of this size, so that memory does not grow
+    with their length. Only the prediction batches in `batches` are computed; the numbers of all
+    other examples are 0.
     """
     n = len(examples)
     spans = np.zeros((2, n), dtype=np.int64)
@@ -78,7 +81,7 @@ def predict(
 
 
 class _Logits:
-    """Gives examples' logits, from windows where their contexts are too long."""
+    """Computes the logits of examples, from windows if their contexts are too long."""
 
     def __init__(
         self, model: BiDAF, examples: Examples, types: Types, window: Window | None
@@ -94,24 +97,27 @@ class _Logits:
         self.max_pairs = EVALUATION_PAIRS if model.config.self_attention != "none" else math.inf
 
     def batches(self) -> Iterator[npt.NDArray[np.intp]]:
-        """Rows of the examples whose logits are found together."""
+        """Rows of the examples whose logits are computed together."""
         read_whole = self.windows is None
         pairs = self.max_pairs if read_whole else math.inf
         return sorted_batches(self.lengths, EVALUATION_TOKENS, pairs)
 
     def of(self, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Logits of start and end, (B, T + 1) each, the null token first."""
+        """Logits of start and end, (B, T + 1) each, with the null token first."""
         if self.windows is None:
             start, end = self.model(self.resident.batch(rows))
             return start, end
         return self._joined(self.windows, rows)
 
     def _joined(self, windows: Windows, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Each token's logits from the window in whose middle it lies most; those of no answer
-        from the window that finds it least likely, as an answer in one window is enough.
+        """Logits of start and end, joined from overlapping windows.
 
-        A span over a border is found by its start in one window and its end in the next. Both
-        windows hold all of it where it is at most half as long as they overlap.
+        Each token's logits come from the window in which it is closest to the middle. The logits of
+        no answer come from the window that finds it least likely, because an answer in one window
+        is enough.
+
+        A span across a border has its start in one window and its end in the next. Both windows
+        contain the whole span if it is at most half as long as their overlap.
         """
         logits = torch.full(
             (2, len(rows), 1 + int(self.lengths[rows].max())), MASKED, dtype=torch.float64

@@ -1,7 +1,7 @@
 """Contexts longer than a model reads at once, as overlapping windows.
 
-Each window is an example of its own. What the model says of a context's tokens is put together
-again from its logits as they are: softmax values of different windows could not be compared.
+Each window is an example of its own. A context's logits are joined from the raw logits of its
+windows, because softmax values of different windows are not comparable.
 Source: Clark & Gardner 2018, section 3; Devlin et al. 2019 for the overlap.
 """
 
@@ -18,22 +18,22 @@ from models.configs.variant import TrainingConfig, Window
 
 @dataclass(frozen=True)
 class Windows:
-    """n examples cut into w windows, in their order; a context that fits is its only window."""
+    """n examples cut into w windows, in order; a context that fits has a single window."""
 
-    examples: Examples  # the windows; those that lack the answer have none
-    of: IntArray  # (w,) the example that each is cut from
-    first: IntArray  # (w,) the token of the context that it begins with
-    core_start: IntArray  # (w,) where its own part of the context begins, and where it ends:
-    core_end: IntArray  # a token belongs to the window in whose middle it lies most
-    begin: IntArray  # (n + 1,) where each example's windows begin
+    examples: Examples  # the windows; those that do not contain the answer have no span
+    of: IntArray  # (w,) example that each window is cut from
+    first: IntArray  # (w,) context token that the window begins with
+    core_start: IntArray  # (w,) begin and end of the window's own part of the context:
+    core_end: IntArray  # a token belongs to the window in which it is closest to the middle
+    begin: IntArray  # (n + 1,) index of each example's first window
 
     def of_examples(self, rows: IntArray) -> IntArray:
-        """All windows of some examples."""
+        """All windows of the given examples."""
         return np.concatenate([np.arange(self.begin[row], self.begin[row + 1]) for row in rows])
 
     def sampled(self, rows: IntArray, seed: int, epoch: int) -> IntArray:
-        """Those of some windows that an epoch trains on: all that hold an answer, and of each
-        example one of the others, drawn anew in each epoch."""
+        """Rows of the given windows that an epoch trains on: all windows that contain an answer,
+        and per example one of the others, drawn anew in each epoch."""
         holds = self.examples.span_start[rows] >= 0
         others = np.random.default_rng([seed, epoch]).permutation(rows[~holds])
         _, drawn = np.unique(self.of[others], return_index=True)
@@ -43,10 +43,10 @@ class Windows:
 def to_train_on(
     examples: Examples, config: TrainingConfig, epoch: int = 0
 ) -> tuple[Examples, IntArray]:
-    """Examples, and those of their rows that an epoch trains on: as they are, or as windows.
+    """Examples, or their windows if configured, and those of their rows that an epoch trains on.
 
     Raises:
-        ValueError: there are none.
+        ValueError: no row can be trained on.
     """
     limits = config.max_context_tokens, config.max_question_tokens
     if config.window is None:
@@ -57,11 +57,11 @@ def to_train_on(
 
 
 def trained_questions(examples: Examples, config: TrainingConfig) -> int:
-    """How many of the examples the epochs train on: the others have no target, or none in a window,
-    or are longer than the limits.
+    """Number of examples that training uses. The others have no target, or none within a window, or
+    exceed the token limits.
 
     Raises:
-        ValueError: there are none.
+        ValueError: no example can be trained on.
     """
     limits = config.max_context_tokens, config.max_question_tokens
     if config.window is None:
@@ -71,8 +71,9 @@ def trained_questions(examples: Examples, config: TrainingConfig) -> int:
 
 
 def cut(examples: Examples, window: Window) -> Windows:
-    """Windows of `window.tokens` tokens that begin `window.stride` apart, the last one of a context
-    at its end. They are copies, of `tokens` / `stride` times the contexts' size in all."""
+    """Windows of `window.tokens` tokens that begin `window.stride` tokens apart; the last window of
+    a context ends where the context ends. They are copies, in total `tokens` / `stride` times as
+    large as the contexts."""
     lengths = examples.contexts.lengths
     counts = 1 + np.maximum(0, -(-(lengths - window.tokens) // window.stride))
     context = np.repeat(np.arange(len(lengths)), counts)
@@ -106,18 +107,19 @@ def cut(examples: Examples, window: Window) -> Windows:
 
 
 def _within(counts: IntArray) -> IntArray:
-    """0, 1, … for each of some runs: (sum of counts,)"""
+    """0, 1, … within each of several runs of the given lengths: (sum of counts,)"""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _pieces(ragged: Ragged, first: IntArray, lengths: IntArray) -> Ragged:
-    """Rows of their own that begin at some values of others, overlapping as they may."""
+    """Ragged rows that begin at the given positions in `ragged.values`; they may overlap."""
     places = np.repeat(first, lengths) + _within(lengths)
     return Ragged(ragged.values[places], np.append(0, np.cumsum(lengths)))
 
 
 def _cores(context: IntArray, first: IntArray, size: IntArray) -> tuple[IntArray, IntArray]:
-    """Borders halfway through the overlaps; a context's first and last window reach its ends."""
+    """Begin and end of each window's own part. Borders lie halfway through the overlaps; the first
+    and the last window of a context reach its ends."""
     start, end = first.copy(), first + size
     neighbours = np.flatnonzero(context[1:] == context[:-1])
     border = (first[neighbours + 1] + first[neighbours] + size[neighbours]) // 2
@@ -128,8 +130,8 @@ def _cores(context: IntArray, first: IntArray, size: IntArray) -> tuple[IntArray
 def _targets(
     examples: Examples, of: IntArray, first: IntArray, size: IntArray
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
-    """Span and impossibility of each window. Where no window holds the whole answer none has a
-    target, as it would be wrong that there is none."""
+    """Span and impossibility of each window. If no window contains the whole answer, no window of
+    the example has a target, because "no answer" would be wrong."""
     start, end = examples.span_start[of] - first, examples.span_end[of] - first
     answered = examples.span_start[of] >= 0
     holds = answered & (start >= 0) & (end < size)

@@ -1,4 +1,4 @@
-"""From two rows of logits to the best answer span, and to whether it is the answer."""
+"""Best answer span from start and end logits, and the choice between the span and no answer."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from models.modules.layers import MASKED
 
 @dataclass(frozen=True)
 class Answers:
-    """One answer a question. Token positions in the context, inclusive; -1, -1 for no answer."""
+    """One answer per question. Spans are inclusive token positions in the context; -1, -1 for no
+    answer."""
 
     span_start: npt.NDArray[np.int64]  # (n,)
     span_end: npt.NDArray[np.int64]  # (n,)
-    score: npt.NDArray[np.float64]  # (n,) log-probability of the answer given
+    score: npt.NDArray[np.float64]  # (n,) log-probability of this answer
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The best span for each question, and how probable it and "no answer" are."""
+    """The best span for each question, and the log-probabilities of the span and of no answer."""
 
-    span_start: npt.NDArray[np.int64]  # (n,) first token; -1 where the context has none
+    span_start: npt.NDArray[np.int64]  # (n,) first token; -1 if the context has no tokens
     span_end: npt.NDArray[np.int64]  # (n,) last token, inclusive
     span_score: npt.NDArray[np.float64]  # (n,) log-probability of the span
     no_answer_score: npt.NDArray[np.float64]  # (n,) log-probability of no answer
 
     @property
     def margin(self) -> npt.NDArray[np.float64]:
-        """By how much no answer is more probable than the best span: (n,), nats. The same as the
-        difference of the sums of logits, as start and end have one normaliser each."""
+        """Log-probability of no answer minus that of the best span: (n,), nats. It equals the
+        difference of the summed logits, because start and end have one normaliser each."""
         return self.no_answer_score - self.span_score
 
     def answers(self, threshold: float) -> Answers:
-        """The best spans, and no answer where the margin reaches the threshold."""
+        """The best spans, or no answer where the margin reaches the threshold."""
         none = self.margin >= threshold
         return Answers(
             np.where(none, -1, self.span_start),
@@ -49,8 +50,8 @@ class Predictions:
 
 
 def argmax_threshold(allow_no_answer: bool) -> float:
-    """The threshold at which the more probable of span and no answer is given; infinity, which no
-    margin reaches, where a model was trained on no question without answer."""
+    """The threshold that selects the more probable of span and no answer. If a model was trained
+    without unanswerable questions, the threshold is infinity, which no margin reaches."""
     return 0.0 if allow_no_answer else math.inf
 
 
@@ -60,13 +61,13 @@ def best_spans(
     """The span that maximises p_start·p_end with start ≤ end < start + max_tokens, in one pass.
 
     Separate maxima over rows and columns would disagree on ties. Position 0 is the null token
-    and begins no span.
+    and cannot start a span.
 
     Args:
-        start, end: (B, T) logits, masked ones far below the rest.
+        start, end: (B, T) logits; masked ones are far below the rest.
     Returns:
-        start, end (B,) in batch positions (0, 0 where there is no token), log-probability of that
-        span and of no answer, (B,) each.
+        start, end (B,) in batch positions (0, 0 for a context without tokens), log-probabilities of
+        that span and of no answer, (B,) each.
     """
     log_start, log_end = torch.log_softmax(start.double(), 1), torch.log_softmax(end.double(), 1)
     no_answer = log_start[:, 0] + log_end[:, 0]
@@ -76,5 +77,5 @@ def best_spans(
     best, where = scores.flatten(1).max(1)
     first = where // max_tokens
     last = first + where % max_tokens
-    absent = best < MASKED / 2  # a context without tokens
+    absent = best < MASKED / 2  # the context has no tokens
     return first.masked_fill(absent, 0), last.masked_fill(absent, 0), best, no_answer

@@ -34,8 +34,9 @@ class Scores:
 def normalize_answer(text: str) -> str:
     """Lower-cases, drops ASCII punctuation, then articles, then surplus white space.
 
-    The official order and the official sets: dashes and quotes outside ASCII stay, and punctuation
-    goes before the articles, so "l'a" is "la". Source: Rajpurkar et al. 2016, section 6.1.
+    Order and character sets are the official ones: dashes and quotes outside ASCII stay, and
+    punctuation is removed before articles, so "l'a" becomes "la". Source: Rajpurkar et al. 2016,
+    section 6.1.
     """
     bare = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", bare).split())
@@ -44,11 +45,11 @@ def normalize_answer(text: str) -> str:
 def exact_match(prediction: str, golds: Sequence[str], *, v2: bool = False) -> int:
     """1 if the prediction equals one of the gold answers after normalisation, else 0.
 
-    `v2` chooses between the two official rules, which differ where something normalises to nothing:
+    `v2` selects one of the two official rules, which differ if a text normalises to nothing:
 
-    - v1.1 (`False`) compares with every gold as it stands and needs at least one gold.
-    - v2.0 (`True`) ignores golds that normalise to nothing; where none is left (an unanswerable
-      question has none from the start) the one gold is the empty text.
+    - v1.1 (`False`) compares with every gold answer and needs at least one gold answer.
+    - v2.0 (`True`) ignores golds that normalise to nothing. If none is left (an unanswerable
+      question has none to begin with), the only gold is the empty text.
 
     Raises ValueError for a question without golds under the v1.1 rule.
     """
@@ -59,8 +60,9 @@ def exact_match(prediction: str, golds: Sequence[str], *, v2: bool = False) -> i
 def f1(prediction: str, golds: Sequence[str], *, v2: bool = False) -> float:
     """Harmonic mean of precision and recall over words (with repeats), best of the golds, 0..1.
 
-    `v2` as in `exact_match`. Beside that, v1.1 gives 0 whenever no word is shared, hence also when
-    both sides are empty; v2.0 gives 1 when both sides are empty. Raises as `exact_match` does.
+    `v2` as in `exact_match`. In addition, v1.1 gives 0 whenever no word is shared, and therefore
+    also if both sides are empty; v2.0 gives 1 if both sides are empty. Raises as `exact_match`
+    does.
     """
     normal = normalize_answer(prediction)
     return max(_overlap(normal, gold, v2) for gold in _normal_golds(golds, v2))
@@ -69,7 +71,7 @@ def f1(prediction: str, golds: Sequence[str], *, v2: bool = False) -> float:
 def answer_versus_none(prediction: str, golds: Sequence[str]) -> int:
     """1 if prediction and golds agree on whether there is an answer at all, else 0.
 
-    Judged on the raw texts, as CS224n's AvNA is: an answer such as "the" is an answer.
+    Compares the raw texts, as CS224n's AvNA does: an answer such as "the" is an answer.
     """
     return int(bool(prediction) == any(golds))
 
@@ -77,7 +79,7 @@ def answer_versus_none(prediction: str, golds: Sequence[str]) -> int:
 def score_questions(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], *, v2: bool = False
 ) -> list[QuestionScore]:
-    """Scores each question by the rule that `v2` names (see `exact_match`), in the given order.
+    """Scores each question by the rule that `v2` selects (see `exact_match`), in the given order.
 
     An empty prediction means "no answer". Raises ValueError if the numbers of predictions and
     questions differ.
@@ -95,7 +97,7 @@ def score_questions(
 
 
 def mean_scores(questions: Iterable[QuestionScore]) -> Scores:
-    """Averages question scores to percentages; raises ValueError where there are none."""
+    """Averages question scores to percentages; raises ValueError if there are none."""
     rows = list(questions)
     if not rows:
         raise ValueError("no questions to average over")
@@ -106,7 +108,7 @@ def mean_scores(questions: Iterable[QuestionScore]) -> Scores:
 def score(
     predictions: Sequence[str], golds: Sequence[Sequence[str]], *, v2: bool = False
 ) -> Scores:
-    """Mean EM, F1 and AvNA over all questions; arguments and errors as `score_questions`."""
+    """Mean EM, F1 and AvNA over all questions; same arguments and errors as `score_questions`."""
     return mean_scores(score_questions(predictions, golds, v2=v2))
 
 

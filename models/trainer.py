@@ -1,4 +1,4 @@
-"""The training loop over arrays: knows nothing of files, clusters or trackers."""
+"""The training loop over arrays, independent of files, clusters and trackers."""
 
 from __future__ import annotations
 
@@ -31,37 +31,39 @@ from models.sliding_windows import to_train_on
 from models.span_decoding import Predictions
 
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
-"""Steps after which losses are read from a device: a GPU's would wait for the host at each one."""
+"""Steps between readings of the losses, by device type. A GPU has to wait for the host at each
+reading."""
 
 
 DATA_PARALLEL = {
     "forward_sync_buffers": False,  # frozen word vectors, equal everywhere
     "find_unused_parameters": True,
 }
-"""Options of DistributedDataParallel. There are no unused parameters, but looking for them keeps
-gradients where they are in its buffers. Else it arranges them anew after the first step, a resumed
-training's as well, and of three numbers or more the sum depends on the order of addition."""
+"""Options of DistributedDataParallel. There are no unused parameters, but searching for them keeps
+the gradients in place in DDP's buffers. Otherwise DDP rearranges them after the first step, also
+after the first step of a resumed training, and the sum of three or more numbers depends on the
+order of addition."""
 
 
 class Diverged(ArithmeticError):
-    """A training's numbers are no finite ones any more, and never will be again."""
+    """The loss or the predictions are not finite, and will not become finite again."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How far an epoch is, and the losses of its latest steps."""
+    """Progress of an epoch, and the losses of its latest steps."""
 
     step: int  # optimisation steps so far, over all epochs
     of_epoch: int
     steps_in_epoch: int
-    nlls: list[float]  # of the steps since the reading before: means over the batch, nats
+    nlls: list[float]  # of the steps since the previous reading: means over the batch, nats
     examples_per_second: float  # since the epoch began, over all workers
     seconds: float  # since training began, by the first worker's clock
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over the training examples cost and brought."""
+    """Loss and cost of one pass over the training examples."""
 
     nll: float  # mean, nats
     examples_per_second: float
@@ -74,8 +76,8 @@ def _go_on(reading: Reading) -> bool:
 
 
 class Trainer:
-    """Trains a BiDAF on one worker of `world_size`; all workers together see the same global
-    batches, in the same order, whatever their number."""
+    """Trains a BiDAF on one of `world_size` workers. All workers together process the same global
+    batches in the same order, whatever their number."""
 
     def __init__(
         self,
@@ -87,9 +89,9 @@ class Trainer:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        """`wrap` puts the model on its device and, where there are several workers, makes it
-        average their gradients (Ray Train's `prepare_model`, or DistributedDataParallel);
-        `add_up` then adds a tensor of every worker's in place (`torch.distributed.all_reduce`)."""
+        """`wrap` puts the model on its device and, with several workers, makes it average their
+        gradients (Ray Train's `prepare_model`, or DistributedDataParallel). `add_up` sums a tensor
+        over all workers in place (`torch.distributed.all_reduce`)."""
         self.model = model
         self.wrapped = wrap(model)
         self.add_up = add_up
@@ -99,15 +101,15 @@ class Trainer:
         self.optimizer = make_optimizer(model, config)
         self.averages = AveragedWeights(model, config.ema_decay)
         self.step = self.epoch = 0
-        self.position = 0  # batches of this epoch that are done
-        self.nll = 0.0  # their sum over the examples
-        self.epoch_began = 0.0  # seconds after training did
+        self.position = 0  # finished batches of this epoch
+        self.nll = 0.0  # sum of the NLL over their examples
+        self.epoch_began = 0.0  # seconds since training began
         self._unread: list[Tensor] = []
         self._began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Since training began, without the time lost between a checkpoint and its resumption."""
+        """Seconds since training began, excluding the time between checkpoint and resumption."""
         return time.perf_counter() - self._began
 
     def train_epoch(
@@ -116,14 +118,14 @@ class Trainer:
         types: Types,
         go_on: Callable[[Reading], bool] = _go_on,
     ) -> Epoch:
-        """One pass over every trainable example, or what is left of it after a resumption.
+        """One pass over every trainable example, or over the rest of it after a resumption.
 
-        `go_on` is called after every step on a CPU, every ten on a GPU, and ends the pass early
-        where it returns False: then, too, `epoch` is one higher afterwards.
+        `go_on` is called after every step on a CPU and after every ten steps on a GPU. If it
+        returns False, the pass ends early; `epoch` increases by one then as well.
 
         Raises:
             ValueError: no example can be trained on.
-            Diverged: a loss is not finite, so told to all workers before `go_on` is called.
+            Diverged: a loss is not finite. All workers raise it, before `go_on` is called.
         """
         config = self.config
         examples, rows = to_train_on(examples, config, self.epoch)
@@ -148,9 +150,9 @@ class Trainer:
             group["lr"] = learning_rate(self.config, self.step, epochs_done)
 
     def _share(self, rows: IntArray) -> tuple[IntArray, float]:
-        """This worker's rows of a global batch, and the weight of each in its loss.
+        """This worker's rows of a global batch, and the weight of each row in its loss.
 
-        A worker that gets none runs one row with weight 0, so that no other waits for it.
+        A worker without rows runs one row with weight 0, so that no other worker waits for it.
         """
         mine = rows[self.rank :: self.world_size]
         if len(mine) == 0:
@@ -164,7 +166,7 @@ class Trainer:
             self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
         ):
             start, end = self.wrapped(batch)
-        # Workers' gradients are averaged: sum · world size / global batch is the global mean.
+        # Workers' gradients are averaged; sum · world size / global batch gives the global mean.
         loss = span_nll(start.float(), end.float(), batch.start, batch.end).sum() * weight
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
@@ -178,7 +180,8 @@ class Trainer:
         self._unread.append(loss.detach() / self.world_size)
 
     def _read(self, batches: Sequence[IntArray]) -> Reading:
-        """The losses since the last reading, and the first worker's clock, for all workers."""
+        """Exchange the losses since the last reading and the first worker's clock, for all
+        workers."""
         clock = torch.tensor([self.seconds if self.rank == 0 else 0.0], dtype=torch.float64)
         told = torch.cat([torch.stack(self._unread).double(), clock.to(self.device)])
         self.add_up(told)
@@ -206,11 +209,11 @@ class Trainer:
     def predict(
         self, examples: Examples, types: Types
     ) -> tuple[Predictions, npt.NDArray[np.float64]]:
-        """Predictions of the averaged weights for every example, and their targets' NLL (n,); see
-        `models.predict.predict`. Each worker makes its share, and gets all of them.
+        """Predictions of the averaged weights for every example, and the NLL of their targets (n,);
+        see `models.predict.predict`. Each worker computes a share and receives all results.
 
         Raises:
-            Diverged: an answer has no finite probability, as after a last step that was too large.
+            Diverged: an answer has no finite probability, for example after too large a last step.
         """
         limit, window = self.config.max_answer_tokens, self.config.window
         mine = slice(self.rank, None, self.world_size)
@@ -225,9 +228,8 @@ class Trainer:
         return Predictions(start.astype(np.int64), end.astype(np.int64), score, no_answer), nlls
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a resumed training needs that is a tensor, and the same for all workers:
-        weights raw and averaged, the optimiser's state. They are the live ones: save them before
-        the next step."""
+        """Tensors that a resumed training needs and that all workers share: the raw and averaged
+        weights, and the optimiser's state. They are live: save them before the next step."""
         out = {f"weights.{n}": p.detach() for n, p in self.averages.live.items()}
         out |= {f"averaged.{n}": p for n, p in self.averages.averaged.items()}
         for i, state in self.optimizer.state_dict()["state"].items():
@@ -235,14 +237,14 @@ class Trainer:
         return out
 
     def random_state(self) -> dict[str, Tensor]:
-        """The state of this worker's own random generators."""
+        """State of this worker's own random generators."""
         out = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             out["cuda"] = torch.cuda.get_rng_state(self.device)
         return out
 
     def counters(self) -> dict[str, float]:
-        """Everything a resumed training needs that is a number."""
+        """Numbers that a resumed training needs."""
         names = ("step", "epoch", "position", "nll", "epoch_began", "seconds")
         return {name: getattr(self, name) for name in names}
 
@@ -253,8 +255,8 @@ class Trainer:
         random_state: dict[str, Tensor],
         counters: dict[str, Any],
     ) -> None:
-        """Continue where `tensors()`, `random_state()` and `counters()` were taken; without a
-        random state, as a worker that was not there before, go on with one's own."""
+        """Continue from the state that `tensors()`, `random_state()` and `counters()` returned. An
+        empty `random_state`, as for a new worker, keeps the worker's own."""
         for name, live in self.averages.live.items():
             live.copy_(tensors[f"weights.{name}"])
             self.averages.averaged[name].copy_(tensors[f"averaged.{name}"])

@@ -1,4 +1,4 @@
-"""Weights that a model takes over from one that was trained before."""
+"""Warm start: weights that a model takes over from an earlier model."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor, nn
 
 CHARACTER_EMBEDDING = "words.characters.embedding.weight"
 TRAINED_WORDS = "words.unknown.vectors"
-"""The parameters that have a row for each symbol: a character, or a word without a given vector."""
+"""Parameters with one row per symbol: a character, or a word without a pretrained vector."""
 
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """What a model took over, and what starts anew."""
+    """The parameters that a model took over, and those initialised from scratch."""
 
     parameters: list[str]
     fresh: list[str]
-    """Parameters that the earlier model lacks, or has in another shape."""
+    """Parameters that the earlier model lacks or has in another shape."""
     share: float
-    """Numbers taken over, of all the model's."""
+    """Share of the model's numbers that were taken over (0 to 1)."""
     rows: dict[str, int]
-    """Of the parameters with a row for each symbol: how many rows, the others starting anew."""
+    """Rows taken over of each parameter with one row per symbol; the other rows are new."""
 
 
 @torch.no_grad()
@@ -32,13 +32,13 @@ def carry_over(
     weights: Mapping[str, Tensor],
     symbols: Mapping[str, tuple[Sequence[str], Sequence[str]]],
 ) -> CarriedOver:
-    """Put an earlier model's weights into a new one: by name where the shape is the same, and by
-    symbol where a row belongs to each, since the vocabularies may differ.
+    """Copy an earlier model's weights into a new one: by name if the shapes match, and by symbol if
+    the parameter has one row per symbol, since the vocabularies may differ.
 
-    `symbols`: for such parameters, what their rows stand for, in the earlier model and in this.
+    `symbols`: for each such parameter, the symbols of its rows in the earlier and in the new model.
 
     Raises:
-        ValueError: a layer above the words' representation has another shape.
+        ValueError: a layer above the word representation has another shape.
     """
     taken, rows = {}, {}
     fresh = []
@@ -59,13 +59,14 @@ def carry_over(
 
 
 def _common(before: Sequence[str], now: Sequence[str]) -> list[tuple[int, int]]:
-    """Rows of the symbols that both have: in the earlier vocabulary, and in this one."""
+    """Row pairs of the symbols in both vocabularies: row in the earlier one, row in this one."""
     places = {symbol: row for row, symbol in enumerate(before)}
     return [(places[symbol], row) for row, symbol in enumerate(now) if symbol in places]
 
 
 def _rows_exchanged(now: Tensor, before: Tensor, rows: list[tuple[int, int]]) -> Tensor:
-    """The embedding as it is, but with the earlier one's rows of the common symbols."""
+    """The current embedding with the rows of common symbols copied from the earlier one; the
+    earlier one itself if their widths differ, so that the caller sees the other shape."""
     if before.shape[1] != now.shape[1]:
         return before
     mixed = now.detach().clone()

@@ -12,12 +12,12 @@ from models.modules.layers import Dropouts, Highway
 
 
 class TrainedUnknown(nn.Module):
-    """Trained vectors of the words whose given vector is zero; zero for all others, and padding."""
+    """Trained vectors of words whose pretrained vector is zero; zero for all others and padding."""
 
     row: Tensor
 
     def __init__(self, word_vectors: Tensor) -> None:
-        """`word_vectors` (V, e), of which row 0 is padding."""
+        """`word_vectors` (V, e), with padding in row 0."""
         super().__init__()
         lacking = (word_vectors == 0).all(1)
         lacking[0] = False
@@ -31,11 +31,11 @@ class TrainedUnknown(nn.Module):
 
 
 class WordRepresentation(nn.Module):
-    """[word vector; character vector] of each token, as it is or projected to d, through the
-    highway where the config has one.
+    """[word vector; character vector] of each token, optionally projected to d, and passed through
+    the highway network if configured.
 
-    The word vectors are frozen: they are a buffer, and no part of the weights that are saved. Where
-    the config says so, each word without one has a trained vector that begins at zero.
+    The word vectors are frozen: they are a buffer and not saved with the weights. If configured,
+    each word without a vector has a trained vector that starts at zero.
     """
 
     word_vectors: Tensor
@@ -62,7 +62,7 @@ class WordRepresentation(nn.Module):
         self.highway = nn.Identity() if config.highway == "none" else Highway(self.size)
 
     def of_types(self, batch: Batch) -> Tensor:
-        """The batch's distinct types -> (U, word vector size [+ filters])"""
+        """Vectors of the batch's distinct types: (U, word vector size [+ filters])"""
         vectors = self.word_vectors[batch.type_words]
         if self.unknown is not None:
             vectors = vectors + self.unknown(batch.type_words)

@@ -1,4 +1,4 @@
-"""Every step of the pipeline as a stage: a cached Prefect task."""
+"""All steps of the pipeline as stages, which are cached Prefect tasks."""
 
 from infra.artifacts.stage import stage
 from tasks.data.ingest import ingest_file

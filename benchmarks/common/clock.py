@@ -1,4 +1,4 @@
-"""A training's history as DAWNBench's entries tell it."""
+"""A training's history in DAWNBench's format."""
 
 import json
 from pathlib import Path
@@ -19,12 +19,13 @@ def rows(history: History) -> list[str]:
 
 
 def _validation_f1(entry: dict[str, Any]) -> float:
-    """An epoch's; its number where nothing is held out, so that the last one is chosen."""
+    """Validation F1 of an epoch. Without a validation split, the epoch's number, so that the last
+    epoch is selected."""
     return float(entry["validation/f1" if "validation/f1" in entry else "epoch"])
 
 
 def summary(history: History) -> dict[str, Any]:
-    """What the training cost and reached."""
+    """Cost and scores of a training."""
     last = history[-1]
     chosen = max(history, key=_validation_f1)
     before = [0.0, *(entry["seconds"] for entry in history[:-1])]
@@ -34,7 +35,7 @@ def summary(history: History) -> dict[str, Any]:
     )
     return {
         "epochs": len(history),
-        # Chosen by validation, where there is one; the highest on dev is there for DAWNBench's way.
+        # Selected by validation F1, if available; DAWNBench reports the highest dev F1.
         "chosen_epoch": chosen["epoch"],
         "dev_f1": round(chosen["dev/f1"] / 100, 4),
         "highest_dev_f1": round(max(entry["dev/f1"] for entry in history) / 100, 4),
@@ -49,7 +50,7 @@ def summary(history: History) -> dict[str, Any]:
 
 
 def write(folder: Path, name: str, result: dict[str, Any]) -> None:
-    """A result as a JSON file, and its `history` as a TSV file."""
+    """Write a result as a JSON file, and its `history` as a TSV file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.tsv").write_text("\n".join(rows(result["history"])) + "\n", "utf-8")

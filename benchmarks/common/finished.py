@@ -1,4 +1,4 @@
-"""What finished flows left under the root: stages, and the trainings of a comparison."""
+"""Outputs of finished flows under the root: stages, and the trainings of a comparison."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,19 +7,19 @@ from infra.artifacts.manifest import MANIFEST, read_manifest, stages_folder
 
 
 def finished(stage: str) -> list[Path]:
-    """The folders of a stage, the last one made last."""
+    """The finished folders of a stage, the newest last."""
     folders = [file.parent for file in (stages_folder() / stage).glob(f"[!.]*/{MANIFEST}")]
     return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
 
 
 def made_from(folder: Path, field: str) -> list[Path]:
-    """The folders of the stages that a stage was made from, by the name of its input."""
+    """The folders of the stages that a stage was made from, by the name of the input."""
     origins = read_manifest(folder)["made_from"]
     return [stages_folder() / one["stage"] / one["key"] for one in origins if one["input"] == field]
 
 
 def cells(comparison: Path) -> Iterator[tuple[dict[str, str], list[Path]]]:
-    """Each cell of a comparison, and the trainings of it, a seed each."""
+    """Yield each cell of a comparison with the folders of its trainings, one per seed."""
     inputs = read_manifest(comparison)["inputs"]
     folders, seeds = made_from(comparison, "trained"), len(inputs["seeds"])
     for number, cell in enumerate(inputs["cells"]):

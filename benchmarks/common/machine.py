@@ -1,4 +1,4 @@
-"""What every result says of the machine and the day it was measured on."""
+"""The machine and the date, as recorded in every result."""
 
 import json
 import os
@@ -8,11 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-# Ray and torch are imported where they are used: programs that measure without them go without.
+# Ray and torch are imported where they are used, so that other measurements don't load them.
 
 
 def as_a_worker() -> None:
-    """Start this program once more, with the memory of processes that train."""
+    """Restart this program with the memory allocator settings of training processes."""
     from infra.ray_cluster import memory_here
 
     wanted = memory_here()
@@ -21,7 +21,8 @@ def as_a_worker() -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, GPU, operating system and Python, as the system names them."""
+    """Processor, cores, memory, GPU, torch, operating system and Python, as the system reports
+    them."""
     import torch
 
     return {
@@ -45,19 +46,20 @@ def _processor() -> str:
 
 
 def today() -> str:
-    """The date, as results bear it."""
+    """Today's date in the format of the results, YYYY-MM-DD."""
     return date.today().isoformat()
 
 
 def peak_mib() -> int:
-    """The largest resident size of this program so far (Linux), not of the one that started it."""
+    """Peak resident memory of this program in MiB (Linux), without that of the program that started
+    it."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) >> 10
 
 
 def tell(result: Any, out: Path | None) -> None:
-    """Print a result, and write it to a file where one is named."""
+    """Print a result, and write it to `out` if given."""
     text = json.dumps(result, indent=1)
     print(text)
     if out:

@@ -1,4 +1,4 @@
-"""Where the time of profiled steps went, by operator."""
+"""Time of profiled steps, by operator."""
 
 from torch._C._autograd import DeviceType
 from torch.profiler import profile
@@ -7,16 +7,16 @@ SHOWN = 15
 
 
 def times(profiled: profile, on_gpu: bool = False) -> dict[str, float]:
-    """Seconds of each operator's own: of computing on the GPU, or of the CPU's."""
+    """Each operator's own seconds: of GPU time if `on_gpu`, otherwise of CPU time."""
     return {
         event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e6
         for event in profiled.key_averages()
-        if event.device_type == DeviceType.CPU  # operators; kernels' own events count them twice
+        if event.device_type == DeviceType.CPU  # operators; events of kernels would count twice
     }
 
 
 def shares(times: dict[str, float]) -> dict[str, float]:
-    """The operators that took most, and their shares of all operators' time."""
+    """The operators that took the most time, with their shares of all operators' time."""
     total = sum(times.values())
     most = sorted(times, key=lambda key: -times[key])[:SHOWN]
     return {key: round(times[key] / total, 4) for key in most}

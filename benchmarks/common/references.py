@@ -1,9 +1,10 @@
-"""BiDAF as it is often written, to compare ours with: the same sizes and the same arithmetic.
+"""BiDAF as it is usually written, for comparison with ours: the same sizes and arithmetic.
 
-- Every token's characters are encoded, padding included, however often the word occurs.
-- Batches are taken in random order, so that each is as long as its longest context.
-- One bidirectional `nn.LSTM` a layer: on packed sequences, as in the CS224n starter, or on padded
-  ones (where its backward direction reads the padding first: faster, and no longer exact).
+- The characters of every token are encoded, padding included, even if a word occurs repeatedly.
+- Batches are taken in random order, so each batch is as long as its longest context.
+- Each layer is one bidirectional `nn.LSTM`: on packed sequences, as in the CS224n starter, or on
+  padded ones. On padded ones its backward direction reads the padding first, which is faster but
+  not exact.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DROPOUT = 0.2
 
 
 class BidirectionalLSTM(nn.Module):
-    """`layers` bidirectional layers over real tokens (packed) or over all places (padded)."""
+    """`layers` bidirectional layers over real tokens (packed) or over all positions (padded)."""
 
     def __init__(self, input_size: int, hidden_size: int, layers: int, packed: bool) -> None:
         super().__init__()
@@ -48,7 +49,8 @@ class BidirectionalLSTM(nn.Module):
 
 
 class ReferenceBiDAF(nn.Module):
-    """Words and characters, highway, contextual encoder, attention flow, modeling, output."""
+    """Word and character embeddings, highway, contextual encoder, attention flow, modeling,
+    output."""
 
     word_vectors: Tensor
 
@@ -70,7 +72,7 @@ class ReferenceBiDAF(nn.Module):
         self.start, self.end = nn.Linear(10 * d, 1), nn.Linear(10 * d, 1)
 
     def words(self, batch: Batch, tokens: Tensor) -> Tensor:
-        """(B, N) -> (B, N, d), the characters of each token encoded anew"""
+        """(B, N) -> (B, N, d); encodes the characters of every token, repeated words included"""
         vectors = self.word_vectors[batch.type_words[tokens]]
         spelled = self.characters(batch.type_characters[tokens.flatten()])
         both = torch.cat([vectors, spelled.view(*tokens.shape, -1)], 2)

@@ -1,4 +1,4 @@
-"""Results as Markdown, and as bars beside each other."""
+"""Results as Markdown tables and as bar charts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table of rows that have the same columns."""
+    """Markdown table of rows that have the same columns."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def bars(axes: Any, title: str, of: Mapping[str, Mapping[str, float | None]]) -> None:
-    """A bar for each value, a colour for each of the named; what has no value has no bar."""
+    """Draw a bar for each value, in one colour per name in `of`. A missing value has no bar."""
     labels = list(dict.fromkeys(label for values in of.values() for label in values))
     width = 0.8 / len(of)
     for number, (name, values) in enumerate(of.items()):

@@ -1,4 +1,4 @@
-"""Two runs' answers to the same questions, side by side where they differ.
+"""Show two runs' answers to the same questions side by side where they differ.
 
 python -m flows.commands.diff bidaf-tiny/1,champion
 """
@@ -23,10 +23,11 @@ from tasks.tracking.run_records import RecordedRun, recorded_runs
 
 
 def differences(asked: str) -> tuple[Comparison, Path]:
-    """The comparison of two runs, named with a comma between them, and its page.
+    """The comparison of two runs, named with a comma between them, and the path of its page.
 
     Raises:
-        UserError: they are not two, one is not known, or their questions are not the same.
+        UserError: `asked` does not name exactly two runs, a name is unknown or ambiguous, or the
+            runs answered different questions.
     """
     names = asked.split(",")
     if len(names) != 2:
@@ -59,7 +60,7 @@ def _slug(asked: str) -> str:
 
 
 def announce(comparison: Comparison, page: Path) -> None:
-    """Print the outcomes, and where the page is."""
+    """Print the outcomes and the path of the page."""
     gain = comparison.gain
     table = Table("", "questions", "answers differ")
     for outcome in comparison.outcomes:

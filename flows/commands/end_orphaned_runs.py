@@ -1,6 +1,8 @@
-"""Command `sweep`: end what killed flow runs have left. `make up` calls it before its worker.
+"""Command `sweep`: end orphaned runs, whose flow process was killed.
 
-Use: python -m flows.commands.end_orphaned_runs
+`make up` runs it before it starts the worker.
+
+Usage: python -m flows.commands.end_orphaned_runs
 """
 
 from tasks.tracking.orphaned_runs import sweep, sweep_unnoted

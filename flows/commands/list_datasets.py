@@ -1,4 +1,4 @@
-"""`make datasets`: what is known by name, and what of it is here."""
+"""`make datasets`: list datasets and lexical resources known by name, and where their files are."""
 
 from itertools import chain
 
@@ -14,7 +14,7 @@ from tasks.datasets.lexical_resources import COLLECTIONS
 
 
 def known() -> Group:
-    """A block for each known entry: what it is, its licence, and each file's size and place."""
+    """One block per known entry: about, licence, citation, and each file's size and location."""
     return Group(*map(_block, chain(DATASETS.values(), COLLECTIONS.values())))
 
 

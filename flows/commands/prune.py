@@ -1,4 +1,4 @@
-"""Remove what no kept run refers to; without --yes only say what that would be.
+"""Remove what no kept run refers to; without --yes, only list it.
 
 python -m flows.commands.prune --yes
 """
@@ -16,7 +16,7 @@ from tasks.tracking.garbage_collection import Leftover, leftovers, prune
 
 
 def table_of(found: list[Leftover], title: str) -> Table:
-    """One row each, with its size and why it can go."""
+    """A table of the leftovers: path, size, and why each can be removed or that it is in use."""
     table = Table(title=title, show_footer=True)
     sizes = [each.bytes for each in found]
     table.add_column("what", footer=f"{len(found)} in all", overflow="fold")

@@ -1,6 +1,6 @@
-"""Command `rollback`: the champion of before is the champion again.
+"""Command `rollback`: make the previous champion the champion again.
 
-Use: python -m flows.commands.rollback DATASET
+Usage: python -m flows.commands.rollback DATASET
 """
 
 import sys
@@ -13,11 +13,12 @@ from tasks.tracking import registry
 
 
 def rollback(dataset: str) -> str:
-    """Exchange the champion of a dataset, named as for `retrain`, and the one before it; says what
-    was done.
+    """Swap a dataset's champion and its previous champion, and return a message that says so.
+
+    `dataset` is a name or a path, as for `retrain`.
 
     Raises:
-        UserError: there is none before it.
+        UserError: there is no previous champion.
     """
     name = f"bidaf-{name_of(dataset)}"
     lock = settings().root.resolve() / "locks" / f"promotion-{name}"

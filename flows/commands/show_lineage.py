@@ -1,4 +1,4 @@
-"""What a run was made of, down to the bytes of every input; or what a file is in.
+"""Show what a run was made from, down to the bytes of every input, or which runs use a file.
 
 python -m flows.commands.show_lineage --run champion --verify
 python -m flows.commands.show_lineage --file questions.json
@@ -33,7 +33,7 @@ COLOURS = {"intact": "green", "here": "green", "missing": "yellow", "changed": "
 
 
 class Lineage:
-    """Draws the trees; a stage that is reached twice is drawn once."""
+    """Draws lineage trees; a stage that occurs again is not expanded again."""
 
     def __init__(self, made: Mapping[str, Made], runs: Iterable[RecordedRun], verify: bool) -> None:
         self.made, self.verify = made, verify
@@ -41,7 +41,7 @@ class Lineage:
         self.drawn: set[str] = set()
 
     def of_run(self, run: RecordedRun) -> Tree:
-        """A run above the stage that trained it, and all that this one was made of."""
+        """A tree from a run to the stage that trained it, and to everything it was made from."""
         tree = Tree(_run_line(run))
         self._add_stage(tree, "", required_stage(self.made, run))
         return tree
@@ -79,7 +79,7 @@ class Lineage:
         return f"{escape(name)}  [{colour}]{state}[/]{rows}{size}  [dim]{digest}[/]"
 
     def of_file(self, asked: str) -> Tree:
-        """A file above the stages that it went into, down to the runs and models."""
+        """A tree from a file to the stages that it went into, down to the runs and models."""
         users = users_of(self.made, asked)
         tree = Tree(escape(asked))
         for name in sorted(users):
@@ -128,10 +128,10 @@ def _stage_line(made: Made) -> str:
 
 
 def trees(run: str | None, file: str | None, verify: bool) -> list[Tree]:
-    """What was asked for: a tree for each run that is meant, or one for the file.
+    """The requested trees: one for each matching run, or one for the file.
 
     Raises:
-        UserError: there is no such run or file, or what made the run has been pruned.
+        UserError: there is no such run or file, or the stage that trained the run has been pruned.
     """
     runs = recorded_runs(settings().tracking_uri)
     lineage = Lineage(all_made(stages_folder()), runs, verify)
@@ -153,7 +153,7 @@ def main(arguments: list[str]) -> None:
         found = trees(**vars(parser.parse_args(arguments)))
     except UserError as error:
         sys.exit(str(error))
-    # A file or a pipe gets whole lines.
+    # Do not wrap lines that go to a file or a pipe.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     for tree in found:
         console.print(tree)

@@ -1,1 +1,1 @@
-"""What flows share."""
+"""Code shared by the flows."""

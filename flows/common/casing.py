@@ -1,4 +1,4 @@
-"""Whether words are looked up in the case in which a set of vectors has learnt them."""
+"""Checks that words are looked up in the same case in which their vectors were trained."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from tasks.text.build_vocabulary import VocabularyParameters
 
 
 def require_one_case(vectors: Sequence[VectorParameters], vocabulary: VocabularyParameters) -> None:
-    """Refuse vectors that would be trained in another case than the vocabulary's.
+    """Refuse vectors that would be trained in a different case from the vocabulary's.
 
     Raises:
-        UserError: some would be.
+        UserError: a set would be trained with a `lower_case` that differs from the vocabulary's.
     """
     for one in vectors:
         learnt = one.corpus.lower_case
@@ -28,7 +28,10 @@ def require_one_case(vectors: Sequence[VectorParameters], vocabulary: Vocabulary
 
 
 def warn_of_another_case(name: str, history: History, field: str, lower_case: bool) -> None:
-    """Log that a set was trained in another case than `field` says, where the set tells its own."""
+    """Log a warning if a set was trained in a different case from what `field` says.
+
+    A set without a record of its case is not checked.
+    """
     learnt = history.get("lower_case", lower_case)
     if learnt != lower_case:
         get_run_logger().warning(

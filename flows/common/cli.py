@@ -1,4 +1,4 @@
-"""A flow's parameters on the command line and in Prefect's form: the same fields and sentences."""
+"""A flow's parameters on the command line, with the fields and descriptions of Prefect's form."""
 
 import sys
 from collections.abc import Callable
@@ -16,14 +16,14 @@ class _Command(BaseSettings):
 
     @classmethod
     def settings_customise_sources(cls, *args: Any, **sources: Any) -> tuple[Any, ...]:
-        """The command line alone: no variable of the environment sets a parameter by accident."""
+        """Read only the command line, so no environment variable sets a parameter by accident."""
         return (sources["init_settings"],)
 
 
 def parameters_from(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any]:
-    """The flow's parameters, read from flags such as `--training.epochs 2`.
+    """The flow's parameters, parsed from flags such as `--training.epochs 2`.
 
-    A mistake ends the process with one line for each field that is wrong; `--help` lists them all.
+    Invalid flags end the process with one line per invalid field; `--help` lists all fields.
     """
     fields: dict[str, Any] = {
         name: (parameter.annotation, parameter.default)
@@ -45,8 +45,10 @@ def _sentence(detail: Any) -> str:
 
 
 def documented(body: Callable[..., Any]) -> str:
-    """A flow body's docstring, with a section on the parameters that are annotated with a sentence:
-    Prefect's form takes those of parameters from there alone."""
+    """A flow body's docstring, with an Args section for parameters annotated with a description.
+
+    The docstring is the only place from which Prefect's form takes a parameter's description.
+    """
     told = [
         f"    {name}: {field.description}"
         for name, parameter in signature(body).parameters.items()

@@ -1,4 +1,4 @@
-"""From what a user names - datasets, files, folders, globs, addresses - to files that are here."""
+"""Resolves what a user names (datasets, files, folders, globs, addresses) to local files."""
 
 import re
 from collections.abc import Sequence
@@ -16,28 +16,28 @@ from tasks.datasets.paths import ENDINGS_IN_WORDS, by_split, data_below, data_fi
 from tasks.stages import fetching, fetching_object, fetching_web_file, generating
 
 VALIDATION_SHARE = 0.1
-"""Share of the training articles on which choices are made, unless a dataset suggests another."""
+"""Share of the training articles held out for validation, unless a dataset suggests another."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """A dataset's name, its files, and how they are to be divided."""
+    """A dataset's name, its files, and how to split them."""
 
     name: str
     train: list[Path]
-    dev: list[Path]  # none where articles are to be held out of the training files
+    dev: list[Path]  # empty if dev is held out of the training files
     mixed: list[tuple[list[Path], float]]
     validation_share: float
     overlap: Overlap
 
     @property
     def all(self) -> list[Path]:
-        """Every file, whatever it is for."""
+        """Every file, whatever its use."""
         return [*self.train, *self.dev, *(file for part, _ in self.mixed for file in part)]
 
 
 def find_files(data: DataParameters) -> Files:
-    """The files that the parameters name, fetched where they are elsewhere."""
+    """The files that the parameters name; remote files are fetched."""
     known = _known_as(data)
     train, dev = _train_and_dev(data, known)
     given = _all(data.dev_files, "dev", data.seed)
@@ -52,19 +52,19 @@ def find_files(data: DataParameters) -> Files:
 
 
 def suited_to(data: DataParameters) -> dict[str, Any]:
-    """The changes of a preset's training that suit a dataset of the catalogue."""
+    """Changes to a preset's training that suit a known dataset; none for other data."""
     known = _known_as(data)
     return known.training if known else {}
 
 
 def _known_as(data: DataParameters) -> Dataset | None:
-    """The dataset of the catalogue that the parameters name, where its own files are taken."""
+    """The known dataset that the parameters name, unless they give their own training files."""
     return None if data.train_files else DATASETS.get(data.dataset)
 
 
 def name_of_data(data: DataParameters) -> str:
-    """The name that runs on the data are filed under."""
-    if data.train_files and data.dataset == "tiny":  # the default, which these files are not
+    """The name under which runs on the data are filed."""
+    if data.train_files and data.dataset == "tiny":  # the default, which does not name these files
         return name_of(data.train_files[0])
     return data.dataset if data.train_files else name_of(data.dataset)
 
@@ -88,7 +88,7 @@ def _validation_share(data: DataParameters, known: Dataset | None) -> float:
 
 
 def name_of(dataset: str) -> str:
-    """A dataset's name: of one that is given by its place, made fit for paths and for MLflow."""
+    """A dataset's name; for a path or address, its last part, made valid for paths and MLflow."""
     if dataset in DATASETS:
         return dataset
     place = dataset.partition("?")[0] if is_address(dataset) else dataset
@@ -109,7 +109,7 @@ def _files_of(named: str, part: Part, seed: int) -> list[Path]:
 
 
 def _stored(address: str) -> list[Path]:
-    """Copies of files elsewhere, taken anew where one has changed."""
+    """Local copies of remote files; a file that has changed is fetched again."""
     if is_on_the_web(address):
         file = find_web_file(address)
         files = data_below(fetching_web_file(file).folder / file.name)
@@ -122,7 +122,7 @@ def _stored(address: str) -> list[Path]:
 
 
 def _of_known(known: Dataset, part: Part, seed: int) -> Path:
-    """A known dataset's file of that part; its only file if it has one."""
+    """A known dataset's file for that part, or its only file."""
     source = known.source(part)
     if source is None:
         return generating(seed).folder / f"{part}.json"

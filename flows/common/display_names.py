@@ -1,4 +1,4 @@
-"""Short names for what is compared: as long as it takes to tell one from another."""
+"""Short names for compared items, just long enough to be distinct."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from tasks.tracking.runs import flatten
 
 
 def require_each_once(field: str, given: Sequence[Any]) -> None:
-    """Refuse a list of parameters that holds one of them twice.
+    """Refuse a list of parameters with duplicates.
 
     Raises:
-        UserError: it does.
+        UserError: an item occurs twice.
     """
     if any(one in given[:number] for number, one in enumerate(given)):
         raise UserError(f"{field} holds something twice: name each once.")
 
 
 def names_of_data(data: Sequence[DataParameters]) -> list[str]:
-    """A name for each dataset: what its runs are filed under, and what it takes beyond that."""
+    """A name for each dataset: the name of its runs, extended as far as needed to be distinct."""
     places = [Path(one.dataset).parent / name_of_data(one) for one in data]
     return distinct_names(
         [(str(place), one.model_dump()) for place, one in zip(places, data, strict=True)]
@@ -31,8 +31,10 @@ def names_of_data(data: Sequence[DataParameters]) -> list[str]:
 
 
 def names_of_vectors(vectors: Sequence[VectorParameters]) -> list[str]:
-    """A name for each set of vectors: its file's, its folder's where it was trained here, or its
-    method's, and what it takes beyond that."""
+    """A name for each set of vectors, extended as far as needed to be distinct.
+
+    It is the name of its file, of its folder if it was trained here, or of its training method.
+    """
     return distinct_names([(_place_of(one.source), one.model_dump()) for one in vectors])
 
 
@@ -42,8 +44,11 @@ def _place_of(source: str) -> str:
 
 
 def distinct_names(described: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """A name for each of some things that differ in their paths or in their (nested) fields: the
-    fewest last parts that no other path ends in, and of one path the fields that differ."""
+    """A name for each item; items differ in their paths or in their (nested) fields.
+
+    A name is the shortest end of the path (in whole parts) that no other path ends in. Items with
+    the same path also show the fields in which they differ.
+    """
     ends = _distinct_ends([path for path, _ in described])
     flat = [flatten(fields) for _, fields in described]
     alike: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -14,7 +14,7 @@ from tasks.text.build_vocabulary import VocabularyParameters
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a model is trained over: the vocabulary, its vectors, and the splits as type ids."""
+    """The inputs of a training: the vocabulary, its vectors, and the splits as type ids."""
 
     vectors: Output
     vocabulary: Output
@@ -29,13 +29,13 @@ def encode_dataset(
     vocabulary: VocabularyParameters,
     spell: bool = False,
 ) -> Encoded:
-    """Pick the vectors, build the vocabulary, encode the splits.
+    """Select the vectors, build the vocabulary, and encode the splits.
 
-    N-grams, and the rare words that they can spell, are kept where `spell` is true, for variants
-    that read words so.
+    `spell` is for variants that compose OOV words from subwords: it keeps the vectors' n-grams, and
+    the rare words that can be composed from them.
 
     Raises:
-        UserError: they shall `spell`, and the vectors have no n-grams.
+        UserError: `spell` is true, but the vectors have no n-grams.
     """
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]

@@ -1,4 +1,4 @@
-"""What becomes of a flow run's MLflow runs where it does not end by itself."""
+"""Prefect hooks that end a flow run's MLflow runs if it fails, crashes or is cancelled."""
 
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ Hook = FlowStateHook[Any, Any]
 
 
 class Hooks(TypedDict):
-    """The hooks of a flow that trains."""
+    """The state hooks of a flow that trains."""
 
     on_failure: list[Hook]
     on_crashed: list[Hook]
@@ -21,12 +21,12 @@ class Hooks(TypedDict):
 
 
 def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    """A flow that failed has come to its end by itself; its MLflow runs have failed with it."""
+    """Mark the flow's MLflow runs as failed; the flow ended by itself, so no process is left."""
     runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FAILED")
 
 
 def _end_rest(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
-    """The flow's process is gone or about to: its MLflow runs and Ray's processes are ended."""
+    """End the MLflow runs and Ray processes of a flow whose process is gone or about to go."""
     end_rest_of(str(flow_run.id))
 
 

@@ -1,4 +1,4 @@
-"""What people may set when they start a flow: the Prefect form and the command line alike."""
+"""The parameters of a flow, for Prefect's form and for the command line."""
 
 import re
 from collections.abc import Sequence
@@ -45,12 +45,12 @@ Variants = Annotated[
 
 
 def check_choice(spec: str) -> str:
-    """Accept a set of vectors, or the method by which one is trained first."""
+    """Accept a set of vectors, or the method by which to train one first."""
     return spec if spec in METHODS else check_source(spec)
 
 
 def check_start(spec: str) -> str:
-    """Accept a set of vectors, which none is not."""
+    """Accept a set of vectors to start from; `none` is not one."""
     if spec == NO_VECTORS:
         raise ValueError("there is nothing to go on from in none: leave start out to begin anew")
     return check_source(spec)
@@ -60,13 +60,13 @@ VectorStart = Annotated[str, AfterValidator(check_start)]
 
 
 class Form(BaseModel):
-    """A group of fields; misspelt ones are refused, and so are numbers that are none."""
+    """A group of fields that rejects unknown fields and NaN or infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MixedIn(Form):
-    """Questions that are trained on beside the dataset's own."""
+    """Questions to train on in addition to the dataset's own."""
 
     files: list[str] = Field(
         min_length=1, description="Files, folders, globs, zips, addresses or known datasets."
@@ -81,7 +81,7 @@ class MixedIn(Form):
 
 
 class DataParameters(Form):
-    """Which questions to train on, and which to score on."""
+    """Which questions to train on, and which to evaluate on."""
 
     dataset: str = Field(
         "tiny",
@@ -146,7 +146,7 @@ class DataParameters(Form):
 
     @model_validator(mode="after")
     def _name_is_a_name(self) -> Self:
-        # It becomes part of paths, and of the names of experiments and models.
+        # The name becomes part of paths, and of the names of experiments and models.
         if self.train_files and not re.fullmatch(r"\w[\w. -]*", self.dataset):
             raise ValueError(
                 f"with files to train on, dataset is only a name, made of letters, digits, points,"
@@ -156,7 +156,7 @@ class DataParameters(Form):
 
 
 class CharacterParameters(Form):
-    """Changes to the character CNN of every variant; each of them has to have one."""
+    """Changes to the character CNN of every variant; every variant must have one."""
 
     embedding_size: int | None = Field(
         None, ge=0, description="Numbers that stand for a character; at 0 none is read."
@@ -183,12 +183,12 @@ class CharacterParameters(Form):
 
 
 OFF_AT_0 = ("window_stride", "checkpoint_minutes")
-"""Fields that a preset or a dataset sets and a person may want to be without. An empty field can't
-say so: Prefect's form sends every field, the untouched ones as null."""
+"""Fields that 0 turns off, though a preset or a dataset sets them. An empty field can't do this:
+Prefect's form submits every field, and sends null for those left untouched."""
 
 
 class TrainingParameters(Form):
-    """Changes to every variant's preset; a field left empty stays as the preset has it."""
+    """Changes to every variant's preset; an empty field keeps the preset's value."""
 
     epochs: int | None = Field(None, ge=1, le=1000, description="Passes over the training data.")
     batch_size: int | None = Field(None, ge=1, description="Questions per optimisation step.")
@@ -297,7 +297,7 @@ class TrainingParameters(Form):
     )
 
     def changes(self) -> dict[str, Any]:
-        """The fields of a variant that were set; None are those that are to be off."""
+        """The variant's fields that were set; None turns a field off."""
         changed = self.model_dump(exclude_none=True, exclude={"start_from"})
         characters = changed.pop("characters")
         if characters:
@@ -306,7 +306,7 @@ class TrainingParameters(Form):
 
 
 class CorpusParameters(Form):
-    """The texts that word vectors are trained on."""
+    """The texts to train word vectors on."""
 
     files: list[str] = Field(
         [],
@@ -321,7 +321,7 @@ class CorpusParameters(Form):
 
 
 class VectorParameters(Form):
-    """The word vectors that the variants read; models do not train them further."""
+    """The word vectors that the variants read; models keep them frozen."""
 
     source: Annotated[str, AfterValidator(check_choice)] = Field(
         PACKAGED,
@@ -356,11 +356,11 @@ class VectorParameters(Form):
 
 
 def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:
-    """The vectors that are got for some variants: none where none of them reads words.
+    """The vectors that the variants need: none if no variant reads words.
 
     Raises:
-        UserError: a variant reads words, and there shall be no vectors; or words that are spelt by
-            n-grams, and vectors shall be trained by a method that has none.
+        UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
+            from subwords, but `chosen` is a training method without n-grams.
     """
     readers = [config.name for config in configs if config.model.word_vectors]
     if not readers:
@@ -379,15 +379,15 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
 
 
 def reads_spelt_words(configs: Sequence[VariantConfig]) -> bool:
-    """Whether any of some variants reads words that n-grams spell."""
+    """Whether any of the variants composes OOV words from subwords (n-grams)."""
     return any(config.model.unknown_words == "subword" for config in configs)
 
 
 def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
-    """A preset with its fields changed, later changes over earlier ones.
+    """A preset with changed fields; later changes override earlier ones.
 
     Raises:
-        UserError: the changed preset would be impossible; the sentence names the field.
+        UserError: the changed preset would be invalid; the message names the field.
     """
     merged = {key: value for change in changes for key, value in change.items()}
     try:

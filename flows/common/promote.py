@@ -1,4 +1,4 @@
-"""Promotion: the best of the trained variants against the champion, on the same questions."""
+"""Promotion: compare the best trained variant with the champion on the same questions."""
 
 import json
 from collections.abc import Sequence
@@ -28,29 +28,29 @@ DECISION = "decision.json"
 
 @dataclass(frozen=True)
 class Judged:
-    """The split whose questions decide."""
+    """The split whose questions decide a promotion."""
 
     name: str
     split: Output
 
     @property
     def questions(self) -> str:
-        """How many they are, and whose, in words."""
+        """The number of questions and the name of the split, in words."""
         return f"{self.split.facts['questions']} {self.name} questions"
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who stood against whom, on which questions, and what was decided."""
+    """The two models of a promotion, the questions that decide it, and the decision."""
 
     challenger: Registered
     champion: Registered | None  # before the decision
     questions: str
-    decision: Decision | None  # None: it was decided by an earlier flow run
+    decision: Decision | None  # None: an earlier flow run decided it
 
     @property
     def sentence(self) -> str:
-        """The decision in a line."""
+        """The decision in one line."""
         if self.decision is None:
             return f"{self.challenger.name}: nothing new to decide"
         verdict = "champion is now" if self.decision.promoted else "not promoted is"
@@ -59,10 +59,11 @@ class Contest:
 
 
 def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule) -> Contest:
-    """Make the best of the trained variants the champion, if the rule allows.
+    """Promote the best trained variant to champion if the rule allows it.
 
-    Both answer the questions of the validation split, where one is held out of the training data,
-    else of dev. One promotion of a model at a time: a second one meets the first one's champion.
+    Champion and challenger are compared on the validation split if one is held out of the training
+    data, otherwise on dev. A lock allows one promotion of a model at a time, so that a second
+    promotion sees the champion of the first.
     """
     uri = settings().tracking_uri
     judged = (
@@ -92,7 +93,7 @@ def _contest(uri: str, challenger: Registered, judged: Judged, rule: PromotionRu
     if is_champion or challenger.tags.get(KEY) == key:
         return Contest(challenger, champion, judged.questions, _decided_before(uri, challenger))
     decision = FIRST if champion is None else _compare(champion, challenger, judged, rule)
-    # In this order, a run that is broken off anywhere leaves numbers for what it has done.
+    # In this order, a run that is interrupted has always logged the numbers behind its changes.
     _write_down(uri, challenger.run_id, decision)
     registry.tag(uri, challenger, {REASON: decision.reason, FLOW_RUN: str(flow_run.id)})
     registry.challenge(uri, challenger)
@@ -108,7 +109,7 @@ def _write_down(uri: str, run_id: str, decision: Decision) -> None:
 
 
 def _decided_before(uri: str, challenger: Registered) -> Decision | None:
-    """What an earlier try of this same flow run decided, if it came so far."""
+    """The decision of an earlier attempt of this flow run, if it got that far."""
     if challenger.tags.get(FLOW_RUN) != str(flow_run.id):
         return None
     text = runs.read_text(uri, challenger.run_id, DECISION)

@@ -1,4 +1,4 @@
-"""The results of a flow run: on Prefect's and MLflow's pages, as reports, on the terminal."""
+"""Shows the results of a flow run: in Prefect and MLflow, as reports, and in the terminal."""
 
 import json
 import os
@@ -48,12 +48,12 @@ COLUMNS = {
 
 
 def reports_folder() -> Path:
-    """The folder of all pages; each shows the newest of its kind."""
+    """The folder of all report pages; each page shows the newest results of its kind."""
     return settings().root.resolve() / "reports"
 
 
 def publish_page(made: Path, name: str) -> Path:
-    """Copy a page to its place, by its path below the folder; there it is whole at any time."""
+    """Copy a page to `name` below the reports folder, atomically, and return its path there."""
     place = reports_folder() / name
     place.parent.mkdir(parents=True, exist_ok=True)
     copied = place.with_name(f".{place.name}.{os.getpid()}")
@@ -63,20 +63,20 @@ def publish_page(made: Path, name: str) -> Path:
 
 
 def require_examples(splits: Splits, examples: Sequence[str]) -> None:
-    """Refuse, before anything is trained, examples that are no dev questions.
+    """Refuse examples that match no dev question, before anything is trained.
 
     Raises:
-        UserError: one of them is none.
+        UserError: an example matches no dev question.
     """
     if examples:
         named_questions(load_split(splits.dev.folder), examples)
 
 
 def examples_of_each(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
-    """The examples that are dev questions of each of some datasets.
+    """For each dataset, the examples that match its dev questions.
 
     Raises:
-        UserError: one of them is no question of any.
+        UserError: an example matches no dev question of any dataset.
     """
     folders = [each.dev.folder for each in splits]
     held: dict[Path, list[str]] = {folder: [] for folder in folders}
@@ -90,26 +90,26 @@ def examples_of_each(splits: Sequence[Splits], examples: Sequence[str]) -> list[
 
 
 def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:
-    """The error report on a variant, which its MLflow run has a copy of."""
+    """The error report on a variant; its MLflow run gets a copy."""
     return reporting_errors(splits.name, trained.folder, splits.dev.folder, examples)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outputs of a retraining that people want to see."""
+    """The outputs of a training flow that users see."""
 
     splits: Splits
     trained: list[Output]
     report: Output
-    errors: list[Output]  # an error report for each of `trained`
+    errors: list[Output]  # one error report for each of `trained`
 
     @property
     def new(self) -> list[Output]:
-        """The variants that were trained by this run, and not found in the cache."""
+        """The variants that this run trained, as opposed to cache hits."""
         return [output for output in self.trained if not output.cached]
 
     def rows(self) -> list[dict[str, str]]:
-        """One row a variant: its scores on all dev questions."""
+        """One row per variant: its scores on all dev questions."""
         return [
             {
                 "variant": output.facts["variant"],
@@ -123,7 +123,7 @@ class Outcome:
         ]
 
     def summary(self, contest: Contest | None = None) -> dict[str, Any]:
-        """Plain values: what `announce` tells, and what the flow run returns."""
+        """Plain values for `announce` and for the flow run's result."""
         return {
             "dataset": self.splits.name,
             "questions": self.splits.dev.facts["questions"],
@@ -137,12 +137,12 @@ class Outcome:
 
 
 def report_file(dataset: str) -> Path:
-    """Where the newest report on a dataset stands."""
+    """Path of the newest report on a dataset."""
     return reports_folder() / f"{dataset}.html"
 
 
 def publish_report(dataset: str, report: Output, errors: Sequence[Output], below: str = "") -> Path:
-    """Put a report at its place, and the error reports that it links to beside it."""
+    """Publish a report and the error reports that it links to, and return the report's path."""
     for output in errors:
         page = place(dataset, output.facts["variant"])
         publish_page(output.folder / "errors.html", f"{below}{page}")
@@ -150,7 +150,7 @@ def publish_report(dataset: str, report: Output, errors: Sequence[Output], below
 
 
 def publish(outcome: Outcome, contest: Contest | None = None) -> None:
-    """Put the report at its place, and the results on Prefect's and MLflow's pages."""
+    """Publish the report, and show the results in Prefect and MLflow."""
     report = publish_report(outcome.splits.name, outcome.report, outcome.errors)
     decision = contest.decision if contest else None
     create_table_artifact(
@@ -169,7 +169,7 @@ def publish(outcome: Outcome, contest: Contest | None = None) -> None:
     uri = settings().tracking_uri
     if not outcome.new and not decision:
         create_markdown_artifact(f"{UNCHANGED} The last report: {report}", key="nothing-to-do")
-        runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # an earlier try's, if any
+        runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
         return
     run_id = parent_run_of(outcome.splits.name)
     runs.log_artifacts(uri, run_id, [report])
@@ -184,7 +184,7 @@ def _told(contest: Contest, decision: Decision) -> str:
 
 
 def announce(summary: dict[str, Any]) -> None:
-    """Print the table, where the report is, and what to type next."""
+    """Print the table, the path of the report, and the next commands."""
     console = Console()
     if not summary["trained"] and not summary["decision"]:
         console.print(f"\n{UNCHANGED} Last results:")

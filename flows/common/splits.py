@@ -20,8 +20,9 @@ from tasks.stages import ingesting, splitting
 class Splits:
     """A dataset's name and its ingested splits.
 
-    Choices - when to stop, which threshold, which model - are made on `validation`, which is held
-    out of the training files by article; `dev` is only reported.
+    `validation` consists of articles held out of the training files. Choices (when to stop, which
+    threshold, which model) are made on it; `dev` is only reported. Without a validation split,
+    promotion uses `dev`.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Splits:
 
 
 def ingest_dataset(data: DataParameters) -> Splits:
-    """Find the files that are meant, ingest each of them, and divide their articles."""
+    """Find the dataset's files, ingest each of them, and split their articles."""
     files = find_files(data)
     with reading(files.all):
         portions = ingest_each(files.train, data)
@@ -59,11 +60,11 @@ def ingest_dataset(data: DataParameters) -> Splits:
 
 
 def ingest_each(files: Sequence[Path], data: DataParameters, weight: float = 1.0) -> list[Portion]:
-    """Ingest files one by one, so that those which are known already come from the cache."""
+    """Ingest files one by one, so that files ingested before come from the cache."""
     return [Portion(_ingested(file, data).folder, file.name, weight) for file in files]
 
 
 def _ingested(file: Path, data: DataParameters) -> Output:
     output = ingesting(file, data.repair, data.max_rejected)
-    HOW_FAR.get()(file, 1.0)  # whether it was read or came from the cache
+    HOW_FAR.get()(file, 1.0)  # a cache hit counts as read, too
     return output

@@ -1,4 +1,4 @@
-"""The trainings of variants on one cluster, and the report on them."""
+"""Trains variants on one cluster, and reports on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tasks.training.train_variant import parent_run_of, remove_checkpoints
 
 @dataclass(frozen=True)
 class Training:
-    """A variant, and the data that it is trained on."""
+    """A variant and the data to train it on."""
 
     config: VariantConfig
     splits: Splits
@@ -30,7 +30,7 @@ class Training:
 
     @property
     def inputs(self) -> tuple[str, VariantConfig, TrainingData]:
-        """What the stage `train` takes."""
+        """The arguments of the stage `train`, apart from the resources."""
         splits, encoded = self.splits, self.encoded
         validation = None
         if splits.validation is not None and encoded.validation is not None:
@@ -47,9 +47,9 @@ class Training:
 
 
 def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
-    """Train the variants on one cluster, side by side as far as it allows.
+    """Train the variants on one cluster, in parallel as far as its resources allow.
 
-    A cluster that this process had joined before stays joined.
+    If this process was connected to a cluster before, it stays connected.
     """
     joined_before = ray_cluster.is_connected()
     pending = [t for t in trainings if not stages.training.is_made(*t.inputs, resources)]
@@ -57,7 +57,7 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
         ray_cluster.connect()
         resources = ray_cluster.share(resources, len(pending))
         for dataset in {training.splits.name for training in pending}:
-            parent_run_of(dataset)  # one for all of them, so it is opened before they start
+            parent_run_of(dataset)  # shared by all, so create it before they start
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
     with runner, following():
         try:
@@ -66,14 +66,14 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
             )
         finally:
             if not joined_before:
-                ray_cluster.disconnect()  # ends what still trains where the flow is interrupted
+                ray_cluster.disconnect()  # also ends trainings if the flow is interrupted
     for output in outputs:
         remove_checkpoints(output.folder)
     return outputs
 
 
 def report_on(training: Training, trained: Sequence[Output]) -> Output:
-    """The report on variants that were trained on the same data as one of them."""
+    """The report on variants that were all trained on the data of `training`."""
     splits = training.splits
     return stages.reporting(
         splits.name,

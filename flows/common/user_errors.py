@@ -1,4 +1,4 @@
-"""A user's mistake ends a flow run with one sentence: in its state, in its log, on the terminal."""
+"""Ends a flow run on a user error with one message: in its state, its log and the terminal."""
 
 import sys
 from asyncio import CancelledError
@@ -22,10 +22,10 @@ R = TypeVar("R")
 
 
 def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
-    """Make a flow's body end in the state "Refused" where it raises a UserError. Neither that nor
-    the end of its time is tried again.
+    """Make a flow's body end in the state "Refused" if it raises a UserError.
 
-    The stages that it uses are kept until its end, and what killed runs left is swept before.
+    Neither a refused run nor one that reaches its time limit is retried. The stages that the body
+    uses are protected from removal until it ends. Orphaned runs are ended before it starts.
     """
 
     @wraps(body)
@@ -33,7 +33,7 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         try:
             with under_way(), used_by_flow():
                 return body(*args, **kwargs)
-        except CancelledError:  # so Prefect ends a run at its time limit
+        except CancelledError:  # raised by Prefect at the time limit
             _try_no_more()
             raise
         except UserError as error:
@@ -46,7 +46,7 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
 
 
 def _try_no_more() -> None:
-    """Retries, where a deployment has them, are for what breaks, not for what would come again."""
+    """Disable a deployment's retries: they are for transient errors, not for ones that recur."""
     context = FlowRunContext.get()
     assert context is not None and context.flow_run is not None
     policy = context.flow_run.empirical_policy
@@ -56,7 +56,7 @@ def _try_no_more() -> None:
 
 
 def result_or_exit(state: State[Any]) -> Any:
-    """A flow run's result; a refused one ends the process with its sentence."""
+    """A flow run's result; a refused run ends the process with its error message."""
     try:
         return result_of(state)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The set of word vectors that the parameters name, trained first where they say so."""
+"""Resolves the word vectors that the parameters name, and trains them if asked to."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tasks.stages import fetching, preparing_corpus, training_vectors
 
 
 def vectors_of(vectors: VectorParameters) -> VectorInput:
-    """The set that is meant: the packaged one, a file, or one that is trained first."""
+    """The chosen set: the packaged one, a known set, a file, or one that is trained first."""
     if vectors.source in METHODS:
         chosen = vectors.training.model_dump() | {"method": vectors.source}
         trained = train_set(vectors.corpus, EmbeddingParameters(**chosen), vectors.start)
@@ -34,11 +34,13 @@ def vectors_of(vectors: VectorParameters) -> VectorInput:
 
 
 def vector_input(spec: str) -> VectorInput:
-    """A set as stages take it, downloaded where it is a known one; `glove.6B/glove.6B.100d.txt` is
-    a member of one that has several. A file that is here is meant before a known one.
+    """A set of vectors in the form that stages take; a known set is downloaded.
+
+    `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file
+    takes precedence over a known set of the same name.
 
     Raises:
-        UserError: it can't be had.
+        UserError: the set can't be found or downloaded.
     """
     local = Path(spec).expanduser()
     name, _, member = spec.partition("/")
@@ -53,7 +55,7 @@ def vector_input(spec: str) -> VectorInput:
 def train_set(
     corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
 ) -> Output:
-    """Read the corpus, and train a set of vectors on it."""
+    """Prepare the corpus, and train a set of vectors on it."""
     files = corpus_files(corpus)
     begin = None
     if start is not None:
@@ -65,7 +67,11 @@ def train_set(
 
 
 def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
-    """The files of a corpus, the dataset's contexts behind the others."""
+    """The files of a corpus, with the dataset's training contexts last.
+
+    Raises:
+        UserError: the corpus names neither files nor a dataset.
+    """
     files = [file for spec in corpus.files for file in _texts_of(spec)]
     if corpus.dataset is not None:
         splits = ingest_dataset(DataParameters(dataset=corpus.dataset))

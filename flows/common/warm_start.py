@@ -1,4 +1,4 @@
-"""The model whose weights a training starts with, found by what the user calls it."""
+"""Warm start: finds the model whose weights a training starts from."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tasks.tracking.fetch_model import MODEL_FILES, MODEL_TABLES
 
 
 def model_to_start_from(source: str | None) -> Path | None:
-    """The folder of a stage that holds a copy of the model; None where none is named.
+    """The stage folder that holds a copy of the model; None if `source` is None.
 
     Raises:
         UserError: there is no such model.

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal digest of a file's content, read again only where the file has changed."""
+    """Hexadecimal digest of a file's content, cached until the file changes."""
     status = path.stat()
     return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -19,12 +19,12 @@ def _sha256(path: Path, inode: int, size: int, modified: int) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """Hexadecimal digest of a file's content, read now."""
+    """Hexadecimal digest of a file's content, never cached."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(value: Any) -> str:
-    """Digest of a JSON value."""
+    """Hexadecimal digest of a JSON value in canonical form."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Which stages are in use: locked against removal until the flow run that called them ends.
+"""Stages in use, which are locked against removal until the flow run that uses them ends.
 
-The stages of each flow's newest successful run are written down, and stay as well.
+The stages of each flow's newest successful run are recorded, and kept as well.
 """
 
 import json
@@ -17,7 +17,7 @@ from infra.settings import settings
 
 
 class _Uses:
-    """The stages that were called, each locked."""
+    """The stages used so far, each locked."""
 
     def __init__(self) -> None:
         self.locks = ExitStack()
@@ -34,18 +34,21 @@ _of_the_flow: ContextVar[_Uses | None] = ContextVar("_of_the_flow", default=None
 
 
 def lock_file(folder: Path, purpose: str) -> Path:
-    """The file that is locked while a stage's folder is in use, or is being built."""
+    """The lock file of a stage's folder, locked while the folder is in use or being built."""
     return settings().root.resolve() / "locks" / f"{folder.parent.name}-{folder.name}.{purpose}"
 
 
 def use(folder: Path) -> None:
-    """Keep a stage's folder until the flow run ends; outside of one, until the process does."""
+    """Keep a stage's folder until the flow run ends; outside a flow run, until the process ends."""
     (_of_the_flow.get() or _OF_THE_PROCESS).add(folder)
 
 
 @contextmanager
 def used_by_flow() -> Iterator[None]:
-    """The body of a flow run: what it uses stays until its end, what its subflows use as well."""
+    """Within a flow run's body, keep all stages that it and its subflows use until it ends.
+
+    If the body succeeds, record them as the stages of the flow's newest run.
+    """
     if _of_the_flow.get() is not None:
         yield
         return
@@ -64,7 +67,7 @@ def _newest_runs() -> Path:
 
 
 def _remember(uses: _Uses) -> None:
-    """Write down the stages of the flow's newest run, in place of those of the one before."""
+    """Record the stages of the flow's newest run in place of those of the previous one."""
     file = _newest_runs() / f"{flow_run.flow_name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     keys = [_key(folder) for folder in uses.folders]
@@ -78,7 +81,7 @@ def _key(folder: Path) -> str:
 
 
 def used_now() -> set[str]:
-    """The stages that the flow run under way has called, as <stage>/<key>."""
+    """The stages that the current flow run has used so far, as <stage>/<key>."""
     return {_key(folder) for folder in (_of_the_flow.get() or _OF_THE_PROCESS).folders}
 
 

@@ -1,7 +1,7 @@
-"""Locks between processes and threads, shared or exclusive, on files.
+"""File locks between processes and threads, shared or exclusive.
 
-The kernel holds them (flock), so those of a killed process are free at once. A lock file may be
-removed by whoever holds it exclusively.
+The kernel holds the locks (flock), so those of a killed process are released at once. The holder of
+an exclusive lock may remove the lock file.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ POLL_SECONDS = 0.1
 
 @contextmanager
 def shared_lock(path: Path) -> Iterator[None]:
-    """Hold the lock together with others that share it, waiting until nobody has it alone."""
+    """Hold a shared lock, after waiting for an exclusive holder to release it."""
     with _waited_for(path, fcntl.LOCK_SH, lambda: None):
         yield
 
 
 @contextmanager
 def exclusive_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock alone, waiting for the others; `on_wait` is called once if there are any."""
+    """Hold an exclusive lock, after waiting for other holders; `on_wait` is called once if any."""
     with _waited_for(path, fcntl.LOCK_EX, on_wait):
         try:
             yield
@@ -34,7 +34,7 @@ def exclusive_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock alone in the block, if nobody has it; says whether."""
+    """Hold an exclusive lock within the block if it is free; yields whether it was."""
     file = _taken(path, fcntl.LOCK_EX)
     if file is None:
         yield False
@@ -57,7 +57,7 @@ def _waited_for(path: Path, kind: int, on_wait: Callable[[], None]) -> IO[bytes]
 
 
 def _taken(path: Path, kind: int) -> IO[bytes] | None:
-    """The lock file, locked until it is closed; None if others have it."""
+    """The lock file, locked until it is closed; None if others hold the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("ab")
     try:
@@ -71,7 +71,7 @@ def _taken(path: Path, kind: int) -> IO[bytes] | None:
 
 
 def _is_there(file: IO[bytes], path: Path) -> bool:
-    """Whether the file has still its name: its last holder may have removed it."""
+    """Whether `path` still names this file: its last holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

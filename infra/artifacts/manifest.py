@@ -1,4 +1,4 @@
-"""A stage's manifest: what it was made of, by which code, and the digest of all that it wrote."""
+"""A stage's manifest: its inputs, its code, and the digest of everything it wrote."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ Facts = dict[str, Any]
 
 
 def stages_folder() -> Path:
-    """Where stages have their outputs, as <stage>/<key>/."""
+    """The folder of all stage outputs, which are in <stage>/<key>/."""
     return settings().root.resolve() / "stages"
 
 
@@ -34,17 +34,18 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def facts_of(folder: Path) -> Facts:
-    """The facts that a stage told of the folder it wrote."""
+    """The facts that a stage recorded about the folder it wrote."""
     facts: Facts = read_manifest(folder)["facts"]
     return facts
 
 
 def content_digest(path: Path) -> str:
-    """Digest of a file's content, of a zip's for a member of it, or of all that a stage wrote
-    into its folder.
+    """Digest of a file's content, or of everything that a stage wrote into its folder.
+
+    The digest of a zip's member covers its name and the content of the whole zip.
 
     Raises:
-        UserError: there is nothing at that place.
+        UserError: the path does not exist.
     """
     if path.is_dir():
         return str(read_manifest(path)["digest"])
@@ -57,7 +58,7 @@ def content_digest(path: Path) -> str:
 
 
 def identity(value: Any, of_path: Callable[[Path], Any] = content_digest) -> Any:
-    """What of an input counts for the key: content, never a location or a time."""
+    """The part of an input that counts for the key: its content, never a location or a time."""
     if isinstance(value, Path):
         return of_path(value)
     if isinstance(value, BaseModel):
@@ -72,7 +73,7 @@ def identity(value: Any, of_path: Callable[[Path], Any] = content_digest) -> Any
 
 
 def origins(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Where each file and folder among the inputs comes from: a stage, or a place outside."""
+    """Yield the origin of each file and folder among the inputs: a stage or an external path."""
     for name, value in inputs.items():
         paths: list[Path] = []
         identity(value, paths.append)
@@ -95,7 +96,7 @@ def _origin(path: Path) -> dict[str, Any]:
 
 
 def _entry(path: Path) -> dict[str, Any]:
-    """Size and digest of a file, and its number of rows if it holds a table."""
+    """Size in bytes and digest of a file, and its number of rows if it holds a table."""
     rows = _rows(path)
     counted = {} if rows is None else {"rows": rows}
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path), **counted}
@@ -111,7 +112,7 @@ def _rows(path: Path) -> int | None:
 
 
 def write_manifest(folder: Path, told: Mapping[str, Any]) -> None:
-    """Write the manifest of a finished folder, whose name is the stage's key."""
+    """Write the manifest of a finished stage folder, whose name is the stage's key."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): _entry(path) for path in paths}
     manifest = {

@@ -1,9 +1,9 @@
 """Stages: functions that fill a folder, run once per distinct input, as cached Prefect tasks.
 
 A stage's key is the digest of its inputs' content, its parameters and the source of every project
-module that it reaches. Prefect's result store is the one cache: a result is a small JSON document
-that holds the address of the folder, and a folder that has gone missing is made again. What is
-known of a folder stands in its manifest. Whoever needs a stage that is being built waits for it.
+module that it imports, directly or indirectly. Prefect's result store is the only cache: a result
+is a small JSON document with the path of the folder. A missing folder is built again. Facts about a
+folder are kept in its manifest. A run that needs a stage that another run is building waits for it.
 """
 
 import shutil
@@ -43,40 +43,40 @@ Build = Callable[Concatenate[Path, P], Facts]
 PACKAGES = ("flows", "tasks", "models", "infra")
 BUILDING = ".building-"
 REFUSED = "Refused"
-"""Name of the state of a run that ended with a sentence for its user instead of a traceback."""
+"""Name of the state of a run that ended with an error message instead of a traceback."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a stage made: where it is, and the facts worth telling of it."""
+    """A stage's output: its folder, and the facts about it."""
 
     folder: Path
     facts: Facts
-    cached: bool  # nothing was run: an earlier result was found
+    cached: bool  # nothing was run: an earlier result was reused
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A stage that runs beside others."""
+    """A stage that runs in parallel with others."""
 
     folder: Path
     future: PrefectFuture[Any]
 
     def output(self) -> Output:
-        """The stage's output, waited for.
+        """Wait for the stage, and return its output.
 
         Raises:
-            UserError: the inputs can't be used; the sentence says why.
+            UserError: the inputs can't be used; the message says why.
         """
         self.future.wait()
         return _output(self.folder, self.future.state)
 
 
 def outputs_of(pending: Sequence[Pending]) -> list[Output]:
-    """The outputs of stages that run side by side, after the last one's end.
+    """The outputs of stages that run in parallel, once all of them have ended.
 
     Raises:
-        UserError: the first sentence of those that were refused.
+        UserError: a stage was refused; the error is that of the first one in `pending`.
     """
     wait([each.future for each in pending])
     return [each.output() for each in pending]
@@ -99,16 +99,16 @@ def _source_file(module: str) -> Path:
 
 @lru_cache
 def source_digest(module: str) -> str:
-    """Digest of the source of a module and of all project modules that it imports, however far."""
+    """Digest of the source of a module and of all project modules it imports, also indirectly."""
     modules = sorted({module, *_imports().find_upstream_modules(module)})
     return digest_of([[name, sha256_of(_source_file(name))] for name in modules])
 
 
 class Stage(Generic[P]):
-    """A `build(out, …) -> facts` function, called without its `out`, that runs once per key.
+    """A function `build(out, …) -> facts` that runs once per key; callers omit `out`.
 
-    `out` is an empty folder whose name is the stage's key. It gets its place among the stages
-    when the function has returned, so a stage that fails or is killed leaves nothing finished.
+    `out` is an empty folder named after the stage's key. It is moved to its place among the stages
+    when the function returns, so a stage that fails or is killed leaves no finished folder.
     """
 
     def __init__(self, build: Build[P], name: str, code: str) -> None:
@@ -123,10 +123,10 @@ class Stage(Generic[P]):
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Output:
-        """The stage's output for these inputs, made now or found.
+        """The stage's output for these inputs, built now or taken from the cache.
 
         Raises:
-            UserError: the inputs can't be used; the sentence says why.
+            UserError: the inputs can't be used; the message says why.
         """
         inputs = self._inputs(*args, **kwargs)
         folder = self._folder(inputs)
@@ -134,14 +134,14 @@ class Stage(Generic[P]):
         return _output(folder, state)
 
     def submit(self, runner: TaskRunner[Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Start the stage on a task runner, beside others; `output()` waits for it."""
+        """Start the stage on a task runner, in parallel with others; `output()` waits for it."""
         inputs = self._inputs(*args, **kwargs)
         folder = self._folder(inputs)
         parameters = {"key": folder.name, "inputs": inputs}
         return Pending(folder, runner.submit(self._task_for(folder), parameters))
 
     def is_made(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether the stage's output for these inputs is there."""
+        """Whether the stage's output for these inputs exists."""
         return self._folder(self._inputs(*args, **kwargs)).exists()
 
     def _folder(self, inputs: dict[str, Any]) -> Path:
@@ -189,9 +189,9 @@ class Stage(Generic[P]):
 
 @contextmanager
 def _building(final: Path) -> Iterator[Path]:
-    """An empty folder of the same name, on the same disk; nothing of it is left in the end."""
+    """Yield an empty folder of the same name, on the same disk; it is removed unless renamed."""
     building = final.parent / f"{BUILDING}{final.name}"
-    shutil.rmtree(building, ignore_errors=True)  # of one that was killed
+    shutil.rmtree(building, ignore_errors=True)  # left by a killed run
     folder = building / final.name
     folder.mkdir(parents=True)
     try:
@@ -205,16 +205,16 @@ def _tell_of_waiting() -> None:
 
 
 def result_of(state: State[Any]) -> Any:
-    """A run's result; a refused run raises its sentence, a failed one its exception."""
+    """A run's result; a refused run raises its UserError, a failed one its exception."""
     if state.name == REFUSED:
         raise UserError(state.message)
     return state.result()
 
 
 def stage(build: Build[P], name: str, code: str | None = None) -> Stage[P]:
-    """Make a stage of a function that fills a folder.
+    """Make a stage from a function that fills a folder.
 
-    `code` is the project module whose source, with all that it imports, belongs to the
-    stage's key: by default the function's own.
+    `code` is the project module whose source, with everything it imports, is part of the stage's
+    key; by default it is the function's own module.
     """
     return Stage(build, name, code or build.__module__)

@@ -1,10 +1,9 @@
 """`up` and `down`: the Prefect and MLflow servers and a worker with all deployments, on loopback.
 
-Use: python -m infra.services up|down
+Usage: python -m infra.services up|down
 
-`up` stays in the foreground, starts a service again that has died, and stops all on Ctrl-C. Logs,
-databases and the ids of the processes stand under the root, so everything is there again at the
-next `up`.
+`up` stays in the foreground, restarts services that die, and stops all of them on Ctrl-C. Logs,
+databases and process ids are kept under the root, so the next `up` has all earlier runs.
 """
 
 import os
@@ -30,32 +29,33 @@ from infra.settings import CHECKOUT, LOOPBACK, settings
 START_SECONDS = 240.0
 SETTLED_SECONDS = 30.0
 EARLY_ENDS = 3
-"""A service that dies younger than this, so often in a row, is given up: it would die for ever."""
+"""How often in a row a service may die within SETTLED_SECONDS of its start and be restarted. After
+one more such death `up` gives up, since the service would die forever."""
 
 PYTHON = sys.executable
 
 
 class ServicesError(Exception):
-    """Why the services can't be started or go on, in one sentence."""
+    """The services can't start or continue; the message says why."""
 
 
 class Service(BaseModel, frozen=True):
-    """A server or worker: what starts it, and the address that answers when it is there."""
+    """A server or worker: its command, and the address that answers when it is ready."""
 
     name: str
     command: list[str]
-    health: str | None = None  # None: deemed there as soon as it runs
-    needs: str | None = None  # an address that answers before it is started again
+    health: str | None = None  # None: it answers at no address
+    needs: str | None = None  # an address that must answer before a restart
 
 
 def services() -> list[Service]:
-    """The two servers and the worker, in the order in which they are started."""
+    """The two servers and the worker, in start order."""
     here = settings()
     root = here.root.resolve()
     prefect = [PYTHON, "-m", "prefect"]
     mlflow = [PYTHON, "-m", "mlflow", "server", "--workers", "1"]
     store = ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
-    # Runs and servers on one machine reach the artifacts by the same paths.
+    # Runs and servers are on one machine, so they access artifacts by the same paths.
     artifacts = ["--no-serve-artifacts", "--default-artifact-root", f"{root}/mlartifacts"]
     at = ["--host", LOOPBACK, "--port"]
     return [
@@ -78,10 +78,11 @@ def services() -> list[Service]:
 
 
 def up() -> None:
-    """Start everything, tell the addresses, and stay until Ctrl-C.
+    """Start everything, print the addresses, and stay until Ctrl-C.
 
     Raises:
-        ServicesError: it is up already, a port is taken, or a service does not start.
+        ServicesError: it is up already, a port is taken, or a service does not start or keeps
+            dying.
     """
     _require_down()
     _require_free("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
@@ -117,7 +118,7 @@ def up() -> None:
 
 
 def down() -> None:
-    """Stop what `up` started, also where that `up` itself was killed."""
+    """Stop what `up` started, even if that `up` itself was killed."""
     here = running_services.recorded()
     if here is None:
         _say("Nothing is up.")
@@ -137,7 +138,7 @@ class Started:
         self._write()
 
     def start(self, service: Service) -> None:
-        """Start a service in a session of its own, which Ctrl-C does not reach."""
+        """Start a service in its own session, so that Ctrl-C does not reach it."""
         with log_file(service.name).open("ab") as log:
             self.processes[service.name] = subprocess.Popen(
                 service.command,
@@ -156,10 +157,10 @@ class Started:
         self.wait_until(service, lambda: _answers(str(service.health)))
 
     def wait_until(self, service: Service, is_there: Callable[[], bool]) -> None:
-        """Wait until a service is there.
+        """Wait until a service is ready.
 
         Raises:
-            ServicesError: it ended, or took too long.
+            ServicesError: it ended, or was not ready within START_SECONDS.
         """
         while not is_there():
             seconds = time.monotonic() - self.began[service.name]
@@ -168,10 +169,10 @@ class Started:
             time.sleep(0.2)
 
     def watch(self) -> None:
-        """Start again what dies.
+        """Restart services that die.
 
         Raises:
-            ServicesError: a service died right after its start, again and again.
+            ServicesError: a service repeatedly died right after its start.
         """
         ended: dict[str, float] = {}
         while True:
@@ -194,7 +195,7 @@ class Started:
         self.start(service)
 
     def stop(self) -> None:
-        """Stop all, the worker and its flow runs first."""
+        """Stop all services, the worker and its flow runs first."""
         for process in reversed(self.processes.values()):
             if process.poll() is None:
                 stop(record(process.pid))
@@ -211,7 +212,7 @@ class Started:
 
 
 def _require_down() -> None:
-    """Refuse a second `up`; what is left of one that was killed is stopped."""
+    """Refuse a second `up`, and stop what a killed one left running."""
     here = running_services.recorded()
     if here is not None and here.supervisor.alive:
         raise ServicesError(f"It is up already.\n{_addresses(here.prefect_url, here.mlflow_url)}")
@@ -262,7 +263,7 @@ def _addresses(prefect_url: str, mlflow_url: str) -> str:
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-    """Answer what ends a program by the handler; what is ignored, as by `nohup`, stays ignored."""
+    """Install a handler for termination signals; those ignored, as under `nohup`, stay ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)

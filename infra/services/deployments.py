@@ -1,4 +1,4 @@
-"""The flows of prefect.yaml on a Prefect server: deployed anew, with what people changed kept."""
+"""Deploys the flows of prefect.yaml to a Prefect server, and keeps what users changed there."""
 
 import json
 import os
@@ -20,10 +20,11 @@ POOL = "local"
 WHILE_LOCKED = urllib3.Retry(
     connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.5
 )
-"""Prefect answers 503 while its database is locked: given up, what people changed would be lost."""
+"""Prefect answers 503 while its database is locked. Without retries, users' changes
+would be lost."""
 
 SERVER = urllib3.PoolManager(timeout=120, retries=WHILE_LOCKED, headers={"Connection": "close"})
-"""No connection is kept: the server may give one up just when the next request is sent."""
+"""Connections are not reused: the server may close one just when the next request is sent."""
 
 OURS = "bidaflow"
 """The tag of all deployments in prefect.yaml."""
@@ -31,7 +32,7 @@ OURS = "bidaflow"
 SCHEMA = "parameter_openapi_schema"
 
 CHANGEABLE = ("paused", "parameters", "schedules")
-"""What of a deployment both prefect.yaml and people in the UI can set."""
+"""The fields of a deployment that both prefect.yaml and users in the UI can set."""
 
 RENAMED_DEPLOYMENTS = {"judge-embeddings": "evaluate-embeddings"}
 """Names of deployments in earlier releases, and what they are called now."""
@@ -44,16 +45,16 @@ FORMER_ENTRYPOINTS = {
 """Entrypoints of flows in earlier releases, and the deployments of the same flows today."""
 
 Sections = dict[str, dict[str, str]]
-"""What prefect.yaml says of each deployment: the text of each changeable field."""
+"""The changeable fields of each deployment in prefect.yaml, as JSON by deployment and field."""
 
 
 def deploy(server: str) -> None:
     """Create the work pool and all deployments, or bring them up to date.
 
-    What people changed in the UI stays so, but for what prefect.yaml says otherwise than it did at
-    the last deployment. A deployment that an earlier release created under another name hands its
-    settings and its pending runs over to its successor, and is removed. Other deployments of moved
-    flows, such as duplicates made in the UI, get the flow's new entrypoint.
+    A change made in the UI is kept unless prefect.yaml has changed the same field since the last
+    deployment. A deployment that an earlier release created under another name hands its settings
+    and its pending runs over to its successor, and is removed. Other deployments of moved flows,
+    such as duplicates made in the UI, get the flow's new entrypoint.
     """
     before = {deployment["id"]: deployment for deployment in _deployments(server)}
     then = now = _remembered()
@@ -61,7 +62,7 @@ def deploy(server: str) -> None:
         _prefect(server, "work-pool", "create", POOL, "--type", "process", "--overwrite")
         _prefect(server, "deploy", "--all")
         now = _sections()
-    finally:  # where it is interrupted, some are deployed: all that was there before is
+    finally:  # an interruption leaves some flows deployed: restore them, too
         after = _deployments(server)
         _follow_moved_flows(after, now.keys())
         for one in after:
@@ -74,7 +75,7 @@ def deploy(server: str) -> None:
 
 
 def worker_is_online(server: str) -> bool:
-    """Whether some worker has told the server that it waits for runs."""
+    """Whether a worker has reported to the server that it is ready for runs."""
     workers = _asked(f"{server}/api/work_pools/{POOL}/workers/filter")
     return any(worker["status"] == "ONLINE" for worker in workers)
 
@@ -89,10 +90,10 @@ def _asked(address: str, wanted: dict[str, Any] | None = None) -> list[dict[str,
 
 
 def _told(method: str, address: str, update: dict[str, Any]) -> urllib3.BaseHTTPResponse:
-    """The server's answer.
+    """The server's response.
 
     Raises:
-        urllib3.exceptions.HTTPError: there is none, or it is a refusal.
+        urllib3.exceptions.HTTPError: there is no response, or its status is 400 or above.
     """
     answer = SERVER.request(method, address, json=update)
     if answer.status >= 400:
@@ -101,7 +102,7 @@ def _told(method: str, address: str, update: dict[str, Any]) -> urllib3.BaseHTTP
 
 
 def _rewritten(then: dict[str, str], now: dict[str, str]) -> set[str]:
-    """The fields that prefect.yaml is known to have said something else of."""
+    """The fields known to have changed in prefect.yaml since the last deployment."""
     return {field for field in then.keys() & now.keys() if then[field] != now[field]}
 
 
@@ -123,10 +124,10 @@ def _follow_moved_flows(deployments: list[dict[str, Any]], current: Set[str]) ->
 def _restore(
     server: str, before: dict[str, Any], deployed: dict[str, Any], rewritten: set[str]
 ) -> None:
-    """Set a deployment's changeable fields to what they were, but for the rewritten ones.
+    """Restore a deployment's changeable fields, except those rewritten in prefect.yaml.
 
-    Prefect updates the deployment of that name and flow by the fields given. Deleting schedules
-    one by one would also delete the runs that were missed while nothing was up.
+    The POST request makes Prefect update the given fields of the deployment of that name and flow.
+    Deleting schedules one by one would also delete the runs missed while the server was down.
     """
     fields = {field: (deployed if field in rewritten else before)[field] for field in CHANGEABLE}
     update = {
@@ -145,7 +146,7 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _close(server: str, deployed: dict[str, Any]) -> None:
-    """Let the server refuse parameters that the flow does not have: Prefect does not by itself."""
+    """Make the server refuse parameters that the flow does not have; by default it accepts them."""
     schema = {**deployed[SCHEMA], "additionalProperties": False}
     update = {SCHEMA: schema, "entrypoint": deployed["entrypoint"]}
     _told("PATCH", f"{server}/api/deployments/{deployed['id']}", update)
@@ -214,7 +215,7 @@ def _sections() -> Sections:
 
 
 def _remembered() -> Sections:
-    """What prefect.yaml said at the last deployment to a server of this root."""
+    """What prefect.yaml contained at the last deployment to a server of this root."""
     if not _memory().exists():
         return {}
     found: Sections = json.loads(_memory().read_text(encoding="utf-8"))
@@ -232,8 +233,8 @@ def _memory() -> Path:
 
 
 def _prefect(server: str, *arguments: str) -> None:
-    """Run the command line; its words are shown only where it fails."""
-    # prefect.yaml names the checkout by $PWD, which is still the folder that `make -C` came from.
+    """Run a Prefect command; its output is shown only if it fails."""
+    # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
     here = {"PWD": str(CHECKOUT), "PREFECT_API_URL": f"{server}/api"}
     environment = {**variables(), **os.environ, **here}
     command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]

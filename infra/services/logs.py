@@ -5,18 +5,18 @@ from pathlib import Path
 from infra.settings import settings
 
 LONG = 10 * 2**20
-"""Bytes from which a log is set aside at the next start."""
+"""Size in bytes above which a log is rotated at the next start."""
 
 
 def log_file(name: str) -> Path:
-    """Where a service's log is; its folder is there."""
+    """Path of a service's log; its folder is created if it is missing."""
     folder = settings().root.resolve() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.log"
 
 
 def set_long_aside(name: str) -> None:
-    """Begin a new log where the last one is long; one earlier log is kept, as `<name>.log.1`."""
+    """Rotate the log if it is long; one earlier log is kept as `<name>.log.1`."""
     log = log_file(name)
     if log.exists() and log.stat().st_size > LONG:
         log.replace(log.with_suffix(".log.1"))

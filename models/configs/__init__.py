@@ -1,1 +1,1 @@
-"""What a variant of the model is: its fields and the published presets."""
+"""Configuration of model variants: the fields, and the published presets."""

@@ -1,4 +1,4 @@
-"""What a model is and how it is trained: immutable, validated, JSON-able."""
+"""Model and training configuration: immutable, validated, JSON-serialisable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _require(condition: bool, sentence: str) -> None:
 
 
 def _require_choices(config: Any, choices: dict[str, Any]) -> None:
-    """Each named field holds one of the values of its Literal."""
+    """Require that each named field holds one of the values of its Literal."""
     for name, kind in choices.items():
         value, known = getattr(config, name), get_args(kind)
         listed = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
@@ -34,8 +34,8 @@ def _require_choices(config: Any, choices: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class CharacterConfig:
-    """Character CNN over a word (Kim et al., 2016): `filters[i]` filters of `kernel_widths[i]`
-    characters each, the maximum over positions."""
+    """Character CNN over a word (Kim et al., 2016): `filters[i]` filters that span
+    `kernel_widths[i]` characters each, followed by the maximum over positions."""
 
     embedding_size: int = 64
     kernel_widths: tuple[int, ...] = (5,)
@@ -43,7 +43,7 @@ class CharacterConfig:
     max_characters: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("kernel_widths", "filters"):  # JSON knows lists alone
+        for name in ("kernel_widths", "filters"):  # JSON has lists instead of tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
             sizes = getattr(self, name)
             _require(
@@ -71,27 +71,30 @@ class CharacterConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The architecture, apart from the vocabulary and the word vectors it is built over.
+    """Architecture of a model, without its vocabulary and word vectors.
 
-    word_vectors: whether words have vectors; without them a word is only its characters.
-    unknown_words: what stands for a word without a vector: "zero"; "random", drawn once for each
-        word and frozen; "trainable", each from zero on; or "subword", spelt by the letters' vectors
-        of a fastText set, which serves words never seen too.
-    highway: two highway layers over the embeddings "projected" to the hidden size (CS224n
-        starter), over their concatenation as it is (Seo et al., 2017), or "none" (document-qa).
-    query_to_context: "max" is the softmax over the context of the best-matching question word
-        (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C of the CS224n starter code.
-    self_attention: of the context over itself. "additive", "dot" and "elementwise" are
+    word_vectors: whether the model uses word vectors; without them, characters alone represent a
+        word.
+    unknown_words: the vector of a word without a pretrained one: "zero"; "random", drawn once per
+        word and frozen; "trainable", initialised to zero; or "subword", composed from the subword
+        vectors of a fastText set, which also covers words that never occurred in training.
+    highway: two highway layers over the embeddings "projected" to the hidden size (CS224n starter),
+        over their "concatenated" form without projection (Seo et al., 2017), or "none"
+        (document-qa).
+    query_to_context: "max" is the softmax over the context of the similarity to the best-matching
+        question word (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C of the CS224n starter
+        code.
+    self_attention: attention of the context over itself. "additive", "dot" and "elementwise" are
         similarities of `models.modules.self_attention.SelfMatching`; "trilinear" is document-qa's
-        residual block in the modeling layer's place.
-    output_reads: what the output layer sees beside the modeling layer: the attention flow's G, or
-        what self-attention made of it.
-    end_pointer: the end is found "independent" of the start (starter), "conditioned" on it (the
+        residual block, which replaces the modeling layer.
+    output_reads: what the output layer reads besides the modeling layer: G of the attention flow
+        ("attention"), or the result of self-attention ("self-attention").
+    end_pointer: the end is predicted "independent" of the start (starter), "conditioned" on it (the
         code of Seo et al.), or by a layer "chained" to the start's (document-qa).
-    dropout_form: behind recurrent layers and embeddings, and on what the similarity compares
-        ("outputs", starter); in front of the CNN, recurrent layers and output ("inputs", Seo et
-        al., 2017, §4); or in front of the CNN, and around recurrent layers with one mask for all of
-        a sequence's tokens ("variational", document-qa).
+    dropout_form: where dropout applies: after recurrent layers and embeddings, and to the inputs of
+        the similarity ("outputs", starter); before the CNN, recurrent layers and output ("inputs",
+        Seo et al., 2017, §4); or before the CNN, and before and after recurrent layers with one
+        mask for all tokens of a sequence ("variational", document-qa).
     """
 
     hidden_size: int = 100
@@ -150,7 +153,8 @@ class ModelConfig:
 
 
 class Window(NamedTuple):
-    """Parts in which a context is read: of so many tokens, each so many further than the last."""
+    """Sliding window over a long context: its size in tokens, and the distance in tokens between
+    the starts of consecutive windows."""
 
     tokens: int
     stride: int
@@ -158,24 +162,27 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the weights are found. `rho` and `epsilon` are Adadelta's, which Adam ignores.
-    A `clip_norm` of 0 clips no gradient. The learning rate is `models.optim.learning_rate`: it
-    rises over `warmup_steps`, as large batches want it, and then stays ("constant") or falls to 0
-    at the end of the last epoch ("linear").
+    """Training hyperparameters.
 
-    Training examples whose context or question is longer than the two token limits are left
-    out (and counted); evaluation is on every question whatever its length. With a `window_stride`
-    longer contexts are instead read in windows of `max_context_tokens` tokens, so many apart, in
-    training and in prediction.
+    `rho` and `epsilon` belong to Adadelta; Adam ignores them. A `clip_norm` of 0 turns gradient
+    clipping off. `models.optim.learning_rate` computes the learning rate: it rises over
+    `warmup_steps`, as large batches need, and then stays the same ("constant") or falls to 0 at the
+    end of the last epoch ("linear").
 
-    A training ends after `epochs`, or before: when validation F1 has not risen for `patience`
-    epochs (the best epoch's weights are then the result, else the last one's), when it has reached
-    `stop_at_f1` (0 to 100), or when training and evaluations have used up `max_minutes`; the last
-    evaluation then comes on top.
+    Training leaves out (and counts) examples whose context or question exceeds its token limit;
+    evaluation covers every question, whatever its length. With a `window_stride`, training and
+    prediction read longer contexts in windows of `max_context_tokens` tokens whose starts are
+    `window_stride` tokens apart.
 
-    `precision`: "bfloat16" computes the products in it; weights and sums stay in float32.
-    `deterministic`: GPUs give the same bits each time, more slowly; CPUs always do.
-    A checkpoint is written after each epoch, and every `checkpoint_minutes` or `checkpoint_steps`.
+    Training ends after `epochs`, or earlier: when validation F1 has not risen for `patience`
+    epochs, when it has reached `stop_at_f1` (0 to 100), or when training and evaluations have used
+    up `max_minutes`; the last evaluation comes on top. With `patience`, the best epoch's weights
+    are the result, otherwise the last epoch's.
+
+    `precision`: "bfloat16" computes products in bfloat16; weights and sums stay in float32.
+    `deterministic`: GPUs give bitwise identical results in each run, but more slowly; CPUs always
+    do. A checkpoint is written after each epoch, and every `checkpoint_minutes` or
+    `checkpoint_steps`.
     """
 
     epochs: int = 30
@@ -237,7 +244,7 @@ class TrainingConfig:
 
     @property
     def window(self) -> Window | None:
-        """The windows in which longer contexts are read, if they are."""
+        """The windows in which longer contexts are read; None without a `window_stride`."""
         if self.window_stride is None:
             return None
         return Window(self.max_context_tokens, self.window_stride)
@@ -245,7 +252,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class VariantConfig:
-    """A variant of the family: its name, its architecture and its training."""
+    """A variant of the model family: its name, architecture and training hyperparameters."""
 
     name: str
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -253,11 +260,11 @@ class VariantConfig:
 
     def with_changes(self, **changes: Any) -> VariantConfig:
         """The same variant with some fields of its model or its training changed, by name.
-        `characters` holds those fields of the character CNN that change; None takes it away.
+        `characters` holds the fields of the character CNN to change; None removes the CNN.
 
         Raises:
-            ValueError: the changed variant would be impossible.
-            TypeError: there is no such field.
+            ValueError: the changed variant is invalid.
+            TypeError: a field does not exist.
         """
         of_model = {f.name for f in fields(ModelConfig)}
         model = {name: value for name, value in changes.items() if name in of_model}
@@ -285,7 +292,7 @@ class VariantConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> VariantConfig:
-        """The inverse of `to_dict`; unknown fields are a TypeError."""
+        """The inverse of `to_dict`; raises TypeError for unknown fields."""
         model = dict(values["model"])
         if model["characters"] is not None:
             model["characters"] = CharacterConfig(**model["characters"])

@@ -1,1 +1,1 @@
-"""The layers that models are made of."""
+"""The layers of the models."""

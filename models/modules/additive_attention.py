@@ -1,4 +1,4 @@
-"""Additive similarity of all pairs without the (B, T, J, size) tensor that its formula has."""
+"""Additive similarity of all pairs, without the (B, T, J, size) tensor of its formula."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 
 CPU_CHUNK, GPU_CHUNK = 1 << 19, 1 << 26
-"""Numbers of the (B, T, J, size) tensor that are held at a time: on a CPU what its cache holds."""
+"""Elements of the (B, T, J, size) tensor held in memory at a time; on a CPU, they fit its cache."""
 
 LARGEST = 80.0
-"""Exponents are held within ±80, where float32 neither overflows nor vanishes."""
+"""Exponents are clamped to ±80, where float32 neither overflows nor underflows."""
 
 
 def additive_scores(attending: Tensor, attended: Tensor, weight: Tensor) -> Tensor:
     """s_tj = Σ_k weight_k·tanh(attending_tk + attended_jk), for inputs within ±40.
 
-    Shapes (B, T, size), (B, J, size), (size,) -> (B, T, J). Memory beside the result is bounded:
-    the (B, T, J, size) terms are computed in chunks, and once more for the gradients. With
-    tanh(x + y) = 1 − 2/(1 + e^2x·e^2y) the exponentials are those of B·(T + J)·size numbers, and a
-    pair costs a product and a division: on a CPU a sixth of the time of a hyperbolic tangent.
+    Shapes (B, T, size), (B, J, size), (size,) -> (B, T, J). Memory besides the result is bounded:
+    the (B, T, J, size) terms are computed in chunks, and once more for the gradients. Because
+    tanh(x + y) = 1 − 2/(1 + e^2x·e^2y), exponentials are needed for only B·(T + J)·size numbers. A
+    pair then costs a product and a division: on a CPU, a sixth of the time of a tanh.
     """
-    with torch.autocast(attending.device.type, enabled=False):  # long sums of small numbers
+    with torch.autocast(attending.device.type, enabled=False):  # long sums need float32
         scores: Tensor = _AdditiveScores.apply(  # type: ignore[no-untyped-call]
             _at_least_float32(attending), _at_least_float32(attended), weight
         )
@@ -54,7 +54,7 @@ class _AdditiveScores(torch.autograd.Function):
         for rows, r in _chunks(x, y):
             given = gradients[0][rows]  # (b, t, J)
             of_weight -= 2 * (given.reshape(-1) @ r.view(-1, len(weight)))
-            # The slope of tanh is 4·(r − r²); what is the same for all pairs is multiplied in last.
+            # The derivative of tanh is 4·(r − r²); factors common to all pairs are multiplied last.
             torch.addcmul(r, r, r, value=-1, out=r).mul_(given.unsqueeze(3))
             of_attending[rows] = r.sum(2)
             of_attended[rows[0]] += r.sum(1)
@@ -66,7 +66,8 @@ def _exponential(x: Tensor) -> Tensor:
 
 
 def _chunks(x: Tensor, y: Tensor) -> Iterator[tuple[tuple[slice, slice], Tensor]]:
-    """Examples and rows t with their 1/(1 + x_t·y_j) (b, t, J, size), which may be overwritten."""
+    """Yield slices of examples and of rows t, and their 1/(1 + x_t·y_j) (b, t, J, size), which the
+    caller may overwrite."""
     (examples, length, size), pairs = x.shape, y.shape[1]
     chunk = CPU_CHUNK if x.device.type == "cpu" else GPU_CHUNK
     budget = max(1, chunk // (pairs * size))

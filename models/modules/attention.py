@@ -12,8 +12,8 @@ from models.modules.layers import MASKED, masked_softmax
 
 
 class TrilinearSimilarity(nn.Module):
-    """w·[h; u; h∘u] + b of every h and u (Seo et al., 2017, eq. 1), as w1·h + w2·u + (h∘w3)·u,
-    which never forms the (B, T, J, 3·size) tensor."""
+    """w·[h; u; h∘u] + b for every h and u (Seo et al., 2017, eq. 1), computed as
+    w1·h + w2·u + (h∘w3)·u, which never forms the (B, T, J, 3·size) tensor."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -37,23 +37,26 @@ class AttentionFlow(nn.Module):
     """Bidirectional attention flow (Seo et al., 2017, §2 layer 4)."""
 
     def __init__(self, size: int, query_to_context: QueryToContext, dropout: nn.Module) -> None:
-        """`dropout` acts on what the similarity compares, and on nothing else."""
+        """`dropout` applies to the inputs of the similarity only."""
         super().__init__()
         self.query_to_context = query_to_context
         self.dropout = dropout
         self.similarity = TrilinearSimilarity(size)
-        # Attention begins with what context and question have in common, h·u, in about the measure
-        # that training arrives at (0.145 on average at size 200). Drawn around 0, as in the
-        # original, every token begins by attending to all others alike, and training takes tens of
-        # thousands of questions to leave that; beginning at 1 it is too sharp, and learns less.
+        # Attention starts with what context and question have in common, h·u, at about the weight
+        # that training reaches (0.145 on average at size 200). If the weight is drawn around 0, as
+        # in the original, every token first attends to all others equally, and training needs tens
+        # of thousands of questions to change that. At 1, attention is too sharp and learns less.
         nn.init.constant_(self.similarity.product_weight, 2 / math.sqrt(size))
 
     def weights(
         self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """H (B, T, size), U (B, J, size) -> what each context token looks at in the question
-        (B, T, J), and what in the context: the whole question (B, 1, T) in the paper's form, each
-        question token (B, J, T) in the starter's."""
+        """Attention weights of H (B, T, size) and U (B, J, size).
+
+        The first are of each context token over the question (B, T, J). The second are over the
+        context: of the whole question (B, 1, T) in the paper's form, of each question token
+        (B, J, T) in the starter's.
+        """
         s = self.similarity(self.dropout(context), self.dropout(question))
         over_question = masked_softmax(s, question_mask.unsqueeze(1), 2)
         if self.query_to_context == "max":
@@ -69,7 +72,7 @@ class AttentionFlow(nn.Module):
         over_question, over_context = self.weights(context, question, context_mask, question_mask)
         attended_question = over_question @ question
         attended_context = over_context @ context  # (B, 1, size): the same for every t
-        if self.query_to_context == "starter":  # it is (B, J, size) and becomes (B, T, size)
+        if self.query_to_context == "starter":  # (B, J, size) becomes (B, T, size)
             attended_context = over_question @ attended_context
         return torch.cat(
             [context, attended_question, context * attended_question, context * attended_context],

@@ -1,4 +1,4 @@
-"""From the characters of a word to one vector."""
+"""Character CNN: one vector for the characters of a word."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from models.configs.variant import CharacterConfig
 
 
 class CharacterCNN(nn.Module):
-    """Characters of words -> one vector a word (Kim et al., 2016): 1-D convolutions of one or
-    several widths, ReLU, max over the windows that hold real characters. Words shorter than a
-    kernel are padded to it."""
+    """One vector per word from its characters (Kim et al., 2016): 1-D convolutions of one or
+    several widths, ReLU, and the maximum over the windows that hold real characters. Words shorter
+    than a kernel are padded to its width."""
 
     def __init__(self, characters: int, config: CharacterConfig, dropout: nn.Module) -> None:
-        """`characters`: how many there are, padding and unknown included; `dropout` acts on their
-        vectors."""
+        """`characters` is the size of the character vocabulary, including padding and unknown;
+        `dropout` applies to the character embeddings."""
         super().__init__()
         size = config.embedding_size
         self.embedding = nn.Embedding(characters, size, padding_idx=0)
@@ -28,7 +28,7 @@ class CharacterCNN(nn.Module):
         self.widest = max(config.kernel_widths)
 
     def forward(self, characters: Tensor) -> Tensor:
-        """(U, C) character indices, 0 = padding -> (U, all widths' filters)"""
+        """(U, C) character indices, 0 = padding -> (U, number of filters of all widths)"""
         missing = max(0, self.widest - characters.shape[1])
         characters = F.pad(characters, (0, missing))
         lengths = (characters != 0).sum(1, keepdim=True)
@@ -38,7 +38,7 @@ class CharacterCNN(nn.Module):
 
 
 def _best_features(convolution: nn.Module, vectors: Tensor, lengths: Tensor) -> Tensor:
-    """(U, size, C), (U, 1) -> (U, filters): each filter's largest feature in a real window."""
+    """(U, size, C), (U, 1) -> (U, filters): each filter's largest feature over the real windows."""
     features = convolution(vectors)  # (U, filters, C − width + 1)
     width = vectors.shape[2] - features.shape[2] + 1
     windows = torch.arange(features.shape[2], device=vectors.device)

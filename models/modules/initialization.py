@@ -1,4 +1,4 @@
-"""The first weights of linear and recurrent layers."""
+"""Initial weights of linear and recurrent layers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 def draw_weights(module: nn.Module) -> None:
-    """First weights of linear and recurrent layers: Glorot uniform as in the original code's
-    TensorFlow, recurrent matrices orthogonal, recurrent biases 0 and an LSTM's forget biases 1.
+    """Initialise a linear or recurrent layer: Glorot uniform as in the original TensorFlow code,
+    with orthogonal recurrent matrices, recurrent biases 0 and LSTM forget biases 1.
 
-    PyTorch's own draw is so narrow that what tells two unknown words apart leaves highway and LSTM
-    fifty times smaller than it came, and training finds it much later.
+    PyTorch's default range is so narrow that the difference between two unknown words shrinks
+    fiftyfold on its way through highway network and LSTM; training then picks it up much later.
     """
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
@@ -21,7 +21,7 @@ def draw_weights(module: nn.Module) -> None:
 
 
 def _draw_gates(name: str, gates: tuple[Tensor, ...], of_lstm: bool) -> None:
-    """One parameter of a recurrent layer, as its parts for each gate (an LSTM's: i, f, g, o)."""
+    """Initialise one parameter of a recurrent layer, split by gate (of an LSTM: i, f, g, o)."""
     for gate in gates:
         if name.startswith("weight_ih"):
             nn.init.xavier_uniform_(gate)

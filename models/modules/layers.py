@@ -1,4 +1,4 @@
-"""The blocks that several others need. Masks are True at real tokens; padding changes no result."""
+"""Building blocks of other layers. Masks are True at real tokens; padding changes no result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from models.configs.variant import ModelConfig
 
 MASKED = -1e30
-"""Logit of a position that must get no probability; finite, so that 0·log 0 is never formed."""
+"""Logit of a position that must get probability 0; finite, so that 0·log 0 never occurs."""
 
 
 def masked_softmax(logits: Tensor, mask: Tensor, dim: int) -> Tensor:
@@ -18,7 +18,7 @@ def masked_softmax(logits: Tensor, mask: Tensor, dim: int) -> Tensor:
 
 class Highway(nn.Module):
     """y = t∘g(W_H x) + (1 − t)∘x with t = σ(W_T x), g = ReLU (Srivastava et al., 2015, eq. 3).
-    The gate's bias starts as PyTorch draws it, around 0, as in the starter."""
+    The gate's bias keeps PyTorch's initialisation around 0, as in the starter."""
 
     def __init__(self, size: int, layers: int = 2) -> None:
         super().__init__()
@@ -34,19 +34,19 @@ class Highway(nn.Module):
 
 
 class Dropout(nn.Module):
-    """Dropout whose masks cost little on CPUs: eight elements share one random draw, a byte each,
-    so the rate is rounded to a multiple of 1/256."""
+    """Dropout with masks that are cheap on CPUs: eight elements share one random draw, one byte
+    each, so the rate is rounded to a multiple of 1/256."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.dropped = round(rate * 256)  # byte values that drop their element
 
     def forward(self, x: Tensor) -> Tensor:
-        """(*) -> (*), the mean kept"""
+        """(*) -> (*), with the mean preserved"""
         if not self.training or self.dropped == 0:
             return x
         draws = torch.empty(x.numel() // 8 + 1, dtype=torch.int64, device=x.device)
-        # From the lowest number on, so that all 64 bits are random.
+        # Start at the lowest int64, so that all 64 bits are random.
         draws.random_(torch.iinfo(torch.int64).min, None)
         kept = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= self.dropped
         return x * (kept * (256 / (256 - self.dropped))).to(x.dtype)
@@ -60,7 +60,7 @@ class VariationalDropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, N, size) -> (B, N, size), the mean kept"""
+        """(B, N, size) -> (B, N, size), with the mean preserved"""
         if not self.training or self.rate == 0:
             return x
         kept = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= self.rate
@@ -68,7 +68,8 @@ class VariationalDropout(nn.Module):
 
 
 class Dropouts:
-    """What drops where, in the form that the config names. Modules without weights or state."""
+    """The dropout module for each place in the model, by the configured `dropout_form`. These
+    modules have no weights or state."""
 
     def __init__(self, config: ModelConfig) -> None:
         form, rate = config.dropout_form, config.dropout

@@ -1,4 +1,4 @@
-"""From what the model has read to the logits of an answer's first and last token."""
+"""Output layers: logits of an answer's first and last token."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from models.modules.rnn import Encoder, bidirectional
 
 
 class SpanOutput(nn.Module):
-    """Start from [G; M], end from [G; M²], each one a linear map to one logit a token.
+    """Start logits from [G; M] and end logits from [G; M²], each by a linear map to one logit per
+    token.
 
-    M² is BiLSTM(M) (Seo et al., 2017, §2 layer 6), or, where the end is conditioned on the start,
-    BiLSTM([G; M; a¹; M∘a¹]) with a¹ = Σ p¹M, p¹ the start's probabilities (their code).
+    M² is BiLSTM(M) (Seo et al., 2017, §2 layer 6). If the end is conditioned on the start, it is
+    BiLSTM([G; M; a¹; M∘a¹]) with a¹ = Σ p¹M and p¹ the start's probabilities (their code).
     """
 
     def __init__(self, config: ModelConfig, attention_size: int) -> None:
@@ -48,7 +49,8 @@ def _given_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Tenso
 
 
 class ChainedOutput(nn.Module):
-    """Start from M¹ = BiGRU(M), end from M² = BiGRU([M; M¹]) (Clark & Gardner, 2018, §2)."""
+    """Start logits from M¹ = BiGRU(M), end logits from M² = BiGRU([M; M¹]) (Clark & Gardner, 2018,
+    §2)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class ChainedOutput(nn.Module):
         self.end = nn.Linear(width, 1)
 
     def forward(self, attention: Tensor, modeling: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """M (B, T, 2d) -> start and end logits, (B, T) each; G is not read"""
+        """M (B, T, 2d) -> start and end logits, (B, T) each; G is not used"""
         modeling = self.dropout(modeling)
         first = self.start_encoder(modeling, mask)
         last = self.end_encoder(torch.cat([modeling, first], 2), mask)

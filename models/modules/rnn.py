@@ -12,8 +12,8 @@ from models.modules.layers import Dropouts
 
 
 class _ReverseWithinLengths(torch.autograd.Function):
-    """Reverses each row's first `length` steps. It is its own inverse, and so its own gradient,
-    which spares the scatter that `index_select`'s gradient would need."""
+    """Reverses each row's first `length` steps. The operation is its own inverse and therefore its
+    own gradient, which avoids the scatter that `index_select`'s gradient would need."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ class _ReverseWithinLengths(torch.autograd.Function):
 
 
 def _steps_at(x: Tensor, index: Tensor) -> Tensor:
-    # Copies whole rows; `gather` goes by single numbers, 14 times as long on CPUs.
+    # Copies whole rows; `gather` copies single numbers and takes 14 times as long on CPUs.
     return x.flatten(0, 1).index_select(0, index).view_as(x)
 
 
@@ -37,8 +37,8 @@ def _reversed(x: Tensor, index: Tensor) -> Tensor:
 
 
 def reversal_index(mask: Tensor) -> Tensor:
-    """(B, N) mask, real tokens first -> (B·N,): each step's place among all rows' steps once every
-    row's real tokens are reversed; padding stays."""
+    """(B, N) mask, real tokens first -> (B·N,): each step's position among the steps of all rows
+    after every row's real tokens are reversed; padding stays in place."""
     rows, steps = mask.shape
     positions = torch.arange(steps, device=mask.device).expand_as(mask)
     lengths = mask.sum(1, keepdim=True)
@@ -49,9 +49,9 @@ def reversal_index(mask: Tensor) -> Tensor:
 class BiLSTM(nn.Module):
     """Bidirectional LSTM on padded sequences, exact under padding.
 
-    Packed sequences are an order of magnitude slower on CPUs than padded ones. So the forward
-    direction reads the padding last, where it can't be seen, and the backward direction reads
-    each row reversed within its own length.
+    Packed sequences are an order of magnitude slower on CPUs than padded ones. Therefore the
+    forward direction reads the padding last, where it can't affect real tokens, and the backward
+    direction reads each row reversed within its own length.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -65,7 +65,7 @@ class BiLSTM(nn.Module):
 
 
 class BiGRU(nn.Module):
-    """Bidirectional GRU in cuDNN's form, exact under padding like `BiLSTM`."""
+    """Bidirectional GRU in cuDNN's formulation, exact under padding like `BiLSTM`."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def _both_ways(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Te
 
 
 def _read(layer: nn.Module, x: Tensor) -> Tensor:
-    if x.is_cuda:  # autocast hands cuDNN float16 whatever its type is; gradients vanish in that
+    if x.is_cuda:  # autocast always gives cuDNN float16, in which gradients underflow
         with torch.autocast("cuda", enabled=False):
             read: Tensor = layer(x.float())[0]
     else:
@@ -93,14 +93,14 @@ def _read(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def bidirectional(config: ModelConfig, input_size: int) -> BiLSTM | BiGRU:
-    """One recurrent layer of the config's cell and hidden size d: (B, N, input) -> (B, N, 2d)."""
+    """One recurrent layer with the config's cell and hidden size d: (B, N, input) -> (B, N, 2d)."""
     cell = BiLSTM if config.recurrent == "lstm" else BiGRU
     return cell(input_size, config.hidden_size)
 
 
 class Encoder(nn.Module):
-    """A stack of bidirectional layers, with dropout between them, and before or behind them as
-    the config has it. (PyTorch's own ignores `dropout` on a single layer.)"""
+    """A stack of bidirectional layers, with dropout between them and, if configured, before or
+    after them. (PyTorch ignores its own `dropout` argument on a single layer.)"""
 
     def __init__(self, config: ModelConfig, input_size: int, layers: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Attention of the context over itself."""
+"""Self-attention of the context."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Dot(nn.Module):
 
 
 class Elementwise(nn.Module):
-    """s_tj = v·(p_t∘p_j): each number meets only its like (the CS224n report, §5.2)."""
+    """s_tj = v·(p_t∘p_j): each number interacts only with its counterpart (the CS224n report,
+    §5.2)."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -62,8 +63,8 @@ def _similarity(kind: SelfAttention, size: int, hidden_size: int) -> nn.Module:
 
 
 class SelfMatching(nn.Module):
-    """BiLSTM over [p; c], where c_t = Σ_j softmax_j(s_tj)·p_j is what token t finds in the whole
-    context (R-Net's self-matching, without its gate)."""
+    """BiLSTM over [p; c], where c_t = Σ_j softmax_j(s_tj)·p_j is the attention of token t over the
+    whole context (R-Net's self-matching, without its gate)."""
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
@@ -82,10 +83,10 @@ class SelfMatching(nn.Module):
 
 class ResidualSelfAttention(nn.Module):
     """Modeling layer of Clark & Gardner (2018, §2): x = ReLU(G), then x + ReLU([c; m; c∘m]), with
-    m = BiGRU(x) and c what each token finds in the others: the diagonal is masked.
+    m = BiGRU(x) and c the attention of each token over the others: the diagonal is masked.
 
-    A learned logit for "nothing" joins each row, as in the authors' code; it also tells what a
-    context of one token finds: a zero vector.
+    Each row has an additional learned logit for "nothing", as in the authors' code. It also defines
+    c for a context of one token: a zero vector.
     """
 
     def __init__(self, config: ModelConfig, size: int) -> None:

@@ -1,1 +1,1 @@
-"""Questions and contexts: read, aligned, ingested, divided into splits."""
+"""Read, align and ingest questions and contexts, and divide them into splits."""

@@ -1,4 +1,4 @@
-"""Finds the tokens of the answer that a question is trained on, and tells how it went."""
+"""Aligns the training answer of each question with context tokens, and records the outcome."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -14,11 +14,11 @@ Outcome = Literal["exact", "widened", "repaired", "dropped", "impossible"]
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How a question's answer meets the tokens of its context: one line of the ledger.
+    """The alignment of a question's answer with the tokens of its context: one row of the ledger.
 
-    `gold` is the training answer as it was given, None without one; `start` and `end` are its first
-    and last token, -1 where nothing can be trained on; `reason` is "" if the outcome is exact;
-    `fault` tells what is wrong, and `repaired` is what stands in for `gold`.
+    `gold` is the training answer as given, or None; `start` and `end` are its first and last token,
+    or -1 if there is nothing to train on; `reason` is "" if the outcome is exact; `fault` is the
+    kind of fault, and `repaired` is the answer that replaces `gold`.
     """
 
     outcome: Outcome
@@ -31,7 +31,7 @@ class Alignment:
 
 
 def training_answer(answers: Sequence[Answer]) -> Answer:
-    """The most frequent (text, start) of the annotators' answers, the first of them on ties."""
+    """The most frequent (text, start) of the annotators' answers; the first one on ties."""
     if len(answers) == 1:
         return answers[0]
     votes = Counter((answer.text, answer.answer_start) for answer in answers)
@@ -39,7 +39,7 @@ def training_answer(answers: Sequence[Answer]) -> Answer:
 
 
 def repaired_answers(answers: Sequence[Answer], context: str) -> list[Answer]:
-    """The answers, each that can be mended by its mended form."""
+    """The answers; those with a fault that can be repaired are replaced by their repaired form."""
     return [a if stands(a, context) else diagnose(a, context).mended or a for a in answers]
 
 
@@ -52,11 +52,16 @@ def align(
 ) -> Alignment:
     """Aligns a question's training answer with the tokens [starts, ends) of its context.
 
-    The training answer is chosen among those that stand where they say. White space around it is
-    ignored. exact: the answer's borders are token borders. widened: it begins or ends inside a
-    token, and the span takes the whole token. impossible: marked is_impossible; answers given all
-    the same are not used. dropped: an empty question, no answer though not marked, or none that
-    stands at its answer_start. repaired: if `repair` asks for it, such an answer was found nearby.
+    The training answer is chosen among the answers that match the context at their answer_start.
+    White space around it is ignored. The outcomes are:
+
+    - exact: the answer begins and ends at token boundaries.
+    - widened: it begins or ends inside a token, and the span includes the whole token.
+    - impossible: the question is marked is_impossible; any answers it has are ignored.
+    - dropped: the question is empty, has no answer though it is not marked is_impossible, or has no
+      answer that matches its answer_start.
+    - repaired: no answer matches its answer_start, but `repair` is set and `diagnose` finds the
+      training answer in the context.
     """
     if question.is_impossible:
         unused = f", so its {len(question.answers)} answers are not used"

@@ -1,4 +1,4 @@
-"""What can be wrong with an answer, in a word and in a sentence, and where it stands instead."""
+"""Faults of answers: their kinds and explanations, and where the context has the answer instead."""
 
 import re
 import unicodedata
@@ -30,7 +30,7 @@ MEANINGS: dict[FaultKind, str] = {
 
 
 class Fault(NamedTuple):
-    """One fault: its kind, the sentence that tells it, and the mended answer if there is one."""
+    """A fault: its kind, its explanation, and the repaired answer if there is one."""
 
     kind: FaultKind
     reason: str
@@ -38,17 +38,17 @@ class Fault(NamedTuple):
 
 
 def stands(answer: Answer, context: str) -> bool:
-    """Whether the context has the answer's text, which is not only white space, at its start."""
+    """Whether the context has the answer's text, which must not be blank, at its answer_start."""
     start = answer.answer_start
     return start >= 0 and context.startswith(answer.text, start) and bool(answer.text.strip())
 
 
 def diagnose(answer: Answer, context: str) -> Fault:
-    """The fault of an answer that does not stand at its answer_start.
+    """The fault of an answer that does not match the context at its answer_start.
 
-    Its place is sought as it is written, then with every run of white space as one space, then
-    in Unicode's compatibility form (NFKC) as well; of several places the nearest is taken. The
-    mended answer is the context's own text there.
+    The search looks for the answer verbatim, then with each run of white space as one space, then
+    also in Unicode's compatibility form (NFKC). The match nearest to answer_start wins. The
+    repaired answer is the context's own text at that place.
     """
     if not answer.text.strip():
         return Fault("empty-answer", "the answer is empty")
@@ -78,15 +78,15 @@ def _shortened(text: str) -> str:
 
 
 def _nearest(text: str, start: int, context: str) -> int:
-    """The occurrence of a text that begins nearest to `start`, -1 if there is none."""
+    """The offset of the occurrence of a text that begins nearest to `start`, or -1."""
     places = [context.rfind(text, 0, max(start, 0) + len(text)), context.find(text, max(start, 0))]
     return min((p for p in places if p >= 0), key=lambda p: abs(p - start), default=-1)
 
 
-# Texts that are equal but for white space or Unicode form
+# Texts that differ only in white space or Unicode form
 
 _FOLDINGS: dict[FaultKind, bool] = {"other-white-space": False, "other-unicode-form": True}
-# Composition joins a character with the marks behind it, and the parts of a Korean syllable.
+# Composition joins a character with the marks after it, and the parts of a Korean syllable.
 _JOINED = "".join(
     character
     for character in map(chr, range(0x300, 0x10000))
@@ -96,21 +96,21 @@ _JOINED = "".join(
 
 @lru_cache(maxsize=1)
 def _pieces() -> re.Pattern[str]:
-    """White space; words of characters that have one form; or a character with what it joins."""
+    """Matches white space, words that NFKC leaves unchanged, or a character with its marks."""
     basic = map(chr, range(0x80, 0x10000))
     several = (c for c in basic if not c.isspace() and unicodedata.normalize("NFKC", c) != c)
-    # One range for all that is not basic: re looks longer lists of it up one by one.
+    # A single range excludes everything above U+FFFF: re searches longer lists of it linearly.
     word = rf"[^\s{_JOINED}{''.join(several)}\U00010000-\U0010ffff]+"
     return re.compile(rf"(\s+)|({word}(?: {word}){{,1000}})(?![{_JOINED}])|\S[{_JOINED}]*")
 
 
 class _Folded(NamedTuple):
     text: str
-    starts: "array[int]"  # of each character's piece in the text that was folded
-    ends: "array[int]"
+    starts: "array[int]"  # where each character's piece begins in the original text
+    ends: "array[int]"  # and where that piece ends
 
 
-@lru_cache(maxsize=8)  # of the context whose questions are gone through
+@lru_cache(maxsize=8)  # keeps the context whose questions are being aligned
 def _folded(text: str, unicode_form: bool) -> _Folded:
     characters: list[str] = []
     starts, ends = array("i"), array("i")
@@ -131,7 +131,7 @@ def _folded(text: str, unicode_form: bool) -> _Folded:
 
 
 def _similar(answer: Answer, context: _Folded, original: str, unicode_form: bool) -> Answer | None:
-    """The nearest text of the context that is the answer when both are folded."""
+    """The nearest text of the context that equals the answer when both are folded, or None."""
     wanted = _folded(answer.text.strip(), unicode_form).text
     place = _nearest(wanted, bisect_left(context.starts, answer.answer_start), context.text)
     if place < 0:

@@ -1,4 +1,4 @@
-"""Sentences on what is wrong in a file: which byte, or which entry and field, and the mend."""
+"""Messages for malformed files: the byte, or the entry and field, and how to fix it."""
 
 import codecs
 import json
@@ -12,23 +12,26 @@ _ENTRIES = {"data": "article", "paragraphs": "paragraph", "qas": "question", "an
 
 
 class Mistake(Exception):
-    """What is wrong in a file: a sentence that lacks nothing but the file's name."""
+    """A format error in a file; the message is complete except for the file's name."""
 
 
 def not_json(reason: str) -> Mistake:
-    """The mistake of a file that a JSON parser refuses, by its message."""
+    """The Mistake for a file that the JSON parser rejects; `reason` is the parser's message."""
     if "hex escape" in reason:
         reason += ", which is broken off or half of a pair"
     return Mistake(f"not valid JSON ({reason}); mend it there or get the file anew.")
 
 
 def not_utf8(content: bytes, before: int) -> Mistake | None:
-    """The mistake of bytes that are not UTF-8; `before` is the number of bytes before them."""
+    """The Mistake for bytes that are not UTF-8, else None.
+
+    `before` is the number of bytes that precede `content` in the file.
+    """
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":
-            return None  # the file is broken off, which is told otherwise
+            return None  # the file is truncated, which the JSON parser's message says
         found = content[error.start]
         guess = bytes([found]).decode("cp1252", "replace")
         return Mistake(
@@ -39,22 +42,23 @@ def not_utf8(content: bytes, before: int) -> Mistake | None:
 
 
 def refuse_wide_characters(beginning: bytes) -> None:
-    """Raises Mistake for text whose characters take two bytes or four: it begins with such marks.
+    """Raises Mistake if a file begins like UTF-16 or UTF-32 text.
 
-    JSON begins with two characters of ASCII, so a zero among the first bytes tells as much.
+    It looks for a byte order mark, or for a zero among the first four bytes: JSON begins with two
+    ASCII characters, so a zero byte there means wide characters.
     """
     if b"\0" in beginning[:4] or beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise Mistake("it is UTF-16 or UTF-32; save the file as UTF-8.")
 
 
 def json_reason(error: ValidationError) -> str | None:
-    """The JSON parser's message, if it is no JSON at all that was to be validated."""
+    """The JSON parser's message if the validated text is not JSON, else None."""
     first = error.errors(include_url=False, include_input=False)[0]
     return first["ctx"]["error"] if first["type"] == "json_invalid" else None
 
 
 def wrong_field(error: ValidationError, place: str, entry: Any) -> Mistake:
-    """The first mistake in the fields of an entry, which stands at `place` in the file."""
+    """The Mistake for the first invalid field of an entry; `place` locates it in the file."""
     details = error.errors(include_url=False, include_input=False)
     sentence = _explain(details[0], place, entry)
     more = f" (Mistakes in {place}: {len(details)}.)" if len(details) > 1 else ""
@@ -76,7 +80,7 @@ def _explain(detail: ErrorDetails, place: str, entry: Any) -> str:
 
 
 def _walk(where: Sequence[int | str], root: Any) -> tuple[list[str], Any]:
-    """Names the entries on the way to a field, and gets the field's value (None if missing)."""
+    """The names of the entries on the path to a field, and its value (None if missing)."""
     entries, value, container = [], root, ""
     for step in where:
         value = value[step] if isinstance(step, int) else value.get(step)

@@ -1,4 +1,4 @@
-"""Turns articles into the Parquet files of an ingested split, with a ledger of every answer."""
+"""Writes articles as the Parquet files of an ingested split, with a ledger of every answer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -43,11 +43,11 @@ _QUESTIONS: Schema = {
 _LEDGER: Schema = {
     "id": pa.string(),
     "outcome": pa.string(),
-    "fault": pa.string(),  # a `FaultKind`, null where there is none
+    "fault": pa.string(),  # a `FaultKind`, or null
     "reason": pa.string(),
     "gold": pa.string(),
     "gold_start": pa.int32(),
-    "repaired": pa.string(),  # null unless the outcome is "repaired", as the next
+    "repaired": pa.string(),  # null unless the outcome is "repaired"; so is repaired_start
     "repaired_start": pa.int32(),
     "span": pa.string(),
     "em": pa.float32(),
@@ -62,7 +62,7 @@ _FILES = {
 
 BATCH_CHARACTERS = 1 << 20
 BATCH_QUESTIONS = 1 << 13
-"""A row group is written as soon as one of these is reached."""
+"""A row group is written as soon as it reaches one of these two limits."""
 
 
 class _Context(NamedTuple):
@@ -90,7 +90,7 @@ class _Row(NamedTuple):
 
     @property
     def span(self) -> str:
-        """The text of the aligned tokens, "" where there are none."""
+        """The text of the aligned tokens, or "" if none are aligned."""
         first, last = self.alignment.start, self.alignment.end
         tokens = self.context.tokens
         return self.context.text[tokens[first][0] : tokens[last][1]] if first >= 0 else ""
@@ -106,7 +106,7 @@ def ingest_file(
 ) -> dict[str, int | float]:
     """Reads a file of articles and writes its three tables into the folder `out`.
 
-    Raises UserError if the file is broken, or as `ingest_articles` does, naming the file.
+    Raises UserError, which names the file, if the file is malformed or `ingest_articles` raises.
     """
     try:
         return ingest_articles(read_articles(file), out, repair, max_rejected)
@@ -121,17 +121,18 @@ def ingest_articles(
 ) -> dict[str, int | float]:
     """Writes contexts.parquet, questions.parquet and alignment.parquet into the folder `out`.
 
-    Every paragraph is one context and every question one row, in the order of the articles; equal
-    articles give equal bytes. Some thousand questions are held at a time. With `repair`, an answer
-    that does not stand at its answer_start is taken from where it stands.
+    Every paragraph is one context and every question one row, in the order of the articles. Equal
+    articles produce equal bytes. At most a few thousand questions are in memory at a time. With
+    `repair`, an answer that does not match its answer_start is replaced by its nearest match in
+    the context.
 
     Returns counts of articles, contexts, questions, tokens and outcomes, and the oracle EM
-    and F1 (0..100): the aligned spans' own texts scored against the answers, by the v2.0 rule as
-    soon as a question is without answers. The ledger's scores are by the v2.0 rule always (v1.1's
-    differs where an answer normalises to nothing).
+    and F1 (0..100), which score the texts of the aligned spans against the answers. They follow the
+    v2.0 rule if any question has no answers, else the v1.1 rule. The scores in the ledger always
+    follow the v2.0 rule; the two differ only if an answer normalises to nothing.
 
-    Raises UserError if there is no question, if two questions share an id, or if more than the
-    share `max_rejected` of the questions has to be dropped.
+    Raises UserError if there are no questions, if two questions share an id, or if the share of
+    dropped questions exceeds `max_rejected`.
     """
     tally = Tally()
     with ExitStack() as open_files:
@@ -164,7 +165,7 @@ def _batches(parts: Iterable[_Context | _Row]) -> Iterator[_Batch]:
 
 
 def _parts(articles: Iterable[Article], tally: Tally, repair: bool) -> Iterator[_Context | _Row]:
-    """Each context, and behind it the questions about it."""
+    """Yield each context, followed by the questions about it."""
     contexts = count()
     for number, article in enumerate(articles):
         tally.articles += 1

@@ -1,4 +1,4 @@
-"""What an ingestion came to, counted while it goes on."""
+"""Ingest statistics, accumulated while a file is ingested."""
 
 from array import array
 from collections import Counter
@@ -18,7 +18,7 @@ from tasks.data.ingested import batches
 class Tally:
     """Counts of questions by outcome and fault, and sums of their oracle scores.
 
-    Beside the counts it holds eight bytes a question: a hash of its id.
+    It also holds eight bytes for each question: a hash of its id.
     """
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class Tally:
         self.faults: Counter[FaultKind] = Counter()
         self._examples: dict[FaultKind, str] = {}
         self._hashes = array("q")
-        # Whether version 2.0's rule applies is known at the end only: both are summed up.
+        # Whether the v2.0 rule applies is known only at the end, so both rules are summed.
         self._sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
         self._v2 = False
 
     def add(self, id: str, alignment: Alignment, span: str, golds: Sequence[str]) -> QuestionScore:
-        """Count a question; returns the score of its span's own text, by version 2.0's rule."""
+        """Count a question, and return the score of its span's text by the v2.0 rule."""
         self._hashes.append(hash(id))
         self.outcomes[alignment.outcome] += 1
         if alignment.fault is not None and alignment.outcome == "dropped":
@@ -43,7 +43,7 @@ class Tally:
     def _score(self, span: str, golds: Sequence[str]) -> QuestionScore:
         (score,) = score_questions([span], [golds], v2=True)
         self._v2 |= not golds
-        older = score  # The rules differ where an answer normalises to nothing.
+        older = score  # The rules differ only if an answer normalises to nothing.
         if golds and not all(map(normalize_answer, golds)):
             (older,) = score_questions([span], [golds], v2=False)
         for v2, counted in ((True, score), (False, older)):
@@ -53,11 +53,11 @@ class Tally:
 
     @property
     def questions(self) -> int:
-        """Questions counted so far."""
+        """The number of questions counted so far."""
         return len(self._hashes)
 
     def refuse(self, written: Path, max_rejected: float) -> None:
-        """Raises UserError if no question was there, two share an id, or too many were dropped."""
+        """Raises UserError if there are no questions, two share an id, or too many were dropped."""
         if not self.questions:
             raise UserError("the data hold no question; add at least one to a paragraph's qas.")
         repeated = self._repeated_hashes()
@@ -81,7 +81,7 @@ class Tally:
         )
 
     def facts(self) -> dict[str, int | float]:
-        """The counts, and the means of the oracle scores (0..100)."""
+        """The counts, and the mean oracle scores (0..100)."""
         em, f1 = (100 * total / self.questions for total in self._sums[self._v2])
         impossible = self.outcomes["impossible"]
         return {
@@ -102,7 +102,7 @@ class Tally:
 
 
 def _refuse_repeated_ids(written: Path, hashes: set[int]) -> None:
-    """Looks up the questions with these hashes, since different ids may share one."""
+    """Raises UserError if ids with these hashes repeat; different ids may share a hash."""
     seen: dict[str, int] = {}
     for batch in batches(written / "questions.parquet", ["id", "context_id"]):
         for row in batch.to_pylist():

@@ -1,4 +1,4 @@
-"""Ingested files as the material of splits: read batch by batch, by context and by article."""
+"""Ingested files as the input of splits: read batch by batch, by context and by article."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ BATCH_ROWS = 4096
 
 @dataclass(frozen=True)
 class Portion:
-    """An ingested file, and how often each of its questions is seen in an epoch."""
+    """An ingested file, and how often each of its questions occurs in an epoch."""
 
     folder: Path
     name: str
@@ -26,24 +26,27 @@ class Portion:
 
 
 def normalized(text: str) -> str:
-    """A text as it is compared: without regard to white space and case."""
+    """The text with single spaces and folded case, for comparison."""
     return " ".join(text.split()).casefold()
 
 
 def fingerprint(text: str) -> bytes | None:
-    """Digest of the normalised text; none of an empty one, which is like no other."""
+    """The 16-byte digest of the normalised text; None for an empty one, which matches no other."""
     plain = normalized(text)
     return blake2b(plain.encode(errors="surrogatepass"), digest_size=16).digest() if plain else None
 
 
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
-    """A Parquet file's record batches."""
+    """Yield the record batches of a Parquet file, optionally of some columns only."""
     with pq.ParquetFile(path) as file:
         yield from row_batches(file, BATCH_ROWS, columns)
 
 
 def in_step(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
-    """Batches of two files that hold a row for each other's, however their rows are grouped."""
+    """Yield pairs of equally long batches of two files whose rows correspond.
+
+    The row groups of the two files may differ.
+    """
     reader, waiting = batches(other), None
     for batch in batches(path):
         while waiting is None or waiting.num_rows < batch.num_rows:
@@ -55,20 +58,20 @@ def in_step(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def with_column(batch: Any, column: str, values: Any) -> Any:
-    """A record batch with other values in one of its columns."""
+    """A record batch with the values of one column replaced."""
     index = batch.schema.get_field_index(column)
     field = batch.schema.field(index)
     return batch.set_column(index, field, pa.array(values, field.type))
 
 
 class Contexts:
-    """A portion's contexts: what they are recognised by, and which of them are kept."""
+    """A portion's contexts: their fingerprints, and which of them are kept."""
 
     def __init__(self, portion: Portion) -> None:
         self.portion = portion
         self.fingerprints: list[bytes | None] = []
         self.articles: list[str] = []
-        """What the articles are recognised by: digests of their titles and first contexts."""
+        """A key for each article: its title and the fingerprint of its first context."""
         numbers: list[int] = []
         for number, title, text in _rows(portion.folder):
             if not numbers or number != numbers[-1]:
@@ -83,21 +86,21 @@ class Contexts:
         return len(self.fingerprints)
 
     def text(self, row: int) -> str:
-        """The text of one context."""
+        """The text of the context in a row."""
         column: Any = pq.read_table(self.portion.folder / "contexts.parquet", columns=["text"])
         return str(column["text"][row].as_py())
 
     def article_of(self, row: int) -> tuple[int, int]:
-        """The first of the contexts in the article of one, and one past the last."""
+        """The contexts [first, last) of the article that contains context `row`."""
         article = int(np.searchsorted(self._ends, row, side="right"))
         return int(self._ends[article]) - self._sizes[article], int(self._ends[article])
 
     def keep_articles(self, wanted: Sequence[bool]) -> None:
-        """Keep the contexts of the articles that are wanted, given in order."""
+        """Keep only the contexts of the wanted articles; `wanted` has a flag for each article."""
         self.keep &= np.repeat(np.asarray(wanted, dtype=np.bool_), self._sizes)
 
     def leave_out(self, known: set[bytes]) -> int:
-        """Leave out the contexts that are known; returns how many of the kept ones those are."""
+        """Leave out contexts with a known fingerprint; returns how many were newly left out."""
         before = int(self.keep.sum())
         self.keep &= np.array([found not in known for found in self.fingerprints], dtype=np.bool_)
         return before - int(self.keep.sum())

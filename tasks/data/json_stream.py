@@ -1,8 +1,8 @@
-"""Cuts a JSON document into values while it is read, so that it is never held whole.
+"""Cuts a JSON document into values while reading it, so that it is never in memory as a whole.
 
-Only strings and brackets are told apart here: each value's bytes go to a parser that checks them.
-(ijson's C backend reads an unpaired surrogate as "?" without a word, and the paths it keeps fill
-the memory where brackets are nested a hundred thousand deep.)
+This module recognises only strings and brackets; a parser checks each value's bytes.
+(ijson's C backend silently reads an unpaired surrogate as "?", and the paths it keeps exhaust the
+memory if brackets are nested a hundred thousand deep.)
 """
 
 import codecs
@@ -16,7 +16,7 @@ from tasks.data.format_errors import Mistake, not_json, not_utf8, refuse_wide_ch
 
 BLOCK_BYTES = 1 << 20
 LARGEST_VALUE = 1 << 30
-"""Bytes of the largest value: a quote that is never closed must not fill the memory."""
+"""Bytes of the largest value: an unterminated string must not exhaust the memory."""
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WHOLE_STRING = re.compile(_STRING, re.DOTALL)
@@ -38,14 +38,14 @@ class Document:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._buffer, self._at = stream, b"", 0
-        self._dropped, self._line, self._column = 0, 1, 1  # of the buffer's first byte
+        self._dropped, self._line, self._column = 0, 1, 1  # position of the buffer's first byte
         self._more()
         if self._buffer.startswith(codecs.BOM_UTF8):
             self._at = len(codecs.BOM_UTF8)
         refuse_wide_characters(self._buffer)
 
     def peek(self) -> bytes:
-        """The next byte behind white space, b"" at the end."""
+        """The next byte after white space, or b"" at the end."""
         while True:
             space = _SPACE.match(self._buffer, self._at)
             self._at = space.end() if space else self._at
@@ -53,7 +53,7 @@ class Document:
                 return self._buffer[self._at : self._at + 1]
 
     def take(self, wanted: str) -> str:
-        """The next character, which has to be one of those wanted."""
+        """Consume and return the next character; raises Mistake if it is not one of `wanted`."""
         found = self.peek().decode("latin-1")
         if not found or found not in wanted:
             raise self._unexpected(" or ".join(f"`{character}`" for character in wanted))
@@ -61,9 +61,10 @@ class Document:
         return found
 
     def value(self) -> Value:
-        """The next value, balanced but not checked; where the document ends within, what is left.
+        """Consume and return the next value, with balanced brackets but otherwise unchecked.
 
-        Its place can be asked for until the next value is read.
+        If the document ends within the value, return the rest. `mistake` accepts the value until
+        the next one is read. Raises Mistake if no value follows.
         """
         first = self.peek()
         if not first or first in b",:]}":
@@ -74,7 +75,7 @@ class Document:
         return Value(self._buffer[start : self._at], self._dropped + start)
 
     def mistake(self, value: Value, reason: str) -> Mistake:
-        """What is wrong with a value that its parser refused, at its place in the document."""
+        """The Mistake for a value that its parser rejected, with its position in the document."""
         found = _POSITION.search(reason)
         if found:
             line, column = self._place(value.offset)
@@ -84,7 +85,7 @@ class Document:
         return not_utf8(value.content, value.offset) or not_json(reason)
 
     def beginning(self) -> str:
-        """The next characters, to be shown."""
+        """The next characters, shortened for a message."""
         self.peek()
         while len(self._buffer) < self._at + 240 and self._more():
             pass
@@ -92,7 +93,7 @@ class Document:
         return text if len(text) <= 60 else f"{text[:57]}…"
 
     def _length(self, first: bytes) -> int:
-        """Bytes of the value that comes next and begins with `first`."""
+        """The length in bytes of the next value, which begins with `first`."""
         if first in b"[{":
             return self._bracketed_length()
         pattern = _WHOLE_STRING if first == b'"' else _PLAIN
@@ -113,7 +114,10 @@ class Document:
                 return len(self._buffer) - self._at
 
     def _more(self) -> bool:
-        """Read on: at least as much as is waiting, so that a long value is scanned a few times."""
+        """Read at least as many bytes as are unconsumed, so a long value is rescanned only rarely.
+
+        Return False at the end of the document. Raises Mistake for a value above `LARGEST_VALUE`.
+        """
         waiting = len(self._buffer) - self._at
         if waiting > LARGEST_VALUE:
             line, column = self._place(self._dropped + self._at)
@@ -126,7 +130,7 @@ class Document:
         return bool(block)
 
     def _place(self, offset: int) -> tuple[int, int]:
-        """Line and column, from 1, of a byte that is still in the buffer."""
+        """Line and column, both from 1, of a byte that is still in the buffer."""
         at = offset - self._dropped
         lines = self._buffer.count(b"\n", 0, at)
         column = at - self._buffer.rfind(b"\n", 0, at) if lines else self._column + at
@@ -139,10 +143,9 @@ class Document:
 
 
 def array_items(document: Document, name: str) -> Iterator[Value]:
-    """The items of the array that an object has under a name; its other members are passed over.
+    """Yield the items of the array in the top-level object's field `name`; skip other fields.
 
-    Raises Mistake where the document is broken outside of the items, lacks the array or has it
-    twice.
+    Raises Mistake if the document is malformed outside the items, or lacks or repeats the field.
     """
     found: list[str] = []
     document.take("{")

@@ -1,4 +1,4 @@
-"""What may not stand twice: contexts in training and in evaluation, ids in two files."""
+"""Data leakage checks: contexts shared by training and evaluation, ids shared by two files."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from tasks.data.ingested import Contexts, Portion, batches, fingerprint
 
 
 def fingerprints(splits: Iterable[Path]) -> set[bytes]:
-    """What all contexts of ingested splits are recognised by: 16 bytes each."""
+    """The fingerprints of all contexts of ingested splits, 16 bytes each."""
     return {
         found
         for split in splits
@@ -23,9 +23,10 @@ def fingerprints(splits: Iterable[Path]) -> set[bytes]:
 
 
 def refuse_overlap(training: Sequence[Contexts], scored: set[bytes]) -> None:
-    """Raises UserError if training contexts are among those to score on, with number and example.
+    """Raises UserError if training contexts also occur in the evaluation set.
 
-    They are equal if they differ in white space and case alone.
+    Contexts that differ only in white space and case are equal. The message states how many
+    contexts overlap and shows an example.
     """
     shared = [
         (contexts, row)
@@ -45,7 +46,7 @@ def refuse_overlap(training: Sequence[Contexts], scored: set[bytes]) -> None:
 
 
 def refuse_shared_ids(portions: Sequence[Portion]) -> None:
-    """Raises UserError if a question id stands in two files, naming both."""
+    """Raises UserError if two files share a question id; the message names both."""
     if len(portions) < 2:
         return
     digests = [_id_digests(portion) for portion in portions]
@@ -66,7 +67,7 @@ def _ids(portion: Portion) -> Iterable[str]:
 
 
 def _digest(text: str) -> bytes:
-    """Eight bytes, which are enough to tell millions of ids apart."""
+    """An 8-byte digest, long enough to distinguish millions of ids."""
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
 
 

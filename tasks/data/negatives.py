@@ -1,7 +1,7 @@
-"""Same-article negatives: questions asked once more, about a paragraph that does not answer them.
+"""Same-article negatives: questions paired with a second paragraph that does not answer them.
 
-The other paragraph is of the same article, so that it speaks of the same things, and holds none of
-the question's answers. Source: Clark & Gardner 2018, section 3.
+The second paragraph comes from the same article, so it is about the same topic, and contains none
+of the question's answers. Source: Clark & Gardner 2018, section 3.
 """
 
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ REASON = "asked about another paragraph of its article"
 
 
 class Negatives:
-    """Makes negatives of a portion's questions, batch by batch, in the questions' order."""
+    """Makes negatives from a portion's questions, batch by batch, in the order of the questions."""
 
     def __init__(self, contexts: Contexts, share: float, seed: int) -> None:
-        """Of the answerable questions the `share` is drawn by the seed and their ids."""
+        """`share` of the answerable questions is drawn, by seed and question id."""
         self._contexts, self._share, self._seed = contexts, share, seed
         self._texts = _Texts(contexts)
 
     def of(self, questions: Any, ledger: Any) -> tuple[Any, Any]:
-        """Negatives of a batch of questions and of their rows in the ledger, as such rows."""
+        """Negatives of a batch of questions and of its ledger rows, in the same two schemas."""
         places = list(self._places(questions))
         rows = pa.array([row for row, _ in places], pa.int64())
         questions, ledger = questions.take(rows), ledger.take(rows)
@@ -33,7 +33,7 @@ class Negatives:
         return _unanswerable(questions, ids, [place for _, place in places]), _told(ledger, ids)
 
     def _places(self, questions: Any) -> Iterator[tuple[int, int]]:
-        """The rows that are drawn, and the context that each is asked about."""
+        """Yield each drawn row and the index of the context to pair it with."""
         columns = (questions.column(name).to_pylist() for name in ("id", "context_id", "answers"))
         for row, (key, own, answers) in enumerate(zip(*columns, strict=True)):
             if answers and lot("negative", self._seed, key) < self._share:
@@ -42,7 +42,7 @@ class Negatives:
                     yield row, place
 
     def _place(self, key: str, own: int, answers: list[str]) -> int | None:
-        """The first fitting context of the article, from one on that is drawn."""
+        """The first suitable context of the article from a random start on, or None."""
         first, last = self._contexts.article_of(own)
         texts, count = self._texts.between(first, last), last - first
         drawn = int(lot("place", self._seed, key) * count)
@@ -55,7 +55,7 @@ class Negatives:
 
 
 class _Texts:
-    """The normalised texts of a portion's contexts, read on as they are asked for."""
+    """The normalised texts of a portion's contexts, read lazily."""
 
     def __init__(self, contexts: Contexts) -> None:
         rows = batches(contexts.portion.folder / "contexts.parquet", ["text"])
@@ -64,7 +64,7 @@ class _Texts:
         self._held: list[str] = []
 
     def between(self, first: int, last: int) -> list[str]:
-        """Those of the contexts first to last, exclusive; `first` is never less than before."""
+        """The texts of contexts [first, last); `first` must not decrease between calls."""
         missing = last - self._first - len(self._held)
         self._held += islice(self._rows, max(missing, 0))
         if first > self._first:

@@ -1,9 +1,10 @@
-"""Divides articles among train, validation and dev: at random by the seed, and as a whole each.
+"""Divides articles at random, by seed, among train, validation and dev; never splits an article.
 
-Every article draws a lot from its own text, and the lowest lots are held out. So the division does
-not depend on the order of the articles, and when more are added most of the others stay where they
-are. Validation takes the lowest lots of each file in proportion, as a small file may be the only
-one with questions of some kind, such as those without answer.
+Each article gets a lot, a pseudorandom number computed from its own text, and the articles with the
+lowest lots are held out. The division therefore does not depend on the order of the articles, and
+most articles keep their part when more are added. Validation takes the lowest lots of each file in
+proportion to its size, because a small file may be the only one with questions of some kind, for
+example unanswerable ones.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from tasks.datasets.catalog import Part
 
 
 class Shares(BaseModel):
-    """How much is held out of the training articles, and what draws it."""
+    """The shares of the training articles to hold out, and the seed of the draw."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,16 +27,17 @@ class Shares(BaseModel):
 
 
 def lot(purpose: str, seed: int, text: str) -> float:
-    """A number in [0, 1) that only depends on purpose, seed and text."""
+    """A pseudorandom number in [0, 1) that depends only on purpose, seed and text."""
     drawn = blake2b(f"{purpose} {seed} {text}".encode(errors="surrogatepass"), digest_size=7)
     return int.from_bytes(drawn.digest()) / 2**56
 
 
 def divide(files: Sequence[Sequence[str]], shares: Shares) -> list[Part]:
-    """The part of each article, given by its text, of all files in order.
+    """The part of each article, in order over all files.
 
-    Of n articles in all, round(share · n) are held out, but at least one for dev if it is asked
-    for, and never all of them. Equal articles draw equal lots; their order decides between them.
+    `files` holds each file's articles, each identified by its text. Of n articles in total,
+    round(share · n) are held out: at least one for dev if `shares.dev` is above 0, and never all of
+    them. Equal articles get equal lots; their order breaks the tie.
     """
     articles = [text for file in files for text in file]
     file_of = [number for number, file in enumerate(files) for _ in file]
@@ -59,9 +61,11 @@ def divide(files: Sequence[Sequence[str]], shares: Shares) -> list[Part]:
 
 
 def _in_each_file(lots: dict[int, float], file_of: Sequence[int]) -> dict[int, float]:
-    """The lots anew, in the order of the old ones: evenly spread from 0 on in each file, so that
-    the lowest are in each the same share, and one at least where there are enough of them. The
-    only article of its file keeps its own."""
+    """New lots in the order of the old ones, spread evenly from 0 within each file.
+
+    The lowest lots then make up the same share of each file, and include at least one article of
+    each if enough articles are held out. The only article of a file keeps its lot.
+    """
     sizes, seen = Counter(file_of[i] for i in lots), Counter[int]()
     spread: dict[int, float] = {}
     for i in sorted(lots, key=lots.__getitem__):
@@ -72,5 +76,5 @@ def _in_each_file(lots: dict[int, float], file_of: Sequence[int]) -> dict[int, f
 
 
 def has_validation(articles: int, shares: Shares) -> bool:
-    """Whether `divide` holds any of so many articles out for validation."""
+    """Whether `divide` holds out any of this many articles for validation."""
     return "validation" in divide([[""] * articles], shares)

@@ -1,11 +1,12 @@
-"""Reads files of questions, an article at a time: SQuAD's JSON, JSON Lines, Parquet.
+"""Reads question files one article at a time: SQuAD's JSON, JSON Lines and Parquet.
 
-JSON Lines hold a question a line, Parquet a question a row. Each has an `id`, its `context`, the
-`question` and `answers`: a list of {text, answer_start} or one {text: [ … ], answer_start: [ … ]}.
-It may have a `title` and `is_impossible`; where the latter is missing, a question without answers
-is one that has none. Neighbours with the same context share it, and neighbours with the same title
-are an article; without titles each context is one. A line may also hold a whole article as in
-SQuAD's own files.
+JSON Lines have one question per line, Parquet one per row. Each question has an `id`, a `context`,
+the `question` and its `answers`: a list of {text, answer_start}, or one object
+{text: [ … ], answer_start: [ … ]}. `title` and `is_impossible` are optional; without
+`is_impossible`, a question with an empty `answers` is unanswerable. Consecutive questions with the
+same context share one paragraph, and consecutive questions with the same title form one article;
+without titles, each context is an article. A line may also hold a whole article in SQuAD's own
+format.
 """
 
 import codecs
@@ -44,15 +45,15 @@ Entry = Article | FlatQuestion
 
 
 def read_articles(path: Path) -> Iterator[Article]:
-    """The articles of a file, read on as they are asked for; one is held at a time.
+    """Yield the articles of a file lazily; one article is in memory at a time.
 
-    The name's ending tells the format, also below .gz, .xz, .zst and in a zip: .jsonl and .ndjson
-    are JSON Lines and .parquet is Parquet; anything else is SQuAD's
-    JSON. Text is UTF-8, with or without a byte order mark.
+    The file name extension determines the format: .jsonl and .ndjson are JSON Lines, .parquet is
+    Parquet, anything else is SQuAD's JSON. A compression suffix (.gz, .xz, .zst) is ignored, and
+    the file may be a zip member. Text is UTF-8, with or without a byte order mark.
 
-    Raises UserError that names the file, the article, paragraph, question and field (or line, row,
-    byte), and the mend: if the file can't be read, isn't of its format, lacks a field or has one
-    of a wrong type.
+    Raises UserError if the file can't be read, doesn't match its format, lacks a field or has a
+    field of the wrong type. The message names the file, the article, paragraph, question and field
+    (or the line, row or byte), and how to fix it.
     """
     try:
         yield from _READERS.get(inner_suffix(path), read_squad)(path)
@@ -61,12 +62,12 @@ def read_articles(path: Path) -> Iterator[Article]:
 
 
 def _on_one_line(sentence: str) -> str:
-    """Without what a file's own text may bring into it: line ends, and codes for terminals."""
+    """The sentence without line breaks and terminal codes that text from a file may contain."""
     return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(sentence.split()))
 
 
 def read_squad(path: Path) -> Iterator[Article]:
-    """The articles of a JSON file in SQuAD's own format; raises Mistake."""
+    """Yield the articles of a JSON file in SQuAD's own format; raises Mistake."""
     with open_input(path) as file:
         document = Document(file)
         if document.peek() == b"[":
@@ -88,16 +89,16 @@ def _article(document: Document, value: Value, number: int) -> Article:
 
 
 def read_lines(path: Path) -> Iterator[Article]:
-    """The articles of a JSON Lines file; raises Mistake that names the line."""
+    """Yield the articles of a JSON Lines file; raises Mistake, which names the line."""
     with open_input(path) as file:
         yield from _grouped(_line_entries(file))
 
 
 def read_rows(path: Path) -> Iterator[Article]:
-    """The articles of a Parquet file; raises Mistake that names the row or the column."""
+    """Yield the articles of a Parquet file; raises Mistake, which names the row or the column."""
     with TemporaryFile() as unpacked:
         file: Path | IO[bytes] = path
-        if not path.is_file() or path.suffix.lower() != ".parquet":  # packed: it can't be sought in
+        if not path.is_file() or path.suffix.lower() != ".parquet":  # compressed: not seekable
             with open_input(path) as packed:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
@@ -158,7 +159,7 @@ def _entry(found: Any, place: str) -> Entry:
 
 
 def _listed(answers: Any, place: str) -> Any:
-    """Answers as a list of objects, where they are one object of lists."""
+    """Answers as a list of objects, converted if they are one object of lists; raises Mistake."""
     if not isinstance(answers, dict):
         return answers
     texts, starts = answers.get("text"), answers.get("answer_start")

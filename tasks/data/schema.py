@@ -1,4 +1,4 @@
-"""Questions as SQuAD has them, versions 1.1 and 2.0: articles, paragraphs, questions, answers."""
+"""The SQuAD data model, versions 1.1 and 2.0: articles, paragraphs, questions and answers."""
 
 from typing import Annotated
 
@@ -10,19 +10,19 @@ class _Record(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-# Some collections number their questions: 262 is read as "262".
+# Some collections have numeric question ids: 262 is read as "262".
 QuestionId = Annotated[str, Field(strict=False, coerce_numbers_to_str=True, min_length=1)]
 
 
 class Answer(_Record):
-    """A text and its first code point in the context (-1 where a file does not know it)."""
+    """A text and the index of its first code point in the context (-1 if the file lacks it)."""
 
     text: str
     answer_start: Annotated[int, Field(ge=-1, lt=2**31)]
 
 
 class Question(_Record):
-    """A question with its annotators' answers; without any where it has no answer."""
+    """A question with its annotators' answers; the list is empty if it has no answer."""
 
     id: QuestionId
     question: str
@@ -38,14 +38,14 @@ class Paragraph(_Record):
 
 
 class Article(_Record):
-    """Paragraphs that belong together; titles may repeat or be missing."""
+    """A group of paragraphs; titles may repeat or be missing."""
 
     title: str = ""
     paragraphs: list[Paragraph]
 
 
 class FlatQuestion(_Record):
-    """A question that brings its context along, as in JSON Lines and Parquet files."""
+    """A question that includes its context, as in JSON Lines and Parquet files."""
 
     id: QuestionId
     title: str | None = None

@@ -1,4 +1,4 @@
-"""Writes the three tables of a split, batch by batch, out of those of ingested files."""
+"""Writes the three tables of a split, batch by batch, from the tables of ingested files."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ OUTCOMES = ("impossible", "exact", "widened", "repaired", "dropped")
 
 @dataclass(frozen=True)
 class Apart:
-    """Splits whose contexts may not stand in this one."""
+    """Splits whose contexts must not occur in this one."""
 
-    scored: Path | None = None  # given by the user, so an overlap may be a mistake
+    scored: Path | None = None  # the user's own evaluation set, so an overlap may be a mistake
     overlap: Overlap = "refuse"
-    held_out: tuple[Path, ...] = ()  # drawn from the same files: repeated contexts are left out
+    held_out: tuple[Path, ...] = ()  # from the same files: repeated contexts are left out
 
 
 NOTHING_HELD_OUT = Shares()
@@ -48,16 +48,17 @@ def write_split(
     apart: Apart = FROM_NOTHING,
     negatives: float = 0.0,
 ) -> dict[str, Any]:
-    """Write one part of the portions' articles, and all that is mixed in, as an ingested split.
+    """Write one part of the portions' articles, and all `mixed` portions, as an ingested split.
 
-    Contexts are numbered anew. A question of weight w stands ⌊w⌋ times, and once more with
-    probability w − ⌊w⌋, drawn by the seed and its id; copies have ids that end in ×2, ×3, …
-    Of the answerable questions the share `negatives` is asked once more, under ids that end in ≠,
-    about another paragraph of the same article that holds none of their answers.
+    Contexts are renumbered. A question of weight w is written ⌊w⌋ times, and once more with
+    probability w − ⌊w⌋, drawn by seed and question id; copies have ids that end in ×2, ×3, …
+    The share `negatives` of the answerable questions is also written as same-article negatives:
+    paired with another paragraph of the article that contains none of their answers, under ids
+    that end in ≠.
 
     Raises:
-        UserError: two files share a question id; a context also stands in the set to score on; no
-            question is left; or negatives are asked for, and none can be made to train on.
+        UserError: two files share a question id; a context also occurs in the evaluation set; no
+            question is left; or `negatives` is above 0 and no negative can be made for training.
     """
     every = [*portions, *mixed]
     refuse_shared_ids(every)
@@ -81,7 +82,10 @@ def write_split(
 
 
 def keep_part(contexts: Sequence[Contexts], part: Part, shares: Shares) -> None:
-    """Keep the contexts of one part's articles."""
+    """Keep only the contexts of the articles in one part.
+
+    Raises UserError if there is only one article to divide into train and dev.
+    """
     if part == "all":
         return
     articles = [portion.articles for portion in contexts]
@@ -107,7 +111,7 @@ def _keep_apart(contexts: Sequence[Contexts], apart: Apart) -> int:
 
 
 class SplitWriter:
-    """Writes the three tables of a split batch by batch, and counts what it writes."""
+    """Writes the three tables of a split batch by batch, and counts their content."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
@@ -131,8 +135,10 @@ class SplitWriter:
         self._files[name].write_batch(batch)
 
     def add(self, contexts: Contexts, seed: int, negatives: float = 0.0) -> None:
-        """Write the kept contexts of a portion, and their questions by its weight; and `negatives`,
-        the share of the answerable ones, once more about a paragraph that does not answer them."""
+        """Write the kept contexts of a portion and their questions, copied by its weight.
+
+        The share `negatives` of the answerable questions is also written as same-article negatives.
+        """
         numbers = np.where(contexts.keep, np.cumsum(contexts.keep) - 1, -1).astype(np.int32)
         numbers[contexts.keep] += self.counts["contexts"]
         folder, weight = contexts.portion.folder, contexts.portion.weight
@@ -165,7 +171,7 @@ class SplitWriter:
         self.counts["articles"] = articles + 1
 
     def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> int:
-        """Write questions, their contexts numbered anew; returns how many there are."""
+        """Write questions with renumbered contexts, and return how many were written."""
         if not questions.num_rows:
             return 0
         number = numbers[questions.column("context_id").to_numpy()]
@@ -179,7 +185,7 @@ class SplitWriter:
         return int(questions.num_rows)
 
     def facts(self) -> dict[str, int | float]:
-        """What `ingest_articles` tells of an ingested split, of all that was written."""
+        """The statistics of everything written, under the names that `ingest_articles` uses."""
         counts = self.counts
         return {
             **{name: counts[name] for name in ("articles", "contexts", "questions")},
@@ -200,7 +206,7 @@ def _tokens(batch: Any) -> int:
 def _copied(
     questions: Any, ledger: Any, keep: npt.NDArray[np.bool_], weight: float, seed: int
 ) -> tuple[Any, Any]:
-    """The questions about kept contexts, and their ledger, as often as the weight says."""
+    """The questions about kept contexts, and their ledger rows, copied by the weight."""
     ids = questions.column("id").to_pylist()
     kept = keep[questions.column("context_id").to_numpy()]
     copies = np.where(kept, _copies(ids, weight, seed), 0)

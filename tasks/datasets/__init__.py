@@ -1,1 +1,1 @@
-"""Where datasets come from: the catalog, downloads, object stores, the generated dataset."""
+"""Dataset sources: the catalog, downloads, object stores and the generated dataset."""

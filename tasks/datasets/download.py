@@ -1,4 +1,4 @@
-"""Downloads a file: what an earlier attempt got is kept, and the next one goes on from there."""
+"""Downloads files, and resumes partial downloads."""
 
 import shutil
 import time
@@ -14,15 +14,15 @@ from infra.progress import megabytes, progress
 from infra.run_logger import logger
 
 ATTEMPTS = 5
-"""So many attempts in a row that get nothing new are the last."""
+"""Failed attempts before giving up, counted from the last one that received new data."""
 BACK_OFF_SECONDS = 1.0
-"""Waited before the second attempt, and twice as long before each later one."""
+"""The wait before the second attempt; it doubles before each later one."""
 CONNECT_SECONDS = 10.0
 STALL_SECONDS = 30.0
-"""A server that sends nothing for so long is taken for gone."""
+"""A server that sends nothing for this long counts as failed."""
 REDIRECTS = 10
 SPARE_BYTES = 64 << 20
-"""Left free on the disk."""
+"""The space that a download must leave free on the disk."""
 
 BUSY = (408, 425, 429)
 
@@ -30,46 +30,49 @@ Result = TypeVar("Result")
 
 
 class NotDownloaded(Exception):
-    """Says why a file can't be had from an address."""
+    """A file can't be downloaded from an address; the message says why."""
 
 
 class _Interrupted(Exception):
-    """Says why an attempt failed that is worth another one."""
+    """An attempt failed but is worth repeating; the message says why."""
 
 
 def download(url: str, partial: Path) -> None:
-    """Fill `partial` with what the address holds, beginning where an earlier call ended.
+    """Download the file at `url` to `partial`, resuming where an earlier call ended.
 
-    Beside it stands the server's validator (ETag or Last-Modified), by which the server tells
-    whether the file is still the one that was begun; if it is not, or if there is none, the file
-    is downloaded from its beginning.
+    The server's validator (ETag or Last-Modified) is kept in a file next to `partial`. With it the
+    server checks whether the file has changed; if it has, or if there is no validator, the
+    download restarts from the beginning.
 
     Raises:
-        NotDownloaded: the server refuses it, or the network failed too often.
-        UserError: the disk is too small.
+        NotDownloaded: the server refuses the request, or the network fails too often.
+        UserError: the disk has too little space.
     """
     _persist(url, lambda: _attempt(url, partial), lambda: _size(partial))
 
 
 def validator(url: str) -> str | None:
-    """What the server tells the content of an address by: a strong ETag, or the time of its last
-    change; None if it names neither.
+    """The server's validator for the content of a URL: a strong ETag, else Last-Modified, or None.
 
     Raises:
-        NotDownloaded: the server refuses it, or the network failed too often.
+        NotDownloaded: the server refuses the request, or the network fails too often.
     """
     return _persist(url, lambda: _ask(url), lambda: 0)
 
 
 def _ask(url: str) -> str | None:
-    """By a GET that is broken off: not every server answers a HEAD."""
+    """Send a GET and drop the body, because not every server answers a HEAD."""
     with _opened(url, {"Accept-Encoding": "identity"}) as response:
         _refuse_status(response)
         return _validator_of(response)
 
 
 def _persist(url: str, act: Callable[[], Result], size: Callable[[], int]) -> Result:
-    """What `act` returns, called again while the network fails; `size` tells what it has got."""
+    """Return `act()`, retrying while the network fails.
+
+    `size` returns the bytes received so far; an attempt that adds to them restarts the count of
+    failures. Raises NotDownloaded after `ATTEMPTS` failures.
+    """
     failures, most = 0, size()
     while True:
         try:
@@ -101,7 +104,11 @@ def _attempt(url: str, partial: Path) -> None:
 
 
 def _agreed(response: httpx.Response, begin: int, partial: Path) -> tuple[int, int | None]:
-    """The byte at which the answer begins, and how many there are in all if it says so."""
+    """The offset at which the response begins, and the file's total bytes if the server says so.
+
+    A complete response (status 200) restarts the download. Raises _Interrupted if a partial one
+    does not continue it, and _Interrupted or NotDownloaded for an error status.
+    """
     _refuse_status(response)
     if response.status_code == httpx.codes.OK:
         _begin_anew(partial, _validator_of(response))
@@ -109,7 +116,7 @@ def _agreed(response: httpx.Response, begin: int, partial: Path) -> tuple[int, i
         return 0, int(length) if length else None
     unit, _, told = response.headers.get("Content-Range", "").partition(" ")
     span, _, total = told.partition("/")
-    whole = span == "*" and total == str(begin)  # 416: nothing is missing
+    whole = span == "*" and total == str(begin)  # status 416: the file is already complete
     if unit != "bytes" or not total.isdigit() or not (whole or span.startswith(f"{begin}-")):
         _begin_anew(partial, None)
         raise _Interrupted("it can't be continued")
@@ -137,7 +144,7 @@ def _receive(response: httpx.Response, partial: Path, begin: int, total: int | N
 
 @contextmanager
 def _opened(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
-    """The answer to a request, and to those that it redirects to."""
+    """The response to a GET request, after following redirects."""
     timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
     with httpx.Client(headers=headers, timeout=timeout) as client:
         request = client.build_request("GET", url)
@@ -169,7 +176,7 @@ def _refuse_full_disk(partial: Path, missing: int) -> None:
 
 
 def _validator_of(response: httpx.Response) -> str | None:
-    """What tells this content from any other; a weak ETag does not."""
+    """The strong ETag, else Last-Modified, or None; a weak ETag does not identify the bytes."""
     tag: str | None = response.headers.get("ETag")
     return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
 
@@ -186,7 +193,7 @@ def _validator_file(partial: Path) -> Path:
 
 
 def discard(partial: Path) -> None:
-    """Forget what was downloaded."""
+    """Delete a partial download and its validator."""
     _begin_anew(partial, None)
 
 

@@ -1,4 +1,4 @@
-"""Gets the files that are known by name: from a mirror if one is set, else from their address."""
+"""Fetches the files of the catalogs, from a mirror if one is set, else from their URL."""
 
 import shutil
 from hashlib import sha256
@@ -17,10 +17,10 @@ from tasks.datasets.download import NotDownloaded, discard, download
 
 
 class Source(BaseModel, frozen=True):
-    """A file: its name, its official address where it has one, and what it is recognised by.
+    """A file: its name, its official URL if it has one, and its SHA-256 digest and size in bytes.
 
-    A file without a digest is one whose official digest is not known here: of such a file only
-    the size, if that is known, and a zip's own checksums are verified.
+    If the official digest is unknown, only the size (if known) and a zip's own checksums are
+    verified.
     """
 
     name: str
@@ -30,11 +30,11 @@ class Source(BaseModel, frozen=True):
 
 
 def fetch(out: Path, source: Source) -> dict[str, Any]:
-    """Write the source's file into `out`, verified.
+    """Write the source's file into `out` and verify it.
 
     Raises:
-        UserError: it is not to be had, or its content is another than it should be. What was
-            downloaded before the network failed is kept, and the next call goes on from there.
+        UserError: the file is unavailable, or its content is not the expected one. A partial
+            download is kept if the network fails, and the next call resumes it.
     """
     target = out / source.name
     mirrored = _mirrored(source)
@@ -47,7 +47,7 @@ def fetch(out: Path, source: Source) -> dict[str, Any]:
 
 
 def _mirrored(source: Source) -> Path | None:
-    """The file of that name in the mirror's folder; of several the one with the right content."""
+    """The file of that name in the mirror folder, preferably with the right content, or None."""
     folder = settings().mirror_folder
     if folder is None:
         return None
@@ -59,7 +59,7 @@ def _mirrored(source: Source) -> Path | None:
 
 
 def whereabouts(source: Source) -> str:
-    """Where the file would be taken from now, in a few words; nothing is read or asked."""
+    """Where `fetch` would get the file, in a few words; reads no content, sends no request."""
     if any((settings().root / "stages" / "fetch").glob(f"*/{source.name}")):
         return "here"
     if is_in_mirror(source):
@@ -70,7 +70,7 @@ def whereabouts(source: Source) -> str:
 
 
 def is_in_mirror(source: Source) -> bool:
-    """Whether the mirror's folder has a file of that name and size; nothing is read or asked."""
+    """Whether the mirror folder has a file of that name and size; reads no content."""
     sizes = _sizes_in_mirror(source)
     return bool(sizes) and source.bytes in {None, *sizes}
 
@@ -98,7 +98,7 @@ def _download(source: Source, target: Path) -> None:
                 continue
             _verify_or_discard(source, partial, url)
             partial.replace(target)
-            discard(partial)  # its validator is left
+            discard(partial)  # its validator file is still there
         return
     raise UserError(_by_hand(source, reasons))
 
@@ -112,7 +112,7 @@ def _verify_or_discard(source: Source, partial: Path, url: str) -> None:
 
 
 def downloads_folder() -> Path:
-    """Where downloads are kept until they are whole."""
+    """The folder for downloads until they are complete; created if it is missing."""
     folder = settings().root.resolve() / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

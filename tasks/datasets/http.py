@@ -1,4 +1,4 @@
-"""Files on the web, told from later ones at the same address by what their server says of them."""
+"""Files at web addresses, with versions identified by the server's validators."""
 
 import re
 import time
@@ -13,29 +13,32 @@ from tasks.datasets.download import NotDownloaded, discard, download, validator
 
 
 class WebFile(BaseModel, frozen=True):
-    """A file's address, and what tells its content from a later one's: the server's strong ETag or
-    the time of the last change. Where it names neither, the time of asking, as any time may."""
+    """A file's address, and the version of its content.
+
+    The version is the server's strong ETag or its Last-Modified. If the server sends neither, it is
+    the time of the request, because the content may have changed since any earlier one.
+    """
 
     url: str
     version: str
 
     @property
     def name(self) -> str:
-        """Its last name; JSON where that doesn't say what the file is."""
+        """The last part of the URL's path, with ".json" appended if it has no extension."""
         name = PurePosixPath(unquote(urlsplit(self.url).path)).name or "data"
         return name if "." in name else f"{name}.json"
 
 
 def is_on_the_web(address: str) -> bool:
-    """Whether something is named by an address of the web."""
+    """Whether an address is an http or https URL."""
     return re.match(r"https?://", address, re.IGNORECASE) is not None
 
 
 def find_web_file(url: str) -> WebFile:
-    """What stands at an address now.
+    """The file that is at an address now.
 
     Raises:
-        UserError: it can't be had, or the address holds a secret; the sentence says why.
+        UserError: the address can't be read or contains a password; the message says why.
     """
     if urlsplit(url).password is not None:
         raise UserError("An address of data holds a secret: name one without a password.")
@@ -50,7 +53,7 @@ def fetch_web_file(out: Path, file: WebFile) -> dict[str, Any]:
     """Download a file into `out`, under its name.
 
     Raises:
-        UserError: it can't be had; the sentence says why.
+        UserError: the download fails; the message says why.
     """
     target = out / file.name
     unfinished = target.with_name(f"{file.name}.unfinished")
@@ -59,7 +62,7 @@ def fetch_web_file(out: Path, file: WebFile) -> dict[str, Any]:
     except NotDownloaded as error:
         raise _not_there(error) from error
     unfinished.replace(target)
-    discard(unfinished)  # its validator is left
+    discard(unfinished)  # its validator file is still there
     return {"bytes": target.stat().st_size}
 
 

@@ -1,4 +1,4 @@
-"""Corpora, word vectors and word lists that are known by name."""
+"""The catalog of named corpora, word vectors and word-similarity tests."""
 
 from typing import Literal
 
@@ -12,14 +12,14 @@ PENNINGTON_2014 = "Pennington et al. 2014, GloVe: Global Vectors for Word Repres
 
 
 class Collection(Entry, frozen=True):
-    """What words are learned from, given as, or judged by: one file."""
+    """A corpus, a set of word vectors, or a word-similarity test, in one file."""
 
     kind: Kind
     source: Source
 
     @property
     def sources(self) -> list[Source]:
-        """Its only file."""
+        """The only file of the entry."""
         return [self.source]
 
 

@@ -1,4 +1,4 @@
-"""Files in object stores: S3, Google Cloud Storage, and whatever else pyarrow opens by address."""
+"""Files in object stores: S3, Google Cloud Storage, and any other that pyarrow opens by URI."""
 
 import re
 import shutil
@@ -14,9 +14,9 @@ from infra.errors import UserError
 
 
 class StoredObject(BaseModel, frozen=True):
-    """An object: the address of its store, its path there, and what tells it from later ones.
+    """An object: the address of its store, its path there, and its version.
 
-    Stores differ in what else they tell of a version, so it is size and time of the last change.
+    Size and modification time identify the version, because other version data differ by store.
     """
 
     address: str
@@ -26,20 +26,21 @@ class StoredObject(BaseModel, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its last name, without folders."""
+        """The file name, without folders."""
         return PurePosixPath(self.path).name
 
 
 def is_address(named: str) -> bool:
-    """Whether something is named by scheme, such as s3://bucket/folder."""
+    """Whether a name begins with a URI scheme, such as s3://bucket/folder."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", named) is not None
 
 
 def find_objects(address: str) -> list[StoredObject]:
-    """The object of that address, those below that folder, or those that a * stands for.
+    """The object at an address, those below a folder (recursively), or those that match a *.
 
     Raises:
-        UserError: there is none, or the store can't be opened or refuses; the sentence says why.
+        UserError: there are none, the address contains a password, or the store can't be opened or
+            denies access; the message says why.
     """
     if urlsplit(address).password is not None:
         raise UserError(
@@ -77,7 +78,7 @@ def fetch_object(out: Path, stored: StoredObject) -> dict[str, Any]:
     """Copy an object into `out`, under its name.
 
     Raises:
-        UserError: the store can't be opened or refuses; the sentence says why.
+        UserError: the store can't be opened or denies access; the message says why.
     """
     try:
         store, _ = fs.FileSystem.from_uri(stored.address)

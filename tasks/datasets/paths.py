@@ -1,4 +1,4 @@
-"""From what a user names - a dataset, a file, a folder - to files of SQuAD-format data."""
+"""Resolves a path that the user names (file, folder, glob or zip) to SQuAD-format data files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ ENDINGS_IN_WORDS = ".json, .jsonl, .ndjson or .parquet"
 
 
 def data_files(named: str) -> list[Path]:
-    """The files of a path: a file, those below a folder, those of a glob, the members of a zip.
+    """The data files of a path: one file, or those in a folder (recursively), a glob or a zip.
 
     Raises:
-        UserError: there is nothing of the kind.
+        UserError: the path has no data files.
     """
     path = Path(named).expanduser()
     if path.is_dir():
@@ -34,7 +34,7 @@ def data_files(named: str) -> list[Path]:
 
 
 def data_below(path: Path) -> list[Path]:
-    """The file, or the members of a zip, as far as their names are those of data."""
+    """The file itself, or the members of a zip, if their names end in a data extension."""
     if not path.is_file() or path.name.startswith("."):
         return []
     files = members(path) if path.suffix.lower() == ".zip" else [path]
@@ -42,9 +42,9 @@ def data_below(path: Path) -> list[Path]:
 
 
 def by_split(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Training and dev files, told apart by names that begin with "train" and "dev".
+    """Training and dev files, distinguished by names that begin with "train" and "dev".
 
-    Without a dev file all are both: their articles are to be divided.
+    Unless there are files of both kinds, all are training files, to be divided by article.
     """
     dev = [file for file in files if file.name.startswith("dev")]
     train = [file for file in files if file.name.startswith("train")]

@@ -1,9 +1,10 @@
-"""The default dataset, `tiny`: a SQuAD-format reading test about an invented world, from a seed.
+"""Generates the default dataset, `tiny`: a SQuAD-format reading test about an invented world.
 
-A context tells of four things of one kind (people, towns, rivers, ballads or ships). It tells two
-relations, each of three of the four: a question has three candidate answers of its own relation,
-and none when it asks the fourth thing. Questions use other words than the sentences, and every name
-is invented, so that whoever cannot tell two unknown names apart must guess one value in three.
+A context describes four things of one kind (people, towns, rivers, ballads or ships). It states two
+relations, each for three of the four things. A question therefore has three candidate answers of
+its own relation, and a question about the fourth thing has no answer. Questions use other words
+than the sentences, and every name is invented, so a model that cannot distinguish two unknown names
+has to guess one of three values.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-# A name is a first, a middle and a last syllable: such words stand in no common set of vectors.
+# A name is a first, a middle and a last syllable; no common set of word vectors has such words.
 FIRST = (
     "Bal Bro Cly Cor Dru Dwi Ebr Elg Fen Flo Gam Gri Hes Hul Irv Ixa Jor Jut Kel Kra Lom Lys Mog "
     "Myr Ner Nul Orv Osk Pel Pry Que Quo Rav Rud Ske Sul Tam Thu Ulm Urs Vam Vel Wex Wil Yar Yst "
@@ -27,7 +28,7 @@ LAST = {
     "river": "bren dell fyr gwen lune mash nesk oune phil rusk sill tarn vash whin",
     "work": "bane dirl fey glow lorn mist noke pell rill shae thorn vane wist zand",
 }
-# Values of one word or two, none of which stands twice in a context.
+# Values of one or two words; none of these words is used twice in a context.
 PHRASES = {
     "craft": (
         "baker barber carpenter clerk cook doctor farmer fisherman gardener hunter judge lawyer "
@@ -62,9 +63,9 @@ PHRASES = {
 
 @dataclass(frozen=True)
 class Relation:
-    """What can be told of a thing: the type of its value, ways to tell it, and ways to ask it.
+    """A property of a thing: the type of its value, and ways to state it and to ask for it.
 
-    Tellings and questions of a relation share no words but function words.
+    The statements and the questions of a relation have only function words in common.
     """
 
     value: str
@@ -74,11 +75,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing: the type of its names, its mentions in text, what can be told of it before
-    its name, and what behind it.
+    """A kind of thing: the type of its names, its mentions in text, the relation stated before the
+    name (the epithet), and the relations stated after it.
 
-    An epithet stands beside the name that the question gives. A model finds out on those that the
-    names are to be compared, long before it can carry what it found over several words.
+    An epithet is next to the name that the question mentions. From epithets a model learns to
+    compare names long before it can connect a name with a value several words away.
     """
 
     names: str
@@ -174,7 +175,7 @@ SHIPS = Kind("work", ("the {}", "the ship {}"), Relation(
 ))  # fmt: skip
 KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
 
-# Each tells of two things; the things of a context are told in two such sentences.
+# Each sentence describes two things; a context describes its four in an opening and a closing.
 OPENINGS = ("The chronicle names {} and {}.", "Old letters mention {} and {}.",
             "Some still admire {} and {}.", "Every child knows {} and {}.",
             "The elders still remember {} and {}.")  # fmt: skip
@@ -187,7 +188,7 @@ FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is
 
 @dataclass(frozen=True)
 class Fact:
-    """A cell of a context's table: thing number `thing` has `value` for `relation`."""
+    """One fact of a context: thing number `thing` has `value` for `relation`."""
 
     thing: int
     relation: Relation
@@ -195,7 +196,7 @@ class Fact:
 
 
 class Inventor:
-    """Draws values that are new to their context, and names that are new to the whole corpus."""
+    """Draws values that are unused in their context, and names that are unused in the corpus."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -203,11 +204,11 @@ class Inventor:
         self._in_context: set[str] = set()
 
     def new_context(self) -> None:
-        """Forget what the last context used; the names stay taken."""
+        """Forget what the last context used, except for the names, which are never reused."""
         self._in_context.clear()
 
     def value(self, kind: str) -> str:
-        """A value of the type: a name, a year, a distance, a craft or an adjective with a noun."""
+        """A value of the type: a name, a year, a distance, one word, or an adjective and a noun."""
         if kind in LAST:
             return self.name(kind)
         if kind == "miles":
@@ -217,7 +218,7 @@ class Inventor:
         return " ".join(self._fresh(words.split()) for words in PHRASES[kind])
 
     def name(self, kind: str) -> str:
-        """A name that begins with another letter than every other name of the context."""
+        """A new name whose first letter differs from that of every other name in the context."""
         initial = self._fresh(sorted({first[0] for first in FIRST.split()}))
         first = self._rng.choice([first for first in FIRST.split() if first[0] == initial])
         while True:
@@ -236,10 +237,10 @@ class Inventor:
 def generate(
     seed: int = 7, train_articles: int = 90, dev_articles: int = 13, contexts: int = 10
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The train and dev sets as SQuAD 2.0 dictionaries, 5 questions on each of the contexts.
+    """The train and dev sets as SQuAD 2.0 dictionaries, with 5 questions about each context.
 
-    An article is an invented district of `contexts` contexts. Names are never used again in another
-    context, so no name of dev stands in train. One question in five has no answer.
+    An article is an invented district of `contexts` contexts. No name is drawn twice, so no name
+    occurs in both train and dev. One question in five has no answer.
     """
     rng = Random(seed)
     inventor = Inventor(rng)
@@ -254,7 +255,7 @@ def generate(
 
 
 def write_tiny(folder: Path, seed: int = 7) -> dict[str, int]:
-    """Write `train.json` and `dev.json` into the folder, and return how many questions each has."""
+    """Write train.json and dev.json into the folder; return the number of questions by split."""
     questions = {}
     for split, dataset in zip(("train", "dev"), generate(seed), strict=True):
         text = json.dumps(dataset, indent=1) + "\n"
@@ -323,14 +324,14 @@ def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], distr
 
 
 def _place(context: str, value: str) -> int:
-    """Where the value stands as words of its own; a name may hold the same letters."""
+    """The offset of the value as whole words; a name may contain the same letters."""
     found = re.search(rf"\b{re.escape(value)}\b", context)
     assert found is not None
     return found.start()
 
 
 def _closed(told: str) -> str:
-    """With a comma behind an insertion that a comma began."""
+    """The text, with a closing comma if a comma opens an insertion in it."""
     return f"{told}," if "," in told else told
 
 

@@ -1,1 +1,1 @@
-"""Word embeddings for a domain of one's own: corpora, training, and judgement."""
+"""Domain-specific word embeddings: corpora, training, and evaluation."""

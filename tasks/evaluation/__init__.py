@@ -1,1 +1,1 @@
-"""Scores of answers, what they mean, and the promotion rule."""
+"""Scoring and analysis of answers, and the promotion rule."""

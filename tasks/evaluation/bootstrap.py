@@ -1,4 +1,4 @@
-"""Whether one model answers better than another: the paired bootstrap over questions.
+"""Compares two models by the paired bootstrap over questions.
 
 Efron & Tibshirani (1993), "An Introduction to the Bootstrap", ch. 13; for pairs of systems see
 Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation".
@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Gain:
-    """A mean difference, and the interval that holds it with 95 % confidence."""
+    """A mean difference and its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -25,15 +25,16 @@ class Gain:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
 
 def paired_gain(before: FloatArray, after: FloatArray, seed: int = 0) -> Gain:
-    """How much better `after` is than `before`, in the scores' own unit.
+    """The mean gain of `after` over `before`, in the unit of the scores.
 
-    Both are (n,), n >= 1: scores of the same questions, in the same order. Questions are drawn
-    anew with replacement, each with both of its scores; equal input gives equal output.
+    Both are (n,), n >= 1: scores of the same questions, in the same order. Each bootstrap sample
+    draws n questions with replacement and keeps the two scores of a question paired. Equal input
+    gives equal output.
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Whether a model is right as often as it says: reliability and expected calibration error."""
+"""Calibration of answer probabilities: reliability bins and expected calibration error."""
 
 import math
 from dataclasses import dataclass
@@ -13,16 +13,19 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Bin:
-    """The answers whose probability lies within one of equally wide intervals of 0..1."""
+    """The answers whose probability lies in one of several equally wide intervals of 0..1."""
 
     probability: float  # mean, 0..1
-    right: float  # share that matches exactly, 0..1
+    right: float  # share of exact matches, 0..1
     count: int
 
 
 def reliability(probability: FloatArray, em: FloatArray, bins: int = BINS) -> list[Bin]:
-    """Answers by the probability that the model gave them, (n,), and their exact match, (n,).
-    Intervals without answers are left out. Source: Guo et al. 2017, section 2."""
+    """The reliability bins of answers, in ascending order; empty intervals are left out.
+
+    `probability` (n,), 0..1, is the model's probability of each answer; `em` (n,) is its exact
+    match, 0 or 1. Source: Guo et al. 2017, section 2.
+    """
     number = np.minimum((probability * bins).astype(int), bins - 1)
     masks = (number == i for i in range(bins))
     return [
@@ -33,8 +36,11 @@ def reliability(probability: FloatArray, em: FloatArray, bins: int = BINS) -> li
 
 
 def expected_calibration_error(bins: list[Bin]) -> float:
-    """How far probability and share of right answers are apart on average over the answers, in
-    percentage points; not a number where there are none. Source: Guo et al. 2017, equation 3."""
+    """The expected calibration error in percentage points; NaN if there are no answers.
+
+    It is the mean, weighted by the answers in each bin, of the absolute difference between mean
+    probability and share of exact matches. Source: Guo et al. 2017, equation 3.
+    """
     if not bins:
         return math.nan
     total = sum(one.count for one in bins)

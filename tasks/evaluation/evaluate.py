@@ -28,7 +28,7 @@ _QUESTION_COLUMNS = ["id", "question", "answers", *_POSITIONS]
 
 @dataclass(frozen=True)
 class Gold:
-    """An annotator's answer: its text, and the character of the context where it starts."""
+    """An annotator's answer: its text, and the index of its first character in the context."""
 
     text: str
     start: int
@@ -36,64 +36,66 @@ class Gold:
 
 @dataclass(frozen=True)
 class EvaluationSplit:
-    """A split as evaluation and report need it: n questions on c contexts of t tokens in all."""
+    """A split for evaluation and reports: n questions about c contexts with t tokens in total."""
 
     contexts: list[str]  # c
     token_starts: IntArray  # (t,) first character of each token, within its own context
     token_ends: IntArray  # (t,) one past its last character
-    first_token: IntArray  # (c + 1,) where each context's tokens begin in the two above
+    first_token: IntArray  # (c + 1,) where each context's tokens begin in the two arrays above
     ids: list[str]  # n
     questions: list[str]  # n
     context_of: IntArray  # (n,)
-    golds: list[list[Gold]]  # n; empty for a question without answer
-    span_start: IntArray  # (n,) first token of the answer to train on, -1 for none
-    span_end: IntArray  # (n,) its last token
+    golds: list[list[Gold]]  # n; an empty list for an unanswerable question
+    span_start: IntArray  # (n,) first token of the training answer, -1 for none
+    span_end: IntArray  # (n,) last token of the training answer, -1 for none
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def context(self, row: int) -> str:
-        """The text that a question is about."""
+        """The context of the question in a row."""
         return self.contexts[int(self.context_of[row])]
 
     @property
     def context_lengths(self) -> IntArray:
-        """Tokens in each context, (c,)."""
+        """The number of tokens in each context, (c,)."""
         return np.diff(self.first_token)
 
     @cached_property
     def gold_texts(self) -> list[list[str]]:
-        """The answers' texts alone, for scoring."""
+        """The gold answer texts of each question, for scoring."""
         return [[gold.text for gold in golds] for golds in self.golds]
 
     @cached_property
     def askable(self) -> npt.NDArray[np.bool_]:
-        """Which questions hold a token, and so do their contexts: (n,). Nobody can answer the
-        others, which are scored all the same."""
+        """Whether a question and its context both have at least one token, (n,).
+
+        The other questions can't be answered, but they are scored all the same.
+        """
         asked = np.array([bool(tokenize(question)) for question in self.questions], dtype=bool)
         return asked & (self.context_lengths[self.context_of] > 0)
 
     @property
     def v2(self) -> bool:
-        """Whether the SQuAD 2.0 rule applies: some question has no answer."""
+        """Whether the SQuAD 2.0 rule applies, because some question has no answer."""
         return not all(self.golds)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The answers of one model to a whole split, and what they are worth.
+    """The answers of one model to all questions of a split, and their scores.
 
-    Lists and arrays have an entry per question, in the split's order.
+    Lists and arrays have one entry per question, in the split's order.
     """
 
     scores: Scores
-    has_answer: Scores | None  # of the answerable questions; None unless there are both kinds
-    no_answer: Scores | None  # of the unanswerable ones, likewise
+    has_answer: Scores | None  # of the answerable questions; None unless the split has both kinds
+    no_answer: Scores | None  # of the unanswerable ones; None unless the split has both kinds
     questions: list[QuestionScore]
-    texts: list[str]  # "" where the model gives no answer
-    start_chars: IntArray  # -1 where the model gives no answer
-    end_chars: IntArray  # one past the last character; -1 likewise
-    log_probabilities: npt.NDArray[np.floating]  # of the answers given
+    texts: list[str]  # "" if the model gives no answer
+    start_chars: IntArray  # -1 if the model gives no answer
+    end_chars: IntArray  # one past the last character; -1 if no answer
+    log_probabilities: npt.NDArray[np.floating]  # of the answers given, or of no answer
     predictions: "Predictions"
 
 
@@ -121,13 +123,13 @@ def load_split(folder: Path) -> EvaluationSplit:
 def character_spans(
     split: EvaluationSplit, span_start: IntArray, span_end: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """The characters [start, end) of each question's span of tokens; -1, -1 for no answer.
+    """The character span [start, end) of each question's token span, (n,) each.
 
-    `span_start` and `span_end`, (n,) each, name tokens of the question's context, both inclusive;
-    -1, -1 is no answer.
+    `span_start` and `span_end`, (n,) each, are the first and last token (inclusive) in the
+    question's context. No answer is -1, -1 in both input and output.
 
-    Raises UserError if there are more or fewer spans than questions, ValueError if a span ends
-    before it starts or leaves its context.
+    Raises UserError if the number of spans differs from the number of questions, and ValueError if
+    a span ends before it starts or lies outside its context.
     """
     _refuse_other_count(len(span_start), split)
     _refuse_other_count(len(span_end), split)
@@ -143,12 +145,13 @@ def character_spans(
 def evaluate(
     split: EvaluationSplit, predictions: "Predictions", threshold: float = 0.0
 ) -> Evaluation:
-    """Scores one answer for every question of the split; refuses what `character_spans` refuses.
+    """Scores one answer for every question of the split.
 
     The answers are those at `threshold` (see `Predictions.answers`): at 0 the more probable of
-    span and no answer, at infinity always the span.
+    span and no answer, at infinity always the span. The SQuAD 2.0 rule applies if any question of
+    the split has no answer, else the v1.1 rule.
 
-    SQuAD 2.0's rule applies as soon as a question of the split has no answer, else v1.1's.
+    Raises UserError or ValueError as `character_spans` does.
     """
     _refuse_other_count(len(predictions.span_score), split)
     _refuse_other_count(len(predictions.no_answer_score), split)
@@ -171,12 +174,14 @@ def evaluate(
 
 
 def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evaluation) -> None:
-    """Writes predictions.parquet: a row per question of the split, in its order.
+    """Writes predictions.parquet: one row per question of the split, in its order.
 
-    `span_end_char` is one past the last character; `em` is 0 or 1 and `f1` lies in 0..1. Columns
-    that begin with `best_` are of the best span, whether it was the answer or not; `score`s are
-    log-probabilities, and the threshold for no answer applies to `no_answer_score` -
-    `best_score`. `no_answer_em`, which is its F1 too, is what no answer would score.
+    `span_end_char` is one past the last character; `em` is 0 or 1, and `f1` lies in 0..1. Columns
+    that begin with `best_` describe the best span, whether or not it is the answer. Scores are
+    log-probabilities; the threshold for no answer applies to `no_answer_score` - `best_score`.
+    `no_answer_em` is the exact match of giving no answer, and equals its F1.
+
+    Raises UserError if the number of answers differs from the number of questions.
     """
     _refuse_other_count(len(evaluation.questions), split)
     predictions = evaluation.predictions
@@ -254,6 +259,6 @@ def _numbers(table: pa.Table, column: str) -> IntArray:
 
 
 def _ragged(table: pa.Table, column: str) -> tuple[IntArray, IntArray]:
-    """Where each row's values begin, (rows + 1,), and all rows' values on end."""
+    """Where each row's values begin, (rows + 1,), and the values of all rows, concatenated."""
     lists: Any = table[column].combine_chunks()
     return lists.offsets.to_numpy() - lists.offsets[0].as_py(), lists.flatten().to_numpy()

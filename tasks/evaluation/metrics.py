@@ -1,4 +1,4 @@
-"""The numbers that an epoch leaves about a split, under MLflow's metric names."""
+"""The metrics of a split after an epoch, under their MLflow names."""
 
 import math
 from collections.abc import Sequence
@@ -21,19 +21,22 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def measures(name: str, found: Evaluation) -> dict[str, float]:
-    """`<name>/em`, `/f1` and `/avna` (percent) of the answers found, and `/ece`, the expected
-    calibration error of their probabilities (percentage points)."""
+    """The metrics of the answers in `found`.
+
+    `<name>/em`, `/f1` and `/avna` are in percent; `/ece`, the expected calibration error of the
+    answer probabilities, is in percentage points.
+    """
     em = np.array([question.em for question in found.questions])
     ece = expected_calibration_error(reliability(np.exp(found.log_probabilities), em))
     return {**_scores(name, found.questions), f"{name}/ece": ece}
 
 
 def measures_within(name: str, found: Evaluation, within: BoolArray) -> dict[str, float]:
-    """`<name>/questions_within`, how many questions the mask (n,) leaves, and `/em_within`, and so
-    on, of these alone, if there are any.
+    """The metrics of the questions that the mask `within` (n,) selects.
 
-    The published scores of CS224n's models leave out the questions about contexts that are longer
-    than those trained on.
+    `<name>/questions_within` is their number; `/em_within`, `/f1_within` and `/avna_within`
+    (percent) exist only if it is above 0. They serve for comparison with the published scores of
+    CS224n's models, which exclude questions about contexts longer than those trained on.
     """
     kept = [question for question, is_kept in zip(found.questions, within, strict=True) if is_kept]
     scores = _scores(name, kept) if kept else {}
@@ -42,14 +45,17 @@ def measures_within(name: str, found: Evaluation, within: BoolArray) -> dict[str
 
 
 def mean_nll(nlls: FloatArray, rows: BoolArray) -> float:
-    """The mean of some rows' NLL (n,), nats; not a number where there are none."""
+    """The mean NLL in nats of the rows that the mask selects; both (n,). NaN if there are none."""
     return float(nlls[rows].mean()) if rows.any() else math.nan
 
 
 def measures_at(
     name: str, split: EvaluationSplit, predictions: "Predictions", threshold: float
 ) -> dict[str, float]:
-    """`<name>/em_at_threshold`, and so on, of the answers at a threshold that was chosen."""
+    """The scores (percent) of the answers at a chosen threshold.
+
+    They are `<name>/em_at_threshold`, `/f1_at_threshold` and `/avna_at_threshold`.
+    """
     scores = _scores(name, evaluate(split, predictions, threshold).questions)
     return {f"{metric}_at_threshold": value for metric, value in scores.items()}
 

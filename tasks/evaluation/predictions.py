@@ -1,4 +1,4 @@
-"""A run's answers to the questions of a split, read from the file that its evaluation wrote."""
+"""Reads a run's answers to a split from the predictions.parquet that its evaluation wrote."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 def read_predictions(file: Path, split: EvaluationSplit, name: str) -> Columns:
-    """The answers in a predictions.parquet; `name` is its run's, for the sentence.
+    """The columns of a predictions.parquet; error messages call its run `name`.
 
     Raises:
-        UserError: they are not those of every question of the split.
+        UserError: the ids differ from those of the split's questions, or their order does.
     """
     table = pq.read_table(file)
     if table["id"].to_pylist() != split.ids:
@@ -30,5 +30,5 @@ def read_predictions(file: Path, split: EvaluationSplit, name: str) -> Columns:
 
 
 def mean(scores: npt.NDArray[np.floating], rows: npt.NDArray[np.bool_]) -> float:
-    """The mean of some rows' scores, as a percentage."""
+    """The mean score (0..1) of the rows that the mask selects, as a percentage; both (n,)."""
     return 100 * float(scores[rows].mean())

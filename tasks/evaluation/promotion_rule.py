@@ -1,4 +1,4 @@
-"""The rule by which a challenger takes the champion's place, and the words of its decision."""
+"""The rule that decides whether a challenger is promoted to champion, and its explanation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from tasks.evaluation.slices import Mask
 
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
-    """When a newly trained model becomes the champion."""
+    """The conditions under which a newly trained model is promoted to champion."""
 
     min_gain: float = Field(
         0.5, ge=0, le=100, description="Least gain in F1 points over the champion."
@@ -31,7 +31,7 @@ class PromotionRule(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True)
 class Part:
-    """A slice of the questions: mean F1 (0 to 100) of both models on it, and the gain."""
+    """The mean F1 (0 to 100) of both models on a slice of the questions, and the gain."""
 
     name: str
     questions: int
@@ -42,14 +42,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether the challenger is promoted, why in a sentence, and all numbers behind it."""
+    """Whether the challenger is promoted, the reason as a sentence, and the numbers behind it."""
 
     promoted: bool
     reason: str
-    parts: list[Part]  # all questions first, then the slices; none where there was no champion
+    parts: list[Part]  # all questions first, then the slices; empty without a champion
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested plain values, for JSON."""
+        """The decision as nested plain values, for JSON."""
         return {
             "promoted": self.promoted,
             "reason": self.reason,
@@ -63,11 +63,12 @@ FIRST = Decision(True, "There was no champion before", [])
 def decide(
     champion: FloatArray, challenger: FloatArray, slices: Mapping[str, Mask], rule: PromotionRule
 ) -> Decision:
-    """Weigh two models by the F1 (0 to 1) of each answer to the same questions, (n,) each.
+    """Decide on the promotion from the F1 (0 to 1) of each model's answers, (n,) each.
 
-    The challenger is promoted if it gains at least `min_gain` points, the 95 % interval of its
-    gain (paired bootstrap) does not reach below zero, and no guarded slice loses more than
-    `slice_drop` points significantly.
+    Both models answered the same questions. The challenger is promoted if it gains at least
+    `min_gain` points, the 95 % confidence interval of its gain (paired bootstrap) does not reach
+    below zero, and no slice of at least `slice_questions` questions loses more than `slice_drop`
+    points significantly.
     """
     whole = _part("all", champion, challenger, np.ones(len(champion), dtype=bool))
     parts = [
@@ -104,7 +105,7 @@ def _told(gain: Gain) -> str:
 
 
 def markdown(decision: Decision) -> str:
-    """The decision as people read it: the sentence, and a row for each slice."""
+    """The decision as Markdown: the reason, and a table with a row for each slice."""
     rows = [
         f"| {part.name} | {part.questions} | {part.champion:.2f} | {part.challenger:.2f} "
         f"| {part.gain.mean:+.2f} | {part.gain.low:+.2f} to {part.gain.high:+.2f} |"

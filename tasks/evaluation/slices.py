@@ -1,4 +1,4 @@
-"""The slices of the questions: by kind, question word, lengths, and words without a vector."""
+"""Slices of the questions by kind, question word, lengths, and words without a vector."""
 
 import re
 from collections.abc import Container, Sequence
@@ -25,17 +25,17 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Slicing:
-    """A division of the questions."""
+    """A division of the questions into slices."""
 
     title: str
-    labels: Sequence[str]  # (n,) the slice of each question; one that is not in `names` is left out
-    names: Sequence[str]  # the slices, in the order in which they are shown
+    labels: Sequence[str]  # (n,) the slice of each question; left out if not in `names`
+    names: Sequence[str]  # the slices, in display order
 
 
 def slicings(
     split: EvaluationSplit, known: Container[str], vectors: str, lower_case: bool = True
 ) -> list[Slicing]:
-    """All divisions that make sense for a split; `known` are the words that `vectors` has."""
+    """All applicable divisions of a split; `known` has the words of the word vectors `vectors`."""
     words = [question_word(question) for question in split.questions]
     by_count = sorted(set(words), key=lambda word: (word == "other", -words.count(word)))
     contexts = split.context_lengths[split.context_of]
@@ -59,7 +59,7 @@ def slicings(
 
 
 def slice_table(slicing: Slicing, answers: Sequence[Columns]) -> dict[str, Any]:
-    """What the pages' macro `slice_table` shows: EM and F1 of some runs' answers, by slice."""
+    """The data of the page macro `slice_table`: EM and F1 (percent) of each run, by slice."""
     of = np.array(slicing.labels)
     rows = [
         {
@@ -74,19 +74,22 @@ def slice_table(slicing: Slicing, answers: Sequence[Columns]) -> dict[str, Any]:
 
 
 def question_word(question: str) -> str:
-    """The first question word in a question, "how many" and "how much" as one, else "other"."""
+    """The first question word, or "other".
+
+    "how much" counts as "how many", "whom" and "whose" as "who".
+    """
     found = QUESTION_WORD.search(question)
     word = found[1].lower() if found else "other"
     return {"whom": "who", "whose": "who", "how much": "how many"}.get(word, word)
 
 
 def length_bucket(length: int, edges: Sequence[int]) -> int:
-    """The number of the bucket whose upper edge, inclusive, is the first not below the length."""
+    """The index of the bucket that contains a length; the edges are inclusive upper bounds."""
     return int(np.searchsorted(edges, length))
 
 
 def bucket_names(edges: Sequence[int]) -> list[str]:
-    """What each bucket holds, such as "up to 100", "101–150", "over 150"."""
+    """The name of each bucket, such as "up to 100", "101–150", "over 150"."""
     pairs = pairwise([0, *edges])
     middle = [str(high) if high == low + 1 else f"{low + 1}–{high}" for low, high in pairs]
     first = middle[0] if edges[0] == 1 else f"up to {edges[0]}"
@@ -107,7 +110,10 @@ def _by_length(
 
 
 def holds_unknown(text: str, known: Container[str], lower_case: bool = True) -> bool:
-    """Whether some token of a text is in `known` neither as it is nor with plain quotes."""
+    """Whether a text has a token that `known` lacks, both unchanged and with plain quotes.
+
+    `lower_case` converts tokens to lower case first.
+    """
     keys = (case_key(text[start:end], lower_case) for start, end in tokenize(text))
     return any(key not in known and typewriter(key) not in known for key in keys)
 
@@ -115,7 +121,7 @@ def holds_unknown(text: str, known: Container[str], lower_case: bool = True) -> 
 def outside_vectors(
     split: EvaluationSplit, known: Container[str], lower_case: bool = True
 ) -> npt.NDArray[np.bool_]:
-    """(n,) whether a question, or one of its answers, holds a word that is not `known`."""
+    """Whether a question or one of its answers has a word that is not `known`, (n,)."""
     return np.array(
         [
             any(holds_unknown(text, known, lower_case) for text in (question, *golds))
@@ -128,9 +134,12 @@ def outside_vectors(
 def scores_outside(
     split: EvaluationSplit, answers: Columns, known: Container[str]
 ) -> dict[str, float]:
-    """`dev/questions_outside_glove`, and `dev/em_outside_glove` and `dev/f1_outside_glove`
-    (percent): how many questions are those of `outside_vectors`, `known` being GloVe's words, and
-    the scores of the answers to them; nothing where there are no such questions."""
+    """The number and the scores of the questions that `outside_vectors` selects.
+
+    The metrics are `dev/questions_outside_glove`, and `dev/em_outside_glove` and
+    `dev/f1_outside_glove` (percent). `known` has GloVe's words. Empty if there are no such
+    questions.
+    """
     outside = outside_vectors(split, known)
     if not outside.any():
         return {}
@@ -139,10 +148,10 @@ def scores_outside(
 
 
 def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, Mask]:
-    """The slices that a promotion must not harm; a question may be in several.
+    """The slices that a promotion must not harm, as masks (n,); a question may be in several.
 
-    By kind (where both kinds are there), by question word, and those with a word, in the question
-    or its answers, that the lexicon does not know.
+    They are: answerable and unanswerable questions (if any question is unanswerable), questions by
+    question word, and questions with an OOV word in the question or its answers.
     """
     answerable = np.array([bool(golds) for golds in split.golds])
     slices = {"unanswerable": ~answerable, "answerable": answerable} if split.v2 else {}

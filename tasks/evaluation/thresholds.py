@@ -1,7 +1,7 @@
-"""From when on a question counts as unanswerable: the threshold, chosen on validation.
+"""Chooses the threshold for giving no answer, on the validation split.
 
-SQuAD 2.0's evaluation (Rajpurkar et al., 2018) reports a "best threshold" beside a system's own
-choice, found on the very questions that are scored. Here it is found on others.
+SQuAD 2.0's evaluation (Rajpurkar et al., 2018) reports a "best threshold" next to a system's own
+choice, but finds it on the evaluated questions themselves. Here it is chosen on other questions.
 """
 
 from dataclasses import dataclass
@@ -22,26 +22,27 @@ FloatArray = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Curve:
-    """What a split scores at each threshold that makes a difference, in rising order: (k,) each.
+    """The score of a split at each distinct threshold, in ascending order, (k,) each.
 
-    No answer is given where the margin, the log-probability of no answer minus that of the best
-    span, reaches the threshold: at the first one everywhere, at the last one nowhere.
+    A question gets no answer if its margin, the log-probability of no answer minus that of the best
+    span, reaches the threshold: all of them at the first threshold, none at the last.
     """
 
     thresholds: FloatArray  # nats
     scores: FloatArray  # percent
 
     def best(self) -> float:
-        """The threshold with the highest score; of several the one nearest to 0, the argmax."""
+        """The threshold with the highest score; on ties the nearest to 0, which is the argmax."""
         highest = self.thresholds[self.scores == self.scores.max()]
         return float(highest[np.abs(highest).argmin()])
 
 
 def score_curve(margin: FloatArray, answered: FloatArray, unanswered: FloatArray) -> Curve:
-    """The curve of a score (0..1), given what each question gets by its best span and by no answer.
+    """The curve of a score from each question's score (0..1) with its best span and with no answer.
 
-    Thresholds lie halfway between neighbouring margins, where new questions are told apart most
-    safely, beyond the outermost ones, and at 0.
+    `margin`, `answered` and `unanswered` are (n,) each. The thresholds are the midpoints between
+    neighbouring margins, which separate new questions most reliably, the lowest margin (no question
+    is answered), the highest margin plus 1 (every question is answered), and 0.
     """
     distinct = np.unique(margin)
     between = (distinct[1:] + distinct[:-1]) / 2
@@ -52,9 +53,9 @@ def score_curve(margin: FloatArray, answered: FloatArray, unanswered: FloatArray
 def scores_at(
     thresholds: FloatArray, margin: FloatArray, answered: FloatArray, unanswered: FloatArray
 ) -> FloatArray:
-    """A score (percent) at each of some thresholds, (k,); see `score_curve`."""
+    """The score (percent) at each threshold, (k,); see `score_curve`."""
     order = np.argsort(margin)
-    given = np.searchsorted(margin[order], thresholds)  # questions whose margin lies below
+    given = np.searchsorted(margin[order], thresholds)  # number of questions with a lower margin
     gains = np.append(0.0, np.cumsum((answered - unanswered)[order], dtype=np.float64))
     scores: FloatArray = 100 * (unanswered.sum(dtype=np.float64) + gains[given]) / len(margin)
     return scores
@@ -69,7 +70,7 @@ def best_threshold(split: EvaluationSplit, predictions: "Predictions") -> float:
 
 
 def why_none(train: "Examples", validation: "Examples | None") -> str | None:
-    """Why no threshold can be chosen, as a clause; None where one can."""
+    """The reason why no threshold can be chosen, as a clause; None if one can."""
     if not train.impossible.any():
         return "no training question is without an answer"
     if validation is None:

@@ -1,1 +1,1 @@
-"""Answers from trained models."""
+"""Inference: answers from trained models."""

@@ -1,4 +1,4 @@
-"""The folder of a trained model, which `Predictor.load` reads."""
+"""Writes the folder of a trained model, which `Predictor.load` reads."""
 
 import json
 import shutil
@@ -21,10 +21,10 @@ def save_model(
     subwords: Path | None = None,
     threshold: float | None = None,
 ) -> None:
-    """Write a folder from which `Predictor.load` answers, wherever it is copied to.
+    """Write a self-contained, relocatable model folder for `Predictor.load`.
 
-    `threshold` is the one for no answer that validation has chosen, for those who ask for it.
-    `subwords` is a file of n-grams by which words are spelt that the vocabulary lacks.
+    `threshold` is the no-answer threshold chosen on validation; callers opt in to it. `subwords` is
+    a file of n-grams from which the vectors of OOV words are composed.
     """
     folder.mkdir()
     if not variant.model.word_vectors:

@@ -1,4 +1,4 @@
-"""The answers of a trained model to raw text."""
+"""Answers questions about raw text with a trained model."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,27 +25,27 @@ from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, case_key, typewrite
 
 Offsets = list[tuple[int, int]]
 NoAnswer = Literal["argmax", "threshold"]
-"""When there is no answer: where it is more probable than every span, or where it exceeds the best
-span by the threshold that validation has chosen."""
+"""When "no answer" is predicted: if it is more probable than every span ("argmax"), or if its
+log-probability exceeds the best span's by the threshold chosen on validation ("threshold")."""
 
 
 class AnswerRow(TypedDict):
-    """An answer: its text, where it stands in the context, and how sure the model is of it."""
+    """An answer: its text, its position in the context, and the model's confidence."""
 
     answer: str  # "" for no answer
     start: int  # characters; -1 for no answer
-    end: int  # exclusive
-    score: float  # log-probability of the answer given
+    end: int  # characters, exclusive; -1 for no answer
+    score: float  # log-probability of the predicted answer, in nats
     no_answer_probability: float
 
 
 class _TypeTable:
-    """Gives each distinct form of some texts a row; rows 0 and 1 are padding and the null token."""
+    """Assigns a row to each distinct form of texts; rows 0 and 1 are padding and the null token."""
 
     def __init__(self, lexicon: Lexicon, spells: bool) -> None:
         self.lexicon, self.spells = lexicon, spells
         self.rows: dict[str, int] = {}
-        self.unseen: dict[str, int] = {}  # words that get vectors of their own, behind the known
+        self.unseen: dict[str, int] = {}  # OOV words to compose, with rows after the known ones
 
     def ids(self, text: str, offsets: Offsets) -> list[int]:
         """The row of every token."""
@@ -53,7 +53,7 @@ class _TypeTable:
         return [self.rows.setdefault(text[s:e], first + len(self.rows)) for s, e in offsets]
 
     def types(self) -> Types:
-        """All rows so far."""
+        """The word and character indices of all rows so far."""
         words = [0, UNKNOWN, *map(self._word, self.rows)]
         characters = [[], [UNKNOWN], *map(self.lexicon.characters, self.rows)]
         return Types(np.array(words, dtype=np.int32), Ragged.from_rows(characters))
@@ -63,14 +63,14 @@ class _TypeTable:
         if index != UNKNOWN or not self.spells:
             return index
         first = len(SPECIAL) + len(self.lexicon.word_indices)
-        key = typewriter(case_key(form, self.lexicon.lower_case))  # as words of training are spelt
+        key = typewriter(case_key(form, self.lexicon.lower_case))  # as in training
         return self.unseen.setdefault(key, first + len(self.unseen))
 
 
 @dataclass(frozen=True)
 class Attended:
-    """The tokens of a question and of what is read of a context at once, and the weights between
-    them, a batch of one."""
+    """The attention weights between a question and a context or one window of it, a batch of one,
+    with the offsets of their tokens."""
 
     question_offsets: Offsets
     context_offsets: Offsets
@@ -79,7 +79,7 @@ class Attended:
 
 @dataclass(frozen=True)
 class _Read:
-    """Raw text as a model reads it, and the model that knows all its words."""
+    """Encoded raw text, and the model extended with vectors of its OOV words."""
 
     question_offsets: list[Offsets]
     context_offsets: list[Offsets]
@@ -90,9 +90,9 @@ class _Read:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Answers questions about contexts. A batch of many and batches of one answer alike.
+    """Answers questions about contexts. Answers do not depend on the batch size.
 
-    No answer is given where its log-probability exceeds that of the best span by `threshold`.
+    "No answer" is predicted if its log-probability exceeds that of the best span by `threshold`.
     """
 
     model: BiDAF
@@ -103,10 +103,10 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path, no_answer: NoAnswer = "argmax") -> "Predictor":
-        """Read a folder that `save_model` wrote.
+        """Load a model folder written by `save_model`.
 
         Raises:
-            UserError: no answer is to be told by a threshold, and the model has none.
+            UserError: `no_answer` is invalid, or it is "threshold" and the model has none.
         """
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         variant = VariantConfig.from_dict(config["variant"])
@@ -121,7 +121,7 @@ class Predictor:
         """Answers to (question, context) pairs, in order.
 
         Raises:
-            UserError: a question or a context holds no token; the sentence says which.
+            UserError: a question or a context has no tokens; names it.
         """
         read = self._read(pairs)
         limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
@@ -141,10 +141,10 @@ class Predictor:
         ]
 
     def attention(self, question: str, context: str, around: int = 0) -> Attended:
-        """What the model looks at while it answers a question; raises as `answer` does.
+        """The model's attention weights for a question. Raises the errors of `answer`.
 
-        Of a context that it reads in windows, only the one is told that says what the model
-        thinks of the token at the character `around`.
+        If the model reads contexts in windows, only one window is returned: the one that scores the
+        token at the character `around`.
         """
         read = self._read([(question, context)])
         examples, offsets, row = read.examples, read.context_offsets[0], 0
@@ -179,7 +179,7 @@ class Predictor:
         return _Read(questions, contexts, examples, types, self._knowing(table.unseen))
 
     def _knowing(self, unseen: Iterable[str]) -> BiDAF:
-        """The model with rows for words never seen; it shares all else with the model itself."""
+        """A shallow copy of the model with added vectors of OOV words, composed from n-grams."""
         spelt = self.subwords.vectors(unseen) if self.subwords is not None else np.empty((0, 0))
         if not len(spelt):
             return self.model

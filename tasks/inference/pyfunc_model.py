@@ -1,4 +1,4 @@
-"""The logged model, as code that MLflow runs where the model is loaded: questions to answers."""
+"""The pyfunc of the logged model, which MLflow runs where the model is loaded."""
 
 import sys
 from pathlib import Path
@@ -20,15 +20,15 @@ except ModuleNotFoundError:
 
 
 class Asked(BaseModel):
-    """A question, and the text that holds its answer."""
+    """A question, and the context to answer it from."""
 
     question: str
     context: str
 
 
 class Answered(BaseModel):
-    """An answer, as the model's schema tells it: `tasks.inference.predictor.AnswerRow` in
-    pydantic."""
+    """An answer in the model's output schema: `tasks.inference.predictor.AnswerRow` as a pydantic
+    model."""
 
     answer: str
     start: int
@@ -38,18 +38,21 @@ class Answered(BaseModel):
 
 
 class AnsweringModel(PythonModel):  # type: ignore[misc]
-    """Answers questions from raw text with the model folder logged beside it."""
+    """Answers questions about raw text with the model folder that is logged with it."""
 
     def load_context(self, context: Any) -> None:
-        """Read the model folder; `model_config={"no_answer": "threshold"}` of
-        `mlflow.pyfunc.load_model` chooses how "no answer" is told."""
+        """Load the model folder.
+
+        `model_config={"no_answer": "threshold"}` of `mlflow.pyfunc.load_model` selects how "no
+        answer" is decided.
+        """
         folder = Path(context.artifacts["model"])
         self.predictor = Predictor.load(folder, context.model_config["no_answer"])
 
     def predict(self, model_input: list[Asked]) -> list[Answered]:
         """One answer per question, in order, as a dict of `Answered`'s fields."""
         pairs = [(asked.question, asked.context) for asked in model_input]
-        # MLflow makes the schema from the return type; its callers want plain dicts.
+        # MLflow derives the schema from the return type, but callers expect plain dicts.
         return cast(list[Answered], self.predictor.answer(pairs))
 
 

@@ -1,4 +1,4 @@
-"""A registered model's answers to every question of a split, whatever data it was trained on."""
+"""Evaluates a registered model on every question of a split, whatever data it was trained on."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +17,18 @@ from tasks.tracking import registry
 if TYPE_CHECKING:
     from tasks.inference.predictor import Predictor
 
-# The predictor is imported where it is used: it loads torch, which takes seconds.
+# The predictor is imported locally, because it loads torch, which takes seconds.
 
 ANSWERS = "answers.parquet"
 
 
 def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
-    """Ask a model of the registry all questions of an ingested split, from their raw text.
+    """Evaluate a registered model on all questions of an ingested split, from their raw text.
 
-    Writes answers.parquet, a row per question, and the model's words.parquet and
-    characters.parquet.
+    Writes answers.parquet with a row per question, and model/ without its weights and vectors.
 
     Raises:
-        UserError: the model was made by code whose models today's can't read.
+        UserError: the model is incompatible with this version of the code.
     """
     from tasks.inference.predictor import Predictor
 
@@ -52,14 +51,16 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
     }
     pq.write_table(pa.table(columns), out / ANSWERS, compression="zstd")
     for file in ("weights.safetensors", "vectors.safetensors"):
-        (folder / file).unlink()  # the registry has them
+        (folder / file).unlink()  # large, and kept in the registry
     told = mean_scores(scores)
     return {"model_id": model_id, "em": told.em, "f1": told.f1, "questions": len(scores)}
 
 
 def ask(predictor: "Predictor", split: EvaluationSplit) -> tuple[list[str], list[QuestionScore]]:
-    """Answers to all questions of a split, and their scores by the official rules. Where there is
-    nothing to ask, or nothing to ask about, the answer is none."""
+    """Answers to all questions of a split, and their scores by the official rules.
+
+    The answer is "" if the question or the context has no tokens.
+    """
     asked = np.flatnonzero(split.askable).tolist()
     rows = predictor.answer([(split.questions[row], split.context(row)) for row in asked])
     answers = [""] * len(split)
@@ -69,6 +70,6 @@ def ask(predictor: "Predictor", split: EvaluationSplit) -> tuple[list[str], list
 
 
 def f1_of(scored: Path) -> FloatArray:
-    """The F1 (0 to 1) of each answer of a scored model, in the split's order: (n,)."""
+    """(n,) F1 (0 to 1) of each answer of a scored model, in the split's order."""
     f1: FloatArray = pq.read_table(scored / ANSWERS, columns=["f1"])["f1"].to_numpy()
     return f1

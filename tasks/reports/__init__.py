@@ -1,1 +1,1 @@
-"""HTML reports, and what they show."""
+"""HTML reports, and the data that they show."""

@@ -1,4 +1,4 @@
-"""Attention weights as drawings: tokens on both axes, darker where the weight is higher."""
+"""Attention weights as heatmaps, with tokens on both axes; higher weights are darker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 Weights = npt.NDArray[np.floating]
 
 CELL = 14
-"""Width and height of a cell, in the drawing's units."""
+"""Width and height of a cell, in drawing units."""
 LETTER, LONGEST = 7.0, 16
-"""About the width of a letter; so many letters of a token are shown."""
+"""Approximate width of a character in drawing units; maximum characters shown of a token."""
 LEVELS = 8
-"""Shades; what is below half the first one is left blank."""
+"""Number of shades; weights below half of the first shade are left blank."""
 MOST_TOKENS = 160
-"""Tokens of a context that are drawn, those around its answers."""
+"""Maximum number of context tokens drawn, those around the answers."""
 STRONGEST = 3
 NULL = "∅"
-"""The token before each text that stands for "no answer"."""
+"""Label of the null token, which precedes each text and represents "no answer"."""
 
 
 @dataclass(frozen=True)
@@ -35,48 +35,48 @@ class Token:
     text: str
     gold: bool = False
     predicted: bool = False
-    behind_a_gap: bool = False  # others, between it and the one before, are not drawn
+    behind_a_gap: bool = False  # whether tokens right before it are not drawn
 
     @property
     def label(self) -> str:
-        """What stands at the axis."""
+        """The token's axis label."""
         return f"… {self.text}" if self.behind_a_gap else self.text
 
 
 @dataclass(frozen=True)
 class Heatmap:
-    """What the template draws: a map's labels, and a path of unit cells for each of its shades."""
+    """A heatmap for the template: axis labels, and a path of unit cells for each shade."""
 
     title: str
     note: str
     rows: Sequence[Token]
     columns: Sequence[Token]
-    paths: list[str]  # LEVELS of them, the lightest first
+    paths: list[str]  # one per shade (LEVELS), lightest first
     peak: float  # the weight of the darkest shade
     strongest: list[tuple[str, str, float]]  # row, column, weight
 
     @property
     def left(self) -> float:
-        """Where the cells begin, behind the rows' labels."""
+        """x at which the cells begin, right of the row labels."""
         return _room(self.rows)
 
     @property
     def top(self) -> float:
-        """Where the cells begin, below the columns' labels."""
+        """y at which the cells begin, below the column labels."""
         return _room(self.columns)
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height."""
+        """Width and height in drawing units."""
         return self.left + CELL * len(self.columns) + 4, self.top + CELL * len(self.rows) + 4
 
 
 def heatmaps(
     question: str, context: str, attended: "Attended", golds: Sequence[Span], predicted: Span
 ) -> list[Heatmap]:
-    """C2Q, Q2C and, where the model has it, self-attention of one example.
+    """Heatmaps of one example: C2Q, Q2C, and self-attention if the model has it.
 
-    `golds` and `predicted` are the characters of the context that the axes mark.
+    `golds` and `predicted` are character spans of the context, which are marked on the axes.
     """
     asked = [Token(NULL), *(Token(_short(question[s:e])) for s, e in attended.question_offsets)]
     tokens = _context_tokens(context, attended.context_offsets, golds, predicted)
@@ -127,9 +127,11 @@ def _short(token: str) -> str:
 
 
 def _window(tokens: Sequence[Token]) -> list[int]:
-    """The null token, and at most `MOST_TOKENS` others: those around what is marked first, or half
-    of them around the first gold token and half around the first predicted one where these are too
-    far apart."""
+    """Indices of the null token and of at most `MOST_TOKENS` others.
+
+    These are around the first marked token. If the first gold and the first predicted token are too
+    far apart, half are around each.
+    """
     golds = [i for i, token in enumerate(tokens) if token.gold]
     predicted = [i for i, token in enumerate(tokens) if token.predicted]
     marks = sorted([*golds[:1], *predicted[:1]]) or [0]
@@ -142,13 +144,13 @@ def _window(tokens: Sequence[Token]) -> list[int]:
 
 
 def _around(middle: int, size: int, tokens: int) -> range:
-    """A stretch of a context that, with the null token, has so many tokens."""
+    """Indices of up to `size` tokens around `middle`, without the null token."""
     first = max(1, min(middle - size // 2, tokens - size))
     return range(first, min(first + size, tokens))
 
 
 def _labelled(tokens: Sequence[Token], shown: Sequence[int]) -> list[Token]:
-    """The tokens shown, those told apart before which others are left out."""
+    """The shown tokens, marked if tokens before them are left out."""
     return [replace(tokens[i], behind_a_gap=i > before + 1) for before, i in pairwise([-1, *shown])]
 
 
@@ -171,7 +173,7 @@ def _heatmap(
 
 
 def _cells(filled: npt.NDArray[np.bool_]) -> str:
-    """A path over the cells that are filled, a stretch of a row at a time."""
+    """An SVG path over the filled cells, with one rectangle per run of cells in a row."""
     parts = []
     for y, row in enumerate(filled.tolist()):
         x = 0

@@ -1,4 +1,4 @@
-"""The report's section on how sure the models are: calibration, and the threshold for no answer."""
+"""The report's section on model confidence: calibration, and the no-answer threshold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from tasks.reports.line_charts import Points, View, guide, line, plot
 
 THRESHOLDS_DRAWN = 120
 OUTERMOST = 1
-"""Per cent of the margins that lie to the left, and as many to the right, of what is drawn."""
+"""Percentage of the margins that is cut off at each end of the threshold charts."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A variant's predictions.parquet, and the threshold for no answer that validation chose."""
+    """A variant's predictions.parquet, and the no-answer threshold chosen on validation."""
 
     name: str
     columns: Columns
@@ -27,15 +27,15 @@ class Answered:
 
     @property
     def margin(self) -> FloatArray:
-        """By how much no answer is more probable than the best span: (n,), nats."""
+        """(n,) log-probability of no answer minus that of the best span, in nats."""
         return np.asarray(self.columns["no_answer_score"] - self.columns["best_score"])
 
     def bins(self) -> list[Bin]:
-        """The answers by their probability."""
+        """The answers, binned by their probability."""
         return reliability(np.exp(self.columns["score"]), self.columns["em"])
 
     def scores(self, split: EvaluationSplit, thresholds: FloatArray) -> dict[str, FloatArray]:
-        """EM, F1 and AvNA (percent) at each threshold: (k,) each."""
+        """EM, F1 and AvNA (percent) at each of k thresholds: (k,) each."""
         columns, has_answer = self.columns, np.array([bool(golds) for golds in split.golds])
         told = columns["best_prediction"] != ""
         parts = {
@@ -50,7 +50,7 @@ class Answered:
 
 
 def certainty(answered: Sequence[Answered], split: EvaluationSplit) -> View:
-    """What the section shows: a row a variant, and its charts."""
+    """The section's data for the template: one row per variant, and the charts."""
     charts = [_reliability_chart(answered)]
     if split.v2:
         charts += [
@@ -100,7 +100,7 @@ def _threshold_chart(
 
 
 def _drawn(answered: Sequence[Answered]) -> FloatArray:
-    """Thresholds over which nearly all margins are spread, 0 and the chosen ones among them."""
+    """Thresholds to draw: they cover nearly all margins, and include 0 and the chosen ones."""
     margins = np.concatenate([one.margin for one in answered])
     chosen = [one.threshold for one in answered if one.threshold is not None]
     outermost = np.percentile(margins, [OUTERMOST, 100 - OUTERMOST])

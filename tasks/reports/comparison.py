@@ -1,4 +1,4 @@
-"""Variants over several seeds, data and vectors: one table, one plot, and what differs for sure."""
+"""Compares variants over seeds, datasets and vectors: a table, a plot, and significant gains."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ FURTHER = {
     "EM outside GloVe": "dev/em_outside_glove",
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
-"""Columns that are there where any of the runs has them: validation chose a threshold for no
-answer, some of dev's contexts are not within max_context_tokens, or dev has questions whose words,
-or their answers', are not all among GloVe's."""
+"""Optional columns, shown if any run has them: a no-answer threshold was chosen on validation, some
+dev contexts exceed max_context_tokens, or some dev questions or their answers have words that GloVe
+lacks."""
 COUNTS = ("questions within", "questions outside GloVe")
 ROW_HEIGHT, SIDE, WIDTH, TOP = 48, 20, 760, 12
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A variant over one dataset and one set of vectors."""
+    """A variant, trained on one dataset with one set of vectors."""
 
     dataset: str
     vectors: str
@@ -44,13 +44,13 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """All three of it."""
+        """Variant, vectors and dataset in one name."""
         return f"{self.variant} · {self.vectors} · {self.dataset}"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A value over the seeds: its mean, and its standard deviation where there are several."""
+    """A value over the seeds: its mean, and with several seeds its standard deviation."""
 
     mean: float
     sd: float | None
@@ -59,14 +59,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a cell; `gain` is that of its F1 (points) over its dataset's first cell."""
+    """The results of a cell. `gain` is the F1 gain (points) over the first cell of its dataset."""
 
     cell: Cell
     em: Measured
     f1: Measured
     nll: Measured
     avna: Measured
-    further: dict[str, Measured]  # by column, those that the runs have
+    further: dict[str, Measured]  # the columns of FURTHER that all runs of the cell have
     examples_per_second: float
     minutes: float
     gain: Gain | None
@@ -81,12 +81,12 @@ def compare(
     pages: Mapping[str, str],
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write comparison.html and comparison.json about cells, each trained from every seed.
+    """Write comparison.html and comparison.json about cells, each trained with every seed.
 
-    `trained` are the folders that the stage `train` made, `reports` those of `error-report`: a
-    list a cell, a folder a seed. `pages` are the addresses of further reports by their titles. A
-    cell's answers are judged question by question, by their mean F1 over the seeds, against those
-    of the first cell of the same dataset.
+    `trained` are the folders of the stage `train`, `reports` those of `error-report`: one list per
+    cell, one folder per seed. `pages` are the addresses of other reports by title. A cell is
+    compared with the first cell of the same dataset, question by question, by the mean F1 over the
+    seeds.
     """
     first: dict[str, FloatArray] = {}
     rows = [_row(*each, first) for each in zip(cells, trained, reports, strict=True)]
@@ -130,13 +130,13 @@ def _row(
 def _scores(trained: Path, report: Path) -> dict[str, float]:
     facts = facts_of(trained)
     scores: dict[str, float] = facts["scores"] | facts_of(report)["scores"]
-    if scores.get("dev/questions_within") == facts["questions"]:  # the same as all
+    if scores.get("dev/questions_within") == facts["questions"]:  # equal to the full scores
         return {name: value for name, value in scores.items() if not name.endswith("_within")}
     return scores
 
 
 def _f1_of_questions(trained: Sequence[Path]) -> FloatArray:
-    """Each question's F1 in points, mean over the seeds: (n,)."""
+    """(n,) each question's F1 in points, averaged over the seeds."""
     columns = [
         pq.read_table(folder / "predictions.parquet", columns=["f1"])["f1"].to_numpy()
         for folder in trained
@@ -150,7 +150,7 @@ def _measured(values: Sequence[float]) -> Measured:
 
 
 def _plot(rows: Sequence[Row]) -> dict[str, Any]:
-    """F1 of every seed, and mean ± sd of every cell, in the coordinates of the drawing."""
+    """F1 of every seed, and mean ± sd of every cell, in drawing coordinates."""
     values = [value for row in rows for value in row.f1.values]
     bottom = TOP + ROW_HEIGHT * len(rows)
     ends = ticks(values, 6)
@@ -175,7 +175,7 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """The rows as texts, for tables that others draw."""
+    """The rows as formatted texts, for use in other tables."""
     columns = further_columns(rows)
     return [
         {
@@ -195,7 +195,7 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def further_columns(rows: Sequence[Row]) -> dict[str, int]:
-    """The columns of `FURTHER` that any of the rows has, and the decimal places of each."""
+    """The columns of `FURTHER` that any row has, each with its number of decimal places."""
     there = [column for column in FURTHER if any(column in row.further for row in rows)]
     return {column: 0 if column in COUNTS else 2 for column in there}
 
@@ -208,7 +208,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def told_gain(gain: Gain | None) -> str:
-    """A gain with its interval; starred where it is certain."""
+    """A gain with its confidence interval, starred if significant; "reference" for None."""
     if gain is None:
         return "reference"
     return (

@@ -1,4 +1,4 @@
-"""The report on data that are checked without training: one HTML page."""
+"""The HTML report on data that is checked without training."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,9 +16,9 @@ from tasks.text.build_vocabulary import coverage, form_counts, vector_rows, word
 
 TEMPLATE = Template(TEMPLATES / "data_report.html.j2")
 UNKNOWN_FORMS = 30
-"""Tokens without a vector that are listed, the most frequent ones."""
+"""Number of the most frequent OOV tokens that are listed."""
 LONGEST_MARK = 500
-"""Characters of an answer that are marked in its context."""
+"""Maximum characters of an answer that are marked in its context."""
 
 View = dict[str, Any]
 SUMMED = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
@@ -34,9 +34,9 @@ def write_check(
     lower_case: bool = True,
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about files that were ingested, by name, and some that were refused.
+    """Write report.html about ingested files, by name, and about files that ingestion refused.
 
-    `broken` holds the latter's names and the sentences on them. Returns the sums of the facts, the
+    `broken` has the refused files' names and error messages. Returns the totals of the facts, the
     names of files with too many rejected questions, and the number of questions by fault.
     """
     facts = {name: facts_of(folder) for name, folder in ingested.items()}
@@ -63,7 +63,7 @@ def write_check(
 
 
 def _oracle(facts: Mapping[str, Mapping[str, float]], questions: int) -> dict[str, float]:
-    """Means over all questions of the files' scores."""
+    """The files' oracle scores, averaged over all questions."""
     return {
         key: sum(one[key] * one["questions"] for one in facts.values()) / max(questions, 1)
         for key in ("oracle_em", "oracle_f1")
@@ -71,7 +71,7 @@ def _oracle(facts: Mapping[str, Mapping[str, float]], questions: int) -> dict[st
 
 
 def _bars(rows: Sequence[tuple[str, int]]) -> list[View]:
-    """Each row with its share of all, and the length of its bar as a share of the longest."""
+    """Each row with its share of the total and its bar length, both in percent."""
     every, largest = sum(count for _, count in rows), max((count for _, count in rows), default=0)
     return [
         {
@@ -127,7 +127,7 @@ def _example(faulty: Faulty) -> View:
 
 
 def _marked(given: Answer, context: str) -> list[Segment]:
-    """The context with the place where the answer is said to stand, and where it does."""
+    """Segments of the context, with the annotated and the diagnosed answer position marked."""
     there = diagnose(given, context).mended
     stands = [Gold(there.text[:LONGEST_MARK], there.answer_start)] if there else []
     start = min(max(given.answer_start, 0), len(context))

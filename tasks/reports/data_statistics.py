@@ -1,4 +1,4 @@
-"""Counts what stands in ingested files, a batch at a time: lengths, kinds of questions, faults."""
+"""Ingest statistics, counted batch by batch: lengths, kinds of questions, and faults."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ CONTEXT_EDGES = (25, 50, 100, 150, 200, 300, 400, 800)
 QUESTION_EDGES = (5, 8, 10, 12, 15, 20, 30)
 ANSWER_EDGES = (1, 2, 3, 5, 10, 15, 30)
 EXAMPLES = 3
-"""Questions shown of each kind of fault."""
+"""Number of questions shown for each kind of fault."""
 
 LEDGER = ["fault", "reason", "gold", "gold_start", "repaired", "repaired_start"]
 
 
 class Faulty(NamedTuple):
-    """A question that is wrong in some way, with its line of the ledger and its context."""
+    """A question with a fault, with its ledger row and its context."""
 
     file: str
     question: Mapping[str, Any]  # id, question
@@ -33,7 +33,7 @@ class Faulty(NamedTuple):
 
 @dataclass
 class Lengths:
-    """A histogram of lengths in tokens, by upper edges that are inclusive."""
+    """A histogram of lengths in tokens, with inclusive upper edges."""
 
     edges: Sequence[int]
     counts: npt.NDArray[np.int64] = field(init=False)
@@ -43,7 +43,7 @@ class Lengths:
         self.counts = np.zeros(len(self.edges) + 1, dtype=np.int64)
 
     def add(self, lengths: npt.NDArray[np.integer]) -> None:
-        """Count some lengths."""
+        """Add lengths to the histogram."""
         buckets = np.searchsorted(self.edges, lengths)
         self.counts += np.bincount(buckets, minlength=len(self.counts))
         self.longest = max(self.longest, int(lengths.max(initial=0)))
@@ -55,18 +55,18 @@ class Lengths:
 
 @dataclass
 class Survey:
-    """What stands in one or more ingested files."""
+    """Statistics of one or more ingested files."""
 
     contexts: Lengths = field(default_factory=lambda: Lengths(CONTEXT_EDGES))
     questions: Lengths = field(default_factory=lambda: Lengths(QUESTION_EDGES))
     answers: Lengths = field(default_factory=lambda: Lengths(ANSWER_EDGES))
     words: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)  # of the faults, those mended
+    repaired: Counter[str] = field(default_factory=Counter)  # repaired questions by fault
     examples: dict[str, list[Faulty]] = field(default_factory=dict)
 
     def add(self, name: str, folder: Path) -> None:
-        """Survey one ingested file, which is called by that name."""
+        """Add one ingested file, shown as `name`."""
         for batch in batches(folder / "contexts.parquet", ["token_starts"]):
             self.contexts.add(_token_counts(batch))
         found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}

@@ -1,4 +1,4 @@
-"""Two runs' answers to the same questions, side by side where they differ."""
+"""The page that shows two runs' differing answers to the same questions side by side."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ Mask = npt.NDArray[np.bool_]
 
 TEMPLATE = Template(TEMPLATES / "diff.html.j2")
 SHOWN = 100
-"""Questions that are shown of each outcome, the surest answers first."""
+"""Maximum number of questions shown per outcome, most confident answers first."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A run's name, and the folders of its answers and of the ingested split they are for."""
+    """A run's name, and the folders of its answers and of the ingested evaluation split."""
 
     name: str
     trained: Path
@@ -35,7 +35,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Who is right, on how many questions, and on how many of them the answers' texts differ."""
+    """Which runs are right, on how many questions, and on how many of these the answers differ."""
 
     name: str
     questions: int
@@ -53,10 +53,10 @@ class Comparison:
 def write_differences(
     out_file: Path, first: Scored, second: Scored, template: Template = TEMPLATE
 ) -> Comparison:
-    """Write the page about the questions that two runs answer differently.
+    """Write the page on the questions that two runs answer differently. Returns the comparison.
 
     Raises:
-        UserError: they were scored on different questions.
+        UserError: the runs were scored on different questions.
     """
     split = load_split(first.evaluation)
     _require_same(first, split, second, load_split(second.evaluation))
@@ -114,7 +114,7 @@ def _scores(columns: Columns) -> tuple[float, float]:
 
 
 def _rows(answers: Sequence[Columns], split: EvaluationSplit, wanted: Mask) -> list[View]:
-    """The questions of an outcome whose answers both runs together are surest of."""
+    """The questions of an outcome with the highest confidence of both runs together."""
     together = surest_first({"score": answers[0]["score"] + answers[1]["score"]})
     rows = [row for row in together if wanted[row]][:SHOWN]
     return [_row(answers, split, row) for row in rows]

@@ -1,4 +1,4 @@
-"""Judgements of sets of word vectors side by side: one HTML page that needs nothing beside it."""
+"""A self-contained HTML page that shows evaluations of sets of word vectors side by side."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from tasks.embeddings.evaluation.evaluate import JUDGEMENT
 
 TEMPLATE = Path(__file__).parent / "templates" / "embeddings.html.j2"
 SIZE = 1000
-"""Width and height of a map, in its own units."""
+"""Width and height of a map, in drawing units."""
 
 
 def write_judgement(
@@ -23,10 +23,10 @@ def write_judgement(
     left_out: Sequence[str] = (),
     template: Path = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write judgement.html about one or more judged sets, from what `judge_vectors` left.
+    """Write judgement.html about one or more sets, from the results of `judge_vectors`.
 
-    `left_out` names the published tests whose files were not here. The template is an input, so
-    that an edit of it makes the page anew.
+    `left_out` names the published tests whose files are missing. The template is a stage input, so
+    that editing it rebuilds the page.
     """
     judgements = [
         {"name": name} | json.loads((folder / JUDGEMENT).read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def write_judgement(
 
 
 def view(judgements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the template shows: rows of tables with a cell for each set."""
+    """The data for the template: table rows with one cell per set."""
     return {
         "sets": judgements,
         "made": datetime.now().astimezone(),
@@ -64,7 +64,7 @@ def _rows(judgements: Sequence[Mapping[str, Any]], part: str) -> list[tuple[str,
 
 
 def _script_json(value: Any) -> str:
-    """JSON that can stand inside a script element whatever words it holds."""
+    """JSON that is safe inside a script element, whatever words it contains."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""The error report on one run: where it goes wrong, how surely, and what it looked at."""
+"""The error report on one run: its mistakes, their confidence, and its attention."""
 
 import json
 from collections.abc import Sequence
@@ -33,19 +33,19 @@ from tasks.tracking import metric_logger, runs
 if TYPE_CHECKING:
     from tasks.inference.predictor import Predictor
 
-# The predictor is imported where it is used: it loads torch, which takes seconds.
+# The predictor is imported locally, because it loads torch, which takes seconds.
 
 View = dict[str, Any]
 
 TEMPLATE = Template(TEMPLATES / "errors.html.j2")
 MISTAKES = 10
-"""Mistakes of each kind that are shown."""
+"""Number of mistakes shown for each kind."""
 DRAWN = 3
-"""Mistakes whose attention is drawn where no examples are named."""
+"""Number of mistakes whose attention is drawn if no examples are named."""
 
 LONGEST_DRAWN = 1_000
-"""Tokens that are read at once of a context that is chosen to be drawn: each pair of them has a
-weight."""
+"""Maximum context tokens read at once in an automatically chosen example: self-attention has a
+weight for each pair of tokens."""
 
 RIGHT = "right"
 KINDS = {
@@ -57,13 +57,13 @@ KINDS = {
 
 
 def place(dataset: str, variant: str) -> str:
-    """Where a variant's page stands beside the report on its dataset."""
+    """Path of a variant's page, relative to the report on its dataset."""
     return f"{dataset}/{variant}.html"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A trained variant: its names, and the folder that the stage `train` made."""
+    """A trained variant: its names, and the folder of its stage `train`."""
 
     dataset: str
     variant: str
@@ -78,13 +78,14 @@ def write_error_report(
     examples: Sequence[str] = (),
     template: Template = TEMPLATE,
 ) -> None:
-    """Write the page about a run's answers to the questions of an ingested split.
+    """Write the page on a run's answers to the questions of an ingested split.
 
-    Attention is drawn for the questions that `examples` name, by id or by words that they hold;
-    else for the surest mistakes in contexts of which not too much is read at once.
+    Attention is drawn for the questions that `examples` name, by id or by words that they contain.
+    Without examples it is drawn for the most confident mistakes in contexts of which at most
+    `LONGEST_DRAWN` tokens are read at once.
 
     Raises:
-        UserError: the answers are not those of the split, or an example is none of its questions.
+        UserError: the answers do not belong to the split, or an example matches no question.
     """
     split = load_split(evaluation)
     columns = read_predictions(run.folder / "predictions.parquet", split, run.variant)
@@ -116,7 +117,7 @@ def write_error_report(
 
 
 def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
-    """What kind of mistake each answer is, by the names in `KINDS`, or `RIGHT`: (n,)."""
+    """(n,) the kind of mistake of each answer, a key of `KINDS`, or `RIGHT`."""
     answerable = np.array([bool(golds) for golds in split.golds])
     conditions = {
         RIGHT: columns["em"] == 1,
@@ -162,7 +163,7 @@ def _sure_and_short(
 
 
 def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
-    """The words of a model that have vectors, and whether they are in lower case."""
+    """The words of a model that have vectors, and whether the model lower-cases words."""
     table = pq.read_table(model / "words.parquet", columns=["word", "in_vectors"])
     words: Any = table["word"].filter(table["in_vectors"]).to_pylist()
     return frozenset(words), Lexicon.load(model).lower_case
@@ -201,8 +202,10 @@ def report_errors(
     examples: Sequence[str] = (),
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write errors.html about a trained variant, and keep a copy with its MLflow run, whose metrics
-    then tell of questions with words outside GloVe too: how many there are, EM and F1."""
+    """Write errors.html about a trained variant, and log it to its MLflow run.
+
+    Also logs metrics for the questions with words outside GloVe: their number, EM and F1.
+    """
     facts = facts_of(trained)
     run = Run(dataset, facts["variant"], trained, facts["run_url"])
     write_error_report(out / "errors.html", run, dev, examples, template)
@@ -215,7 +218,7 @@ def report_errors(
 
 def _scores_outside_glove(trained: Path, dev: Path, variant: str) -> dict[str, float]:
     known, split = packaged_words(), load_split(dev)
-    if not known:  # its package is not installed
+    if not known:  # the GloVe package is not installed
         return {}
     return scores_outside(
         split, read_predictions(trained / "predictions.parquet", split, variant), known

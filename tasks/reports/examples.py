@@ -1,4 +1,4 @@
-"""Answers of a run as pages show them: the question, and the spans marked in their context."""
+"""A run's answers as pages show them: the question, and the context with marked spans."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,21 +13,20 @@ from tasks.evaluation.predictions import Columns
 
 View = dict[str, Any]
 Span = tuple[int, int]
-"""Characters [start, end) of a context; -1, -1 for none."""
+"""Characters [start, end) of a context; (-1, -1) for no answer."""
 Segment = tuple[str, *tuple[bool, ...]]
-"""A piece of a context, whether it is gold, and whether it is in each of the predicted spans."""
+"""A piece of a context, whether it is in a gold span, and whether it is in each predicted span."""
 
 
 MOST_NAMED = 3
-"""Questions that one text may name."""
+"""Maximum number of questions that one name selects."""
 
 
 def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
-    """Rows of the questions that are named by their id, or by words that they hold: the first few
-    of each name.
+    """Rows of the questions named by id, or by words that they contain: the first few per name.
 
     Raises:
-        UserError: a name fits no question.
+        UserError: a name matches no question.
     """
     found: dict[int, None] = {}
     for name in names:
@@ -42,7 +41,7 @@ def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
 
 
 def rows_named(split: EvaluationSplit, name: str) -> list[int]:
-    """Rows of the question that has this id, or else of the first few that hold these words."""
+    """Row of the question with this id, or else rows of the first few that contain these words."""
     rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
     words = _even(name)
     rows = rows or [row for row, text in enumerate(split.questions) if words in _even(text)]
@@ -54,13 +53,13 @@ def _even(text: str) -> str:
 
 
 def surest_first(columns: Columns) -> list[int]:
-    """Rows of all questions, those first that the run gave its answer the highest probability."""
+    """Rows of all questions, by descending probability of the run's answer."""
     order: list[int] = np.argsort(-columns["score"], kind="stable").tolist()
     return order
 
 
 def of_distinct_contexts(rows: Iterable[int], split: EvaluationSplit, most: int) -> list[int]:
-    """The first row of each context, `most` of them."""
+    """The first row of each context; at most `most` rows."""
     first: dict[int, int] = {}
     for row in rows:
         first.setdefault(int(split.context_of[row]), row)
@@ -68,7 +67,7 @@ def of_distinct_contexts(rows: Iterable[int], split: EvaluationSplit, most: int)
 
 
 def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
-    """What the pages' macro `example` shows of an answer."""
+    """The data of an answer for the template macro `example`."""
     value = {name: column[row] for name, column in columns.items()}
     predicted = (int(value["span_start_char"]), int(value["span_end_char"]))
     return {
@@ -90,7 +89,7 @@ def gold_texts(split: EvaluationSplit, row: int) -> list[str]:
 
 
 def gold_spans(context: str, golds: Iterable[Gold]) -> list[Span]:
-    """The characters of the answers that stand where they say."""
+    """The character spans of the gold answers whose text matches the context at their offset."""
     return [
         (gold.start, gold.start + len(gold.text))
         for gold in golds
@@ -99,10 +98,10 @@ def gold_spans(context: str, golds: Iterable[Gold]) -> list[Span]:
 
 
 def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> list[Segment]:
-    """Cuts a context where an answer begins or ends.
+    """Split a context where an answer begins or ends.
 
-    Answers that do not stand where they say are not marked. Long stretches without a mark are
-    shortened in their middle.
+    Gold answers whose text does not match the context at their offset are not marked. Long unmarked
+    segments are shortened in the middle.
     """
     marks = [gold_spans(context, golds), *([span] for span in predicted)]
     places = (place for mark in marks for span in mark for place in span if place >= 0)

@@ -1,4 +1,4 @@
-"""HTML pages that need nothing beside themselves, and numbers as their texts."""
+"""Renders self-contained HTML pages, and formats numbers for them."""
 
 import math
 from collections.abc import Mapping
@@ -14,15 +14,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Template:
-    """The files that a page is made of. They are inputs of its stage, so that an edit of them
-    makes the page anew."""
+    """The template files of a page. They are stage inputs, so editing them rebuilds the page."""
 
     page: Path
-    parts: Path = TEMPLATES / "parts.html.j2"  # what pages share, imported by that name
+    parts: Path = TEMPLATES / "parts.html.j2"  # shared macros, imported by this file name
     style: Path = TEMPLATES / "style.css"
 
     def render(self, view: Mapping[str, Any]) -> str:
-        """The page that is made of a view, its style inside it."""
+        """The page rendered with the data of `view`, with inline styles."""
         environment = Environment(
             autoescape=True,
             undefined=StrictUndefined,
@@ -36,17 +35,17 @@ class Template:
 
 
 def digits(value: float | None, places: int = 1) -> str:
-    """With so many decimal places; a dash for what is not known."""
+    """A number with `places` decimal places; a dash if it is None or not finite."""
     return "–" if value is None or not math.isfinite(value) else f"{value:,.{places}f}"
 
 
 def whole(value: float | None) -> str:
-    """Without decimal places."""
+    """A number without decimal places."""
     return digits(value, 0)
 
 
 def plain(value: Any) -> str:
-    """A setting as people write it."""
+    """A setting in readable form."""
     if value is None:
         return "–"
     if isinstance(value, bool):

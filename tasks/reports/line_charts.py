@@ -1,4 +1,4 @@
-"""Charts of lines, one or more for each variant of a report, in their drawings' coordinates."""
+"""Line charts in drawing coordinates, with one or more lines for each variant of a report."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ Points = list[tuple[float, float]]
 CHART_WIDTH, CHART_HEIGHT = 440, 260
 PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM = 56, 432, 12, 210
 MARKS = 12
-"""About so many points of a line bear its variant's marker."""
+"""Approximate number of points of a line that get its variant's marker."""
 
 
 def ticks(values: Sequence[float], wanted: int, smallest: float = 0.0) -> list[float]:
-    """About `wanted` round numbers that enclose the values."""
+    """About `wanted` round numbers that enclose the values, at least `smallest` apart."""
     low, high = min(values), max(values)
     rough = max((high - low) / wanted, abs(high) / 1000, 1e-3)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -26,19 +26,19 @@ def ticks(values: Sequence[float], wanted: int, smallest: float = 0.0) -> list[f
 
 
 def scale(low: float, high: float, first: float, last: float) -> Callable[[float], float]:
-    """The map that takes low..high to first..last; to their middle where low equals high."""
+    """The linear map from low..high to first..last, or to the middle if low equals high."""
     if low == high:
         return lambda value: (first + last) / 2
     return lambda value: first + (last - first) * (value - low) / (high - low)
 
 
 def line(variant: int, name: str, of: str, points: Points) -> View:
-    """A line of a variant, known by its number among them, and what it is of."""
+    """A variant's line. `variant` is the variant's number, `of` what the line shows."""
     return {"variant": variant, "name": name, "of": of, "points": points}
 
 
 def guide(points: Points, variant: int | None = None) -> View:
-    """A line without marks to compare others with, in a variant's colour or none."""
+    """A reference line without markers, in a variant's colour or a neutral one."""
     return {"variant": variant, "points": points}
 
 
@@ -50,8 +50,10 @@ def plot(
     guides: Sequence[View] = (),
     smallest: float = 0.0,
 ) -> View:
-    """A chart of `lines` over `guides`, which may reach further. `across` and `unit` name the axes;
-    ticks of the first are `smallest` apart at least."""
+    """A chart of `lines` over `guides`; its axes cover both.
+
+    `across` labels the x axis, whose ticks are at least `smallest` apart; `unit` labels the y axis.
+    """
     every = [point for one in [*lines, *guides] for point in one["points"]]
     across_values, values = [x for x, _ in every], ticks([y for _, y in every], 5)
     low, high = min(across_values), max(across_values)

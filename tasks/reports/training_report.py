@@ -1,4 +1,4 @@
-"""The report on a comparison of variants: one HTML page that needs nothing beside itself."""
+"""The report that compares trained variants, as one self-contained HTML page."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from tasks.tracking.runs import flatten
 
 TEMPLATE = Template(TEMPLATES / "report.html.j2")
 EXAMPLES = 5
-"""Predictions shown of each kind, best and worst, for each variant."""
+"""Number of predictions shown per kind (right and wrong) for each variant."""
 CHARTS = [
     ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
     ("F1", "F1, %", {"dev/f1": "evaluation"}),
@@ -40,34 +40,34 @@ MARKERS = [
     "M0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",
     "M-1.3 -4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
 ]
-"""Shapes that tell the variants' lines apart without colour; five, so that no variant among the
-first thirty has both the shape and the colour (one of six) of another."""
+"""Marker shapes, which distinguish the variants' lines without colour. There are five, so that with
+six colours the first thirty variants have different combinations of shape and colour."""
 
 
 @dataclass(frozen=True)
 class VariantResult:
-    """One trained variant: what it was, how its training went, what it predicted.
+    """One trained variant: its configuration, training history and predictions.
 
-    `history` bears the metrics' names as MLflow does: "epoch", "train/nll", "dev/nll", "dev/em",
-    "dev/f1", "examples_per_second", "seconds" (of training, from its start).
+    `history` has MLflow's metric names: "epoch", "train/nll", "dev/nll", "dev/em", "dev/f1",
+    "examples_per_second", "seconds" (of training since its start).
     """
 
     name: str
     config: Mapping[str, Any]  # nested plain values
-    history: Sequence[Mapping[str, float]]  # a row an epoch
-    predictions: Path  # predictions.parquet, made by the last epoch's weights
-    facts: Mapping[str, Any] = field(default_factory=dict)  # numbers of "parameters" that were
-    # trained, and of questions that they were "trained_on"
+    history: Sequence[Mapping[str, float]]  # one row per epoch
+    predictions: Path  # predictions.parquet of the epoch that was kept
+    facts: Mapping[str, Any] = field(default_factory=dict)  # counts: trained "parameters", and
+    # questions they were "trained_on"
     mlflow_run_url: str | None = None
-    errors: str | None = None  # address of the error report, as seen from this one
+    errors: str | None = None  # address of the error report, relative to this report
     scores: Mapping[str, float] = field(default_factory=dict)  # of the epoch that was kept
-    threshold: float | None = None  # for no answer, chosen on validation
-    no_threshold: str | None = None  # why there is none
+    threshold: float | None = None  # no-answer threshold, chosen on validation
+    no_threshold: str | None = None  # why there is no threshold
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """The data that all variants of a report share."""
+    """The data shared by all variants of a report."""
 
     dataset: str
     evaluation: Path  # the ingested split that the predictions are for
@@ -82,7 +82,7 @@ class _Scored:
 
     @property
     def answered(self) -> Answered:
-        """The predictions, as the section on certainty takes them."""
+        """The predictions in the form that the calibration section needs."""
         variant = self.variant
         return Answered(variant.name, self.columns, variant.threshold, variant.no_threshold)
 
@@ -94,12 +94,13 @@ def write_report(
     made: datetime | None = None,
     template: Template = TEMPLATE,
 ) -> None:
-    """Writes the page to `out_file`: scores, learning curves, slices, examples, data, settings.
+    """Write the page to `out_file`: scores, learning curves, slices, examples, data, settings.
 
-    `made` is the time the page bears, by default now.
+    `made` is the time shown on the page, by default now.
 
-    Raises ValueError where there is no variant, UserError where a variant's predictions are not
-    those of every question of the evaluation split.
+    Raises:
+        ValueError: there are no variants.
+        UserError: a variant's predictions do not match the questions of the evaluation split.
     """
     if not variants:
         raise ValueError("a report needs at least one variant")
@@ -142,7 +143,7 @@ def _view(
 
 
 def _summary(one: _Scored, split: EvaluationSplit) -> View:
-    """The variant's row in the table; None for what is not known."""
+    """The variant's table row, with None for unknown values."""
     variant, columns = one.variant, one.columns
     everything = np.ones(len(split), bool)
     agreed = map(answer_versus_none, columns["prediction"], split.gold_texts)
@@ -169,7 +170,7 @@ def _summary(one: _Scored, split: EvaluationSplit) -> View:
 
 
 def _part(scores: Mapping[str, float], suffix: str) -> View | None:
-    """EM, F1, AvNA and NLL under names that end so, as far as they are known."""
+    """EM, F1, AvNA and NLL of the metrics with this suffix; None if there is no EM."""
     names = ("em", "f1", "avna", "nll")
     found = {name: scores.get(f"dev/{name}_{suffix}") for name in names}
     return None if found["em"] is None else found
@@ -178,7 +179,7 @@ def _part(scores: Mapping[str, float], suffix: str) -> View | None:
 def _within(
     scores: Mapping[str, float], variant: VariantResult, split: EvaluationSplit
 ) -> View | None:
-    """The scores without the contexts longer than those trained on; None where that is all."""
+    """The scores without contexts longer than max_context_tokens; None if no context is longer."""
     found, questions = _part(scores, "within"), scores.get("dev/questions_within")
     if found is None or questions == len(split):
         return None
@@ -187,7 +188,7 @@ def _within(
 
 
 def _margin(scores: npt.NDArray[np.floating]) -> float:
-    """Half the 95 % interval of the mean, in points, taking questions as independent."""
+    """Half the 95 % confidence interval of the mean, in points, for independent questions."""
     return 196 * float(scores.std()) / math.sqrt(len(scores))
 
 
@@ -200,7 +201,7 @@ def _web_address(url: str | None) -> str | None:
 
 
 def _best(table: Sequence[View]) -> dict[str, float | None]:
-    """The best value of each column that is worth comparing, where there is anything to compare."""
+    """The best value of each compared column; None for each if there is only one variant."""
     if len(table) == 1:
         return dict.fromkeys(["em", "f1", "avna", "nll"])
     best: dict[str, float | None] = {
@@ -216,7 +217,7 @@ def _best(table: Sequence[View]) -> dict[str, float | None]:
 def _chart(
     scored: Sequence[_Scored], title: str, unit: str, metrics: Mapping[str, str]
 ) -> View | None:
-    """The chart of some metrics over the epochs; None where none of them is known."""
+    """The chart of some metrics over the epochs; None if no variant has any of them."""
     lines = [
         line(i, one.variant.name, of, points)
         for i, one in enumerate(scored)
@@ -236,7 +237,7 @@ def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
 
 
 def _examples(one: _Scored, split: EvaluationSplit) -> View:
-    """The most confident right and wrong predictions, each from a context of its own."""
+    """The most confident right and wrong predictions, each kind from distinct contexts."""
     columns = one.columns
     em, f1 = columns["em"], columns["f1"]
     order = surest_first(columns)
@@ -300,7 +301,7 @@ def _vocabulary(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _settings(variants: Sequence[VariantResult]) -> list[View]:
-    """One row a setting, with each variant's value; those that differ are marked."""
+    """One row per setting with each variant's value; rows with different values are marked."""
     flat = [flatten({**variant.config, **variant.facts}) for variant in variants]
     names = dict.fromkeys(name for one in flat for name in one if name != "name")
     rows = [(name, [plain(one.get(name)) for one in flat]) for name in names]
@@ -317,7 +318,7 @@ def report_on(
     vocabulary: Path,
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about trained variants, from what their stages left."""
+    """Write report.html about trained variants, from the outputs of their stages."""
     splits = {"train": train, "validation": validation, "dev": dev}
     data = ReportData(
         dataset=dataset,

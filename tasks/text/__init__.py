@@ -1,1 +1,1 @@
-"""Tokens, vocabularies, and texts encoded by them."""
+"""Tokenization, vocabularies, and splits encoded as token ids."""

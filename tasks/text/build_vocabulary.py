@@ -1,4 +1,4 @@
-"""The words, characters and distinct forms of a dataset, counted as a map-reduce."""
+"""Builds the vocabulary of a dataset: words, characters and distinct forms, by map-reduce."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from infra.ray_cluster import map_on_cluster
 from tasks.text.vocabulary import PADDING, SPECIAL, UNKNOWN, Lexicon, case_key, indices, typewriter
 
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
-"""Where an ingested split holds its texts."""
+"""The files of an ingested split that contain texts, and the text column of each."""
 
 FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
 BATCH_ROWS = 1024
-"""Rows held at a time: some 1 MB of Wikipedia paragraphs."""
+"""Rows in memory at a time: about 1 MB of Wikipedia paragraphs."""
 PART_ROWS = 50_000
 ROWS_AT_ONCE = 200_000
 
@@ -55,21 +55,21 @@ class VocabularyParameters(BaseModel):
 def read_batches(
     path: Path, columns: list[str], row_groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of a Parquet file, or of some of its row groups, a thousand rows at a time."""
+    """Yield some columns of a Parquet file, or of some row groups, `BATCH_ROWS` rows at a time."""
     with pq.ParquetFile(path) as file:
         yield from row_batches(file, BATCH_ROWS, columns, row_groups)
 
 
 def text_columns(column: str) -> list[str]:
-    """The columns that `token_texts` needs."""
+    """The columns that `token_texts` needs for the texts in `column`."""
     return [column, "token_starts", "token_ends"]
 
 
 def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
     """The text of every token, row after row.
 
-    The stored offsets count code points. The bytes at which code points begin, in all rows'
-    texts joined, turn them into byte offsets, so no token becomes a Python string.
+    The stored offsets count code points. To avoid a Python string for each token, they are
+    converted to byte offsets through the start bytes of all code points in the joined texts.
     """
     texts: Any = batch.column(column)
     token_starts: Any = batch.column("token_starts")
@@ -96,7 +96,7 @@ def _slices(
 
 
 def count_batch(batch: pa.RecordBatch, column: str) -> pa.Table:
-    """Map: the distinct token texts (form, count) of a batch."""
+    """Map step: the distinct token texts of a batch, as a (form, count) table."""
     counted = pc.value_counts(token_texts(batch, column))
     return pa.table(
         [counted.field("values"), counted.field("counts")], schema=pa.schema(FORM_COUNTS)
@@ -104,15 +104,18 @@ def count_batch(batch: pa.RecordBatch, column: str) -> pa.Table:
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
-    """Reduce: the sum of several (form, count) tables, sorted by form. Associative."""
+    """Reduce step, associative: the sum of several (form, count) tables, sorted by form."""
     joined = pa.concat_tables([pa.schema(FORM_COUNTS).empty_table(), *tables])
     summed = joined.group_by("form").aggregate([("count", "sum")])
     return summed.rename_columns(["form", "count"]).sort_by("form")
 
 
 def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
-    """`merge_counts` of any number of tables: as many are held at once as have together as many
-    rows as the sum, so that memory follows the distinct forms and not the texts."""
+    """`merge_counts` of any number of tables.
+
+    Waiting tables are merged once they have more rows than the running total (and more than
+    `ROWS_AT_ONCE`), so memory grows with the number of distinct forms, not with the texts.
+    """
     total, waiting = merge_counts([]), []
     for table in tables:
         waiting.append(table)
@@ -122,7 +125,7 @@ def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 class Part(NamedTuple):
-    """A share of a split's texts: some row groups of one of its files."""
+    """A part of a split's texts: some row groups of one of its files."""
 
     file: Path
     column: str
@@ -130,7 +133,7 @@ class Part(NamedTuple):
 
 
 def parts_of(split: Path) -> Iterator[Part]:
-    """The shares in which a split's texts are counted."""
+    """Yield the parts of a split, to be counted separately: about `PART_ROWS` rows each."""
     for name, column in TEXT_COLUMNS.items():
         metadata = pq.read_metadata(split / name)
         groups: list[int] = []
@@ -143,35 +146,39 @@ def parts_of(split: Path) -> Iterator[Part]:
 
 
 def count_part(part: Part) -> pa.Table:
-    """The distinct token texts (form, count) of a part, sorted by form."""
+    """The distinct token texts of a part, as a (form, count) table sorted by form."""
     batches = read_batches(part.file, text_columns(part.column), part.row_groups)
     return sum_counts(count_batch(batch, part.column) for batch in batches)
 
 
 def distinct_forms(splits: Sequence[Path]) -> pa.Table:
-    """(form, count) of the tokens of ingested splits: questions', and each context's once.
+    """The (form, count) table of all tokens in the questions and contexts of ingested splits.
 
-    The parts are counted side by side where a Ray cluster is at hand, else one after the other.
+    A context counts once, however many questions it has. Parts are counted in parallel if a Ray
+    cluster is available, else sequentially.
     """
     parts = (part for split in splits for part in parts_of(split))
     return sum_counts(map_on_cluster(count_part, parts))
 
 
 def wanted_words(splits: Sequence[Path], lower_case: bool) -> set[str]:
-    """Every word under which a form of these splits may be looked up."""
+    """All words under which the forms of these splits may be looked up."""
     forms: Any = distinct_forms(splits)["form"].to_pylist()
     keys = {case_key(form, lower_case) for form in forms}
     return keys | {typewriter(key) for key in keys}
 
 
 def form_counts(splits: Sequence[Path]) -> dict[str, int]:
-    """`distinct_forms` as a dict, the most frequent first, equally frequent ones by form."""
+    """`distinct_forms` as a dict, by descending count, then by form."""
     table: Any = distinct_forms(splits).sort_by([("count", "descending"), ("form", "ascending")])
     return dict(zip(table["form"].to_pylist(), table["count"].to_pylist(), strict=True))
 
 
 def word_of(form: str, vectors: Mapping[str, int], lower_case: bool) -> str:
-    """The word that a form counts for: with plain quotes unless the vectors know it as it is."""
+    """The word that a form counts as: unchanged if it has a vector, else with plain quotes.
+
+    The case policy applies in both cases.
+    """
     key = case_key(form, lower_case)
     return key if key in vectors else typewriter(key)
 
@@ -183,11 +190,12 @@ def choose_words(
     parameters: VocabularyParameters,
     spelt: Container[str] = (),
 ) -> list[str]:
-    """The words that are kept, in order.
+    """The words of the vocabulary, in order.
 
-    `train` and `others` count forms; `vectors` gives each word's row; those of `spelt` are kept
-    however rare. By training count, then by word; words that the training split lacks come last,
-    in the vectors' order.
+    `train` and `others` map forms to counts; `vectors` maps words to rows. The words in `spelt`
+    (OOV words composed from subwords) are kept if they occur at all. Words are sorted by descending
+    training count, then by word; words that the training split lacks come last, in the order of the
+    vectors. At most `max_words` remain.
     """
     counts: Counter[str] = Counter()
     for form, count in train.items():
@@ -204,7 +212,7 @@ def choose_words(
 
 
 def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
-    """The characters that are kept, by count, then by code point."""
+    """The characters of the vocabulary, by descending training count, then by code point."""
     counts: Counter[str] = Counter()
     for form, count in train.items():
         for character in form:
@@ -216,9 +224,10 @@ def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
 def coverage(
     counts: Mapping[str, int], vectors: Mapping[str, int], lower_case: bool
 ) -> dict[str, float]:
-    """Shares, 0 to 1, of tokens and of forms that have a vector.
+    """The shares (0 to 1) of tokens and of forms that have a vector.
 
-    As written; after the case policy; and after the look-up by plain quotes and dashes too.
+    Each share is computed for forms as written (`_as_written`), after the case policy (`_cased`),
+    and after the lookup with plain quotes and dashes as well (`_looked_up`).
     """
     written = [form in vectors for form in counts]
     cased = [case_key(form, lower_case) in vectors for form in counts]
@@ -239,12 +248,12 @@ def build_vocabulary(
     parameters: VocabularyParameters,
     spell: bool = True,
 ) -> dict[str, Any]:
-    """Write words.parquet, characters.parquet and types.parquet; return the facts about them.
+    """Write words.parquet, characters.parquet and types.parquet; return statistics about them.
 
-    `train` and `others` are folders of ingested splits, `vectors` a folder of `select_vectors`.
-    Counts come from `train` alone; `others` add forms, and words that have a vector. With `spell`,
-    words that n-grams spell are kept too, however rare, for models that read them so; a vector of
-    their own they still lack.
+    `train` and `others` are folders of ingested splits; `vectors` is a folder that `select_vectors`
+    wrote. Counts come from `train` alone; `others` add forms, and words that have a vector. With
+    `spell`, OOV words composed from subwords are kept too, however rare, for models that use such
+    vectors; they still count as words without a vector of their own.
     """
     counts, other_counts = form_counts([train]), form_counts(others)
     rows = vector_rows(vectors)
@@ -272,20 +281,20 @@ def build_vocabulary(
 
 
 def vector_rows(folder: Path) -> dict[str, int]:
-    """The words of a set that have vectors of their own, not spelt by n-grams, and their rows."""
+    """The words with vectors of their own (not composed from subwords), and their rows."""
     table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"]).to_pydict()
     rows = enumerate(zip(table["word"], table["spelt"], strict=True))
     return {word: row for row, (word, spelt) in rows if not spelt}
 
 
 def spelt_words(folder: Path) -> frozenset[str]:
-    """The words of a set whose vectors are spelt by n-grams."""
+    """The words whose vectors are composed from subwords."""
     table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"])
     return frozenset(table["word"].filter(table["spelt"]).to_pylist())
 
 
 def types_table(forms: Sequence[str], lexicon: Lexicon) -> pa.Table:
-    """Each form with its word and its characters, behind padding and unknown."""
+    """The table of forms with word and character indices, after the padding and unknown rows."""
     words = [PADDING, UNKNOWN, *map(lexicon.word, forms)]
     characters = [[], [UNKNOWN], *map(lexicon.characters, forms)]
     return pa.table(
@@ -305,7 +314,10 @@ def words_table(
     vectors: Mapping[str, int],
     lower_case: bool,
 ) -> pa.Table:
-    """The words with their training counts; `weights` counts each form behind the special two."""
+    """The table of words with their training counts.
+
+    `weights` are the training counts of the forms, (forms,), without the two special rows.
+    """
     found = types["word"].to_numpy()[len(SPECIAL) :]
     return pa.table(
         {
@@ -321,7 +333,10 @@ def words_table(
 def characters_table(
     characters: Sequence[str], types: pa.Table, weights: npt.NDArray[np.int64]
 ) -> pa.Table:
-    """The characters with their training counts, weighted by their forms' counts."""
+    """The table of characters with their training counts.
+
+    `weights` are the training counts of the forms, (forms,), without the two special rows.
+    """
     spelled: Any = types["characters"].combine_chunks()[len(SPECIAL) :]
     lengths = pc.list_value_length(spelled).to_numpy()
     found = spelled.flatten().to_numpy()
@@ -337,7 +352,7 @@ def characters_table(
 def _totals(
     found: npt.NDArray[np.integer], weights: npt.NDArray[np.int64], entries: int
 ) -> pa.Int64Array:
-    """Sum of the weights of each index, (entries + 2,)."""
+    """The sum of the weights for each index, (entries + 2,)."""
     totals = np.zeros(entries + len(SPECIAL), dtype=np.int64)
     np.add.at(totals, found, weights)
     return pa.array(totals, pa.int64())

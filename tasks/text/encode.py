@@ -1,4 +1,4 @@
-"""Ingested splits as type ids in Arrow files that are memory-mapped for training."""
+"""Encodes ingested splits as type ids, in Arrow files that training maps into memory."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,15 +31,16 @@ EXAMPLES = pa.schema(
 TARGETS = ["context_id", "span_start", "span_end", "is_impossible"]
 
 TOKENS_PER_BATCH = 1 << 22
-"""More than SQuAD's contexts have, whose ids are then one mapped array; 16 MB."""
+"""Type ids in a record batch, 16 MB. SQuAD's contexts have fewer, so they form one mapped array."""
 
 
 def encode_split(out: Path, split: Path, vocabulary: Path) -> dict[str, Any]:
     """Write contexts.arrow and examples.arrow: an ingested split with its tokens as type ids.
 
-    Both are uncompressed Arrow IPC files, rows in the split's order, in record batches of four
-    million tokens, of which one is held in memory. Raises UserError if the vocabulary was built
-    without this split.
+    Both are uncompressed Arrow IPC files with rows in the split's order and record batches of about
+    four million tokens, one of which is in memory at a time.
+
+    Raises UserError if the vocabulary was built without this split.
     """
     forms = pq.read_table(vocabulary / "types.parquet", columns=["form"])["form"]
     known: Any = forms.combine_chunks()[len(SPECIAL) :]
@@ -67,7 +68,7 @@ def _examples(split: Path, known: pa.StringArray) -> Iterator[pa.RecordBatch]:
 
 
 def _token_ids(batch: pa.RecordBatch, column: str, known: pa.StringArray) -> "Lists":
-    """Each row's tokens as type ids, list<int32>."""
+    """The tokens of each row as type ids, list<int32>; raises UserError for an unknown form."""
     texts = token_texts(batch, column)
     found = pc.index_in(texts, value_set=known)
     if found.null_count:
@@ -89,7 +90,7 @@ class _Written(NamedTuple):
 def _write(
     file: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
 ) -> _Written:
-    """Write the batches as fewer, larger ones; `column` is the one with the tokens."""
+    """Write the batches as fewer, larger ones; `column` contains the tokens."""
     rows = tokens = 0
     with pa.ipc.new_file(str(file), schema) as writer:
         for batch in _joined(schema, batches, column):
@@ -102,7 +103,7 @@ def _write(
 def _joined(
     schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of some `TOKENS_PER_BATCH`, at least one of them."""
+    """Yield batches of about `TOKENS_PER_BATCH` tokens, at least one of them."""
     waiting = [_empty(schema)]
     tokens = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Encoded splits and vocabularies as training reads them. Needs torch, pyarrow and numpy alone."""
+"""Loads encoded splits and vocabularies for training. Needs only torch, pyarrow and numpy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from models.batching import Examples, Ragged, Types
 
-# models.batching is imported where it is used: it loads torch, which takes seconds.
+# Functions import models.batching where they need it: it loads torch, which takes seconds.
 
 
 def _read(file: Path) -> pa.RecordBatch:
-    """The file's rows; a single record batch is mapped into memory, several are read into it."""
+    """The rows of a file; a single record batch is memory-mapped, several are read into memory."""
     reader = pa.ipc.open_file(pa.memory_map(str(file)))
     batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
     return batches[0] if len(batches) == 1 else concatenated(batches)
@@ -28,7 +28,7 @@ def _ragged(lists: Any) -> "Ragged":
 
 
 def load_encoded(folder: Path) -> "Examples":
-    """The examples of `encode_split`. Token ids stay in the mapped files."""
+    """The examples that `encode_split` wrote; token ids stay in the memory-mapped files."""
     from models.batching import Examples
 
     contexts, examples = _read(folder / "contexts.arrow"), _read(folder / "examples.arrow")
@@ -43,7 +43,7 @@ def load_encoded(folder: Path) -> "Examples":
 
 
 def load_types(vocabulary: Path) -> "Types":
-    """Each type's word and characters, by type id."""
+    """The word and characters of each type, by type id."""
     from models.batching import Types
 
     table = pq.read_table(vocabulary / "types.parquet", columns=["word", "characters"])
@@ -51,6 +51,6 @@ def load_types(vocabulary: Path) -> "Types":
 
 
 def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Record batches of one schema as one."""
+    """One record batch from several with the same schema."""
     joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]
     return joined

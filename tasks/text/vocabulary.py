@@ -1,16 +1,16 @@
-"""From a token's form to its word and its characters: one look-up for training and for serving."""
+"""Looks up the word and the characters of a token's form, for both training and serving."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-# pyarrow is imported where it is used: looking words up does without it.
+# Only `Lexicon.load` imports pyarrow: lookups do not need it.
 
 PADDING = 0
 UNKNOWN = 1
 SPECIAL = ("<padding>", "<unknown>")
-"""Names of rows 0 and 1 of every vocabulary table; no form is ever looked up by them."""
+"""Names of rows 0 and 1 in every vocabulary table; lookups never match them."""
 
 _TYPEWRITER = str.maketrans(
     {"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "–": "--", "—": "--"}
@@ -18,25 +18,25 @@ _TYPEWRITER = str.maketrans(
 
 
 def case_key(form: str, lower_case: bool) -> str:
-    """The word that a form spells under the case policy."""
+    """The form in lower case if `lower_case`, else unchanged."""
     return form.lower() if lower_case else form
 
 
 def typewriter(word: str) -> str:
-    """The word with plain quotes and dashes, for vectors that know only those."""
+    """The word with plain quotes and dashes, for vectors that have only those."""
     return word.translate(_TYPEWRITER)
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Indices of words and characters. The form itself is never changed, only looked up."""
+    """Indices of words and characters, to look up forms; the form itself is never changed."""
 
     word_indices: Mapping[str, int]
     character_indices: Mapping[str, int]
     lower_case: bool
 
     def word(self, form: str) -> int:
-        """Index of the form's word, with plain quotes and dashes if it is unknown as it stands."""
+        """Index of the form's word, tried with plain quotes and dashes next; else `UNKNOWN`."""
         key = case_key(form, self.lower_case)
         index = self.word_indices.get(key)
         if index is None:
@@ -44,7 +44,7 @@ class Lexicon:
         return index
 
     def characters(self, form: str) -> list[int]:
-        """Indices of all the form's characters, case kept, unseen ones unknown."""
+        """Indices of the form's characters, with their case kept; `UNKNOWN` for unseen ones."""
         return [self.character_indices.get(c, UNKNOWN) for c in form]
 
     @classmethod
@@ -63,5 +63,5 @@ class Lexicon:
 
 
 def indices(entries: Iterable[str]) -> dict[str, int]:
-    """Positions in a vocabulary table of the entries behind padding and unknown."""
+    """The rows of the entries in a vocabulary table, after the padding and unknown rows."""
     return {entry: index for index, entry in enumerate(entries, start=len(SPECIAL))}

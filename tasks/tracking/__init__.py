@@ -1,1 +1,1 @@
-"""MLflow: runs, registered models, lineage, and what is removed in the end."""
+"""MLflow tracking: runs, registered models, lineage, retention and garbage collection."""

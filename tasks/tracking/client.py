@@ -1,4 +1,4 @@
-"""MLflow's client, and the addresses of its server and of runs."""
+"""The MLflow client, and the URLs of the server and of runs."""
 
 import logging
 import os
@@ -11,28 +11,28 @@ from infra.settings import settings
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
-# MLflow is imported where it is used: it takes a second to load.
+# MLflow is imported locally, because it takes a second to load.
 
 
 def run_url(uri: str, run_id: str) -> str:
-    """Address of the run's page; for a SQLite file, the one that `make up` gives it."""
+    """URL of the run's page; for a SQLite store, on the server that `make up` starts."""
     experiment_id = client_of(uri).get_run(run_id).info.experiment_id
     server = server_address(uri) or settings().mlflow_url
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
 def reading_client(uri: str) -> "MlflowClient":
-    """A client to look runs and models up with.
+    """A client for reading runs and models.
 
     Raises:
-        UserError: no server answers.
+        UserError: the server does not respond.
     """
     require_server(uri)
     return client_of(uri)
 
 
 def server_address(uri: str) -> str | None:
-    """The server's address without a user name and password; None for a file."""
+    """The server's address without user name and password; None for a local store."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return None
@@ -40,7 +40,13 @@ def server_address(uri: str) -> str | None:
 
 
 def require_server(uri: str) -> None:
-    """One request without retries: MLflow's own would go on for minutes before they give up."""
+    """Check that the server responds; does nothing for a local store.
+
+    Sends one request without retries, because MLflow's own retries take minutes.
+
+    Raises:
+        UserError: the server does not respond.
+    """
     from mlflow.exceptions import MlflowException
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
@@ -58,7 +64,7 @@ def require_server(uri: str) -> None:
 
 
 def client_of(uri: str) -> "MlflowClient":
-    """A client of the store, which keeps quiet."""
+    """A client of the store, with MLflow's informational output silenced."""
     from mlflow.tracking import MlflowClient
 
     logging.getLogger("mlflow").setLevel(logging.WARNING)

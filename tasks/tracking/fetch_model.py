@@ -1,4 +1,4 @@
-"""The files of a trained model that another training starts from."""
+"""Fetches the files of a trained model for a warm start."""
 
 import shutil
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ MODEL_TABLES = ("words.parquet", "characters.parquet")
 
 
 def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:
-    """Copy a model's files into `out`: those of a logged model by its id, or the files given."""
+    """Copy a model's files to `out`/model: `source` is a logged model's id, or the files."""
     if isinstance(source, str):
         registry.download(settings().tracking_uri, source, out / "model")
     else:

@@ -1,8 +1,8 @@
-"""Removes what no kept run refers to: stages, what killed ones left, ended trainings' storage, and
-downloads that nobody has gone on with.
+"""Garbage collection of data that no kept run refers to: stages, remains of killed stages, Ray
+storage of ended trainings, and abandoned downloads.
 
-Kept are the stages that trained a run which MLflow has not deleted, those of each flow's newest
-successful run, and all that either was made of. What a flow run uses at this moment stays too.
+Kept are the stages that trained a run which is not deleted in MLflow, the stages of each flow's
+newest successful run, and all ancestors of both. Data in use by an active flow run is kept, too.
 """
 
 import shutil
@@ -26,12 +26,12 @@ from tasks.tracking.run_records import RecordedRun, recorded_runs
 PRUNED = ".pruned-"
 TRAINING_STAGE = "train"
 STALE_SECONDS = 3 * 24 * 3600
-LOCKS_AT_ONCE = 256  # each is an open file, of which a process may have some thousand
+LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """A folder or file that can go once its lock is free."""
+    """A folder or file that can be removed once its lock is free."""
 
     path: Path
     why: str
@@ -49,17 +49,17 @@ class Leftover:
 
 
 def leftovers(uri: str) -> list[Leftover]:
-    """All that can go, given the runs that MLflow keeps at `uri`.
+    """All removable folders and files, given the runs that MLflow keeps at `uri`.
 
     Raises:
-        UserError: no MLflow server answers there, or it is another one than the trainings'.
+        UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
     runs = recorded_runs(_required_store(uri))
     return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs), *_stale_downloads()]
 
 
 def prune(uri: str) -> list[Leftover]:
-    """Remove what can go and is not in use; returns it.
+    """Remove all leftovers that are not in use. Returns the removed ones.
 
     Raises:
         UserError: as `leftovers` does.
@@ -70,8 +70,12 @@ def prune(uri: str) -> list[Leftover]:
 
 
 def _required_store(uri: str) -> str:
-    """The address, if some training here was recorded there: in another store, or in one that does
-    not exist, no run is kept, and all of them would go."""
+    """Return `uri` if the store has recorded at least one of the trainings here.
+
+    Raises:
+        UserError: it has none of them. A wrong or missing store keeps no run, so that all trainings
+            would be removed.
+    """
     file = Path(uri.removeprefix("sqlite:///"))
     exists = not uri.startswith("sqlite:") or file.is_file()
     trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
@@ -86,8 +90,10 @@ def _required_store(uri: str) -> str:
 
 
 def _prune_what_is_free(locks: Iterable[Path], uri: str) -> list[Leftover]:
-    """All is locked before it is looked at once more, so that nothing goes which a flow has begun
-    to use, or a new run refers to."""
+    """Lock what is free, list the leftovers again, and remove those that are locked.
+
+    Listing after locking protects data that a flow has begun to use or a new run refers to.
+    """
     with ExitStack() as held:
         free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
         removed = [each for each in leftovers(uri) if each.lock in free]
@@ -115,7 +121,7 @@ def _broken_off() -> Iterator[Leftover]:
 
 
 def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Leftover]:
-    """Ray's storage of trainings that will not be gone on with."""
+    """Ray storage of trainings that will not be resumed."""
     to_go_on = {run.stage for run in runs}
     for folder in sorted((settings().root.resolve() / "ray").glob("*/")):
         final = stages_folder() / TRAINING_STAGE / folder.name
@@ -132,8 +138,10 @@ def _stale_downloads() -> Iterator[Leftover]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder and Prefect's result of it; that one loses its name first, so
-    that half of it never looks finished."""
+    """Remove a file, or a folder and Prefect's result of it.
+
+    The folder is renamed first, so that a partly removed folder never looks finished.
+    """
     if path.is_file():
         path.unlink()
         return

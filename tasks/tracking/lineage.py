@@ -1,4 +1,4 @@
-"""From a run to the bytes of all that it was made of, and from a file to all that it is in."""
+"""Lineage: from a run to the content of all its inputs, and from a file to the stages using it."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ class Made:
 
     @property
     def origins(self) -> list[Entry]:
-        """What it was made of, one entry a file or folder."""
+        """The stage's inputs, one entry per file or folder."""
         origins: list[Entry] = self.manifest["made_from"]
         return origins
 
     @property
     def parents(self) -> set[str]:
-        """Names of the stages that it was made of."""
+        """Names of the stages whose outputs were its inputs."""
         return {f"{each['stage']}/{each['key']}" for each in self.origins if "stage" in each}
 
 
 def all_made(stages: Path) -> dict[str, Made]:
-    """Every finished stage by its name."""
+    """All finished stages by name."""
     made = [Made(file.parent, read_manifest(file.parent)) for file in _manifests(stages)]
     return {each.name: each for each in made}
 
@@ -50,7 +50,7 @@ def _manifests(stages: Path) -> list[Path]:
 
 
 def closure(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> set[str]:
-    """All names that are reached from `starts`, those included."""
+    """All names reachable from `starts`, including `starts`."""
     reached, waiting = set(), list(starts)
     while waiting:
         name = waiting.pop()
@@ -61,12 +61,16 @@ def closure(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -
 
 
 def ancestors(made: Mapping[str, Made], starts: Iterable[str]) -> set[str]:
-    """The stages, and those that they were made of, however far."""
+    """The stages `starts`, and all stages that they depend on, directly or indirectly."""
     return closure(starts, lambda name: made[name].parents & made.keys())
 
 
 def state_of(path: Path, recorded: Entry, verify: bool) -> str:
-    """Whether a file is still what a manifest says: by its size, or read anew to `verify` it."""
+    """Whether a file or folder still matches its manifest entry: "missing", "changed", "here" or
+    "intact".
+
+    A file is compared by its size, or with `verify` by its hash ("intact").
+    """
     if not path.exists():
         return "missing"
     if path.is_dir():
@@ -79,11 +83,12 @@ def state_of(path: Path, recorded: Entry, verify: bool) -> str:
 
 
 def find_runs(runs: Sequence[RecordedRun], asked: str) -> list[RecordedRun]:
-    """The runs that are meant by an id, a model, an alias, or a name (then the newest); the
-    variants' runs where it is a flow run's.
+    """The variant runs that an id, a model, an alias or a run name (the newest match) refers to.
+
+    For a flow run's parent run, these are the runs of its variants.
 
     Raises:
-        UserError: there is none, or it trained nothing.
+        UserError: nothing matches, or the run trained nothing.
     """
     model = asked.removeprefix("models:/")
     matches = (
@@ -111,7 +116,7 @@ def required_stage(made: Mapping[str, Made], run: RecordedRun) -> Made:
     """The stage that trained a run.
 
     Raises:
-        UserError: it is not there any more.
+        UserError: the stage does not exist (any more).
     """
     for each in made.values():
         if each.folder.name == run.stage:
@@ -124,10 +129,10 @@ def required_stage(made: Mapping[str, Made], run: RecordedRun) -> Made:
 
 
 def made_of(made: Mapping[str, Made], stage: Made, digest: str) -> Made:
-    """The stage with this content that another one was made of.
+    """The parent of a stage whose content has this digest.
 
     Raises:
-        UserError: it is not there any more.
+        UserError: the parent does not exist any more.
     """
     for name in stage.parents & made.keys():
         if made[name].manifest["digest"] == digest:
@@ -138,10 +143,12 @@ def made_of(made: Mapping[str, Made], stage: Made, digest: str) -> Made:
 
 
 def users_of(made: Mapping[str, Made], asked: str) -> set[str]:
-    """The stages that a file went into or lies in: a path, or the first digits of a digest or key.
+    """Names of the stages that have a file as input or output.
+
+    `asked` is a path, or the first digits of a digest or key.
 
     Raises:
-        UserError: no stage knows it.
+        UserError: no stage refers to it.
     """
     path = Path(asked).expanduser()
     there = path.is_file() or (path / MANIFEST).is_file()

@@ -1,4 +1,4 @@
-"""Sends metrics to MLflow's runs: of epochs, and of the machine."""
+"""Sends epoch metrics and system metrics to MLflow runs."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,16 +7,16 @@ from typing import Any
 
 from tasks.tracking.client import client_of
 
-# MLflow is imported where it is used: it takes a second to load.
+# MLflow is imported locally, because it takes a second to load.
 
 STEPS_PER_POINT = 10
-"""So many optimisation steps are averaged into one point of the curve `train/batch_nll`."""
+"""Number of optimisation steps averaged into one point of the curve `train/batch_nll`."""
 
 METRICS_PER_CALL = 1000  # MLflow's own limit
 
 
 class EpochLogger:
-    """Sends the metrics of training to a run, one call an epoch; works wherever `uri` is reached.
+    """Sends training metrics to a run, one call per epoch, from any machine that reaches `uri`.
 
     Every metric's step is the optimisation step, so that all curves share one axis.
     """
@@ -28,24 +28,26 @@ class EpochLogger:
         nlls: list[float] | None = None,
         waiting: list[list[Any]] | None = None,
     ) -> None:
-        """What `nlls` and `waiting` ([name, value, milliseconds, step]) hold is sent later on. Both
-        are filled and emptied in place, so that a checkpoint can hold what has not been sent."""
+        """`nlls` and `waiting` ([name, value, milliseconds, step]) hold values still to be sent.
+
+        Both are updated in place, so that a checkpoint can include unsent values.
+        """
         self.client, self.run_id = client_of(uri), run_id
         self.nlls = [] if nlls is None else nlls
         self.waiting = [] if waiting is None else waiting
 
     def step(self, step: int, nll: float) -> None:
-        """Take note of one optimisation step's loss (nats)."""
+        """Record the loss (nats) of one optimisation step."""
         self.nlls.append(nll)
         if len(self.nlls) == STEPS_PER_POINT:
             self._add(step, {"train/batch_nll": sum(self.nlls) / STEPS_PER_POINT})
             self.nlls.clear()
 
     def epoch(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send an epoch's metrics, and the points since the last, as of optimisation `step`.
+        """Send an epoch's metrics at optimisation step `step`, and all points not sent yet.
 
-        MLflow itself tries for two minutes to reach its server. What it can't send then waits for
-        the next call: a training does not end because its log is away.
+        MLflow retries for two minutes to reach its server. Metrics that it can't send then wait for
+        the next call, so that an unavailable server does not end a training.
         """
         from mlflow.exceptions import MlflowException
 

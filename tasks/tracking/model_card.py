@@ -1,4 +1,4 @@
-"""A registered model's card: what it is, what it was trained on, its scores and its limits."""
+"""The card of a registered model: its description, training data, scores and limits."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ is best where it has to exceed the best span by {threshold} nats: load the model
 def model_card(
     name: str, params: Mapping[str, str], tags: Mapping[str, str], metrics: Mapping[str, float]
 ) -> str:
-    """The card in Markdown, made of what the model's run was given and has measured."""
+    """The card in Markdown, from the parameters, tags and metrics of the model's run."""
     dataset = tags.get("dataset", "unknown")
     digests = [f"- {key.partition('.')[0]}: `{tags[key]}`" for key in DIGESTS if key in tags]
     threshold = tags.get("threshold")
@@ -58,7 +58,7 @@ def model_card(
 
 
 def _score_table(metrics: Mapping[str, float], with_threshold: bool) -> list[str]:
-    """The last epoch's scores, and beside them those at the threshold."""
+    """A table of the last epoch's scores, optionally with a column of those at the threshold."""
     columns = {"last epoch": ""} | ({"at the threshold": "_at_threshold"} if with_threshold else {})
     rows = [
         [text, *(_digits(metrics.get(f"{key}{suffix}")) for suffix in columns.values())]

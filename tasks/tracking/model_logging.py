@@ -1,4 +1,4 @@
-"""Logs models to MLflow with the code that answers from them, and registers them."""
+"""Logs models to MLflow together with their inference code, and registers them."""
 
 import json
 from importlib.metadata import version
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
-# MLflow is imported where it is used: it takes a second to load.
+# MLflow is imported locally, because it takes a second to load.
 
 ANSWERING_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
 
 
 def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
-    """Log a model folder with the code that answers from it, and register it as a new version.
+    """Log a model folder with its inference code, register it as a new version, and return its URI.
 
-    `step` is the optimisation step of its weights: the run's metrics at that step become the
-    model's. Returns the version's URI; a run that has a version already keeps that one.
+    `step` is the optimisation step of the weights; the run's metrics at that step become the
+    model's. If the run already has a version, that version's URI is returned.
     """
     import mlflow.pyfunc
     from mlflow.models import Model
@@ -32,7 +32,7 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
     if versions:
         return f"models:/{registered_name}/{versions[0].version}"
     run = client.get_run(run_id)
-    # Made here, because `Model.log` would put it into MLflow's current experiment.
+    # Created here, because `Model.log` would use MLflow's current experiment.
     model = client.create_logged_model(
         run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
     )
@@ -54,7 +54,8 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
 
 
 def _requirements() -> list[str]:
-    """What answering imports, as installed; without the "+cpu" of a build that PyPI lacks."""
+    """The installed versions of the inference packages, without local suffixes such as "+cpu",
+    which PyPI lacks."""
     return [f"{package}=={version(package).partition('+')[0]}" for package in ANSWERING_PACKAGES]
 
 
@@ -77,7 +78,7 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
         description=card,
     )
     client.log_text(run.info.run_id, card, "model_card.md")
-    # By this tag MLflow's page of the model names its version.
+    # MLflow's page of the logged model reads its registered version from this tag.
     versions = json.dumps([{"name": name, "version": created.version}])
     client.set_logged_model_tags(model_id, {"mlflow.modelVersions": versions})
     return f"models:/{name}/{created.version}"

@@ -1,8 +1,8 @@
-"""Flow runs that are under way on this machine, and what becomes of those that were killed.
+"""Tracks active flow runs on this machine, and cleans up orphaned runs, whose process was killed.
 
-A flow run writes down its process when it begins and takes the note away at its end. A note whose
-process is gone tells of a run that nobody has ended: its MLflow runs, its state in Prefect and the
-processes that it has left (Ray's bear its id in their environment) are ended by the next run.
+A flow run records its process in a note when it starts, and removes the note when it ends. A note
+whose process is gone marks an orphaned run. The next flow run ends its MLflow runs, its Prefect
+state, and its remaining processes (Ray's have the run id in their environment).
 """
 
 import os
@@ -35,9 +35,9 @@ UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 @contextmanager
 def under_way() -> Iterator[None]:
-    """The body of a flow run: noted down until its end, after what killed runs left is swept."""
+    """Clean up orphaned runs, then record this flow run as active during the block."""
     if VARIABLE in os.environ and _note(os.environ[VARIABLE]).exists():
-        yield  # below another flow run of this process
+        yield  # a subflow run in the process of its parent
         return
     sweep()
     run_id = str(flow_run.id)
@@ -45,7 +45,7 @@ def under_way() -> Iterator[None]:
     note.parent.mkdir(parents=True, exist_ok=True)
     unfinished = note.with_suffix(".unfinished")
     unfinished.write_text(record(os.getpid()).model_dump_json(), encoding="utf-8")
-    unfinished.replace(note)  # others read it at any time
+    unfinished.replace(note)  # atomic, as other processes read notes at any time
     os.environ[VARIABLE] = run_id
     try:
         yield
@@ -55,7 +55,7 @@ def under_way() -> Iterator[None]:
 
 
 def sweep() -> list[str]:
-    """End what killed flow runs have left; the ids of those runs."""
+    """Clean up all orphaned runs of this machine. Returns their ids."""
     swept = [run_id for run_id, process in _notes().items() if not process.alive]
     for run_id in swept:
         _end_in_prefect(run_id)
@@ -64,16 +64,17 @@ def sweep() -> list[str]:
 
 
 def end_rest_of(run_id: str) -> None:
-    """End the MLflow runs and the processes that a flow run has left, whose own process is gone."""
+    """End the remaining MLflow runs and processes of a flow run whose own process is gone."""
     finish_flow_run(settings().tracking_uri, run_id, "KILLED")
     end(_left_by(run_id), PATIENCE_SECONDS)
     _note(run_id).unlink(missing_ok=True)
 
 
 def sweep_unnoted() -> int:
-    """End in Prefect all runs of deployments that no process is working on; how many they were.
+    """Mark all unfinished deployment runs without a live process as crashed in Prefect.
 
-    Right only where no worker runs yet: a run that has just been taken up has no note.
+    Call it only before a worker runs, because a run that has just been picked up has no note yet.
+    Returns the number of marked runs.
     """
     alive = {run_id for run_id, process in _notes().items() if process.alive}
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNFINISHED))
@@ -94,7 +95,7 @@ def _end_in_prefect(run_id: str) -> None:
         try:
             run = client.read_flow_run(UUID(run_id))
         except ObjectNotFound:
-            return  # of another server's database
+            return  # the run belongs to another Prefect server
         if run.state is not None and not run.state.is_final():
             client.set_flow_run_state(run.id, Crashed(message=ENDED), force=True)
 
@@ -108,13 +109,13 @@ def _bears(process: psutil.Process, run_id: str) -> bool:
     try:
         return process.environ().get(VARIABLE) == run_id
     except (psutil.Error, OSError):
-        return False  # ended meanwhile, or another user's
+        return False  # it has ended, or belongs to another user
 
 
 def _notes() -> dict[str, Recorded]:
     notes = {}
     for file in _folder().glob("*.json"):
-        with suppress(FileNotFoundError):  # its run has ended meanwhile
+        with suppress(FileNotFoundError):  # its run has just ended
             notes[file.stem] = Recorded.model_validate_json(file.read_text(encoding="utf-8"))
     return notes
 

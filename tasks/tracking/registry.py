@@ -1,4 +1,4 @@
-"""MLflow's registered models: which version is the champion, and which one it was before."""
+"""MLflow's registered models: versions, and the aliases champion, previous and challenger."""
 
 import shutil
 import tempfile
@@ -13,16 +13,16 @@ from tasks.tracking.client import client_of
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
-# MLflow is imported where it is used: it takes a second to load.
+# MLflow is imported locally, because it takes a second to load.
 
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
 NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""MLflow's codes for a model or version, and for an alias, that it does not know."""
+"""MLflow's error codes for an unknown model or version, and for an unknown alias."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A version of a registered model; `model_id` is never given to another one."""
+    """A version of a registered model. A `model_id` is never reused."""
 
     name: str
     version: str
@@ -32,15 +32,15 @@ class Registered:
 
     @property
     def uri(self) -> str:
-        """What `mlflow.pyfunc.load_model` takes."""
+        """The model URI for `mlflow.pyfunc.load_model`."""
         return f"models:/{self.name}/{self.version}"
 
 
 def registered(uri: str, model_uri: str) -> Registered:
-    """The version that a URI `models:/<name>/<version>` names.
+    """The version with the URI `models:/<name>/<version>`.
 
     Raises:
-        UserError: it has been deleted.
+        UserError: the version does not exist any more.
     """
     from mlflow.exceptions import MlflowException
 
@@ -57,10 +57,10 @@ def registered(uri: str, model_uri: str) -> Registered:
 
 
 def with_alias(uri: str, name: str, alias: str) -> Registered | None:
-    """The version that bears an alias, if one does.
+    """The version with an alias; None if there is none.
 
     Raises:
-        MlflowException: MLflow can't tell.
+        MlflowException: the lookup failed for another reason.
     """
     from mlflow.exceptions import MlflowException
 
@@ -73,7 +73,7 @@ def with_alias(uri: str, name: str, alias: str) -> Registered | None:
 
 
 def crown(uri: str, model: Registered) -> None:
-    """Make a version the champion; the one that it was before is then the previous one."""
+    """Promote a version to champion; the champion before it becomes the previous one."""
     before = with_alias(uri, model.name, CHAMPION)
     client = client_of(uri)
     if before is not None and before.version != model.version:
@@ -82,15 +82,15 @@ def crown(uri: str, model: Registered) -> None:
 
 
 def challenge(uri: str, model: Registered) -> None:
-    """Make a version the challenger, in place of an earlier one."""
+    """Make a version the challenger, replacing an earlier one."""
     client_of(uri).set_registered_model_alias(model.name, CHALLENGER, model.version)
 
 
 def rollback(uri: str, name: str) -> tuple[Registered, Registered | None]:
-    """Make the previous champion the champion again; returns it and the one that it replaces.
+    """Make the previous champion the champion again. Returns it, and the version it replaces.
 
     Raises:
-        UserError: there is no previous one.
+        UserError: there is no previous champion.
     """
     again = with_alias(uri, name, PREVIOUS)
     if again is None:
@@ -101,7 +101,7 @@ def rollback(uri: str, name: str) -> tuple[Registered, Registered | None]:
 
 
 def tag(uri: str, model: Registered, tags: Mapping[str, str]) -> None:
-    """Tag a version, and the run that made it."""
+    """Tag a version, and the run that trained it."""
     client = client_of(uri)
     for key, value in tags.items():
         client.set_model_version_tag(model.name, model.version, key, value)
@@ -109,16 +109,16 @@ def tag(uri: str, model: Registered, tags: Mapping[str, str]) -> None:
 
 
 def download(uri: str, model_id: str, folder: Path) -> None:
-    """Copy the files of a logged model's folder, as `Predictor` loads them, into `folder`."""
+    """Copy the model folder of a logged model, which `Predictor` loads, to the new `folder`."""
     import mlflow
 
     client_of(uri)
-    mlflow.set_tracking_uri(uri)  # the download takes a URI for runs only
+    mlflow.set_tracking_uri(uri)  # the download takes a tracking URI only for runs
     with tempfile.TemporaryDirectory() as temporary:
         found = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
         )
-        (logged,) = (Path(found) / "artifacts").iterdir()  # under the name that it was logged from
+        (logged,) = (Path(found) / "artifacts").iterdir()  # named like the logged folder
         shutil.copytree(logged, folder)
 
 
@@ -128,7 +128,7 @@ def versions(uri: str, name: str) -> Iterable[Registered]:
 
 
 def _registered(version: "ModelVersion") -> Registered:
-    model_id = str(version.source).removeprefix("models:/")  # by which `tracking` registers it
+    model_id = str(version.source).removeprefix("models:/")  # set by `model_logging`
     return Registered(
         version.name, str(version.version), version.run_id, model_id, dict(version.tags)
     )

@@ -1,4 +1,4 @@
-"""How much is kept: a dataset's newest flow runs, and whatever model bears an alias."""
+"""Retention: keeps a dataset's newest flow runs, and all models with an alias."""
 
 import subprocess
 import sys
@@ -10,11 +10,11 @@ from tasks.tracking.run_records import RecordedRun, recorded_runs
 
 def retire(uri: str, experiment: str, keep: int, spared: Collection[str] = ()) -> list[RecordedRun]:
     """Delete the MLflow runs of all but the `keep` newest flow runs of an experiment, with their
-    models; returns them.
+    models. Returns the deleted runs.
 
-    Runs whose model bears an alias (champion, previous, one that people gave) stay, those of the
-    `spared` stages (<stage>/<key>), and what still runs. In a database on this machine the others'
-    artifacts go too.
+    Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
+    `spared` stages (<stage>/<key>), and runs that are still running. With a local database, the
+    artifacts of deleted runs are removed too.
     """
     runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
     parents = [run for run in runs if run.parent is None]

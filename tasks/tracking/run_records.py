@@ -1,4 +1,4 @@
-"""What MLflow has recorded: the runs that are kept, and the models that came of them."""
+"""Records of MLflow: its runs, and the models registered from them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -9,29 +9,29 @@ from typing import Any
 from tasks.tracking.client import reading_client
 
 ACTIVE_ONLY, ALL = 1, 3
-"""MLflow's ViewType."""
+"""Values of MLflow's ViewType."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """A run as MLflow has it."""
+    """A run recorded in MLflow."""
 
     id: str
     name: str
     experiment: str
     status: str
     started: str  # UTC, to the minute
-    parent: str | None  # id of the run above it
+    parent: str | None  # id of the parent run
     stage: str | None  # key of the stage that trained it
-    digests: dict[str, str]  # of the inputs of that stage, by their names
-    models: tuple[str, ...]  # its registered versions, such as bidaf-tiny/3, bidaf-tiny@champion
+    digests: dict[str, str]  # digests of that stage's inputs, by tag name
+    models: tuple[str, ...]  # versions and aliases, such as bidaf-tiny/3, bidaf-tiny@champion
 
 
 def recorded_runs(uri: str, deleted_too: bool = False) -> list[RecordedRun]:
-    """Every run that has not been deleted, or every one that MLflow still knows; newest first.
+    """All runs, newest first; with `deleted_too` including deleted runs that MLflow still has.
 
     Raises:
-        UserError: no server answers.
+        UserError: the server does not respond.
     """
     client = reading_client(uri)
     models = _models(client)
@@ -60,7 +60,7 @@ def _recorded(run: Any, experiments: dict[str, str], models: tuple[str, ...]) ->
 
 
 def _models(client: Any) -> dict[str, tuple[str, ...]]:
-    """Names of the model versions of each run, by its id."""
+    """The model versions and aliases of each run, by run id."""
     names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
     registered = _all_pages(lambda token: client.search_registered_models(page_token=token))
     aliases = {model.name: model.aliases for model in registered}

@@ -1,4 +1,4 @@
-"""MLflow's runs: opened, tagged, given files, ended."""
+"""Creates, tags and ends MLflow runs, and logs their files."""
 
 import json
 import tempfile
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
-# MLflow is imported where it is used: it takes a second to load.
+# MLflow is imported locally, because it takes a second to load.
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 Split = Literal["train", "validation", "dev"]
@@ -25,7 +25,7 @@ Split = Literal["train", "validation", "dev"]
 
 @dataclass(frozen=True)
 class InputDataset:
-    """Data that a run was given: where it is (path or URL), and the digest of its content."""
+    """Input data of a run, with its source (path or URL) and the digest of its content."""
 
     name: str
     digest: str
@@ -42,7 +42,7 @@ def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset
 
 
 def digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
-    """The whole digests, of which MLflow's inputs hold the beginnings."""
+    """The full digests as tags, because MLflow truncates those of run inputs."""
     return {f"{each.context}.digest": each.digest for each in datasets}
 
 
@@ -54,12 +54,12 @@ def parent_run(
     name: str,
     tags: Mapping[str, str],
 ) -> str:
-    """Id of the one run that stands for a flow run: found and reopened, or created.
+    """Reopen or create the parent MLflow run of a flow run, and return its id.
 
-    The first call ever creates the SQLite database, which takes about a second.
+    The first call with a new SQLite database creates it, which takes about a second.
 
     Raises:
-        UserError: no server answers, or the experiment has been deleted.
+        UserError: the server does not respond, or the experiment has been deleted.
     """
     require_server(uri)
     client = client_of(uri)
@@ -80,13 +80,15 @@ def start_variant_run(
     datasets: Sequence[InputDataset],
     goes_on: bool = False,
 ) -> str:
-    """Id of the run that trains one variant, below `parent_run_id`.
+    """Reopen or create the run that trains one variant, a child of `parent_run_id`. Returns its id.
 
-    A run of the same stage (its key) is reopened if the same flow run opened it, or if it
-    failed or was killed in another; one that another flow run finished is left as it is, unless
-    its training `goes_on`, since a kill came between the run's end and the stage's.
-    A reopened run keeps the parameters that it has, since MLflow lets nobody change them: of equal
-    content, its inputs may have come by other settings.
+    A run of the same stage (its key) is reopened if the same flow run opened it, or if it failed or
+    was killed in another flow run. A run that another flow run finished is not reopened, unless its
+    training `goes_on` (is resumed), because the process was killed after the run ended but before
+    the stage was complete.
+
+    A reopened run keeps its parameters, because MLflow does not allow changes. They may differ from
+    `config`: different settings may produce inputs with equal content.
     """
     from mlflow.entities import Param
 
@@ -111,8 +113,11 @@ def start_variant_run(
 
 
 def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[Any]) -> None:
-    """MLflow looks for a dataset and then creates it: of two runs that start at once, one may find
-    neither and fail to create it. Its second try finds it."""
+    """Log the input datasets, with one retry.
+
+    MLflow looks up a dataset and then creates it. If two runs start at once, both lookups may miss
+    it, and one run then fails to create it; its retry finds it.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
@@ -122,7 +127,7 @@ def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[Any]) -> None:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every field of a nested config, under its path joined by dots."""
+    """All fields of a nested config, by their path joined with dots."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
@@ -133,38 +138,38 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
-    """Keep copies of the files with the run, under their own names."""
+    """Log files as artifacts of the run, under their own names."""
     client = client_of(uri)
     for file in files:
         client.log_artifact(run_id, str(file))
 
 
 def log_text(uri: str, run_id: str, name: str, text: str) -> None:
-    """Keep a text with the run, as a file of this name."""
+    """Log a text as an artifact of the run, as a file named `name`."""
     client_of(uri).log_text(run_id, text, name)
 
 
 def read_text(uri: str, run_id: str, name: str) -> str:
-    """A text that was kept with the run."""
+    """The content of a text artifact of the run."""
     with tempfile.TemporaryDirectory() as folder:
         file = client_of(uri).download_artifacts(run_id, name, folder)
         return Path(file).read_text(encoding="utf-8")
 
 
 def tag(uri: str, run_id: str, tags: Mapping[str, str]) -> None:
-    """Set tags of a run."""
+    """Set tags on a run."""
     from mlflow.entities import RunTag
 
     client_of(uri).log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
 
 
 def finish(uri: str, run_id: str, status: Status) -> None:
-    """End a run."""
+    """End a run with a status."""
     client_of(uri).set_terminated(run_id, status)
 
 
 def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
-    """End every run that a flow run left running, as its cancellation or crash hook does."""
+    """End all MLflow runs that a flow run left running, for example after a crash."""
     client = client_of(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     for run in _search(client, experiments, {"prefect.flow_run_id": flow_run_id}):
@@ -179,7 +184,7 @@ def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
             client.create_experiment(
                 name,
                 artifact_location=_artifact_location(uri, name),
-                tags={"mlflow.experimentKind": "custom_model_development"},  # its UI opens so
+                tags={"mlflow.experimentKind": "custom_model_development"},  # sets the UI's view
             )
         )
     if found.lifecycle_stage != "active":
@@ -191,7 +196,8 @@ def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
 
 
 def _artifact_location(uri: str, experiment: str) -> str | None:
-    """Beside the SQLite file, where MLflow would choose the working directory."""
+    """An artifact folder beside the SQLite file, as MLflow would use the working directory; None
+    for a server."""
     if not uri.startswith("sqlite:///"):
         return None
     database = Path(uri.removeprefix("sqlite:///")).resolve()
@@ -239,5 +245,5 @@ def _dataset_input(dataset: InputDataset) -> Any:
     scheme = urlsplit(dataset.source).scheme
     kind, field = ("http", "url") if scheme in ("http", "https") else (scheme or "local", "uri")
     source = json.dumps({field: dataset.source})
-    entity = Dataset(dataset.name, dataset.digest[:36], kind, source)  # 36: the column's width
+    entity = Dataset(dataset.name, dataset.digest[:36], kind, source)  # 36 is the column's width
     return DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])

@@ -1,1 +1,1 @@
-"""The training of one variant on Ray."""
+"""Training of one variant on Ray."""

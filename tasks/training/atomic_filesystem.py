@@ -1,7 +1,7 @@
-"""A file system on which a file has its name only when it is whole.
+"""A file system with atomic writes: a file gets its name only when it is complete.
 
-Ray Train writes the list of its checkpoints, and their files, in place: a process that is killed
-meanwhile would leave a list that cannot be read, and with it a training that cannot go on.
+Ray Train writes checkpoint files and the list of checkpoints in place. A process that is killed
+during a write would leave an unreadable list, from which training could not resume.
 """
 
 import os
@@ -16,7 +16,7 @@ from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 
 class _NamedWhenWhole:
-    """Written beside its place, and moved there when it is closed and on the disk."""
+    """An output file with a temporary name, which is renamed once it is closed and synced."""
 
     def __init__(self, path: str) -> None:
         self.place = Path(path)
@@ -25,7 +25,7 @@ class _NamedWhenWhole:
 
     @property
     def closed(self) -> bool:
-        """Whether it has its name, or could not be written."""
+        """Whether it was renamed to its final name, or writing failed."""
         return self.file.closed
 
     def write(self, data: Any) -> int:
@@ -34,25 +34,25 @@ class _NamedWhenWhole:
             return self.file.write(data)
 
     def flush(self) -> None:
-        """Nothing yet: what is written is read when it is whole."""
+        """Do nothing: the file is readable only once it is complete."""
 
     def close(self) -> None:
-        """Give the file its name."""
+        """Sync the file to disk, and rename it to its final name."""
         if self.closed:
             return
         with self._whole_or_nothing():
             self.file.flush()
-            os.fsync(self.file.fileno())  # else a machine that crashes may keep the name alone
+            os.fsync(self.file.fileno())  # else a system crash may leave an empty file
             self.file.close()
             os.replace(self.part, self.place)
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
-        """What could not be written, as on a full disk, is removed, and never gets the name."""
+        """Remove the temporary file on a write error, for example on a full disk."""
         try:
             yield
         except OSError:
-            with suppress(OSError):  # it would write the rest
+            with suppress(OSError):  # closing flushes, and may fail too
                 self.file.close()
             self.part.unlink(missing_ok=True)
             raise
@@ -60,10 +60,10 @@ class _NamedWhenWhole:
 
 class _WholeFiles(FSSpecHandler):
     def open_output_stream(self, path: str, metadata: Any) -> Any:
-        # No IOBase, which would close itself, and so get its name, when it is given up.
+        # Not an IOBase: its finaliser would close, and so rename, an abandoned file.
         return pa.PythonFile(_NamedWhenWhole(path), mode="w")  # type: ignore[arg-type]
 
 
 def whole_files() -> PyFileSystem:
-    """This machine's files, as a file system for pyarrow that never shows half a file."""
+    """The local file system for pyarrow, with atomic writes."""
     return PyFileSystem(_WholeFiles(LocalFileSystem()))  # type: ignore[abstract]

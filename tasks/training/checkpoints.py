@@ -1,6 +1,6 @@
-"""A training's state in a folder: tensors as safetensors, numbers as JSON, no pickles.
+"""Training checkpoints: folders with tensors as safetensors and numbers as JSON, without pickles.
 
-The first worker writes what all share; every worker adds the state of its own random generators.
+The first worker writes the shared state. Every worker adds the state of its own random generators.
 """
 
 import json
@@ -24,26 +24,26 @@ TENSORS, NUMBERS, PREDICTIONS = "state.safetensors", "state.json", "predictions.
 
 @dataclass
 class Record:
-    """What a training has to tell so far."""
+    """The results of a training so far."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
     """One entry per finished epoch, under MLflow's metric names."""
     ended: str | None = None
-    """Why it ended, as a clause; None while it goes on."""
+    """Why training ended, as a clause; None while it runs."""
     loop_seconds: float = 0.0
-    """From the start of the process that wrote this until then."""
+    """Seconds from the start of the process that wrote the checkpoint to the checkpoint."""
     unlogged_nlls: list[float] = field(default_factory=list)
-    """Losses of steps that are part of no metric yet."""
+    """Losses of steps that are not part of a metric yet."""
     unsent: list[list[Any]] = field(default_factory=list)
-    """Metrics that MLflow has not been sent yet."""
+    """Metrics that have not been sent to MLflow yet."""
 
 
 def save_checkpoint(
     folder: Path, trainer: Trainer, record: Record, predictions: Predictions | None
 ) -> None:
-    """Write a worker's part of all that a resumed training, or the finished one, needs.
+    """Write this worker's part of a checkpoint, from which training resumes or is finished.
 
-    `predictions`: the answers to the evaluation questions, where an epoch has just ended.
+    `predictions` are the answers to the evaluation questions, if an epoch has just ended.
     """
     save_file(trainer.random_state(), folder / _random_state_file(trainer))
     if trainer.rank > 0:
@@ -62,8 +62,10 @@ def save_checkpoint(
 
 
 def resume_from(folder: Path, trainer: Trainer) -> Record:
-    """Put a trainer where the checkpoint was taken; returns the record until then. The process
-    computes on as many threads as then, since sums are rounded otherwise on other ones."""
+    """Restore the trainer from a checkpoint. Returns the record up to the checkpoint.
+
+    Also restores the number of threads, because it affects the rounding of sums.
+    """
     random_state = folder / _random_state_file(trainer)
     numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
     torch.set_num_threads(numbers["threads"])
@@ -80,30 +82,31 @@ def _random_state_file(trainer: Trainer) -> str:
 
 
 def load_record(folder: Path) -> Record:
-    """What the training told until the checkpoint."""
+    """The record of the training up to the checkpoint."""
     return Record(**json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["record"])
 
 
 def load_predictions(folder: Path) -> Predictions:
-    """The answers given to the evaluation questions after the last epoch."""
+    """The predictions for the evaluation questions after the last epoch."""
     return Predictions(**load_arrays(folder / PREDICTIONS))
 
 
 def averaged_weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights to evaluate and to serve, by parameter name."""
+    """The averaged weights, which are evaluated and served, by parameter name."""
     prefix = "averaged."
     tensors = load_file(folder / TENSORS)
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 class CheckpointSchedule:
-    """When a checkpoint within an epoch is due; asked of all workers with the same numbers."""
+    """Decides when a mid-epoch checkpoint is due. All workers pass the same numbers, so that they
+    agree."""
 
     def __init__(self, config: TrainingConfig, step: int) -> None:
         self.steps = config.checkpoint_steps or math.inf
         self.seconds = 60 * (config.checkpoint_minutes or math.inf)
         self.last_step = step
-        self.last_seconds: float | None = None  # counted from the first question on: clocks differ
+        self.last_seconds: float | None = None  # set by the first call: workers' clocks differ
 
     def is_due(self, step: int, seconds: float) -> bool:
         if self.last_seconds is None:

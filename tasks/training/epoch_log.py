@@ -1,4 +1,4 @@
-"""What a training says while it goes on, and the numbers that its epochs leave."""
+"""Progress lines of a training, and the history entries of its epochs."""
 
 import resource
 import sys
@@ -10,7 +10,7 @@ from models.configs.variant import VariantConfig
 from models.trainer import Epoch, Reading, Trainer
 
 TARGET_F1 = 75.0
-"""The dev F1 of DAWNBench's race: the seconds of training until it are a metric of their own."""
+"""The dev F1 target of DAWNBench; the training seconds needed to reach it are a metric."""
 
 History = list[dict[str, Any]]
 
@@ -18,8 +18,11 @@ History = list[dict[str, Any]]
 def entry_of(
     trainer: Trainer, epoch: Epoch, scores: dict[str, float], history: History
 ) -> dict[str, Any]:
-    """An epoch's entry in the history, under MLflow's metric names. `seconds` are of training
-    since it began; `elapsed_seconds` count evaluations and checkpoints too."""
+    """An epoch's entry in the history, under MLflow's metric names.
+
+    `seconds` is the training time since the start. `elapsed_seconds` includes evaluations and
+    checkpoints.
+    """
     entry = {
         "epoch": trainer.epoch,
         "step": trainer.step,
@@ -36,12 +39,12 @@ def entry_of(
 
 
 def seconds_to(history: History, f1: float) -> float | None:
-    """Seconds of training after which dev F1 had reached a value; None if it never did."""
+    """Training seconds until dev F1 first reached `f1`; None if it never did."""
     return next((entry["seconds"] for entry in history if entry["dev/f1"] >= f1), None)
 
 
 def progress_line(variant: VariantConfig, epoch: int, reading: Reading) -> str:
-    """How far the training is, and how long it will take without an early end."""
+    """One line on the progress of training, with the time left if it does not stop early."""
     training = variant.training
     steps_left = reading.steps_in_epoch * (training.epochs - epoch + 1) - reading.of_epoch
     seconds = steps_left * training.batch_size / reading.examples_per_second
@@ -54,7 +57,7 @@ def progress_line(variant: VariantConfig, epoch: int, reading: Reading) -> str:
 
 
 def epoch_line(variant: VariantConfig, entry: dict[str, Any]) -> str:
-    """What an epoch came to."""
+    """One line on the results of an epoch."""
     validated = ""
     if "validation/f1" in entry:
         validated = f"validation F1 {entry['validation/f1']:.2f}, "
@@ -66,8 +69,8 @@ def epoch_line(variant: VariantConfig, entry: dict[str, Any]) -> str:
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Bytes: of the GPU that is trained on, else of this process."""
+    """Peak memory in bytes: of the GPU if training uses one, else of this process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes there, KiB elsewhere
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage: bytes on macOS, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

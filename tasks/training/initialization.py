@@ -1,4 +1,4 @@
-"""A model before its first step: drawn from the seed, or carried over from an earlier one."""
+"""Initial weights of a model: random from the seed, or a warm start from an earlier model."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,33 +20,35 @@ from tasks.training.inputs import TrainingData
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """Words with the vectors that they were given, and characters."""
+    """Words with their vectors, and characters."""
 
     words: list[str]
-    in_vectors: npt.NDArray[np.bool_]  # whose vectors are the set's, not spelt or drawn
+    in_vectors: npt.NDArray[np.bool_]  # whether the set has the word, so that it is not OOV
     vectors: npt.NDArray[np.float32]
     characters: list[str]
 
     @classmethod
     def load(cls, folder: Path, vectors: npt.NDArray[np.float32]) -> Self:
-        """Of a vocabulary's or a model's folder."""
+        """Load the words and characters of a vocabulary folder or a model folder."""
         words, known = (_column(folder / "words.parquet", name) for name in ("word", "in_vectors"))
         characters = _column(folder / "characters.parquet", "character")
         return cls(words, np.array(known, dtype=bool), vectors, characters)
 
     @property
     def without_vector(self) -> list[str]:
-        """Words whose vector is zero, padding not among them."""
+        """Words whose vector is zero, except padding."""
         lacking = np.flatnonzero(~self.vectors.any(axis=1))
         return [self.words[row] for row in lacking if row > 0]
 
 
 def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, CarriedOver | None]:
-    """The variant's model over the data's vocabulary, its first weights drawn from the seed, then
-    exchanged for those of the model that the data say to start from.
+    """The variant's model for the data's vocabulary, and what a warm start carried over.
+
+    Weights are drawn from the seed. With `data.start_from`, those of that earlier model replace
+    them.
 
     Raises:
-        UserError: that model has another architecture, or was trained over other word vectors.
+        UserError: that model has another architecture, or was trained with other word vectors.
     """
     policy, seed = variant.model.unknown_words, variant.training.seed
     vectors = load_word_vectors(data.vocabulary, data.vectors, policy, seed)
@@ -76,7 +78,8 @@ def _carry_over(name: str, model: BiDAF, now: _Vocabulary, folder: Path) -> Carr
 
 
 def _require_same_vectors(before: _Vocabulary, now: _Vocabulary) -> None:
-    """Weights are of use only over the vectors that they were trained on."""
+    """Raises UserError if common words have different vectors: weights only fit the vectors that
+    they were trained with."""
     rows = {word: row for row, word in enumerate(before.words)}
     common = [
         (rows[word], row)
@@ -94,7 +97,7 @@ def _require_same_vectors(before: _Vocabulary, now: _Vocabulary) -> None:
 
 
 def told(carried: CarriedOver, variant: VariantConfig) -> str:
-    """One line on what was carried over."""
+    """One line on what a warm start carried over."""
     by_symbol = [
         f"{carried.rows[name]} {symbols}"
         for name, symbols in ((CHARACTER_EMBEDDING, "characters"), (TRAINED_WORDS, "trained words"))
@@ -109,7 +112,7 @@ def told(carried: CarriedOver, variant: VariantConfig) -> str:
 
 
 def facts_of_start(carried: CarriedOver | None) -> dict[str, Any]:
-    """For the stage's facts: nothing where the model was drawn from the seed alone."""
+    """The stage's facts about a warm start; empty without one."""
     return {} if carried is None else {"carried_over": asdict(carried)}
 
 

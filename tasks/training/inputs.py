@@ -1,4 +1,4 @@
-"""The folders that a training reads."""
+"""The input folders of a training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class SplitFolders:
-    """A split as it was ingested, and as type ids."""
+    """The folders of a split: ingested, and encoded as type ids."""
 
     ingested: Path
     encoded: Path
@@ -14,9 +14,11 @@ class SplitFolders:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """All that a training learns from and is scored on. What is decided while it goes on, is
-    decided on `validation`; `dev` is only reported. `start_from` holds model/, whose weights the
-    training starts with."""
+    """All data that a training learns from and is evaluated on.
+
+    Decisions during training are based on `validation`; scores on `dev` are only reported. For a
+    warm start, `start_from` is a folder with model/, whose weights initialise the training.
+    """
 
     train: SplitFolders
     dev: SplitFolders

@@ -1,5 +1,5 @@
-"""What Ray's workers print, as lines of the flow run's log, and as its progress: in Prefect's UI,
-and as bars in a terminal."""
+"""Log forwarding: sends the output of Ray's workers to the flow run's log, and shows their progress
+in Prefect's UI and as bars in a terminal."""
 
 import io
 import re
@@ -16,7 +16,7 @@ from infra.progress_artifact import ProgressArtifact
 FROM_WORKER = re.compile(
     r"^(?:\x1b\[\d+m)?\((?P<worker>[^)]*pid=[^)]*)\)(?:\x1b\[0m)? (?P<line>.*)$"
 )
-"""How Ray passes a worker's line on to the driver."""
+"""Format in which Ray forwards a worker's line to the driver."""
 
 HOW_FAR = re.compile(
     r"^(?P<what>\S+) epoch (?P<epoch>\d+)/(?P<epochs>\d+) step (?P<step>\d+)/(?P<steps>\d+)"
@@ -27,7 +27,7 @@ ENDED = re.compile(r"^\S+ ended: ")
 
 @contextmanager
 def following() -> Iterator[None]:
-    """Within the block, workers' lines go to the log of the flow run that opened it."""
+    """Forward workers' lines to the log of the current flow run during the block."""
     lines = _Lines()
     with redirect_stdout(lines):
         try:
@@ -37,7 +37,7 @@ def following() -> Iterator[None]:
 
 
 class _Lines(io.TextIOBase):
-    """Takes the place of the standard output, on which Ray prints what workers say."""
+    """Replaces standard output, to which Ray prints the workers' lines."""
 
     def __init__(self) -> None:
         self.log = get_run_logger()
@@ -51,7 +51,7 @@ class _Lines(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """Give out a line that was not ended, and complete what has progressed."""
+        """Forward an unterminated last line, and complete the progress artifacts and bars."""
         if self.rest:
             self._take(self.rest)
         self.progress.complete()
@@ -63,15 +63,15 @@ class _Lines(io.TextIOBase):
 
 
 class _Progress:
-    """A progress artifact, and in a terminal a bar, for each worker that says how far it is."""
+    """A progress artifact, and in a terminal a bar, for each worker that reports progress."""
 
     def __init__(self, context: Context) -> None:
-        self.context = context  # Ray prints from a thread of its own, which knows no flow run
+        self.context = context  # Ray prints from its own thread, which has no flow-run context
         self.artifacts: dict[str, ProgressArtifact] = {}
         self.bars = _Bars()
 
     def follow(self, worker: str, line: str) -> bool:
-        """Take in a line; whether a bar shows what it says."""
+        """Update the progress from a worker's line. Returns whether a bar shows it."""
         if ENDED.match(line):
             self.bars.remove(worker)
         found = HOW_FAR.match(line)
@@ -94,7 +94,7 @@ class _Progress:
 
 
 class _Bars:
-    """A bar for each worker, below the log; none where the log does not go to a terminal."""
+    """A bar for each worker, below the log; none if the log does not go to a terminal."""
 
     def __init__(self) -> None:
         columns = (
@@ -110,7 +110,7 @@ class _Bars:
         self.tasks: dict[str, TaskID] = {}
 
     def at(self, worker: str, percent: float, what: str, more: str) -> bool:
-        """Show how far a worker is, if anything is shown at all."""
+        """Update a worker's bar. Returns whether bars are shown."""
         if not self.shown:
             return False
         if worker not in self.tasks:

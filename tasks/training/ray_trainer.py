@@ -1,4 +1,4 @@
-"""A training on Ray's workers, from its start or its last checkpoint to its end."""
+"""Runs a training on Ray's workers, from the start or from the last checkpoint."""
 
 import shutil
 import time
@@ -23,26 +23,27 @@ from tasks.training.atomic_filesystem import whole_files
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 RESTARTS = 3
-"""So often workers that died are replaced."""
+"""How often failed workers are replaced."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training left: folders of checkpoints, and the seconds it took."""
+    """The result of a training: checkpoint folders, and its duration in seconds."""
 
     last: Path
-    best: Path  # by validation F1; the last one without a validation split
+    best: Path  # by validation F1; without a validation split, the last checkpoint
     seconds: float
 
 
 def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
-    """Run the workers to the end. A training of the same name that was broken off, here or in
-    another process, goes on from its last checkpoint.
+    """Run the workers until training ends.
+
+    An interrupted training of the same name, of this or another process, resumes from its last
+    checkpoint.
 
     Raises:
-        UserError: the training diverged, or the process that controls the workers has died, and
-            they with it.
-        ray.train.TrainingFailedError: workers failed, and again when they had been replaced.
+        UserError: the training diverged, or Ray Train's controller died, and the workers with it.
+        ray.train.TrainingFailedError: workers failed, and so did their replacements.
     """
     began = time.perf_counter()
     try:
@@ -53,7 +54,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
             "flow again, and the training goes on from its last checkpoint."
         ) from error
     if result.return_value is not None:
-        shutil.rmtree(storage / name)  # nothing to go on from
+        shutil.rmtree(storage / name)  # a diverged training can't be resumed
         raise UserError(result.return_value)
     last = Path(result.checkpoint.path)
     best = last

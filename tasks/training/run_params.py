@@ -1,6 +1,7 @@
-"""What a training was asked for, as MLflow's parameters: of the same names in every run.
+"""The settings of a training as MLflow parameters, with the same names in every run.
 
-The stage `train` is told contents, not settings: those stand in the manifests of the stages before.
+The stage `train` depends on the content of its inputs, not on the settings that produced them.
+Those settings are read from the manifests of the earlier stages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +20,9 @@ from tasks.training.inputs import TrainingData
 def run_parameters(
     dataset: str, variant: VariantConfig, data: TrainingData, resources: Resources
 ) -> dict[str, Any]:
-    """All parameters of a run, nested; what does not apply to it is None.
+    """All parameters of a run, nested; those that do not apply to it are None.
 
-    Resources are those that were asked for: what a cluster has may change while a run lasts.
+    Resources are the requested ones, because those of the cluster may change during a run.
     """
     config = variant.to_dict()
     characters = config["model"]["characters"]
@@ -42,7 +43,7 @@ def run_parameters(
 
 
 def _model(fetched: Manifest) -> str:
-    """The model that a training starts from: as MLflow names it, or the folder that it was in."""
+    """The model of a warm start: its MLflow URI, or the folder or stage that it came from."""
     source = fetched["inputs"]["source"]
     if isinstance(source, str):
         return f"models:/{source}"
@@ -55,7 +56,7 @@ def _stage(origin: Mapping[str, Any]) -> str:
 
 
 def _data(train: Manifest) -> dict[str, Any]:
-    """How the split that is trained on was made."""
+    """The settings that produced the training split."""
     inputs, apart = train["inputs"], train["inputs"]["apart"]
     ingested = next(each for each in train["made_from"] if each["input"] == "portions")
     of_file = read_manifest(stages_folder() / _stage(ingested))["inputs"]

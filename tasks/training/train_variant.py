@@ -1,4 +1,4 @@
-"""Training one variant: the driver's side, from the cluster to the model folder."""
+"""Trains one variant: the driver side, from connecting to the cluster to the model folder."""
 
 import json
 import shutil
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tasks.training.ray_trainer import Fitted
     from tasks.training.worker import Job
 
-# What loads torch or Ray Train is imported where it is used: flows load this module, and both take
-# seconds.
+# Modules that load torch or Ray Train are imported locally: flows import this module, and both take
+# seconds to load.
 
 
 def train_variant(
@@ -37,16 +37,16 @@ def train_variant(
     data: TrainingData,
     resources: Resources,
 ) -> dict[str, Any]:
-    """Train a variant on the cluster, score it on every dev question, and log it to MLflow.
+    """Train a variant on the cluster, evaluate it on every dev question, and log it to MLflow.
 
-    Writes model/ (what `Predictor` loads), history.json, config.json and predictions.parquet: of
-    the last epoch, or where `patience` is set, of the one with the best validation F1.
-    A training that was broken off goes on from its last checkpoint. Checkpoints stay until
-    `remove_checkpoints`, for a kill before the stage has its name.
+    Writes model/ (for `Predictor.load`), history.json, config.json and predictions.parquet. Model
+    and predictions are those of the last epoch, or with `patience` those of the epoch with the best
+    validation F1. An interrupted training resumes from its last checkpoint. Checkpoints are kept
+    until `remove_checkpoints`, in case the process is killed before the stage is complete.
 
     Raises:
-        UserError: the cluster has less than was asked for, nothing can be trained on, or there is
-            no validation split to end a training by, or the model to start from has another form.
+        UserError: the cluster has fewer resources than requested, no question can be trained on,
+            early stopping has no validation split, or the model of the warm start is incompatible.
     """
     from tasks.training.initialization import facts_of_start, new_model, told
     from tasks.training.ray_trainer import fit
@@ -76,8 +76,8 @@ def train_variant(
 
 
 def remove_checkpoints(trained: Path) -> None:
-    """Remove the checkpoints of a training whose stage is whole and has its name."""
-    shutil.rmtree(_storage() / trained.name, ignore_errors=True)  # another flow run may do it, too
+    """Remove the checkpoints of a training whose stage is complete."""
+    shutil.rmtree(_storage() / trained.name, ignore_errors=True)  # may race with another flow run
 
 
 def _storage() -> Path:
@@ -104,7 +104,7 @@ def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
 
 
 def parent_run_of(dataset: str) -> str:
-    """Id of the MLflow run that stands for this flow run's work on a dataset."""
+    """Id of the parent MLflow run of this flow run for a dataset."""
     return runs.parent_run(
         settings().tracking_uri,
         f"bidaflow/{dataset}",
@@ -124,7 +124,7 @@ def _start_run(
     resources: Resources,
     goes_on: bool,
 ) -> str:
-    """Id of this variant's MLflow run, below the flow run's."""
+    """Start or reopen this variant's MLflow run, a child of the flow run's. Returns its id."""
     splits: dict[runs.Split, Path] = {"train": data.train.ingested, "dev": data.dev.ingested}
     if data.validation is not None:
         splits["validation"] = data.validation.ingested
@@ -149,7 +149,7 @@ def _start_run(
 
 @contextmanager
 def _ending(uri: str, run_id: str) -> Iterator[None]:
-    """End the MLflow run with what became of the block."""
+    """Log system metrics during the block, then end the MLflow run with the block's outcome."""
     try:
         with metric_logger.system_metrics(uri, run_id):
             yield
@@ -162,7 +162,7 @@ def _ending(uri: str, run_id: str) -> Iterator[None]:
 def _finish(
     out: Path, job: "Job", fitted: "Fitted", dataset: str, seconds: dict[str, float]
 ) -> dict[str, Any]:
-    """Fill the stage's folder from the checkpoint to keep, and log what people look at."""
+    """Write the stage's files from the checkpoint to keep, log to MLflow, and return the facts."""
     from tasks.training.checkpoints import load_record
 
     keeps_best = job.variant.training.patience is not None
@@ -216,7 +216,7 @@ def _allows_no_answer(data: TrainingData) -> bool:
 
 
 def _write_model(folder: Path, job: "Job", checkpoint: Path, threshold: float | None) -> int:
-    """What `Predictor` loads; returns the number of its parameters."""
+    """Write the model folder that `Predictor` loads. Returns the number of parameters."""
     import torch
 
     from tasks.embeddings.formats.matrix import load_word_vectors
@@ -241,7 +241,7 @@ def _write_model(folder: Path, job: "Job", checkpoint: Path, threshold: float | 
 
 
 def _write_predictions(file: Path, job: "Job", checkpoint: Path) -> int:
-    """The answers to the dev questions; returns how many there are."""
+    """Write the answers to the dev questions. Returns the number of questions."""
     from models.span_decoding import argmax_threshold
     from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
     from tasks.training.checkpoints import load_predictions

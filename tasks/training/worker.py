@@ -1,4 +1,4 @@
-"""What each Ray Train worker runs: the epochs of one variant, and the checkpoints in between."""
+"""The training loop of a Ray Train worker: the epochs of one variant, with checkpoints."""
 
 import math
 import os
@@ -39,10 +39,10 @@ from tasks.training.inputs import TrainingData
 PROGRESS_SECONDS = 10.0
 
 PREFERENCE = "preference"
-"""What Ray orders checkpoints by: validation F1."""
+"""Metric by which Ray ranks checkpoints: validation F1."""
 
 NOT_EVALUATED = -1.0
-"""The validation F1 that stands beside a checkpoint from the middle of an epoch."""
+"""Validation F1 that is reported with a mid-epoch checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Job:
 
 
 def make_trainer(job: Job, threads: int) -> Trainer:
-    """This worker's trainer of the job, before its first step."""
+    """This worker's trainer for the job, before its first step."""
     training = job.variant.training
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
@@ -71,15 +71,15 @@ def make_trainer(job: Job, threads: int) -> Trainer:
         rank=rank,
         world_size=size,
     )
-    torch.manual_seed(training.seed + rank)  # each worker drops other elements
+    torch.manual_seed(training.seed + rank)  # so that dropout differs between workers
     return trainer
 
 
 def train_worker(config: dict[str, Any]) -> str | None:
-    """Train the `job` as one of the workers, with what the `allotment` gives each.
+    """Train `config["job"]` as one of the workers, with the resources of `config["allotment"]`.
 
-    Returns a sentence where it diverged. An error would have Ray replace the workers, who would
-    diverge again.
+    Returns an error message if training diverged. It is not raised, because Ray would replace the
+    workers, which would diverge again.
     """
     job: Job = config["job"]
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
@@ -103,7 +103,7 @@ def _add_up(tensor: torch.Tensor) -> None:
 
 
 def _compute_deterministically() -> None:
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without it cuBLAS and cuDNN refuse
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS and cuDNN require it
     torch.use_deterministic_algorithms(True)
 
 
@@ -123,8 +123,10 @@ def _resume(trainer: Trainer) -> Record:
 
 
 class _Loop:
-    """One worker's training, from the latest checkpoint to its end. The first worker also
-    scores, logs and speaks, and decides for all whether it goes on."""
+    """One worker's training, from the latest checkpoint to its end.
+
+    The first worker also evaluates, logs and prints, and decides for all workers when to stop.
+    """
 
     def __init__(self, job: Job, trainer: Trainer) -> None:
         self.began = time.perf_counter()
@@ -146,7 +148,7 @@ class _Loop:
             self.spoke = time.monotonic()
 
     def run(self) -> None:
-        """Train epoch after epoch, each with an evaluation and a checkpoint behind it."""
+        """Train epoch by epoch; after each epoch evaluate and write a checkpoint."""
         while self.record.ended is None:
             epoch = self.trainer.train_epoch(self.train, self.types, self._after_reading)
             answered = {
@@ -166,7 +168,7 @@ class _Loop:
             _say(f"{self.variant.name} ended: {self.record.ended}.")
 
     def _after_reading(self, reading: Reading) -> bool:
-        """Log and speak, write a checkpoint where one is due; whether to go on."""
+        """Log, print, and write a checkpoint if one is due. Returns whether to continue."""
         if self.is_first:
             self._note(reading)
         if is_out_of_time(self.training, reading.seconds):
@@ -185,9 +187,12 @@ class _Loop:
             _say(progress_line(self.variant, self.trainer.epoch + 1, reading))
 
     def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
-        """Scores on every question of each split by the official rules, from its predictions.
-        The threshold that suits validation best, if there can be one, is tried on both; dev is
-        also scored without the contexts that are longer than those trained on."""
+        """Scores by the official rules on every question of each split, from its predictions.
+
+        If a no-answer threshold can be chosen, the best one on validation is applied to both
+        splits. Dev is also scored without contexts longer than the training limit
+        (`max_context_tokens`).
+        """
         argmax = argmax_threshold(bool(self.train.impossible.any()))
         scores: dict[str, float] = {}
         for name, split in self.splits.items():  # validation first
@@ -214,7 +219,7 @@ class _Loop:
         self.logger.epoch(self.trainer.step, metrics)
 
     def _save(self, predictions: Predictions | None) -> None:
-        """Write a checkpoint together with the other workers."""
+        """Write a checkpoint, together with the other workers."""
         f1 = NOT_EVALUATED
         if predictions is not None:
             f1 = self.record.history[-1].get("validation/f1", NOT_EVALUATED)
@@ -222,7 +227,7 @@ class _Loop:
         with tempfile.TemporaryDirectory() as folder:
             save_checkpoint(Path(folder), self.trainer, self.record, predictions)
             ray.train.report(
-                # Of equal epochs the first is the best.
+                # Ties go to the earlier epoch.
                 {PREFERENCE: f1 - 1e-9 * len(self.record.history)},
                 checkpoint=ray.train.Checkpoint.from_directory(folder),
             )

@@ -12,7 +12,8 @@ from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 
 ANALOGIES = COLLECTIONS["analogies"].source
 ANSWERS = 100_000
-"""An answer is looked for among so many of a set's first words, so that sets compare."""
+"""Candidate answers are the first 100,000 words of a set, so that results are comparable across
+sets."""
 
 BATCH = 64
 
@@ -22,13 +23,17 @@ Question = list[str]
 class Accuracy(TypedDict):
     """A section's result."""
 
-    accuracy: float | None  # share of the covered questions; None where there is none
+    accuracy: float | None  # share of the covered questions; None if no question is covered
     questions: int
-    covered: float  # share of questions whose four words are among the first
+    covered: float  # share of questions whose four words are all among the first `ANSWERS` words
 
 
 def read_questions(file: Path) -> dict[str, list[Question]]:
-    """Questions of four words each, by section. Raises UserError with the line that is none."""
+    """Questions of four words each, by section.
+
+    Raises:
+        UserError: a line is neither a section nor four words; names the line.
+    """
     sections: dict[str, list[Question]] = {}
     current: list[Question] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
@@ -42,7 +47,7 @@ def read_questions(file: Path) -> dict[str, list[Question]]:
 
 
 def analogies(space: Neighbours, file: Path) -> dict[str, Accuracy]:
-    """Accuracy of 3CosAdd in each section, and in all of them ("all")."""
+    """Accuracy of 3CosAdd in each section, and over all sections ("all")."""
     right: dict[str, list[bool]] = {}
     sections = read_questions(file)
     for name, questions in sections.items():
@@ -62,7 +67,7 @@ def _accuracy(right: Sequence[bool], questions: int) -> Accuracy:
 
 
 def _answered(space: Neighbours, questions: Sequence[Sequence[int]]) -> list[bool]:
-    """Whether each question of four rows is answered with the fourth."""
+    """Whether the predicted row is the fourth row, for each question of four rows."""
     vectors = space.unit[:ANSWERS]
     right: list[bool] = []
     for first in range(0, len(questions), BATCH):

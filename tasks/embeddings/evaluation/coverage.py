@@ -1,4 +1,4 @@
-"""How much of a question-answering dataset's text a set of vectors knows."""
+"""Coverage: the share of a question-answering dataset's words that have a vector in a set."""
 
 from collections.abc import Mapping
 from typing import TypedDict
@@ -7,23 +7,26 @@ from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.text.vocabulary import case_key, typewriter
 
 BANDS = {"once": 1, "2 to 4 times": 2, "5 to 9": 5, "10 to 99": 10, "100 and more": 100}
-"""Frequency bands by the least count in them."""
+"""Frequency bands, each with its lowest count."""
 
 
 class Coverage(TypedDict):
-    """Shares, 0 to 1, of a band's tokens and of its distinct words that have a vector."""
+    """A band's counts, and the shares (0 to 1) of its tokens and distinct words with a vector."""
 
     tokens: int
     types: int
     tokens_covered: float
     types_covered: float
-    missing: list[str]  # the most frequent words without one
+    missing: list[str]  # the most frequent words without a vector
 
 
 def coverage_by_band(
     space: Neighbours, counts: Mapping[str, int], lower_case: bool
 ) -> dict[str, Coverage]:
-    """Coverage of all words ("all") and of each band; words as the pipeline looks them up."""
+    """Coverage of all words ("all") and of each band.
+
+    Words are normalised as in the pipeline's own vector lookup.
+    """
     words: dict[str, int] = {}
     for form, count in counts.items():
         word = case_key(form, lower_case)

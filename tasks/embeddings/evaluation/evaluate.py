@@ -1,4 +1,4 @@
-"""Judges a set of word vectors: coverage, similarity, analogies, bias, neighbours, a map."""
+"""Evaluates a set of word vectors: coverage, similarity, analogies, bias, neighbours, 2-D map."""
 
 import json
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ JUDGEMENT = "judgement.json"
 
 
 def check_analogy(question: str) -> str:
-    """Accept an analogy that is asked by three words."""
+    """Return `question` if it has three words. Raises ValueError otherwise."""
     if len(question.split()) != 3:
         raise ValueError(f"an analogy is asked by three words, like `man king woman`: {question!r}")
     return question
 
 
 class Asked(BaseModel):
-    """What is looked up in a set."""
+    """Words and analogies to look up in a set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,13 +48,14 @@ def judge_vectors(
     asked: Asked,
     lower_case: bool = True,
 ) -> dict[str, Any]:
-    """Write judgement.json: all that is told of a set of vectors.
+    """Evaluate a set of vectors and write the results to judgement.json.
 
-    `tests` are the files of the published tests by their own names, `splits` ingested ones, whose
-    words are looked up, and spelt by n-grams, in lower case or as they are.
+    `tests` are the files of published tests, under their original names. `splits` are ingested
+    splits, whose word coverage is measured. `lower_case` says whether words are lower-cased before
+    they are looked up or composed from n-grams.
 
     Raises:
-        UserError: the set or a test can't be read.
+        UserError: the set or a test can't be read, or the set is empty.
     """
     chosen = load_vectors(str(source))
     if not chosen.words:
@@ -88,7 +89,7 @@ def judge_vectors(
 
 
 def _neighbours(space: Neighbours, word: str) -> Found:
-    """Nothing for a word that the set does not know: another set may."""
+    """The word's neighbours; empty if this set lacks the word, as another set may have it."""
     return space.neighbours(word) if space.vector(word) is not None else []
 
 
@@ -100,7 +101,7 @@ def _answer(space: Neighbours, question: str) -> Found:
 
 
 def metrics(judgement: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a judgement under the names that MLflow shows; what has none is left out."""
+    """The numbers of an evaluation by MLflow metric name; metrics without a value are omitted."""
     found: dict[str, float | None] = {}
     for name, result in judgement["similarity"].items():
         found[f"similarity/{name}"] = result["spearman"]

@@ -1,4 +1,4 @@
-"""Neighbours and analogies: one matrix product over all words of a set."""
+"""Nearest neighbours and analogies, by one matrix product over all words of a set."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,14 +10,14 @@ from tasks.text.vocabulary import case_key
 
 Found = list[tuple[str, float]]
 ALIKE = 1e-6
-"""Cosines that differ by less do so by the rounding of float32 alone."""
+"""Smaller differences between cosines are float32 rounding errors."""
 
 
 class Neighbours:
-    """The vectors of a set at length one, (words, d), so that products are cosines.
+    """The vectors of a set, (words, d), normalised to unit length so that products are cosines.
 
-    A word is looked up as it is, then in lower case, then spelt by n-grams where the set has them:
-    in lower case too, but for sets whose words keep their case.
+    A word is looked up unchanged, then in lower case. An OOV word is composed from n-grams if the
+    set has them; `lower_case` says whether it is lower-cased first.
     """
 
     def __init__(self, chosen: WordSet, lower_case: bool = True) -> None:
@@ -26,12 +26,12 @@ class Neighbours:
         self.unit = unit(chosen.vectors)
 
     def row(self, word: str) -> int | None:
-        """The word's row, None if it has none."""
+        """The word's row; None if the set lacks the word."""
         found = self.rows.get(word)
         return self.rows.get(word.lower()) if found is None else found
 
     def vector(self, word: str) -> FloatArray | None:
-        """The word's vector (d,) at length one; None if it has none."""
+        """The word's unit vector (d,); None if the word has no vector or a zero one."""
         row = self.row(word)
         if row is not None:
             vector: FloatArray = self.unit[row]
@@ -42,14 +42,17 @@ class Neighbours:
         return vector if vector.any() else None
 
     def require(self, word: str) -> FloatArray:
-        """The word's vector (d,). Raises UserError where there is none."""
+        """The word's unit vector (d,). Raises UserError if there is none."""
         vector = self.vector(word)
         if vector is None:
             raise UserError(f"The set has no vector of {word!r}; ask for another word.")
         return vector
 
     def near(self, vector: FloatArray, count: int, without: Iterable[str] = ()) -> Found:
-        """The words whose vectors have the greatest cosines with a vector (d,), and these."""
+        """The `count` words with the highest cosine to a vector (d,), with their cosines.
+
+        Words in `without` are excluded.
+        """
         cosines = self.unit @ (vector / max(float(np.linalg.norm(vector)), 1e-12))
         hidden = [row for row in map(self.row, without) if row is not None]
         cosines[hidden] = -np.inf
@@ -59,17 +62,20 @@ class Neighbours:
         return [(self.words[i], float(cosines[i])) for i in best]
 
     def neighbours(self, word: str, count: int = 10) -> Found:
-        """The words nearest to a word, which is not among them."""
+        """The words nearest to a word, without the word itself."""
         return self.near(self.require(word), count, [word])
 
     def analogy(self, a: str, b: str, c: str, count: int = 5) -> Found:
-        """What is to `c` as `b` is to `a`: 3CosAdd (Mikolov et al., 2013), the three left out."""
+        """Words that are to `c` as `b` is to `a`, by 3CosAdd (Mikolov et al., 2013).
+
+        The three given words are excluded.
+        """
         vector = self.require(b) - self.require(a) + self.require(c)
         return self.near(vector, count, [a, b, c])
 
 
 def unit(vectors: FloatArray) -> FloatArray:
-    """Rows at length one; a row of zeros stays zero."""
+    """Rows normalised to unit length; a row of zeros stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
 
@@ -80,6 +86,6 @@ def mean_cosines(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def vectors_of(space: Neighbours, words: Sequence[str]) -> FloatArray:
-    """(k, d) vectors of the k words that have one."""
+    """(k, d) unit vectors of the k words that have one."""
     found = [vector for vector in map(space.vector, words) if vector is not None]
     return np.stack(found) if found else np.empty((0, space.unit.shape[1]), np.float32)

@@ -1,4 +1,4 @@
-"""A map of words: the two directions in which their vectors differ most (PCA)."""
+"""A 2-D map of words: the first two principal components of their vectors (PCA)."""
 
 import re
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ import numpy as np
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, vectors_of
 
 MAP_WORDS = 400
-SKIPPED = 100  # the very first words of a set are "the", "of" and marks
+SKIPPED = 100  # the most frequent words of a set are function words and punctuation
 WORD = re.compile(r"[^\W\d_]{3,}")
 
 Point = tuple[str, float, float]
 
 
 def map_words(space: Neighbours, asked: Sequence[str], count: int = MAP_WORDS) -> list[str]:
-    """The words asked for, their neighbours, and frequent ones: `count` at most."""
+    """The requested words, their neighbours, and frequent words: at most `count` in total."""
     known = [word for word in asked if space.vector(word) is not None]
     near = [neighbour for word in known for neighbour, _ in space.neighbours(word)]
     frequent = [word for word in space.words[SKIPPED:] if WORD.fullmatch(word)][:count]
@@ -24,7 +24,7 @@ def map_words(space: Neighbours, asked: Sequence[str], count: int = MAP_WORDS) -
 
 
 def project(space: Neighbours, words: Sequence[str]) -> list[Point]:
-    """Each word's place, both coordinates between 0 and 1."""
+    """Each word with its x and y, both scaled to 0 to 1; empty for fewer than three words."""
     if len(words) < 3:
         return []
     vectors = vectors_of(space, words)

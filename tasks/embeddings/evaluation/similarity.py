@@ -1,4 +1,4 @@
-"""Word similarity: how well cosines rank pairs of words as people do."""
+"""Word similarity: rank correlation of cosines with human similarity scores."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from infra.errors import UserError
 from tasks.datasets.lexical_resources import COLLECTIONS
 from tasks.embeddings.evaluation.nearest_neighbors import ALIKE, Neighbours
 
-# scipy is imported where it is used: it takes a second to load.
+# scipy is imported locally, because it takes a second to load.
 
 SIMILARITY_TESTS = {
     name: COLLECTIONS[name].source for name in ("WordSim-353", "SimLex-999", "RW", "MEN")
@@ -20,14 +20,18 @@ SIMILARITY_TESTS = {
 class Similarity(TypedDict):
     """A test's result."""
 
-    spearman: float | None  # None where the covered pairs can't be ranked
+    spearman: float | None  # None if the covered pairs can't be ranked
     pairs: int
-    covered: float  # share of pairs of which both words have a vector
-    spelt: float  # share of pairs of which one is spelt by n-grams only
+    covered: float  # share of pairs whose words both have a vector
+    spelt: float  # share of pairs with an OOV word whose vector is composed from n-grams
 
 
 def read_pairs(file: Path) -> Iterator[tuple[str, str, float]]:
-    """Two words and people's score a line. Raises UserError with the line that is not so."""
+    """Yield the two words and the human score of each line.
+
+    Raises:
+        UserError: a line is not two words and a score; names the line.
+    """
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         try:
             left, right, score = line.split()
@@ -37,7 +41,7 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def similarity(space: Neighbours, file: Path) -> Similarity:
-    """Spearman's rank correlation of cosines and people's scores, over the covered pairs."""
+    """Spearman's rank correlation of cosines and human scores, over the covered pairs."""
     pairs = list(read_pairs(file))
     cosines, scores, spelt = [], [], 0
     for left, right, score in pairs:
@@ -55,7 +59,7 @@ def similarity(space: Neighbours, file: Path) -> Similarity:
 
 
 def _spearman(cosines: Sequence[float], scores: Sequence[float]) -> float | None:
-    """None where there are fewer than two pairs, or all of them are alike."""
+    """Spearman's rho; None for fewer than two pairs, or if all cosines or all scores are equal."""
     from scipy.stats import spearmanr
 
     if len(cosines) < 2 or np.ptp(cosines) < ALIKE or not np.ptp(scores):

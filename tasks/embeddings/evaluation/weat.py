@@ -1,7 +1,7 @@
-"""WEAT: how differently two kinds of things are associated with two kinds of words.
+"""WEAT: the differential association of two sets of target words with two sets of attributes.
 
 Caliskan, Bryson and Narayanan (2017), "Semantics derived automatically from language corpora
-contain human-like biases", Science 356; the word lists are those of its supplement (WEAT 1, 6, 7).
+contain human-like biases", Science 356. The word lists are from its supplement (WEAT 1, 6, 7).
 """
 
 import math
@@ -20,11 +20,11 @@ from tasks.embeddings.evaluation.nearest_neighbors import (
 from tasks.embeddings.formats.word_vectors import FloatArray
 
 PERMUTATIONS = 10_000
-"""All divisions of the words are tried where there are no more, else so many at random."""
+"""Maximum number of partitions: all are tried if there are no more, else 10,000 random ones."""
 
 
 class Association(NamedTuple):
-    """Targets X and Y, attributes A and B."""
+    """Target words X and Y, attribute words A and B."""
 
     x: str
     y: str
@@ -69,13 +69,13 @@ TESTS = {
 class Bias(TypedDict):
     """A test's result."""
 
-    effect: float | None  # Cohen's d, -2 to 2; None where too few have vectors, or all lie alike
-    p: float | None  # one-sided: share of divisions of X and Y that differ at least as much
+    effect: float | None  # Cohen's d, -2 to 2; None if too few words have vectors, or no spread
+    p: float | None  # one-sided: share of partitions of X and Y with at least this difference
     covered: float  # share of the test's words that have vectors
 
 
 def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
-    """Effect size and permutation p-value (the paper's eq. in its supplement, "Methods")."""
+    """Effect size and permutation p-value (equations in the paper's supplement, "Methods")."""
     words = [group.split() for group in test]
     x, y, a, b = (vectors_of(space, group) for group in words)
     covered = (len(x) + len(y) + len(a) + len(b)) / sum(map(len, words))
@@ -91,7 +91,10 @@ def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
 
 
 def p_value(scores: FloatArray, first: int, seed: int) -> float:
-    """Share of divisions of `scores` (n,) whose first part sums to at least that of the given."""
+    """Share of partitions of `scores` (n,) whose first part sums to at least the observed sum.
+
+    The observed partition is the first `first` scores and the rest.
+    """
     observed = scores[:first].sum() - ALIKE
     sums = [scores[list(rows)].sum() for rows in _divisions(len(scores), first, seed)]
     return float(np.mean(np.array(sums) >= observed))
@@ -101,7 +104,7 @@ def _divisions(size: int, first: int, seed: int) -> Iterator[tuple[int, ...]]:
     if math.comb(size, first) <= PERMUTATIONS:
         yield from combinations(range(size), first)
         return
-    yield tuple(range(first))  # the given one counts too, so that p is never zero
+    yield tuple(range(first))  # the observed partition counts too, so that p is never zero
     rng = np.random.default_rng(seed)
     for _ in range(PERMUTATIONS - 1):
         yield tuple(rng.permutation(size)[:first].tolist())

@@ -1,1 +1,1 @@
-"""Files of word vectors: read, selected from, written."""
+"""Word-vector files: reading, selecting rows, and writing."""

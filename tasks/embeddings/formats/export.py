@@ -1,7 +1,8 @@
-"""A trained set in a place of its own, and in the formats that other tools read.
+"""Publishes a trained set to a folder, and exports it to the formats of other tools.
 
-gensim reads all of them by `KeyedVectors.load_word2vec_format` (GloVe's with `no_header=True`), and
-fastText's .bin by `load_facebook_vectors`; its own format is a pickle, and is not written.
+gensim reads fastText's .bin with `load_facebook_vectors` and all other exports with
+`KeyedVectors.load_word2vec_format` (GloVe's with `no_header=True`). gensim's own format is a
+pickle, and is not written.
 """
 
 import os
@@ -30,10 +31,10 @@ FILES: dict[ExportFormat, str] = {
 
 
 def require_suited(exports: Sequence[ExportFormat], method: str) -> None:
-    """Refuse exports that the sets of a method can't be written as.
+    """Check that the sets of a method can be exported to all of these formats.
 
     Raises:
-        UserError: fastText's .bin is asked for, and there will be no n-grams.
+        UserError: fastText's .bin is requested, and the method learns no n-grams.
     """
     if "fasttext-binary" in exports and method != "fasttext":
         raise UserError(
@@ -43,13 +44,14 @@ def require_suited(exports: Sequence[ExportFormat], method: str) -> None:
 
 
 def publish_vectors(made: Path, folder: Path, exports: Sequence[ExportFormat]) -> list[Path]:
-    """Copy a trained set to `folder`, and write the exports beside it; the files, the set first.
+    """Copy a trained set to `folder`, and write the exports beside it.
 
-    All of it is written before files of an earlier set are touched, which are then removed.
+    All files are written before those of an earlier set are removed. Returns the new files: the
+    set's own first, then the exports.
     """
     exports = list(dict.fromkeys(exports))
     filled = folder / ".part"
-    shutil.rmtree(filled, ignore_errors=True)  # of one that was killed
+    shutil.rmtree(filled, ignore_errors=True)  # left by a killed process
     filled.mkdir(parents=True)
     try:
         names = _fill(filled, made, exports)
@@ -72,7 +74,7 @@ def _fill(folder: Path, made: Path, exports: Sequence[ExportFormat]) -> list[str
 
 
 def _readable(chosen: WordSet) -> WordSet:
-    """The words that other tools can read: to them, a word ends where white space or NUL is."""
+    """The words that other tools can read: they end a word at white space or NUL."""
     keep = [word.replace("\0", " ").split() == [word] for word in chosen.words]
     if all(keep):
         return chosen
@@ -86,10 +88,10 @@ def _readable(chosen: WordSet) -> WordSet:
 
 
 def _replace_set(folder: Path, filled: Path, names: Sequence[str]) -> None:
-    """Move an earlier set's files out and the new ones in; all of them back if that fails.
+    """Move an earlier set's files out and the new ones in; undo all moves on failure.
 
-    The vectors go first and come last: whoever is killed between leaves no set, and never vectors
-    with the n-grams of others, or with none of their own.
+    The vectors are moved out first and in last. A process that is killed in between therefore
+    leaves no set, and never vectors without n-grams or with those of another set.
     """
     earlier = filled / "earlier"
     earlier.mkdir()
@@ -108,9 +110,10 @@ def _move(source: Path, target: Path, undoing: ExitStack) -> None:
 
 
 def export(out: IO[bytes], chosen: WordSet, form: ExportFormat) -> None:
-    """Write words and vectors: a header line but for GloVe, then a word and its numbers a row.
+    """Write words and vectors: a header line (except for GloVe), then a word and its vector a row.
 
-    Text has as many digits as give back the same float32; fastText's .bin is laid out otherwise.
+    Text formats have enough digits to restore the same float32. fastText's .bin has a different
+    layout (see `write_fasttext`).
     """
     if form == "fasttext-binary":
         write_fasttext(out, chosen)

@@ -1,6 +1,6 @@
-"""fastText's own .bin, read and written: a dictionary, then the rows of its words and n-grams.
+"""Reads and writes fastText's .bin: a dictionary, then the rows of its words and n-grams.
 
-The layout is that of `FastText::saveModel` in its reference implementation (version 12).
+The layout is that of `FastText::saveModel` in the reference implementation (version 12).
 """
 
 import struct
@@ -25,20 +25,22 @@ OF_TRAINING = {
     **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
     **{"word_ngrams": 1, "loss": 2, "model": 2, "update_rate": 100},
 }
-"""fastText's own values, of skip-gram with negatives: who reads vectors makes no use of them."""
-COUNT, SAMPLE = 1, 1e-4  # how often each word is said to occur, and how frequent ones are thinned
+"""Training settings to write: fastText's own for skip-gram with negative sampling. Readers of
+vectors ignore them."""
+COUNT, SAMPLE = 1, 1e-4  # each word's nominal count, and the subsampling threshold
 
 
 def is_fasttext(file: Path) -> bool:
-    """Whether the file begins as fastText's do, packed or not."""
+    """Whether the file, compressed or not, starts with fastText's magic number."""
     with open_input(file) as opened:
         return opened.read(4) == MAGIC
 
 
 class FastTextReader:
-    """The dictionary is read at once; the matrix is mapped, and only the rows asked for are read.
+    """Reader of fastText's .bin. It loads the dictionary, and memory-maps the matrix, so that only
+    the requested rows are read.
 
-    A word's vector is the mean of its own row and its n-grams', where the model has n-grams.
+    If the model has n-grams, a word's vector is the mean of its own row and its n-grams' rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,10 +81,10 @@ class FastTextReader:
             raise UserError(f"{self.name} is compressed or damaged: fetch the whole .bin again.")
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
-        """The wanted and the first rows: each word with its vector (d,)."""
+        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for number, word in enumerate(self._words):
             if number < keep_first or word in wanted:
-                with suppress(UnicodeDecodeError):  # no text holds such a word
+                with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
                     yield word.decode(), self._vector(number, word.decode())
 
     def _vector(self, number: int, word: str) -> FloatArray:
@@ -106,7 +108,7 @@ def _unpack(file: IO[bytes], layout: str) -> tuple[Any, ...]:
 
 
 def _entry(file: IO[bytes]) -> bytes:
-    """A word of the dictionary: its bytes up to a zero, behind it its count and its kind."""
+    """A dictionary word: its bytes up to a NUL; the count and the type that follow are skipped."""
     word = bytearray()
     while (byte := file.read(1)) != b"\0":
         if not byte:
@@ -117,8 +119,10 @@ def _entry(file: IO[bytes]) -> bytes:
 
 
 def write_fasttext(out: IO[bytes], chosen: WordSet) -> None:
-    """Write a set that has n-grams: its words, their own rows, the n-grams, and an output layer,
-    which only training reads, of zeros."""
+    """Write a set that has n-grams: its words, their own rows, the n-grams, and the output layer.
+
+    The output layer is all zeros, as only training reads it.
+    """
     assert chosen.subwords is not None
     words, dimension = chosen.vectors.shape
     buckets, shortest, longest = chosen.subwords.kind
@@ -138,5 +142,5 @@ def write_fasttext(out: IO[bytes], chosen: WordSet) -> None:
 
 
 def _own_row(word: str, vector: FloatArray, subwords: Subwords) -> FloatArray:
-    rows = subwords.buckets(word) if word != "</s>" else []  # fastText spells no end of line
+    rows = subwords.buckets(word) if word != "</s>" else []  # fastText: no n-grams
     return own_row(vector, subwords.ngrams[rows])

@@ -1,4 +1,4 @@
-"""The embedding matrix: a vector for each word of a vocabulary."""
+"""The embedding matrix: one vector for each word of a vocabulary."""
 
 import hashlib
 from pathlib import Path
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def load_word_vectors(
     vocabulary: Path, vectors: Path, unknown_words: "UnknownWords" = "zero", seed: int = 0
 ) -> npt.NDArray[np.float32]:
-    """One vector per row of words.parquet (V, d), zero for row 0 and for words without one.
+    """One vector per row of words.parquet, (V, d); zero for row 0 and for OOV words.
 
-    Under "subword" words that were spelt by n-grams have those vectors; under "random" each word
-    without one, and row 1, has one of its own, as long as the others are in the mean; it is the
-    same in another vocabulary, but for that length.
+    With "subword", OOV words get the vectors that were composed from n-grams. With "random", row 1
+    and each OOV word get a random vector of their own, with the standard deviation of the set's
+    vectors. Apart from this scale, a word's random vector is the same in every vocabulary.
     """
     words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
     known, rows = read_vectors(vectors, spelt=unknown_words == "subword")
@@ -39,6 +39,6 @@ def load_word_vectors(
 
 
 def _drawn(word: str, size: int, seed: int) -> npt.NDArray[np.float64]:
-    """A word's own vector, in whatever vocabulary: (size,)"""
+    """A word's random vector (size,); depends on the word and the seed only."""
     digest = hashlib.sha256(word.encode()).digest()
     return np.random.default_rng([seed, *digest]).standard_normal(size)

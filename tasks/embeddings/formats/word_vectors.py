@@ -1,4 +1,4 @@
-"""A set of word vectors in memory, and fastText's n-grams, which spell vectors for any word."""
+"""A set of word vectors in memory, and fastText's n-grams, which compose vectors of any word."""
 
 import json
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-# safetensors is imported where it is used: only sets with n-grams need it.
+# safetensors is imported locally, because only sets with n-grams need it.
 
 FloatArray = npt.NDArray[np.float32]
 
 SUBWORDS = "subwords.safetensors"
-"""The n-grams of a set of word vectors, beside its Parquet file."""
+"""File of a set's n-grams, beside its Parquet file."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Subwords:
 
     @property
     def kind(self) -> tuple[int, int, int]:
-        """Buckets, shortest and longest n-gram: what two sets must share to be of one kind."""
+        """Bucket count, shortest and longest n-gram; equal for sets with compatible n-grams."""
         return len(self.ngrams), self.min_ngram, self.max_ngram
 
     def buckets(self, word: str) -> list[int]:
@@ -36,14 +36,14 @@ class Subwords:
         return [h % len(self.ngrams) for h in hashes(word, self.min_ngram, self.max_ngram)]
 
     def vector(self, word: str) -> FloatArray:
-        """(d,) mean of a word's n-grams; zero for a word too short to have any."""
+        """(d,) mean of the vectors of a word's n-grams; zero if it is too short to have any."""
         rows = self.buckets(word)
         if not rows:
             return np.zeros(self.ngrams.shape[1], np.float32)
         return np.asarray(np.mean(self.ngrams[rows], axis=0), np.float32)
 
     def vectors(self, words: Iterable[str]) -> FloatArray:
-        """(words, d)"""
+        """(words, d) vectors composed from n-grams."""
         made = [self.vector(word) for word in words]
         return np.stack(made) if made else np.empty((0, self.ngrams.shape[1]), np.float32)
 
@@ -51,13 +51,13 @@ class Subwords:
         """Write subwords.safetensors."""
         from safetensors.numpy import save_file
 
-        # One entry: safetensors writes several in an order that differs from time to time.
+        # A single metadata entry: safetensors writes several entries in no fixed order.
         lengths = {"ngram_lengths": json.dumps([self.min_ngram, self.max_ngram])}
         save_file({"ngrams": np.ascontiguousarray(self.ngrams)}, folder / SUBWORDS, lengths)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """What `save` wrote, if it did."""
+        """The n-grams that `save` wrote to `folder`; None if there is no such file."""
         from safetensors import safe_open
 
         if not (folder / SUBWORDS).exists():
@@ -68,14 +68,17 @@ class Subwords:
 
 
 def own_row(vector: FloatArray, ngrams: FloatArray) -> FloatArray:
-    """A word's own row (d,), solved for: its vector (d,) is the mean of that and of its n-grams'
-    (n, d)."""
+    """A word's own row (d,), computed from its vector (d,), which is the mean of the own row and of
+    the vectors of its n-grams (n, d)."""
     return np.asarray(vector * (len(ngrams) + 1) - ngrams.sum(axis=0), np.float32)
 
 
 def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:
-    """FNV-1a of the UTF-8 of each n-gram of "<word>", in fastText's order and with its quirks:
-    bytes count as signed, single letters at the borders are left out, and none is empty."""
+    """FNV-1a hashes of the UTF-8 bytes of each n-gram of "<word>", in fastText's order.
+
+    fastText's quirks are reproduced: bytes are treated as signed, "<" and ">" alone are no
+    n-grams, and n-grams are never empty.
+    """
     text = f"<{word}>"
     found = []
     for start in range(len(text)):
@@ -95,7 +98,7 @@ def _fnv_1a(data: bytes) -> int:
 
 @dataclass(frozen=True)
 class WordSet:
-    """Words and their vectors, row by row."""
+    """Words and their vectors, one per row."""
 
     words: list[str]
     vectors: FloatArray  # (words, d)
@@ -103,5 +106,5 @@ class WordSet:
 
     @cached_property
     def rows(self) -> dict[str, int]:
-        """Each word's row."""
+        """The row of each word."""
         return {word: row for row, word in enumerate(self.words)}

@@ -1,1 +1,1 @@
-"""Training of word vectors on a corpus."""
+"""Training of word vectors on a text corpus."""

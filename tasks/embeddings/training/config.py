@@ -1,4 +1,4 @@
-"""How a set of word vectors is trained."""
+"""Training parameters of word vectors."""
 
 import os
 from typing import Literal, Self, get_args
@@ -12,13 +12,16 @@ READ_BY: dict[str, tuple[Method, ...]] = {
     **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
     **dict.fromkeys(("x_max", "alpha", "memory_mb"), ("glove",)),
 }
-"""The methods that read a setting, of those that not all of them read."""
+"""For each setting that only some methods use, those methods."""
 
 
 class EmbeddingSettings(BaseModel):
-    """Settings of the methods. The defaults are those of word2vec.c, of fastText but for its
-    2,000,000 buckets, and of GloVe's paper (window 10, x_max 100) but for its 50 to 100 passes:
-    its demo script has the 15 of here, glove.c 25."""
+    """Settings of the training methods.
+
+    The defaults are those of word2vec.c, of fastText except its 2,000,000 buckets, and of GloVe's
+    paper (window 10, x_max 100) except its 50 to 100 epochs. The default of 15 epochs for GloVe is
+    that of its demo script; glove.c's is 25.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,8 +69,10 @@ class EmbeddingSettings(BaseModel):
 
 
 def require_effect(method: str, settings: EmbeddingSettings) -> None:
-    """Raises ValueError where a setting was changed that the method does not read. Forms send every
-    field, so that only another value than the default tells that it was meant."""
+    """Raises ValueError if a setting that the method does not use differs from its default.
+
+    Forms send every field, so only a value other than the default shows that the user set it.
+    """
     for name, methods in READ_BY.items():
         default = EmbeddingSettings.model_fields[name].default
         if method not in methods and getattr(settings, name) != default:
@@ -78,7 +83,7 @@ def require_effect(method: str, settings: EmbeddingSettings) -> None:
 
 
 class EmbeddingParameters(EmbeddingSettings):
-    """A method of training and its settings."""
+    """A training method and its settings."""
 
     method: Method = Field(
         "skipgram",
@@ -93,20 +98,20 @@ class EmbeddingParameters(EmbeddingSettings):
 
     @property
     def context(self) -> int:
-        """Neighbours on each side."""
+        """Window size: neighbours on each side."""
         return self.window or (10 if self.method == "glove" else 5)
 
     @property
     def passes(self) -> int:
-        """Epochs."""
+        """Number of epochs."""
         return self.epochs or (15 if self.method == "glove" else 5)
 
     @property
     def threads(self) -> int:
-        """Workers: as told, or one a core that this process may use."""
+        """Number of threads: `workers`, or by default one per core that this process may use."""
         return self.workers or cores()
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

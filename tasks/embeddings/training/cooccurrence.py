@@ -1,7 +1,7 @@
-"""Counts which words stand near each other, in bounded memory, for GloVe.
+"""Counts word co-occurrences for GloVe, in bounded memory.
 
-A pair of words d apart counts 1/d (Pennington et al., 2014, section 4.2), whichever comes first;
-words without a vector are passed over as if they were not there, as in the authors' code.
+A pair of words at distance d counts 1/d in either order (Pennington et al., 2014, section 4.2).
+Words outside the vocabulary are removed before distances are measured, as in the authors' code.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,25 +18,26 @@ from tasks.embeddings.training.progress import Progress
 
 Keys = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.float64]
-Run = tuple[Keys, Sums]  # distinct keys in order, and the sum of each
+Run = tuple[Keys, Sums]  # distinct sorted keys, and the sum of each
 Ids = npt.NDArray[np.int32]
 
 BLOCK_BYTES = 8 << 20
 END_OF_LINE = -1
 BYTES_PER_PAIR = 96
-"""While some are sorted: key, weight, order, sorted copies; and the run that was given before."""
+"""Peak memory per pair while a run is sorted: key, weight, sort order, sorted copies, and the run
+yielded before."""
 DENSE_SHARE = 4
-"""The most frequent words' pairs take 1/4 of the memory as a square, and are never sorted."""
+"""The dense square of the most frequent words' pairs takes 1/4 of the memory; it needs no sort."""
 
 
 def count_pairs(
     corpus: Path, words: int, vocabulary: Mapping[str, int], window: int, memory: int, scratch: Path
 ) -> Iterator[Run]:
-    """The co-occurrence counts of a prepared corpus, as runs of disjoint pairs.
+    """Yield the co-occurrence counts of a prepared corpus, as runs with disjoint keys.
 
-    A key is i·V + j for rows i <= j of the vocabulary, V its size; as the counts are symmetric,
-    each pair stands once. A word beside itself counts for both directions. `words` is the length
-    of the corpus, `memory` is in bytes; what is more is kept in `scratch`.
+    A key is i·V + j, for vocabulary rows i <= j and vocabulary size V. The counts are symmetric, so
+    each pair occurs once. A pair of a word with itself counts in both directions. `words` is the
+    corpus length in tokens. `memory` is in bytes; runs beyond it spill to the folder `scratch`.
     """
     size = len(vocabulary)
     side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
@@ -55,7 +56,7 @@ def count_pairs(
 
 
 def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
-    """Rows of the words of whole lines, -1 between lines; words without a row are left out."""
+    """Yield vocabulary rows for blocks of whole lines, -1 between lines; OOV words are omitted."""
     find = {word.encode(): row for word, row in vocabulary.items()}
     find[b"\n"] = END_OF_LINE
     with file.open("rb") as corpus:
@@ -69,7 +70,7 @@ def _rows_of(lines: bytes, find: Mapping[bytes, int]) -> Ids:
 
 
 def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, room: int) -> Iterator[Run]:
-    """Add frequent words' pairs to `square`, and give the others in runs of at most `room`."""
+    """Add frequent words' pairs to `square`; yield the others as runs of at most `room` pairs."""
     keys = np.empty(room, np.int64)
     weights = np.empty(room, np.float32)
     start = 0
@@ -89,7 +90,10 @@ def pairs_of(
     keys: Keys,
     weights: npt.NDArray[np.float32],
 ) -> tuple[int, int]:
-    """Write pairs from word `start` on, until there is no room: where to go on, and how many."""
+    """Collect pairs from position `start` on, until `keys` may overflow.
+
+    Returns the position to continue at, and the number of pairs written to `keys` and `weights`.
+    """
     found = 0
     for position in range(start, len(ids)):
         if len(keys) - found < window:
@@ -113,7 +117,7 @@ def pairs_of(
 
 
 def _summed(keys: Keys, weights: Any) -> Run:
-    """Distinct keys in order, with the sum of their weights."""
+    """The distinct keys, sorted, with the sum of the weights of each."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
@@ -122,7 +126,7 @@ def _summed(keys: Keys, weights: Any) -> Run:
 
 @dataclass(frozen=True)
 class Spilled:
-    """A run on disk. There may be thousands, so files are open only while they are read."""
+    """A run on disk. There may be thousands of runs, so files are open only while they are read."""
 
     keys: Path
     sums: Path
@@ -130,24 +134,24 @@ class Spilled:
 
     @classmethod
     def write(cls, run: Run, folder: Path, number: int) -> Self:
-        """Put a run into a folder, under a number that no other one there has."""
+        """Write a run to `folder`; `number` must be unique there."""
         spilled = cls(folder / f"keys-{number}.bin", folder / f"sums-{number}.bin", len(run[0]))
         for file, values in zip((spilled.keys, spilled.sums), run, strict=True):
             values.tofile(file)
         return spilled
 
     def mapped_keys(self) -> Any:
-        """All keys, without reading them; the file is open as long as they are held."""
+        """All keys, memory-mapped; the file stays open as long as the array is referenced."""
         return np.memmap(self.keys, np.int64, "r")
 
     def read(self, start: int, keys: Keys, sums: Sums) -> None:
-        """Fill two arrays with the entries from `start` on."""
+        """Fill both arrays with the entries from `start` on."""
         for file, values in ((self.keys, keys), (self.sums, sums)):
             values[:] = np.fromfile(file, values.dtype, len(values), offset=values.itemsize * start)
 
 
 def _merged(runs: list[Spilled], room: int) -> Iterator[Run]:
-    """All runs as disjoint ones in order, each made from some `room` entries at a time."""
+    """Merge all runs into runs with disjoint, ascending keys, each from about `room` entries."""
     if not runs:
         return
     total = sum(run.length for run in runs)
@@ -163,7 +167,7 @@ def _merged(runs: list[Spilled], room: int) -> Iterator[Run]:
 
 
 def _joined(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
-    """Parts of several runs as one."""
+    """One run from a part of each run: `lengths` entries from `starts` on."""
     keys, sums = np.empty(sum(lengths), np.int64), np.empty(sum(lengths), np.float64)
     filled = 0
     for run, start, length in zip(runs, starts, lengths, strict=True):
@@ -174,7 +178,7 @@ def _joined(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
 
 
 def _runs_of_square(square: Sums, size: int, room: int) -> Iterator[Run]:
-    """Some rows of it at a time, of `room` pairs at most."""
+    """Yield the non-zero pairs of `square` as runs, each of some rows and about `room` pairs."""
     step = max(room // max(len(square), 1), 1)
     for first in range(0, len(square), step):
         rows, columns = np.nonzero(square[first : first + step])

@@ -1,4 +1,4 @@
-"""A corpus as training reads it: tokenised once, as questions and contexts are, on all cores."""
+"""Prepares a corpus for training: tokenises it once, like questions and contexts, on all cores."""
 
 import os
 import threading
@@ -22,17 +22,17 @@ from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import case_key
 
 BLOCK_CHARACTERS = 1 << 20
-MAX_LINE_TOKENS = 10_000  # gensim passes over what is beyond
+MAX_LINE_TOKENS = 10_000  # gensim ignores the rest of a longer line
 
 
 def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> dict[str, Any]:
-    """Write corpus.txt, a paragraph a line, a space between tokens, and words.parquet.
+    """Write corpus.txt and words.parquet.
 
-    words.parquet holds (word, count), the most frequent first. Only blocks of the texts, and the
-    distinct words, are held in memory.
+    corpus.txt has a paragraph per line, with a space between tokens. words.parquet has (word,
+    count), most frequent first. Only blocks of the texts and the distinct words are held in memory.
 
     Raises:
-        UserError: a file can't be read or is no text, or there is no token in all of them.
+        UserError: a file can't be read or is not text, or no file has a token.
     """
     progress, read = Progress("corpus", 0, "words"), _Read(files)
     counts: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
             counts.update(counted)
             paragraphs += lines.count(b"\n")
             words += total
-            progress.total = words / read.share  # as it seems by now
+            progress.total = words / read.share  # estimated from the share read so far
             progress.at(words)
     if not words:
         raise UserError(f"The corpus is empty: {_names(files)} hold no word.")
@@ -59,7 +59,7 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
 
 
 class _Read:
-    """How much of the files has been read, of the bytes that they take where they are stored."""
+    """Tracks the share of the files that has been read, by their stored (compressed) size."""
 
     def __init__(self, files: Sequence[TextFile]) -> None:
         self.total = sum(stored_size(file.path) for file in files)
@@ -68,11 +68,11 @@ class _Read:
 
     @property
     def share(self) -> float:
-        """Above 0, and 1 in the end."""
+        """Share read: above 0, and 1 at the end."""
         return min(max(sum(self.read.values()), 1.0) / max(self.total, 1), 1.0)
 
     def at(self, file: Path, share: float) -> None:
-        """A share of one of the files, or of what is in it, has been read."""
+        """Record that a share of one of the files, or of a member of a zip, has been read."""
         if file not in self.sizes:
             self.sizes[file] = stored_size(file)
         self.read[file] = share * self.sizes[file]
@@ -84,7 +84,7 @@ def _names(files: Sequence[TextFile]) -> str:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists of about a million characters."""
+    """Yield the texts in lists of about a million characters."""
     block: list[str] = []
     size = 0
     for text in texts:
@@ -101,7 +101,7 @@ Tokenised = tuple[bytes, Counter[str], int]
 
 
 def tokenise_block(texts: Sequence[str], lower_case: bool) -> Tokenised:
-    """Lines of spaced tokens as UTF-8, the count of each word, and how many there are."""
+    """Lines of space-separated tokens as UTF-8, each word's count, and the number of tokens."""
     counts: Counter[str] = Counter()
     lines: list[str] = []
     for text in texts:
@@ -115,7 +115,7 @@ def tokenise_block(texts: Sequence[str], lower_case: bool) -> Tokenised:
 
 
 def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokenised]:
-    """The blocks' tokens in order; by processes of their own as soon as there are several."""
+    """Yield the tokenised blocks in order; several blocks are tokenised by worker processes."""
     first = next(blocks, [])
     second = next(blocks, None)
     if second is None or cores() == 1:
@@ -124,7 +124,7 @@ def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokeni
             yield tokenise_block(second, lower_case)
             yield from (tokenise_block(block, lower_case) for block in blocks)
         return
-    # Forking a process in which Prefect's threads run may lock up; spawned ones are clean.
+    # Forking a process that runs Prefect's threads may deadlock; spawning is safe.
     with ExitStack() as closing:
         spawned = ProcessPoolExecutor(cores(), get_context("spawn"), initializer=_end_with_parent)
         pool = closing.enter_context(spawned)
@@ -141,7 +141,7 @@ def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokeni
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is killed; else it would wait for ever."""
+    """Exit this worker process when its parent is killed; otherwise it would wait forever."""
     parent = parent_process()
     assert parent is not None
 
@@ -153,7 +153,7 @@ def _end_with_parent() -> None:
 
 
 def write_counts(file: Path, counts: Counter[str]) -> None:
-    """Write (word, count), by count, then by word."""
+    """Write (word, count), sorted by descending count, then by word."""
     words = pa.table(
         {
             "word": pa.array(list(counts), pa.string()),
@@ -165,10 +165,11 @@ def write_counts(file: Path, counts: Counter[str]) -> None:
 
 
 def read_vocabulary(corpus: Path, min_count: int) -> dict[str, int]:
-    """The words of a prepared corpus that occur often enough, with their counts, frequent first.
+    """Words of a prepared corpus with at least `min_count` occurrences and their counts, most
+    frequent first.
 
     Raises:
-        UserError: fewer than two words are left, which have nothing to be told apart by.
+        UserError: fewer than two words are left, which is too few to train on.
     """
     table: Any = pq.read_table(corpus / "words.parquet")
     words, counts = table["word"].to_pylist(), table["count"].to_pylist()

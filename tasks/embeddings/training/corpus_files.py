@@ -1,4 +1,4 @@
-"""The texts of a corpus, streamed: text files, compressed ones, zips, folders, Parquet columns."""
+"""Streams the texts of a corpus from text files (also compressed), zips, folders and Parquet."""
 
 import codecs
 from collections.abc import Iterator
@@ -16,26 +16,26 @@ from infra.run_logger import logger
 
 BLOCK_ROWS = 1024
 LONGEST_PIECE = 1 << 20
-"""Bytes; a longer line is taken apart at white space."""
+"""Bytes; longer lines are split at white space."""
 JSON = (".json", ".jsonl", ".ndjson")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file, a zip or a member of one; of a Parquet file, the column that holds the text."""
+    """A text file, a zip, a member of a zip, or a Parquet file and the column of its texts."""
 
     path: Path
     column: str = "text"
 
 
 def find_texts(spec: str) -> list[TextFile]:
-    """The files that a user means by a file, a zip, a folder, or a glob of them, each once.
+    """The text files that `spec` names: a file, a zip, a folder, or a glob of these; no duplicates.
 
-    A Parquet file's column follows a #: `pages.parquet#body`; without it, it is `text`.
+    A Parquet file's column follows a #, as in `pages.parquet#body`; it defaults to `text`.
 
     Raises:
-        UserError: there is nothing of that name, a folder holds no texts, or a file is JSON.
+        UserError: nothing has that name, a folder has no texts, or a file is JSON.
     """
     name, mark, column = spec.partition(".parquet#")
     named = _find(name + ".parquet" if mark else spec)
@@ -65,7 +65,7 @@ def _texts_of(path: Path) -> list[Path]:
 
 
 def _texts_below(folder: Path) -> list[Path]:
-    """The texts; how many other files are passed over stands in the log."""
+    """The text files below a folder. Logs how many other files are ignored."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     texts = [file for file in files if _holds_text(file)]
     if not texts:
@@ -79,15 +79,15 @@ def _texts_below(folder: Path) -> list[Path]:
 
 
 def _holds_text(file: Path) -> bool:
-    """Whether a file's name says so: .txt, packed or not, .parquet or .zip."""
+    """Whether a file's suffix is .txt (compressed or not), .parquet or .zip."""
     return inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
 
 
 def read_texts(file: TextFile) -> Iterator[str]:
-    """The paragraphs of a file: its lines, long ones in pieces, or the rows of its column.
+    """Yield the paragraphs of a file: its lines (long ones in pieces), or the rows of its column.
 
     Raises:
-        UserError: it can't be read or is no UTF-8 text; with file and line.
+        UserError: it can't be read, or is not UTF-8 text; names the file and the line.
     """
     if file.path.suffix.lower() == ".parquet":
         yield from _read_column(file.path, file.column)
@@ -146,8 +146,8 @@ def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """The lines, of which long ones are taken apart: each piece's line, the bytes of that line
-    before it, and the piece."""
+    """Yield lines, with long ones split into pieces: (line number, byte offset of the piece in the
+    line, piece)."""
     number, before, rest = 1, 0, b""
     while block := rest + stream.readline(LONGEST_PIECE - len(rest)):
         if block.endswith(b"\n") or len(block) < LONGEST_PIECE:
@@ -160,8 +160,8 @@ def _pieces(stream: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _end_of_piece(block: bytes) -> int:
-    """Where to take a long line apart: behind its last white space, or without any in front of the
-    last letter's first byte."""
+    """Where to split a long line: after its last white space, or if it has none, before the first
+    byte of its last character."""
     after_space = 1 + max(block.rfind(space) for space in (b" ", b"\t", b"\r"))
     begins = (len(block) - back for back in range(1, 5) if block[-back] & 0xC0 != 0x80)
     return after_space or next(begins, len(block))

@@ -1,9 +1,9 @@
-"""GloVe: vectors whose products fit the logarithms of co-occurrence counts.
+"""GloVe: vectors whose dot products fit the logarithms of co-occurrence counts.
 
-Pennington, Socher and Manning (2014), "GloVe: Global vectors for word representation", eq. 8 and 9,
-by Adagrad as the authors' code (glove.c) has it, of which the paper says little: its sums begin
-with 1 and are of squares of the learning rate times the gradient, which is cut at ±100. Unlike
-there a pair and its mirror follow on each other, and each epoch has an order of its own.
+Pennington, Socher and Manning (2014), "GloVe: Global vectors for word representation", eq. 8 and 9.
+Adagrad follows the authors' code (glove.c), as the paper gives few details. Gradients are clipped
+at ±100. The accumulators start at 1 and sum the squares of learning rate times gradient. Unlike
+glove.c, each pair is directly followed by its mirror, and each epoch has a different order.
 """
 
 import tempfile
@@ -38,13 +38,13 @@ def train_glove(
     start: WordSet | None,
     scratch: Path,
 ) -> tuple[WordSet, dict[str, Any]]:
-    """Vectors w + w̃ of a prepared corpus' words, the most frequent first, and facts of it.
+    """Vectors w + w̃ of a prepared corpus's words, most frequent first, and facts of the training.
 
-    From `start`, half of a word's vector is the first value of its w and of its w̃. The counts lie
-    in a folder of their own in `scratch` meanwhile.
+    `facts` are those of `prepare_corpus`. With `start`, half of a word's vector initialises both w
+    and w̃. The counts are kept in a temporary folder in `scratch` during training.
 
     Raises:
-        UserError: fewer than two words occur often enough, or none near another.
+        UserError: fewer than two words occur often enough, or no two of them co-occur.
     """
     counts = read_vocabulary(corpus, parameters.min_count)
     rows = {word: row for row, word in enumerate(counts)}
@@ -75,9 +75,10 @@ def train_glove(
 def scatter(
     runs: Iterable[Run], size: int, parts: int, folder: Path, rng: np.random.Generator
 ) -> list[Path]:
-    """Files that hold each pair once, at random places, so that a file at a time can be shuffled.
+    """Distribute the pairs randomly over files, so that one file at a time can be shuffled.
 
-    `size` is the vocabulary's, by which a key is taken apart.
+    Each pair is in one file. `size` is the vocabulary size, by which a key is decoded. Returns the
+    files.
     """
     files = [folder / f"pairs-{part}.bin" for part in range(parts)]
     for file in files:
@@ -99,7 +100,7 @@ def _scatter_run(run: Run, size: int, files: Sequence[Path], rng: np.random.Gene
 
 @dataclass
 class State:
-    """Weights and Adagrad's sums of squares; the last column of `words` and `contexts` is the
+    """Weights, and Adagrad's sums of squares. The last column of `words` and `contexts` is the
     bias."""
 
     words: FloatArray  # (V, d + 1)
@@ -109,7 +110,7 @@ class State:
 
     @classmethod
     def draw(cls, size: int, dimension: int, rng: np.random.Generator) -> Self:
-        """First values between -0.5/d and 0.5/d, sums of squares 1, as in the authors' code."""
+        """Initial weights between -0.5/d and 0.5/d, sums of squares 1, as in the authors' code."""
         shape = (size, dimension + 1)
         words, contexts = (
             (rng.random(shape, np.float32) - np.float32(0.5)) / np.float32(dimension)
@@ -118,7 +119,7 @@ class State:
         return cls(words, contexts, np.ones(shape, np.float32), np.ones(shape, np.float32))
 
     def begin_with(self, words: Sequence[str], start: WordSet) -> None:
-        """Take the first values of known words from a set of vectors."""
+        """Initialise the words that are in `start` with half of their vectors."""
         known = [(row, start.rows[w]) for row, w in enumerate(words) if w in start.rows]
         for row, given in known:
             self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[given] / 2
@@ -135,11 +136,11 @@ def fit(
     parameters: EmbeddingParameters,
     rng: np.random.Generator,
 ) -> tuple[list[float], float]:
-    """Train in place on all pairs of the files; the loss of each epoch, and the seconds.
+    """Train in place on all pairs of the files. Returns the loss of each epoch, and the seconds.
 
-    The loss is what glove.c prints as cost: the mean of ½·f(X_ij)·difference², a pair and its
-    mirror being two, each before its step. Threads change the same weights without locks (Hogwild);
-    one thread is repeatable.
+    The loss is what glove.c prints as cost: the mean of ½·f(X_ij)·difference² before each step. A
+    pair and its mirror are two steps. Threads update the same weights without locks (Hogwild), so
+    only training with one thread is reproducible.
     """
     progress = Progress("glove", 2 * pairs * parameters.passes, "pairs")
     losses: list[float] = []
@@ -162,7 +163,7 @@ def fit(
 
 
 def step(state: State, pairs: Pairs, parameters: EmbeddingParameters) -> float:
-    """Train in place on some pairs, in their order; the sum of their losses."""
+    """Train in place on some pairs, in their order. Returns the sum of their losses."""
     return float(
         descend(
             np.ascontiguousarray(pairs["i"]),
@@ -182,7 +183,7 @@ def step(state: State, pairs: Pairs, parameters: EmbeddingParameters) -> float:
 def descend(  # type: ignore[no-untyped-def]
     rows, columns, logs, weights, words, contexts, word_squares, context_squares, rate
 ):
-    """One Adagrad step for each pair and for its mirror; the sum of the losses before them.
+    """Take an Adagrad step for each pair and its mirror. Returns the sum of the losses before them.
 
     The loss is ½·f(X_ij)·(w_i·w̃_j + b_i + b̃_j - log X_ij)², half of eq. 8, as in glove.c.
     """

@@ -1,4 +1,4 @@
-"""Lines that tell how far a long piece of work is."""
+"""Progress lines of long-running work."""
 
 import time
 from collections.abc import Callable
@@ -9,23 +9,26 @@ SECONDS_BETWEEN = 5.0
 
 
 class Progress:
-    """Tells share, rate and time left of `total` units, at most every few seconds: in the log of
-    the flow or task run in which it is made, outside of runs on the standard output."""
+    """Reports the share, rate and time left of `total` units, at most every few seconds.
+
+    Lines go to the log of the flow or task run that creates the object, or to standard output
+    outside of runs.
+    """
 
     def __init__(self, name: str, total: float, unit: str) -> None:
         self.name, self.total, self.unit = name, total, unit
-        log = run_logger()  # at once: other threads know no run
+        log = run_logger()  # here, as other threads have no run context
         self.tell: Callable[[str], None] = _print if log is None else log.info
         self.began = time.perf_counter()
         self.told = self.began
 
     @property
     def seconds(self) -> float:
-        """Since the work began."""
+        """Seconds since the work began."""
         return time.perf_counter() - self.began
 
     def at(self, done: float, more: str = "", always: bool = False) -> None:
-        """Say that `done` units are done, if the last line is old enough or `always`."""
+        """Report that `done` units are done, if the last line is old enough or with `always`."""
         now = time.perf_counter()
         if not done or not (always or now - self.told >= SECONDS_BETWEEN):
             return

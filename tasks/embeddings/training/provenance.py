@@ -1,4 +1,4 @@
-"""How a set of vectors was made, as MLflow's parameters."""
+"""The provenance of a set of vectors, as MLflow parameters."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +10,12 @@ from tasks.embeddings.formats.store import VECTORS, History
 from tasks.embeddings.training.config import EmbeddingSettings
 
 DIGITS = 12
-"""Of a digest that people compare."""
+"""Length of digests that people compare."""
 
 
 def vector_parameters(made: Manifest, history: History) -> dict[str, Any]:
-    """Which set of vectors a stage was made of, and if it was trained here, how and on what."""
+    """The set of vectors that a stage's output was selected from, and for a set that this pipeline
+    trained, its method, settings and corpus."""
     corpus, settings = history.get("corpus"), history.get("parameters", {})
     return {
         "source": _source(made, history["method"]),
@@ -28,17 +29,17 @@ def vector_parameters(made: Manifest, history: History) -> dict[str, Any]:
 
 
 def source_digest(made: Manifest) -> str:
-    """Digest of the content of the set of vectors that a stage was made of."""
+    """Digest of the content of the set of vectors that was a stage's input."""
     source = made["inputs"]["source"]
-    if isinstance(source, Mapping) and "subwords" in source:  # as of a list of its files
+    if isinstance(source, Mapping) and "subwords" in source:  # as for a list of its files
         files = [digest for digest in source.values() if digest is not None]
         source = files if len(files) > 1 else files[0]
     return source if isinstance(source, str) else digest_of(source)
 
 
 def _source(made: Manifest, method: str) -> str:
-    """The set's name; of a file that is called as those of all sets trained here, the folder's too,
-    or where a stage has trained it, the method's alone."""
+    """The set's file name; for vectors.parquet, which all sets of this pipeline share, the folder's
+    name too, or only the method if a stage trained it."""
     name = str(made["facts"]["source"])
     if name != VECTORS:
         return name

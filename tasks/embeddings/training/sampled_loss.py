@@ -1,7 +1,7 @@
 """The loss of CBOW, skip-gram and fastText, computed on a fixed sample of the corpus.
 
-gensim's own is a float32 sum that is wrong beyond some ten thousand words, costs a twentieth of the
-time, and is not there for fastText.
+gensim's own loss is a float32 sum, which is wrong beyond some ten thousand words. It also costs 5 %
+of the training time, and is missing for fastText.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ NOISE_POWER = 0.75
 
 
 class SampledLoss:
-    """Windows from all over the corpus, each with its noise words, the same for every call.
+    """A fixed sample of windows from the whole corpus, each with its noise words.
 
     Raises:
-        UserError: no two of the model's words stand near each other there.
+        UserError: no sampled line has two of the model's words.
     """
 
     def __init__(self, file: Path, model: Any, parameters: EmbeddingParameters) -> None:
@@ -38,15 +38,17 @@ class SampledLoss:
             len(model.wv), (len(windows), parameters.negatives), p=_noise_shares(model)
         )
         self.outputs = np.concatenate([targets[:, None], noise], axis=1)
-        """Rows of the output vectors, (windows, 1 + negatives), the word itself first."""
+        """Rows of the output vectors, (windows, 1 + negatives); the target word comes first."""
         self.lengths = np.array([len(context) for _, context in windows])
         contexts = np.concatenate([context for _, context in windows])
         self.words, self.contexts = np.unique(contexts, return_inverse=True)
 
     def __call__(self, model: Any) -> float:
-        """The mean of −log σ(u·v) − Σ log σ(−uₙ·v) over the windows, the noise words n that are
-        the word itself left out as in training: Mikolov et al. (2013), "Distributed representations
-        of words and phrases", equation 4."""
+        """The mean of −log σ(u·v) − Σ log σ(−uₙ·v) over the windows and their noise words n.
+
+        Noise words equal to the target word are excluded, as in training. Source: Mikolov et al.
+        (2013), "Distributed representations of words and phrases", equation 4.
+        """
         firsts = np.cumsum(self.lengths) - self.lengths
         sums = np.add.reduceat(_input_vectors(model, self.words)[self.contexts], firsts)
         hidden = sums / self.lengths[:, None]
@@ -59,8 +61,11 @@ class SampledLoss:
 def _windows(
     file: Path, rows: dict[str, int], parameters: EmbeddingParameters, random: np.random.Generator
 ) -> Iterator[tuple[int, list[int]]]:
-    """A word and the words around it, of a line behind each of evenly spaced places; around it is
-    one word where training takes them one by one."""
+    """Yield the rows of a random word and of its context for each sampled line.
+
+    For methods other than CBOW, which train on one context word at a time, the context is a single
+    random word.
+    """
     for line in _lines(file):
         words = [rows[word] for word in line.split() if word in rows]
         if len(words) < 2:
@@ -72,13 +77,14 @@ def _windows(
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Lines from all over the file; of a small one some stand for several places."""
+    """Yield the line after each of evenly spaced offsets in the file; a small file yields some
+    lines more than once."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         for place in range(0, size, max(size // WINDOWS, 1)):
             stream.seek(max(place - 1, 0))
             if place:
-                stream.readline()  # to the next line's beginning
+                stream.readline()  # skip to the start of the next line
             yield stream.readline().decode()
 
 
@@ -89,7 +95,7 @@ def _noise_shares(model: Any) -> npt.NDArray[np.floating]:
 
 
 def _input_vectors(model: Any, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.floating]:
-    """The words' vectors as they are by now; fastText's are computed from the parts it trains."""
+    """The current input vectors; fastText's are composed from the rows that it trains."""
     if not hasattr(model.wv, "vectors_ngrams"):
         return np.asarray(model.wv.vectors[rows])
     return np.array([_composed(model.wv, row) for row in rows])

@@ -14,19 +14,21 @@ from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.word2vec import train_by_gensim
 
-# GloVe's training is imported where it is used: it loads numba, which takes seconds.
+# GloVe's training is imported locally, because it loads numba, which takes seconds.
 
 
 def train_vectors(
     out: Path, corpus: Path, parameters: EmbeddingParameters, start: VectorInput | None = None
 ) -> dict[str, Any]:
-    """Write vectors.parquet, the most frequent words first, and for fastText subwords.safetensors.
+    """Train vectors. Writes vectors.parquet, most frequent words first, and for fastText also
+    subwords.safetensors.
 
-    `corpus` is a folder of `prepare_corpus`. From `start`, a set of vectors, training goes on: its
-    words that the corpus has begin with their vectors; the others follow behind as they were.
+    `corpus` is a folder written by `prepare_corpus`. `start` is a set of vectors for a warm start:
+    its vectors initialise the corpus's words. Its other words are appended with their vectors
+    unchanged.
 
     Raises:
-        UserError: too few words occur often enough, or `start` can't be read or gone on from.
+        UserError: too few words occur often enough, or `start` can't be read or is incompatible.
     """
     told = facts_of(corpus)
     begin = load_vectors(str(start)) if start is not None else None
@@ -66,17 +68,16 @@ def _train(
     if parameters.method == "glove":
         from tasks.embeddings.training.glove import train_glove
 
-        # The counts take gigabytes: in `out`, pruning finds what a killed stage leaves of them.
+        # The counts take gigabytes. They are in `out` so that pruning removes those of killed runs.
         return train_glove(corpus, told, parameters, begin, out)
     return train_by_gensim(corpus, told, parameters, begin)
 
 
 def require_fitting_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
-    """Refuse a set that can't be gone on from, as far as its beginning tells: what can be told
-    before a corpus is read should be.
+    """Check the warm-start set before the corpus is read, from the beginning of its file only.
 
     Raises:
-        UserError: it is missing, is no set of vectors, or has another dimension.
+        UserError: it is missing, is not a set of vectors, or has another dimension.
     """
     _require_same_size(dimension_of(str(start)), parameters)
 
@@ -90,7 +91,7 @@ def _require_same_size(given: int, parameters: EmbeddingParameters) -> None:
 
 
 def _require_ngrams_kept(begin: WordSet, parameters: EmbeddingParameters) -> None:
-    """By another method, or of another kind, the n-grams that were learnt would be lost."""
+    """Raises UserError if the method or the n-gram settings would discard the set's n-grams."""
     if begin.subwords is None:
         return
     if parameters.method != "fasttext":
@@ -110,7 +111,7 @@ def _require_ngrams_kept(begin: WordSet, parameters: EmbeddingParameters) -> Non
 
 
 def _carried_over(trained: WordSet, begin: WordSet) -> dict[str, Any]:
-    """How many words went on from a given vector, are new, or stay as they were given."""
+    """How many words were initialised from `begin`, are new, or keep their vectors of `begin`."""
     shared = sum(word in begin.rows for word in trained.words)
     return {
         "carried_over": shared,

@@ -1,4 +1,4 @@
-"""CBOW, skip-gram and fastText by gensim, which reads the corpus file on all cores without the GIL.
+"""Trains CBOW, skip-gram and fastText with gensim, which reads the corpus file without the GIL.
 
 Mikolov et al. (2013), "Efficient estimation of word representations in vector space";
 Bojanowski et al. (2017), "Enriching word vectors with subword information".
@@ -18,7 +18,7 @@ from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.embeddings.training.progress import Progress
 from tasks.embeddings.training.sampled_loss import SampledLoss
 
-# gensim is imported where it is used: it takes seconds to load.
+# gensim is imported locally, because it takes seconds to load.
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -26,13 +26,13 @@ SECONDS_BETWEEN_LOOKS = 1.0
 def train_by_gensim(
     corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters, start: WordSet | None
 ) -> tuple[WordSet, dict[str, Any]]:
-    """Vectors of a prepared corpus' words, the most frequent first, and facts of the training.
+    """Vectors of a prepared corpus's words, most frequent first, and facts of the training.
 
-    `facts` are those of `prepare_corpus`. From `start` the vectors of words that the corpus has
-    are taken as first values. The loss is that of a sample of the corpus, after each epoch.
+    `facts` are those of `prepare_corpus`. The vectors of `start` initialise the words of the
+    corpus. The losses, one per epoch, are those of a sample of the corpus.
 
     Raises:
-        UserError: fewer than two words occur often enough, or none stands near another.
+        UserError: fewer than two words occur often enough, or no two of them share a line.
     """
     counts = read_vocabulary(corpus, parameters.min_count)
     model = make_model(parameters)
@@ -55,8 +55,11 @@ def train_by_gensim(
 
 
 def make_model(parameters: EmbeddingParameters) -> Any:
-    """An empty gensim model. Learning rates and the down-sampling of frequent words are those of
-    word2vec.c and fastText, of which gensim has skip-gram's for all."""
+    """A gensim model without a vocabulary.
+
+    Learning rates and subsampling thresholds are those of word2vec.c and fastText, because gensim
+    uses skip-gram's as defaults for all methods.
+    """
     from gensim.models import FastText, Word2Vec
 
     common = {
@@ -82,7 +85,7 @@ def make_model(parameters: EmbeddingParameters) -> Any:
 
 
 def _begin_with(model: Any, start: WordSet) -> None:
-    """Set first values: by word, and of n-grams, which are of the same kind if there are any."""
+    """Initialise words, and for fastText n-grams, from `start`; its n-grams must be compatible."""
     rows = start.rows
     shared = [(i, rows[w]) for i, w in enumerate(model.wv.index_to_key) if w in rows]
     if not hasattr(model.wv, "vectors_ngrams"):
@@ -104,10 +107,11 @@ def _word_set(model: Any, parameters: EmbeddingParameters) -> WordSet:
 
 
 class ReadingProgress:
-    """Tells of gensim's training: its callbacks by epoch, between them by how far it has read.
+    """Reports the progress of gensim's training: as a callback after each epoch, and within an
+    epoch from the read positions in the corpus file.
 
-    gensim counts words only when a worker has read its whole share, so the positions of the open
-    corpus file stand in for them (where the system tells: Linux and Windows).
+    gensim counts words only when a worker has read its whole share, so progress is estimated from
+    the positions of the open corpus file. Only Linux and Windows report these.
     """
 
     def __init__(
@@ -120,12 +124,12 @@ class ReadingProgress:
         self.done = threading.Event()
 
     def on_epoch_begin(self, model: Any) -> None:
-        """gensim calls it; nothing is to do."""
+        """Do nothing; gensim requires the method."""
 
     on_train_begin = on_train_end = on_epoch_begin
 
     def on_epoch_end(self, model: Any) -> None:
-        """Tell of the epoch, and forget its positions."""
+        """Record and report the epoch's loss, and reset the read positions."""
         self.losses.append(self.loss(model))
         self.seen.clear()
         self.epoch += 1
@@ -134,7 +138,7 @@ class ReadingProgress:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Look at the positions every second during the block."""
+        """Poll the read positions every second during the block."""
         looker = threading.Thread(target=self._look, daemon=True)
         looker.start()
         try:
