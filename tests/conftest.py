@@ -1,7 +1,6 @@
 """Fixtures shared by all tests, and rules for a whole run: its state is its own, its processes end,
 and continuous integration skips nothing but what needs a GPU."""
 
-import atexit
 import os
 import shutil
 import signal
@@ -17,12 +16,15 @@ OTHERS = ("BIDAFLOW_", "PREFECT_", "MLFLOW_", "RAY_")
 OURS = "BIDAFLOW_TEST_"
 RUN = "BIDAFLOW_TEST_RUN"
 """Marks every process that a run of the tests starts, however deep."""
+ROOTS = "BIDAFLOW_TEST_ROOTS"
+"""The folder of all storage roots of a run; its first process creates and removes it."""
 for name in list(os.environ):
     if name.startswith(OTHERS) and not name.startswith(OURS):
         del os.environ[name]
 os.environ.setdefault(RUN, uuid4().hex)
-os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(prefix="bidaflow-tests-")
-atexit.register(shutil.rmtree, os.environ["BIDAFLOW_ROOT"], ignore_errors=True)
+if ROOTS not in os.environ:
+    os.environ[ROOTS] = tempfile.mkdtemp(prefix="bidaflow-tests-")
+os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(dir=os.environ[ROOTS])
 
 # Some are started with Ctrl-C ignored, as what a shell runs behind "&" is, and hand that on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -118,7 +120,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if faults and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if file := session.config.getoption("record"):
-        record(file, reporter, int(session.exitstatus))
+        record(file, reporter, session.config.invocation_params.args, int(session.exitstatus))
+    shutil.rmtree(os.environ[ROOTS], ignore_errors=True)
 
 
 def end_processes_left() -> list[str]:

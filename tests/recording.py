@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from _pytest.terminal import TerminalReporter
@@ -15,7 +16,9 @@ SLOWEST = 30
 STARTED = time.monotonic()
 
 
-def record(file: Path, reporter: TerminalReporter, exit_status: int) -> None:
+def record(
+    file: Path, reporter: TerminalReporter, arguments: Sequence[str], exit_status: int
+) -> None:
     """Write the record of a run that has just ended as JSON."""
     reports = [report for reports in reporter.stats.values() for report in reports]
     seconds: dict[str, float] = {}
@@ -25,7 +28,7 @@ def record(file: Path, reporter: TerminalReporter, exit_status: int) -> None:
             seconds[name] = seconds.get(name, 0) + report.duration
     slowest = sorted(seconds.items(), key=lambda item: -item[1])[:SLOWEST]
     run = {
-        "command": "make test-all",
+        "command": " ".join(["pytest", *map(str, arguments)]),
         "commit": commit(),
         "date": today(),
         "machine": machine(),

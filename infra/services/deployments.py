@@ -201,7 +201,10 @@ def _schedule_run(server: str, run: dict[str, Any], deployment: dict[str, Any]) 
         "state": {"type": "SCHEDULED", "state_details": start},
         "idempotency_key": f"successor of {run['id']}",
     }
-    _told("POST", f"{server}/api/deployments/{deployment['id']}/create_flow_run", again)
+    try:
+        _told("POST", f"{server}/api/deployments/{deployment['id']}/create_flow_run", again)
+    except urllib3.exceptions.HTTPError as error:
+        print(f"Run {run['name']} is no longer valid. Start it again in the UI. ({error})")
 
 
 def _sections() -> Sections:

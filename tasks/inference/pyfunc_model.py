@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 try:
     from tasks.inference.predictor import Predictor
-except ModuleNotFoundError:
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in ("infra", "models", "tasks"):
+        raise
     # This process has loaded a model of an earlier release, whose code has packages of the same
     # names. That model keeps the modules that it has imported.
     for module in list(sys.modules):
