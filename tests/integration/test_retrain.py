@@ -153,6 +153,7 @@ def test_overheads_are_measured_separately(first: Retrained) -> None:
         assert 0 < seconds["fit_overhead"] < seconds["fit"]
 
 
+@pytest.mark.full
 def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Retrained) -> None:
     """Runs last: it changes the data of the others."""
     file = first.data / "train.json"

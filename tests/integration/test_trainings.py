@@ -70,7 +70,7 @@ def test_refuses_what_it_cannot_train(
     ("names", "source"),
     [
         # It reads no word vectors, so the file of them is not even looked for.
-        (["char-only"], "gone.txt"),
+        pytest.param(["char-only"], "gone.txt", marks=pytest.mark.full),
         pytest.param(WITH_CHARACTERS, "glove-6b-50d", marks=pytest.mark.full),
     ],
 )

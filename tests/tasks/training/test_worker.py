@@ -228,6 +228,7 @@ def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path
     assert {"validation/threshold", "dev/f1_at_threshold", "dev/ece"} <= set(logged.data.metrics)
 
 
+@pytest.mark.full
 def test_time_budget_stops_after_a_scored_step(data: TrainingData, tmp_path: Path) -> None:
     without = replace(data, validation=None)
     fitted = run(tmp_path, without, small(epochs=9, max_minutes=1e-6), workers=2)
