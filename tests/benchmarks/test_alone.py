@@ -1,4 +1,4 @@
-"""The benchmark that trains where only torch, numpy and pyarrow are."""
+"""The benchmark that trains with only torch, numpy and pyarrow installed."""
 
 import json
 import os
@@ -25,13 +25,13 @@ class Missing:
 
 sys.meta_path.insert(0, Missing())
 """
-"""What a process begins with, so that these packages are not installed for it."""
+"""A sitecustomize module that makes these packages fail to import, as if not installed."""
 
 ABSENT = {"ray", "prefect", "mlflow", "pydantic", "gensim", "httpx", "rich", "scipy", "matplotlib"}
 
 
 def train(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with what a folder puts before all packages."""
+    """Run the command in its own process, with `packages` first on its import path."""
     return subprocess.run(
         [sys.executable, "-m", "benchmarks.alone", "train", *arguments],
         cwd=CHECKOUT,
@@ -50,7 +50,7 @@ def test_trains_seeds_without_ray_prefect_or_mlflow(tmp_path: Path) -> None:
     parts = (data.train.encoded, data.dev.encoded, data.vocabulary, data.vectors)
     gather(folder, "made", *parts, data.dev.ingested)
     flags = ["--variant", "baseline", "--epochs", "1", "--seeds", "3", "4", "--batch-size", "5"]
-    # Read at the start of this process, and of those that it starts for the seeds.
+    # Python imports it when this process starts, and when the processes for the seeds start.
     (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(names=ABSENT))
     trained = train(folder, out, *flags, "--profile", packages=tmp_path)
     assert trained.returncode == 0, trained.stderr

@@ -1,4 +1,4 @@
-"""Which trainings stand in one table of benchmarks.comparison."""
+"""Which trainings benchmarks.comparison puts into one table."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from benchmarks.comparison import Trained, newest_alike
 
 
 def trained(folder: Path, variant: str, dev: str, epochs: int) -> Trained:
-    """One of so many epochs, scored on a split of such a name."""
+    """A training with this number of epochs, scored on the split with this name."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"training": {"epochs": epochs}}), "utf-8")
     return Trained(variant, folder, {"dev": folder.parent / dev})

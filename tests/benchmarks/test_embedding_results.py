@@ -1,4 +1,4 @@
-"""Results about word vectors, gathered from what flows have made of small parts of real data."""
+"""Results for word vectors, collected from flow outputs for small parts of real data."""
 
 import json
 import lzma
@@ -29,7 +29,10 @@ IDS = ["262", "276", "56be4db0acb8001400a502ec", "56be4db0acb8001400a502ed"]  # 
 
 
 def trained_on(source: Path, folder: Path, name: str) -> str:
-    """A small set from the first lines of a corpus, which keep its name."""
+    """Path of a small set of vectors, trained on the first `LINES` lines of a corpus.
+
+    The shortened corpus keeps its file name.
+    """
     part = folder / source.name
     with lzma.open(source) as text, lzma.open(part, "wb") as out:
         out.writelines(islice(text, LINES))
@@ -43,7 +46,7 @@ def trained_on(source: Path, folder: Path, name: str) -> str:
 
 
 def ingest_four(folder: Path, shared_data: Path) -> None:
-    """The questions of `IDS`, as a split."""
+    """Ingest the questions of `IDS` as a split."""
     files = ("qa/covid_qa.json", "squad/dev-v1.1.json")
     read = [json.loads((shared_data / file).read_text(encoding="utf-8")) for file in files]
     articles = [article for data in read for article in data["data"]]
@@ -58,7 +61,7 @@ def ingest_four(folder: Path, shared_data: Path) -> None:
 
 
 def plant(folder: Path, f1: list[float]) -> Path:
-    """What a stage has left of a training that was scored on those questions."""
+    """The folder that a stage leaves for a training scored on those questions."""
     folder.mkdir(parents=True)
     names = ("em", "f1", "nll", "avna")
     scores = {f"dev/{name}": 1.0 for name in names} | {"examples_per_second": 1.0, "seconds": 60.0}
@@ -83,8 +86,10 @@ def sets(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[list[str]]:
-    """Vectors from both corpora, and a comparison of one of them with GloVe, from two seeds; and an
-    earlier trial, which the results are not of."""
+    """Vectors trained on both corpora, and a comparison of GloVe with one of them over two seeds.
+
+    There is also an earlier comparison, which the results must ignore.
+    """
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
     corpora = shared_data / "corpora"
     trained = [
@@ -123,7 +128,7 @@ def test_collects_results_from_flow_outputs(
     assert domain["SQuAD dev: EM"] == "0.00 ± 0.00"
     assert glove["covid_qa: F1 gain, 95 %"] == "reference"
     assert domain["covid_qa: F1 gain, 95 %"].startswith("+50.00")
-    # "DC-SIGNR" is outside GloVe; the second question alone asks for it.
+    # "DC-SIGNR" is outside GloVe; only the second question asks for it.
     assert glove["outside GloVe: F1"] == domain["outside GloVe: F1"] == "100.00 ± 0.00"
     (gain,) = told["gains"]
     assert (gain["from"], gain["to"]) == tuple(f"{name}, char, zero" for name in F1)

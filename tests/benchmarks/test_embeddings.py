@@ -1,4 +1,4 @@
-"""What the measuring of word vectors measures."""
+"""The benchmark of word-vector training: what it loads and which word pairs it counts."""
 
 import subprocess
 import sys

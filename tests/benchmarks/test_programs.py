@@ -1,4 +1,4 @@
-"""The benchmarks of training and answering, as programs, on a few generated questions."""
+"""The training and answering benchmarks, run as programs on a few generated questions."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.factories.cli import QUICK, environment_for
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
 
-DEV_QUESTIONS = 200  # more than a batch of answers, and than train has
+DEV_QUESTIONS = 200  # more than one batch of answers, and more than in train
 ONE_STEP = ("--steps", "1")
 
 
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, program: str, *arguments: str | Path) -> None:
-    """One of the programs, in a process and under a root of its own."""
+    """Run one of the programs in its own process and under its own root."""
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{program}", *map(str, arguments)],
         env=environment_for(folder / "root"),
@@ -44,7 +44,7 @@ def run(folder: Path, program: str, *arguments: str | Path) -> None:
 
 
 def race(folder: Path, out: Path) -> dict[str, Any]:
-    """What a race of `baseline` tells."""
+    """The results that a race of `baseline` writes."""
     flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
     run(folder, "race", out, *flags, "--variants", "baseline", *QUICK)
     told: dict[str, Any] = json.loads((out / "baseline-seed0.json").read_text(encoding="utf-8"))

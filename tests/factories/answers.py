@@ -1,4 +1,4 @@
-"""Questions and contexts, common and strange, and what answers to them must be like."""
+"""Ordinary and unusual questions and contexts, and checks of the answers to them."""
 
 import math
 
@@ -24,8 +24,8 @@ STRANGE = {
 COMMON = [("Where does the mill stand?", CONTEXT), ("Where is the inn?", CONTEXT)]
 
 
-# Float32 sums differ in their last digits with the shape of the batch, which weights as large as
-# these make more of from layer to layer; in float64 the same answers agree to fifteen digits.
+# The last digits of float32 sums depend on the batch shape, and the large weights of these models
+# amplify the differences from layer to layer. In float64 the answers agree to fifteen digits.
 RELATIVE, ABSOLUTE = 5e-4, 1e-5
 
 
@@ -38,7 +38,7 @@ def alike(one: AnswerRow, other: AnswerRow) -> bool:
 
 
 def stands_in(row: AnswerRow, context: str, limit: int) -> bool:
-    """Whether the row is a run of at most `limit` whole tokens of the context."""
+    """Whether the answer is a span of at most `limit` whole tokens of the context."""
     inside = [s for s in tokenize(context) if row["start"] <= s[0] and s[1] <= row["end"]]
     return (
         0 < len(inside) <= limit

@@ -1,4 +1,4 @@
-"""The pipeline as its users run it: a command in a fresh process, with a root of its own."""
+"""The pipeline as its users run it: a command in a fresh process, with its own storage root."""
 
 import json
 import os
@@ -17,17 +17,17 @@ from tasks.datasets.tiny import generate
 SMALL = ("--training.epochs", "1", "--training.hidden-size", "8")
 ONE_WORKER = ("--resources.workers", "1", "--resources.cpus-per-worker", "1")
 QUICK = (*SMALL, *ONE_WORKER)
-"""Flags for runs that are about the road, not about the model."""
+"""Flags for runs that test the pipeline, not the model."""
 
 
 def environment_for(root: Path, **variables: str) -> dict[str, str]:
-    """This process's environment with another storage root, and Prefect's state below it."""
+    """This process's environment with another storage root, which also holds Prefect's state."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     return {**kept, "BIDAFLOW_ROOT": str(root), "PYTHONPATH": str(CHECKOUT), **variables}
 
 
 def write_dataset(folder: Path, train: int = 4, dev: int = 2, contexts: int = 4) -> Path:
-    """A folder with train.json and dev.json of a few generated articles."""
+    """Write train.json and dev.json with a few generated articles; returns the folder."""
     folder.mkdir(parents=True)
     for name, split in zip(("train", "dev"), generate(3, train, dev, contexts), strict=True):
         (folder / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
@@ -35,13 +35,13 @@ def write_dataset(folder: Path, train: int = 4, dev: int = 2, contexts: int = 4)
 
 
 def tests_server() -> dict[str, str]:
-    """The variable that makes a command use the fixture `prefect_server` instead of a server of
-    its own, which takes ten seconds to start."""
+    """The variable that makes a command use the fixture `prefect_server` instead of starting its
+    own server, which takes ten seconds."""
     return {"PREFECT_API_URL": PREFECT_API_URL.value() or ""}
 
 
 def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`python -m flows.retrain` with these flags; output and errors as text."""
+    """Run `python -m flows.retrain` with these flags; output and errors are text."""
     return subprocess.run(
         [sys.executable, "-m", "flows.retrain", *flags],
         env=environment_for(root, **variables),
@@ -54,7 +54,7 @@ def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
 
 
 def kill(processes: Iterable[psutil.Process]) -> None:
-    """Kill them all; some end by themselves as soon as their parent is gone."""
+    """Kill all processes; some exit by themselves as soon as their parent is gone."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()

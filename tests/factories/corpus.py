@@ -9,7 +9,7 @@ from tasks.embeddings.training.corpus import write_counts
 
 
 def corpus_of(folder: Path, lines: list[list[str]]) -> Path:
-    """A folder as `prepare_corpus` writes it."""
+    """Write a corpus in the layout of `prepare_corpus`; returns the folder."""
     text = "".join(" ".join(line) + "\n" for line in lines)
     (folder / "corpus.txt").write_text(text, encoding="utf-8")
     write_counts(folder / "words.parquet", Counter(word for line in lines for word in line))
@@ -21,7 +21,7 @@ TOOLS = ["hammer", "spanner", "chisel", "plane", "anvil"]
 
 
 def worlds(lines: int = 400, length: int = 20) -> list[list[str]]:
-    """Sentences of animals or of tools, never of both, with common words between."""
+    """Sentences with words for animals or for tools, never both, mixed with common words."""
     rng = np.random.default_rng(7)
     made = []
     for number in range(lines):

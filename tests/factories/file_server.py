@@ -1,4 +1,4 @@
-"""A server on loopback that holds one file and misbehaves as told."""
+"""A server on loopback that serves one file and produces the requested faults."""
 
 import re
 import threading
@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Served:
-    """What is served, which faults come first, and what was asked."""
+    """The served file, the faults of the first responses, and the requests received."""
 
     content: bytes
     tag: str | None = '"1"'
     ranges: bool = True
     faults: list[str] = field(default_factory=list)
-    """One a request: "cut N", "stall N", "slow", "shift", "status N", "to ADDRESS"."""
+    """One per request: "cut N", "stall N", "slow", "shift", "status N", "to ADDRESS"."""
     asked: list[dict[str, str]] = field(default_factory=list)
     sent: int = 0
     url: str = ""
@@ -65,8 +65,8 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
         def pour(self, body: bytes, kind: str) -> None:
             step = 1000 if kind == "slow" else len(body) or 1
             for start in range(0, len(body), step):
-                # Counted first: the client may have read the last bytes, and its test ended, before
-                # this thread runs again.
+                # Count before writing: the client may read the last bytes, and its test may end,
+                # before this thread runs again.
                 served.sent += len(body[start : start + step])
                 self.wfile.write(body[start : start + step])
                 if kind == "slow":
@@ -78,14 +78,14 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
             return int(asked[1]) if asked and same and served.ranges else 0
 
         def log_message(self, *args: object) -> None:
-            """Say nothing."""
+            """Suppress the request log."""
 
     return Handler
 
 
 @contextmanager
 def serving(served: Served) -> Iterator[Served]:
-    """Serve until the block ends; `served.url` is the file's address."""
+    """Serve until the block ends; `served.url` is the file's URL."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(served)) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))

@@ -1,4 +1,4 @@
-"""What the tests of single blocks share: shapes, masks, and comparisons in double precision."""
+"""Shapes, masks and double-precision comparisons for the tests of single blocks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ few = settings(max_examples=30)
 
 
 def make_mask(lengths: Sequence[int], extra: int = 0) -> Tensor:
-    """(B, longest + extra), True at each row's first `length` positions."""
+    """A mask (B, longest + extra), True at each row's first `length` positions."""
     return torch.arange(max(lengths) + extra) < torch.tensor(lengths).unsqueeze(1)
 
 
@@ -33,7 +33,7 @@ def assert_close(found: Tensor, expected: Tensor) -> None:
 
 
 def check_gradients(module: nn.Module, *inputs: Tensor) -> None:
-    """Gradients by the weights and by the inputs, against finite differences."""
+    """Compare the gradients by the weights and by the inputs with finite differences."""
     names = [name for name, _ in module.named_parameters()]
 
     def run(*tensors: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def check_gradients(module: nn.Module, *inputs: Tensor) -> None:
 
 
 def packed(layers: Sequence[BiLSTM | BiGRU], x: Tensor, lengths: list[int]) -> Tensor:
-    """PyTorch's own bidirectional layers over packed sequences, with the layers' weights."""
+    """The output of PyTorch's own bidirectional layers, with these weights, on packed sequences."""
     cell, hidden = type(layers[0].ahead), layers[0].ahead.hidden_size
     reference = cell(x.shape[2], hidden, len(layers), batch_first=True, bidirectional=True).double()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""HTML pages as tests read them."""
+"""Parsing and checks of HTML pages."""
 
 import re
 from html import unescape
@@ -8,7 +8,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """The elements of a page with their attributes, and whether they are nested as they should."""
+    """The elements of a page with their attributes; asserts that they are nested correctly."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class Page(HTMLParser):
 
 
 def shown(page: str) -> str:
-    """The text that a reader sees, white space evened out."""
+    """The text that a reader sees, with white space normalised."""
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
 def assert_stands_alone(page: str) -> None:
-    """Nothing is run, loaded or linked to; all elements are nested as they should."""
+    """Assert that a page is nested correctly, and that it runs, loads and links to nothing."""
     for tag, attributes in Page(page).elements:
         assert tag not in {"script", "link", "img", "iframe", "object"}
         assert not {"src", "srcset", "href"} & attributes.keys()

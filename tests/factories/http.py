@@ -1,4 +1,4 @@
-"""Requests to the Prefect and MLflow servers that wait while a server is busy."""
+"""Requests to the Prefect and MLflow servers, repeated while a server is busy."""
 
 import time
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import httpx
 
 ANSWER_SECONDS = 120
-"""How long one request may take: on a busy machine longer than httpx waits by default."""
+"""Time limit of one request; a busy machine needs more than the default of httpx."""
 
 BUSY_SECONDS = 600
 
 
 def ask(method: str, address: str, body: Any = None) -> httpx.Response:
-    """The server's answer. Repeats the request while the server's database is locked (status 503),
+    """The server's response. Repeats the request while its database is locked (status 503),
     as Prefect's own client does."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""The root of the release before the packages were restructured, unpacked for a test."""
+"""A storage root from the release before the packages were restructured."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from infra.settings import CHECKOUT
 DATA = CHECKOUT / "tests" / "data" / "last_release"
 
 HOME = "/var/tmp/last-release"
-"""Where the root was made: its paths are absolute."""
+"""The folder in which the root was created; the paths in the root are absolute."""
 
 PATH_COLUMNS = {
     "mlflow.db": {
@@ -38,7 +38,7 @@ TEXT_FILES = ("stages/*/*/manifest.json", "prefect/storage/*", "mlartifacts/**/M
 
 @dataclass(frozen=True)
 class LastRelease:
-    """An unpacked root, the data it was made from, and what its champion answered."""
+    """An unpacked root, the data it was created from, and the answers of its champion."""
 
     root: Path
     tickets: Path
@@ -52,7 +52,7 @@ class LastRelease:
 
 
 def unpack_last_release(folder: Path) -> LastRelease:
-    """Unpack the root into an empty folder; its paths point there and to this checkout."""
+    """Unpack the root into an empty folder; its paths then point there and to this checkout."""
     with tarfile.open(DATA / "root.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     root = folder / "root"

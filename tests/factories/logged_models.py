@@ -1,4 +1,4 @@
-"""A small untrained model that is logged to MLflow."""
+"""A small untrained model to log to MLflow and to serve."""
 
 import subprocess
 import time
@@ -26,7 +26,11 @@ ASKED = [
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -> None:
-    """Until the server answers."""
+    """Wait until the server answers.
+
+    Raises:
+        AssertionError: the server exits, or does not answer in time.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -38,7 +42,7 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -
 
 
 def made_model(root: Path) -> Path:
-    """The folder of a small untrained model, saved below `root` like any other."""
+    """Save a small untrained model below `root`; returns its folder."""
     split = ingest(root / "split", (CONTEXT, [asked["question"] for asked in ASKED]))
     (root / "vectors").mkdir()
     (root / "vocabulary").mkdir()

@@ -26,11 +26,11 @@ BY_HEART: dict[str, Any] = {
     "dropout": 0.0,
     "ema_decay": 0.8,
 }
-"""Settings by which a small model learns a few examples by heart."""
+"""Settings with which a small model memorises a few examples."""
 
 
 def make_types(seed: int = 0, longest: int = 10) -> Types:
-    """A type for each word: 1 to `longest` characters."""
+    """A type for each word, with 1 to `longest` random characters."""
     random = np.random.default_rng(seed)
     lengths = random.integers(1, longest + 1, WORDS - 2)
     spelled = [random.integers(2, CHARACTERS, length).tolist() for length in lengths]
@@ -40,8 +40,8 @@ def make_types(seed: int = 0, longest: int = 10) -> Types:
 def make_examples(
     contexts: Sequence[int], questions: Sequence[int] | None = None, seed: int = 0
 ) -> Examples:
-    """Examples over contexts and questions of the given lengths, with random targets; every
-    fourth has no answer."""
+    """Examples with contexts and questions of the given lengths and with random targets; every
+    fourth example has no answer."""
     random = np.random.default_rng(seed)
     n = len(contexts)
     questions = questions if questions is not None else [3] * n
@@ -59,7 +59,7 @@ def make_examples(
 
 
 def small(name: str, **changes: object) -> VariantConfig:
-    """The preset of that name, as small as the tests' vocabulary."""
+    """A preset reduced to sizes that suit the tests' small vocabulary."""
     variant = PRESETS[name].with_changes(**{"hidden_size": 6, "batch_size": 4, **changes})
     if variant.model.characters is None:
         return variant
@@ -69,8 +69,10 @@ def small(name: str, **changes: object) -> VariantConfig:
 
 
 def make_model(variant: VariantConfig, seed: int = 0, scale: float = 1.0) -> BiDAF:
-    """A model of the variant: always the same word vectors, weights drawn from the seed. A scale
-    above 1 enlarges the weights, so that answers differ from example to example."""
+    """A model of the variant. The word vectors are always the same; the seed draws the weights.
+
+    A scale above 1 enlarges the weights, so that answers differ between examples.
+    """
     vectors = torch.randn(WORDS, VECTOR_SIZE, generator=torch.Generator().manual_seed(0))
     vectors[:2] = 0
     torch.manual_seed(seed)

@@ -6,8 +6,10 @@ from contextlib import suppress
 
 
 def free_port() -> int:
-    """One below those that the system gives to any connection: it is still free when the server
-    takes it, and when the server is started again."""
+    """A free port below the range from which the system assigns ports to connections.
+
+    It is therefore still free when the server starts, and when it restarts.
+    """
     draws = random.SystemRandom()
     while True:
         port = draws.randrange(20_000, 32_000)

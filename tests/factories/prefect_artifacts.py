@@ -1,4 +1,4 @@
-"""The artifacts of flow runs, as Prefect's server has them."""
+"""The artifacts of flow runs on the Prefect server."""
 
 from typing import Any
 
@@ -7,6 +7,6 @@ from prefect.client.orchestration import get_client
 
 def artifacts(key: str) -> list[Any]:
     with get_client(sync_client=True) as client:
-        wanted = {"artifacts": {"key": {"any_": [key]}}}  # of all, only the first 200 are told
+        wanted = {"artifacts": {"key": {"any_": [key]}}}  # unfiltered, only 200 are returned
         found: list[Any] = client.request("POST", "/artifacts/filter", json=wanted).json()
     return found

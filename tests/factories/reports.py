@@ -1,4 +1,4 @@
-"""Variants for reports, with predictions of their own."""
+"""Results of variants for reports, with chosen predictions."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ def history(epochs: int) -> list[dict[str, float]]:
 def variant(
     folder: Path, split: EvaluationSplit, name: str, spans: list[tuple[int, int]], **more: Any
 ) -> VariantResult:
-    """A variant that answered the split's questions with these spans, the last one surest."""
+    """The result of a variant with these predicted spans, in order of rising confidence."""
     start, end = np.array(spans).T
     scores = np.linspace(-2, -0.1, len(spans))
     file = folder / f"{name}.parquet"

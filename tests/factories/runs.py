@@ -1,4 +1,4 @@
-"""Runs without a training: an untrained model beside answers that were chosen by hand."""
+"""Runs without training: an untrained model together with handwritten predictions."""
 
 from pathlib import Path
 
@@ -21,9 +21,10 @@ from tests.factories.vectors import write_lines
 def untrained_run(
     folder: Path, split: Path, spans: list[tuple[int, int]], name: str, words: list[str]
 ) -> Path:
-    """What the stage `train` would leave of a run: model/ and predictions.parquet.
+    """Write a run as the stage `train` does: model/ and predictions.parquet. Returns the folder.
 
-    `spans` are the tokens of its answers, the last one surest; `words` those that have vectors.
+    `spans` are the predicted token spans, in order of rising confidence; `words` are the words
+    that have vectors.
     """
     folder.mkdir()
     rows = [f"{word} {i / 9:.3f} 0.5 -0.5" for i, word in enumerate(words)]

@@ -1,4 +1,4 @@
-"""`up` with the real servers, on free ports and with its own storage root, and what runs there."""
+"""The real services on free ports with their own storage root, and the runs on their servers."""
 
 import signal
 import subprocess
@@ -24,25 +24,25 @@ from tests.factories.http import ask
 from tests.factories.ports import free_port
 
 SECONDS = 1200
-"""How long a test waits for anything: some twenty times what a quiet machine needs."""
+"""Time limit of each wait in a test: about twenty times what a quiet machine needs."""
 
 QUICK = {
-    # How often the worker asks for runs, and how long a run waits for its turn: else 10 and 30 s.
+    # The poll interval of the worker and of a run that waits for a slot; by default 10 and 30 s.
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "3",
-    # Eight more processes of MLflow's server, for jobs that the pipeline does not use.
+    # Otherwise MLflow starts eight more processes, for jobs that the pipeline does not use.
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }
-"""Settings that make the services quicker, not different."""
+"""Settings that speed the services up without changing their behaviour."""
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
 def wait(what: str, condition: Callable[[], Any]) -> Any:
-    """The first true value of the condition.
+    """Wait until the condition returns a true value, and return it.
 
     Raises:
-        AssertionError: there is none before the deadline.
+        AssertionError: the condition is not met within `SECONDS`.
     """
     deadline = time.monotonic() + SECONDS
     while not (found := condition()):
@@ -60,7 +60,7 @@ class Services:
             "BIDAFLOW_MLFLOW_PORT": str(free_port()),
         }
         self.root = root
-        # PWD is what `make -C` leaves in it where it is called in another folder.
+        # `make -C` called from another folder leaves PWD at that folder.
         self.environment = environment_for(root, PWD=str(root), **ports, **QUICK)
         self.process: subprocess.Popen[str] | None = None
         self.printed = ""
@@ -68,7 +68,7 @@ class Services:
     def run(
         self, *words: str, module: str = "infra.services", **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """A command in the environment of the services; its output and errors as text."""
+        """Run a command in the environment of the services; output and errors are text."""
         return subprocess.run(
             [sys.executable, "-m", module, *words],
             env={**self.environment, **variables},
@@ -80,7 +80,7 @@ class Services:
         )
 
     def up(self) -> None:
-        """Start as `nohup` does, and wait for the last line that it prints."""
+        """Start the services under `nohup`, and wait for the last line of their startup output."""
         self.process = subprocess.Popen(
             ["nohup", sys.executable, "-m", "infra.services", "up"],
             env=self.environment,
@@ -102,13 +102,13 @@ class Services:
         return self.process is not None and self.process.poll() is None
 
     def interrupt(self) -> int:
-        """Stop as Ctrl-C does; the exit status."""
+        """Stop the services as Ctrl-C does; returns the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(timeout=SECONDS)
 
     def clean_up(self) -> None:
-        """Stop, and kill whatever uses this root still, such as Ray's processes of a killed run."""
+        """Stop, and kill processes that still use this root, such as Ray's after a killed run."""
         try:
             if self.is_up:
                 self.interrupt()
@@ -122,7 +122,7 @@ class Services:
         return Up.model_validate_json((self.root / "services.json").read_text(encoding="utf-8"))
 
     def processes(self) -> list[psutil.Process]:
-        """All processes of the services."""
+        """All processes of the services, with their children."""
         services = [psutil.Process(one.pid) for one in self.recorded.services.values()]
         return [p for one in services for p in (one, *one.children(recursive=True))]
 
@@ -132,7 +132,7 @@ class Services:
         return next(one for one in found if one["name"] == name)
 
     def worker_is_online(self, since: datetime) -> bool:
-        """Whether a worker has asked the server for work."""
+        """Whether a worker has polled the server for work after `since`."""
         address = f"{self.recorded.prefect_url}/api/work_pools/local/workers/filter"
         try:
             workers = ask("POST", address, {}).raise_for_status().json()
@@ -143,7 +143,7 @@ class Services:
 
 
 class Server:
-    """The runs of deployment `retrain` on the servers, even while a server is restarting."""
+    """Access to the runs of deployment `retrain`; it tolerates a restart of the servers."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -151,7 +151,7 @@ class Server:
         self.retrain = services.deployment("retrain")["id"]
 
     def start(self, parameters: dict[str, Any]) -> str:
-        """The id of a new run."""
+        """Create a run; returns its id."""
         address = f"{self.api}/deployments/{self.retrain}/create_flow_run"
 
         def created() -> str | None:
@@ -165,13 +165,13 @@ class Server:
         return str(wait("a new run", created))
 
     def runs(self, **filters: Any) -> list[dict[str, Any]]:
-        """The runs of flow `retrain`, the newest first."""
+        """The runs of flow `retrain`, newest first."""
         wanted = {"flows": {"name": {"any_": ["retrain"]}}, **filters}
         runs = ask("POST", f"{self.api}/flow_runs/filter", wanted).raise_for_status().json()
         return sorted(runs, key=lambda run: str(run["created"]), reverse=True)
 
     def newest(self) -> str:
-        """The run that a person created last, by hand or by a form."""
+        """The id of the newest run that was started by a person and not by a schedule."""
         return next(str(run["id"]) for run in self.runs() if not run["auto_scheduled"])
 
     def run(self, run_id: str) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class Server:
             return {"state_type": "AWAY", "state_name": "Away"}
 
     def ended(self, run_id: str) -> str:
-        """The name of the run's final state."""
+        """Wait until the run ends; returns the name of its final state."""
         run = wait("the run's end", lambda: (r := self.run(run_id))["state_type"] in FINAL and r)
         return str(run["state_name"])
 
@@ -198,7 +198,7 @@ class Server:
         wait("training", is_training)
 
     def wait_until_idle(self) -> None:
-        """Wait until no run is under way, such as one that a schedule has started."""
+        """Wait until no run is under way, including those that a schedule started."""
         under_way = self.services.root / "under-way"
         wait("the end of all runs", lambda: not list(under_way.glob("*.json")))
 
@@ -220,7 +220,7 @@ class Server:
 
 
 def left_by(run_id: str) -> list[str]:
-    """The command lines of the processes that a run has started."""
+    """The command lines of the running processes that a flow run started."""
     titles = []
     for process in processes_with(VARIABLE, run_id):
         with suppress(psutil.Error):

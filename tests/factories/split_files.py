@@ -1,4 +1,4 @@
-"""Ingested files and the splits that are made of them."""
+"""Helpers to write and ingest question files, and to read splits."""
 
 import json
 from pathlib import Path

@@ -25,7 +25,7 @@ QUESTIONS: list[tuple[str, int, str, list[tuple[str, int]], tuple[int, int]]] = 
 
 
 def write_split(folder: Path, *, answered_only: bool = False) -> Path:
-    """contexts.parquet and questions.parquet of the contexts and questions above."""
+    """Write contexts.parquet and questions.parquet from `WRITTEN` and `QUESTIONS`."""
     offsets = pa.list_(pa.int32())
     contexts = {
         "context_id": pa.array(range(len(WRITTEN)), pa.int32()),
@@ -50,7 +50,7 @@ def write_split(folder: Path, *, answered_only: bool = False) -> Path:
 
 
 def ingest(folder: Path, *paragraphs: tuple[str, list[str]]) -> Path:
-    """An ingested split of contexts, each with its (unanswerable) questions."""
+    """Ingest a split of contexts, each with its unanswerable questions; returns the folder."""
     folder.mkdir()
     made = [
         Paragraph(

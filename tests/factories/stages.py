@@ -1,4 +1,4 @@
-"""A pipeline of three small stages whose last one is recorded in MLflow, as trainings are."""
+"""A pipeline of three small stages; MLflow records the last one, like a real training."""
 
 import json
 from collections.abc import Callable
@@ -50,7 +50,7 @@ reading, counting, training = (
 
 @dataclass(frozen=True)
 class Trained:
-    """Where the three stages lie, and the id of the run."""
+    """The folders of the three stages, and the ids of the MLflow run and of its parent."""
 
     words: Path
     counts: Path
@@ -60,7 +60,7 @@ class Trained:
 
 
 def in_flow(work: Callable[[], T], name: str) -> T:
-    """What the work comes to in a flow run, which uses its stages until its end."""
+    """The result of the work in a flow run, which keeps its stages in use until it ends."""
 
     def body() -> T:
         with used_by_flow():
@@ -70,7 +70,7 @@ def in_flow(work: Callable[[], T], name: str) -> T:
 
 
 def trained(files: list[Path], least: int, name: str = "words") -> Trained:
-    """A flow run of the pipeline."""
+    """Run the pipeline in a flow."""
 
     def work() -> Trained:
         words = reading(files).folder
@@ -82,7 +82,7 @@ def trained(files: list[Path], least: int, name: str = "words") -> Trained:
 
 
 def register(run_id: str, name: str, alias: str) -> None:
-    """A registered model of a run, with an alias."""
+    """Register the model of a run, with an alias."""
     client = MlflowClient(settings().tracking_uri)
     client.create_registered_model(name)
     version = client.create_model_version(name, f"runs:/{run_id}/model", run_id)

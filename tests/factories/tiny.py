@@ -1,4 +1,4 @@
-"""What is known of the generated dataset, and answers by short cuts."""
+"""The generated dataset, and guesses of its answers by shortcuts."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ def paragraphs(dataset: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def asked(dataset: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(context, question) of every question."""
+    """The (context, question) pair of every question."""
     return ((p["context"], q) for p in paragraphs(dataset) for q in p["qas"])
 
 
@@ -51,8 +51,8 @@ CANDIDATE = re.compile(rf"\b(?:[A-Z][a-z]{{5,}}|\d+(?: miles)?|{'|'.join(KNOWN_P
 
 
 def best_sentence_candidates(context: str, question: str) -> list[str]:
-    """Every name, number and phrase of the sentence that shares most content words with the
-    question, in the sentence's order, without those that stand in the question."""
+    """The names, numbers and phrases of the sentence that shares most content words with the
+    question, in order of occurrence and without those that the question contains."""
     sought = words(question) - words(FUNCTION_WORDS)
     best = max(context.split(". "), key=lambda sentence: len(words(sentence) & sought))
     return [c for c in CANDIDATE.findall(best) if c not in question]

@@ -1,4 +1,4 @@
-"""A small dataset, ready to be trained on."""
+"""A small dataset that is ready for training."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from tasks.training.worker import Job
 
 
 def prepare(folder: Path, articles: int = 4) -> TrainingData:
-    """A train split of so many articles, 25 questions each; dev and validation of one each."""
+    """A train split of `articles` articles, and dev and validation splits of one article each.
+
+    Each article has 25 questions.
+    """
     train, dev = generate(7, articles, 1, 5)
     made = {"train": train, "dev": dev, "validation": generate(8, articles, 1, 5)[1]}
     splits = {name: SplitFolders(folder / name, folder / f"encoded-{name}") for name in made}
@@ -46,7 +49,7 @@ def small(**changes: Any) -> VariantConfig:
 
 
 def make_job(folder: Path, data: TrainingData, variant: VariantConfig) -> Job:
-    """The training of a variant, with an MLflow run of its own in the folder's database."""
+    """The training job of a variant, with a new MLflow run in the folder's database."""
     uri = f"sqlite:///{folder}/mlflow.db"
     client = MlflowClient(uri)
     found = client.get_experiment_by_name("tests")

@@ -1,4 +1,4 @@
-"""What the flow that compares would train, and what it compares with what."""
+"""The comparison flow: the trainings in its grid, its example questions and its table."""
 
 import json
 from pathlib import Path

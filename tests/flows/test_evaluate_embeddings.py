@@ -1,4 +1,4 @@
-"""The flow that judges sets of word vectors."""
+"""The flow that evaluates sets of word vectors."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The flow that trains word vectors, and retrain's way to vectors that are trained first."""
+"""The flow that trains word vectors, and how retrain obtains vectors, trained or downloaded."""
 
 import zipfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The environment that every process of the pipeline gets."""
+"""The environment variables that every process of the pipeline gets."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_keeps_variables_already_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`python -m infra.environment command` where only these variables are set."""
+    """`python -m infra.environment command`, run with only PATH and these variables set."""
     return subprocess.run(
         [sys.executable, "-m", "infra.environment", *command],
         cwd=CHECKOUT,

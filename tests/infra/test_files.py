@@ -1,4 +1,4 @@
-"""Files as people have them: compressed, in archives, cut off, hostile."""
+"""Input files as users provide them: compressed, archived, truncated or malicious."""
 
 import gzip
 import io
@@ -46,7 +46,7 @@ compressors = pytest.mark.parametrize("name", [name for name in PACKERS if name 
 
 
 def write(folder: Path, name: str, content: bytes) -> Path:
-    """A file of these bytes; of a zip the path of its member."""
+    """Path of a new file with this content; for a zip, the path of its member."""
     (folder / name).write_bytes(content)
     return folder / name / "a.json" if name == "a.zip" else folder / name
 
@@ -58,7 +58,7 @@ def read(path: Path) -> bytes:
 
 @packers
 def test_read_progress_is_reported(name: str, tmp_path: Path) -> None:
-    content = random.Random(0).randbytes(3 << 20)  # of which no packer makes less
+    content = random.Random(0).randbytes(3 << 20)  # incompressible
     path = write(tmp_path, name, PACKERS[name](content))
     told: list[tuple[Path, float]] = []
     before = HOW_FAR.set(lambda *one: told.append(one))
@@ -114,7 +114,7 @@ def test_truncated_file_error_names_the_file(
 def test_flipped_bit_is_detected(name: str, tmp_path: Path) -> None:
     packed = bytearray(PACKERS[name](TEXT))
     packed[len(packed) // 2] ^= 4
-    if name == "a.json.zst":  # the frames that Arrow writes carry no checksum of their own
+    if name == "a.json.zst":  # Arrow's frames have no checksum; also damage the magic number
         packed[0] ^= 4
     with pytest.raises(UserError, match=r"a\."):
         read(write(tmp_path, name, bytes(packed)))
@@ -154,7 +154,7 @@ def test_rejects_links_in_archives(tmp_path: Path) -> None:
 
 def test_rejects_password_protected_members(tmp_path: Path) -> None:
     packed = bytearray(zipped(TEXT))
-    packed[6] |= 1  # the flag of encryption, in the member's header and in the directory
+    packed[6] |= 1  # the encryption flag, in the member's header and in the central directory
     packed[packed.rindex(b"PK\x01\x02") + 8] |= 1
     with pytest.raises(UserError, match=r"a\.zip.*(password|encrypted)"):
         read(write(tmp_path, "a.zip", bytes(packed)))

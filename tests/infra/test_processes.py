@@ -1,4 +1,4 @@
-"""Processes that are stopped by their record."""
+"""Stopping processes by their records."""
 
 import signal
 import subprocess
@@ -13,7 +13,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 
 def start(code: str) -> subprocess.Popen[bytes]:
-    """A Python process that has said its first line."""
+    """A Python process that has printed its first line."""
     started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert started.stdout is not None
     started.stdout.readline()
@@ -30,7 +30,7 @@ def start(code: str) -> subprocess.Popen[bytes]:
 def test_stop_does_not_wait_for_zombie_processes(
     code: str, patience: float, ended_by: signal.Signals
 ) -> None:
-    """The child is a zombie until this test waits for it, which it does at the end only."""
+    """The child stays a zombie until this test waits for it, which it does only at the end."""
     child = start(code)
     recorded = processes.record(child.pid)
     began = time.monotonic()

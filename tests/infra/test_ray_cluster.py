@@ -1,4 +1,4 @@
-"""What may be asked of a Ray cluster, on a real one whose node declares a GPU that isn't there."""
+"""Resource requests to a real Ray cluster whose node declares a GPU that does not exist."""
 
 from collections.abc import Iterator
 
@@ -44,14 +44,14 @@ def test_rejects_more_resources_than_available(
 def test_unset_cpus_are_divided_among_workers(
     node_with_a_gpu: None, workers: int, each: int
 ) -> None:
-    allotted = allot(Resources(workers=workers))  # torch sees no GPU there: none is taken
+    allotted = allot(Resources(workers=workers))  # torch sees no GPU, so none is allotted
     assert allotted == Allotment(workers=workers, cpus_per_worker=each, gpus_per_worker=0)
 
 
 @pytest.mark.parametrize(
     ("asked", "trainings", "at_a_time", "each"),
     [
-        (Resources(), 2, 1, 4),  # each would take the one GPU
+        (Resources(), 2, 1, 4),  # each training would take the only GPU
         (Resources(gpu=False), 2, 2, 2),
         (Resources(gpu=False), 9, 4, 1),
         (Resources(workers=2, gpu=False), 9, 2, 1),
@@ -71,8 +71,8 @@ def test_parallel_trainings_share_the_cpus(
         (1, 1, 1, 1.0),
         (1, 1, 4, 1.0),
         (1, 4, 1, 0.25),
-        (1, 3, 2, 0.5),  # three to two would leave the third without room
-        (2, 2, 2, 1.0),  # one training's workers can't be on one GPU: the other training waits
+        (1, 3, 2, 0.5),  # with 2/3 of a GPU each, the third training would not fit
+        (2, 2, 2, 1.0),  # workers of one training can't share a GPU: the other training waits
     ],
 )
 def test_single_worker_trainings_share_gpus(
@@ -82,7 +82,7 @@ def test_single_worker_trainings_share_gpus(
 
 
 def gpus_of_this_worker() -> None:
-    """Report how many GPUs Ray gave to the worker."""
+    """Assert that Ray gave the worker one GPU, or a part of one."""
     assert len(ray.get_gpu_ids()) == 1
 
 

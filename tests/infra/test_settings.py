@@ -1,4 +1,4 @@
-"""Settings as the environment has them."""
+"""Settings, read from environment variables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The code's version is that of the checkout."""
+"""The code version is the Git commit of the checkout."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`make check`, as its users run it."""
+"""`make check`, run as users run it."""
 
 import json
 import subprocess

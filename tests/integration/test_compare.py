@@ -1,4 +1,4 @@
-"""`compare-variants` from its data to its table, on Prefect's and MLflow's pages too."""
+"""`compare-variants` from its data to its result table, also as shown in Prefect and MLflow."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A GPU does what a CPU does: losses, predictions, resumption; and its steps never wait for it."""
+"""Training on a GPU: CPU-equal losses and predictions, bitwise resuming, no synchronization."""
 
 import numpy as np
 import pytest

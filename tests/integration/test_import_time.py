@@ -1,4 +1,4 @@
-"""What a command loads before it does anything."""
+"""Which packages a command imports before it does anything."""
 
 import json
 import subprocess

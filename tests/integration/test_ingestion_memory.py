@@ -1,4 +1,4 @@
-"""Memory of the data's road: as much for several times the data as for the data."""
+"""Peak memory of data preparation: it does not grow with the amount of data."""
 
 import os
 import random
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 TIMES = [5, pytest.param(12, marks=pytest.mark.full)]
 EXACT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
-"""Other allocators keep some 30 MiB more in one run than in the next."""
+"""Repeatable peaks: with other allocators, they vary by about 30 MiB between runs."""
 STEP = """
 import sys
 from multiprocessing import get_context
@@ -43,7 +43,7 @@ for step in STEPS:
 
 
 def random_article(number: int, words: list[str], draw: random.Random) -> Article:
-    """Ten contexts of 120 words, with five questions each."""
+    """An article of ten contexts of 120 words, with five questions each."""
     paragraphs = []
     for paragraph in range(10):
         context = " ".join(draw.choices(words, k=120))
@@ -61,7 +61,7 @@ def random_article(number: int, words: list[str], draw: random.Random) -> Articl
 
 
 def write_data(file: Path) -> None:
-    """5 MB of random words, that no compression makes small."""
+    """Write 5 MB of random words, which do not compress well."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(5000)]
     articles = (random_article(number, words, draw).model_dump_json() for number in range(280))
@@ -69,7 +69,7 @@ def write_data(file: Path) -> None:
 
 
 def peaks(root: Path, data: Path, times: int) -> dict[str, int]:
-    """MiB that each step takes at most, in a process of its own."""
+    """Peak memory of each step in MiB, each measured in its own process."""
     root.mkdir()
     write_repeated([data], times, root / "data.json")
     command = [sys.executable, "-c", STEP, str(root)]

@@ -1,4 +1,4 @@
-"""A flow that is killed in mid-training, and run again, goes on from its last epoch."""
+"""A flow killed during training resumes from its last finished epoch when it is run again."""
 
 import os
 import random
@@ -29,7 +29,7 @@ FLAGS = (
 
 
 def start_and_kill(root: Path, data: Path, checkpoints: int, delay: float) -> None:
-    """Run the flow until it has so many checkpoints, then kill all its processes."""
+    """Run the flow until it has this many checkpoints, then kill all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "flows.retrain", "--data.dataset", str(data), *FLAGS],
         env=environment_for(root, **tests_server()),
@@ -67,7 +67,7 @@ def rename_or_die(old, new, **options):
 
 os.rename = rename_or_die
 """
-"""What a process begins with that dies when a training is whole, and is about to get its name."""
+"""A sitecustomize module that kills all processes just before a finished training is renamed."""
 
 
 def train(root: Path, data: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +76,7 @@ def train(root: Path, data: Path, **variables: str) -> subprocess.CompletedProce
 
 
 def train_and_die(root: Path, data: Path, folder: Path) -> str:
-    """Run the flow with a kill before its training has its name; what it said."""
+    """Run the flow, killed just before its training gets its final name; return its output."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(KILLED_AT_THE_END)
     done = train(root, data, PYTHONPATH=os.pathsep.join([str(folder), str(CHECKOUT)]))
@@ -85,7 +85,7 @@ def train_and_die(root: Path, data: Path, folder: Path) -> str:
 
 
 def saved(root: Path) -> set[str]:
-    """Names of the checkpoints that are there."""
+    """Names of the checkpoints that exist."""
     return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
 
 

@@ -1,4 +1,4 @@
-"""SIGKILL in every stage at random moments: what is finished stays, the rest comes out equal."""
+"""SIGKILL in every stage at random moments: finished stages stay, and results do not change."""
 
 import gzip
 import hashlib
@@ -45,12 +45,12 @@ STAGES = (
     "check",
 )
 MOST_KILLS = 20
-"""A short stage can be over before this process, on a busy machine, has seen it."""
+"""Attempts per stage: on a busy machine, a short stage may end before this process sees it."""
 PAGE = re.compile("stages/(report|check)/")
 
 
 def guess(out: Path, dev: Path) -> dict[str, Any]:
-    """What a training leaves for the report, of a model that answers each context's first word."""
+    """Write what the report reads of a training; the model answers each context's first word."""
     split = load_split(dev)
     first, score = np.zeros(len(split.ids), int), np.full(len(split.ids), -1.0)
     answered = evaluate(split, Predictions(first, first, score, score - 1))
@@ -62,7 +62,7 @@ def guess(out: Path, dev: Path) -> dict[str, Any]:
 
 
 def run_flow(root: Path, source: Source) -> None:
-    """The whole road but for the training, as a process of its own runs it."""
+    """Run the whole pipeline except training; the target of a separate process."""
     os.environ["BIDAFLOW_ROOT"] = str(root)
     from flows.check import check
     from flows.common.encoding import encode_dataset
@@ -95,7 +95,7 @@ def run_flow(root: Path, source: Source) -> None:
 
 
 class Victim:
-    """Runs the flow over a root, in processes that have loaded its modules already."""
+    """Runs the flow on a root, in processes that have already loaded its modules."""
 
     def __init__(self, root: Path, source: Source) -> None:
         self.root, self.source = root, source
@@ -113,7 +113,7 @@ class Victim:
         assert process.exitcode == 0
 
     def kill_in(self, stage: str, delay: float) -> bool:
-        """Kill the flow some seconds after it has begun a stage; whether that broke the stage."""
+        """Kill the flow `delay` seconds after a stage begins; return whether it was interrupted."""
         process = self.start()
         while process.is_alive() and not self.is_building(stage):
             time.sleep(0.002)
@@ -127,37 +127,37 @@ class Victim:
         return any((self.root / "stages" / stage).glob(f"{BUILDING}*"))
 
     def lose(self, stage: str) -> None:
-        """Remove what the stage has finished, so that it is made again."""
+        """Remove the stage's finished outputs, so that it runs again."""
         for manifest in self.manifests():
             if manifest.startswith(f"stages/{stage}/"):
                 shutil.rmtree(self.root / manifest)
 
     def manifests(self) -> dict[str, str]:
-        """The manifest of every finished stage."""
+        """Manifests of all finished stages, by folder."""
         return {
             str(file.parent.relative_to(self.root)): file.read_text()
             for file in (self.root / "stages").glob(f"*/[!.]*/{MANIFEST}")
         }
 
     def digests(self) -> dict[str, str]:
-        """Of every finished stage; a page's say when it was made, so only that it is there."""
+        """Digests of all finished stages; empty for pages, which contain their build time."""
         digests = {name: json.loads(text)["digest"] for name, text in self.manifests().items()}
         return {name: "" if PAGE.match(name) else found for name, found in digests.items()}
 
     def pages(self) -> list[str]:
-        """The pages that say when they were made, without it."""
+        """The HTML reports, without the time at which they were built."""
         pages = sorted((self.root / "stages").glob("*/[!.]*/report.html"))
         return [re.sub("<time.*?</time>", "", page.read_text(encoding="utf-8")) for page in pages]
 
     def seconds(self, stage: str) -> float:
-        """How long the stage took at least."""
+        """Shortest recorded run of the stage, in seconds."""
         told = [json.loads(manifest) for manifest in self.manifests().values()]
         return min(float(each["seconds"]) for each in told if each["stage"] == stage)
 
 
 @pytest.fixture
 def source(prefect_server: None) -> Iterator[Source]:
-    """A small file of questions on a slow server; the processes have one Prefect server."""
+    """A small file of questions on a slow server; the processes share one Prefect server."""
     train = generate(3)[0]
     content = gzip.compress(json.dumps({**train, "data": train["data"][:30]}).encode())
     served = Served(content, faults=["slow"] * 100)
@@ -183,7 +183,7 @@ def test_kills_keep_finished_stages_and_results(
         for kill in range(MOST_KILLS):
             if kill >= kills_per_stage and broken[name]:
                 break
-            # The first of each round most likely breaks it.
+            # Of every four kills, the first comes earliest and most likely interrupts the stage.
             latest = longest * (kill % 4 + 1) / 4
             killed.lose(name)
             finished = killed.manifests()

@@ -1,4 +1,4 @@
-"""Scientific papers of up to 67,000 characters, from their files to answers, in windows."""
+"""Training and answering on papers of up to 67,000 characters, in sliding windows."""
 
 import json
 from pathlib import Path
@@ -45,12 +45,12 @@ def test_trains_and_answers_on_long_papers(
     assert told["questions"] == len(asked) == 56
     (trained,) = (root / "stages" / "train").glob("[!.]*")
     questions = sum(len(p["qas"]) for article in papers[:4] for p in article["paragraphs"])
-    assert facts_of(trained)["trained_on"] == questions  # none is left out for its length
+    assert facts_of(trained)["trained_on"] == questions  # no question is skipped for its length
     table = pq.read_table(trained / "predictions.parquet").to_pydict()
     assert table["id"] == [str(question["id"]) for question in asked]
     context = papers[-1]["paragraphs"][0]["context"]
     spans = list(zip(table["best_span_start_char"], table["best_span_end_char"], strict=True))
     assert [context[start:end] for start, end in spans] == table["best_prediction"]
-    assert max(start for start, _ in spans) > 5_000  # far behind the first window
+    assert max(start for start, _ in spans) > 5_000  # far beyond the first window
     errors = Path(told["report"]).parent / "papers" / "char.html"
     assert errors.stat().st_size > 0

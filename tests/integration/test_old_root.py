@@ -1,4 +1,4 @@
-"""A root of the last release (tests/data/last_release), opened and used by this one."""
+"""A root of the last release (tests/data/last_release), opened and used by this release."""
 
 import json
 import os
@@ -36,7 +36,7 @@ CHAMPION = f"models:/{MODEL}@champion"
 FLAGS = ("--data.validation-share", "0", "--variants", "char,char-selfattn", *ONE_WORKER)
 FLAGS += ("--training.epochs", "1", "--training.hidden-size", "4")
 FLAGS += ("--training.characters.embedding-size", "8", "--training.characters.filters", "8")
-"""What the old root's models were trained with."""
+"""The flags with which the old root's models were trained."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> LastRelease:
 
 
 def assert_known_answers(old: LastRelease, answers: Sequence[Any]) -> None:
-    """The champion's answers under the last release; probabilities up to a processor's rounding."""
+    """Assert the last release's answers; scores may differ by a processor's rounding (1e-4)."""
     for name in ("answer", "start", "end"):
         assert [row[name] for row in answers] == [row[name] for row in old.answers]
     for name in ("score", "no_answer_probability"):
@@ -61,7 +61,7 @@ def copy_of_champion(old: LastRelease, folder: Path) -> Path:
 
 
 def logged(uri: str, model: Path, registered_name: str) -> str:
-    """URI of a model folder that this release logs, in a run named after it."""
+    """URI of a model folder, logged by this release in a run named after it."""
     parent = runs.parent_run(uri, "bidaflow/tickets", registered_name, None, "test", {})
     run_id = runs.start_variant_run(uri, parent, model.name, model.name, {}, {}, [])
     return log_answerer(uri, run_id, model, registered_name, step=0)
@@ -100,7 +100,7 @@ print(json.dumps([model.predict(questions) for model in loaded]))
 def predictions(
     old: LastRelease, models: Sequence[str], folder: Path, imported: Sequence[str] = ()
 ) -> list[Any]:
-    """The answers of models that a fresh process, begun in this folder, loads in this order."""
+    """Answers of models that a fresh process with this working directory loads in this order."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     arguments = json.dumps([imported, old.tracking_uri, old.questions, *models])
     done = subprocess.run(
@@ -138,7 +138,7 @@ def test_old_and_new_models_load_together(old: LastRelease, first: str, tmp_path
 
 
 def challengers(old: LastRelease, folder: Path) -> dict[str, Path]:
-    """A model equal to the champion, and one that answers otherwise."""
+    """A model equal to the champion, and one with random weights, which answers differently."""
     folders = {name: copy_of_champion(old, folder / name) for name in ("equal", "other")}
     weights = load_file(folders["other"] / "weights.safetensors")
     draw = torch.Generator().manual_seed(1)
@@ -148,7 +148,7 @@ def challengers(old: LastRelease, folder: Path) -> dict[str, Path]:
 
 
 def dev_that_knows(model: Path, old: LastRelease, folder: Path) -> Path:
-    """The questions of dev with a model's answers as the truth."""
+    """File with the dev questions, and a model's answers as their gold answers."""
     data = json.loads((old.tickets / "dev.json").read_text(encoding="utf-8"))
     predictor = Predictor.load(model)
     for paragraph in (p for article in data["data"] for p in article["paragraphs"]):
@@ -191,7 +191,7 @@ def test_champion_stays_until_it_is_beaten(
 
 @pytest.fixture(scope="module")
 def services(old: LastRelease) -> Iterator[Services]:
-    """This release's servers, on the old root."""
+    """This release's servers, running on the old root."""
     started = Services(old.root)
     started.up()
     try:

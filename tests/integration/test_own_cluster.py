@@ -1,4 +1,4 @@
-"""A cluster that is started here: its processes find it beside another, the network does not."""
+"""A cluster started here: its processes find it beside another one; the network cannot."""
 
 import os
 import subprocess
@@ -23,9 +23,9 @@ input()
 
 @pytest.fixture
 def another_cluster(ray_cluster: None) -> Iterator[None]:
-    """What another training on this machine has; it is started later."""
+    """A second cluster, started later, as another training on this machine would start it."""
     command = [sys.executable, "-c", ANOTHER]
-    # Not the port of this process's cluster.
+    # Without the RAY_ variables, which would pass on the port of this process's cluster.
     environment = {name: value for name, value in os.environ.items() if name[:4] != "RAY_"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, **pipes) as process:  # type: ignore[call-overload]
@@ -36,7 +36,7 @@ def another_cluster(ray_cluster: None) -> Iterator[None]:
 
 @ray.remote
 def nodes() -> list[str]:
-    """The nodes that a process of the cluster sees."""
+    """Ids of the nodes that a process of the cluster sees."""
     return [node.node_id for node in list_nodes()]
 
 
@@ -45,7 +45,7 @@ def test_processes_find_their_own_cluster(another_cluster: None) -> None:
 
 
 def test_cluster_listens_on_loopback_only() -> None:
-    ray.get(nodes.remote())  # a worker has come up
+    ray.get(nodes.remote())  # wait until a worker is running
     listening = {
         (process.name(), connection.laddr.ip)
         for process in psutil.Process().children(recursive=True)
@@ -57,7 +57,7 @@ def test_cluster_listens_on_loopback_only() -> None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it is this machine's, also where an IPv4 address is written as IPv6 (::ffff:…)."""
+    """Whether the address is loopback; IPv4 addresses written as IPv6 (::ffff:…) count too."""
     found = ip_address(address)
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return (mapped or found).is_loopback

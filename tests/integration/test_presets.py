@@ -1,7 +1,7 @@
-"""Presets on real questions: learnt by heart, saved, loaded, asked.
+"""Presets on real questions: memorized, saved, loaded and queried.
 
-`make test` has small ones that have every kind of layer between them, `make test-all` has every
-preset at its full size.
+`make test` trains small presets that together have every kind of layer; `make test-all` trains
+every preset at its full size.
 """
 
 import json
@@ -36,7 +36,7 @@ from tests.factories.answers import COMMON, LONG, STRANGE, alike, stands_in
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 EPOCHS = 150
-LEARNT = 0.05  # nats a question: only then are answers worth a look
+LEARNT = 0.05  # nats per question; exact match is computed only below it
 
 
 def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
@@ -50,7 +50,7 @@ def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
 
 @dataclass(frozen=True)
 class Made:
-    """Real questions, encoded, over vectors or over none."""
+    """Real questions, encoded, with or without word vectors."""
 
     folder: Path
     questions: int
@@ -76,7 +76,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Case:
-    """A preset, and the size at which it learns; None is its own."""
+    """A preset and the sizes for its training; `hidden_size` None keeps the preset's own."""
 
     name: str
     hidden_size: int | None = None

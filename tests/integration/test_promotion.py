@@ -1,5 +1,4 @@
-"""Promotions in a real registry, between models whose scores are planted, one after another and
-at once."""
+"""Sequential and concurrent promotions in a real registry, between models with planted scores."""
 
 import json
 import random
@@ -38,15 +37,15 @@ RIGHT = {
     "worse": lambda i: i % 10 < 2,
     "better": lambda i: i % 10 < 7,
     "best": lambda i: i % 10 < 9,
-    # Right on all questions of one kind, and on none of another third's.
+    # Right on all "Who" and "When" questions, and on no "Where" question.
     "uneven": lambda i: i % 3 != 2,
 }
-"""The questions that each model answers right: its answers are made the truth there."""
+"""Whether a model answers question `i` correctly; its answer then becomes a gold answer."""
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> dict[str, Path]:
-    """Untrained models that answer differently, by name."""
+    """Untrained models by name; all but `old` and `equal` answer differently."""
     made = made_model(tmp_path)
     folders = {}
     for seed, name in enumerate(RIGHT):
@@ -57,14 +56,14 @@ def models(tmp_path: Path) -> dict[str, Path]:
         drawn = {n: 2 * torch.randn(w.shape, generator=generator) for n, w in weights.items()}
         save_file(drawn, folders[name] / "weights.safetensors")
         config = json.loads((made / "config.json").read_text())
-        config["variant"]["training"]["max_answer_tokens"] = 1  # right or wrong, never half
+        config["variant"]["training"]["max_answer_tokens"] = 1  # right or wrong, never partly right
         (folders[name] / "config.json").write_text(json.dumps(config))
     return folders
 
 
 @pytest.fixture
 def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
-    """Questions to which each model knows just the answers that it was given."""
+    """Questions that each model answers correctly exactly where `RIGHT` says so."""
     chance = random.Random(0)
     words = sorted(set(CONTEXT.lower().replace(".", "").split()) - {"the"})
     words += ["ash", "birch", "cedar", "elm", "fir", "larch", "oak", "pine", "yew"]
@@ -105,7 +104,7 @@ def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
 def promote(
     prefect_server: None, root: Path, models: dict[str, Path], dataset: DataParameters
 ) -> Iterator[Callable[..., Contest]]:
-    """Registers a model as if it had just been trained, and lets it stand for promotion."""
+    """A flow that enters a model for promotion; the models are logged as if just trained."""
     uri = settings().tracking_uri
     parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
     uris = {}
@@ -196,6 +195,6 @@ def test_better_of_two_concurrent_models_wins(promote: Callable[..., Contest]) -
     assert version("champion") == "best"
     met = {contest.champion.version for contest in contests if contest.champion}
     promoted = [contest for contest in contests if contest.decision and contest.decision.promoted]
-    # Either the better one met the other's reign, or it was there first and held against it.
+    # Either "best" came second and replaced "better", or it came first and stayed champion.
     assert version("previous") == ("better" if len(promoted) == 2 else "old")
     assert len(met) == 2, "the second met the first one's champion"

@@ -1,4 +1,4 @@
-"""The default dataset needs reading, and `char` reads it: three trainings at full size."""
+"""The default dataset requires reading, and `char` reads it: three full-size trainings."""
 
 import multiprocessing
 import os
@@ -32,7 +32,7 @@ from tests.factories.tiny import best_sentence_candidates, datasets, mean_f1
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(5400)]
 
-MARGIN = 30  # F1 between a model that reads and anything that doesn't
+MARGIN = 30  # F1 points between a model that reads and anything that doesn't
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Tiny:
         return Trainer(model, config.training)
 
     def f1(self, variant: str, shuffled: bool = False) -> float:
-        """Dev F1 of a variant after its epochs, each question exchanged for another if so asked."""
+        """Dev F1 of a variant after all its epochs, optionally with shuffled questions."""
         train, dev = self.examples("train"), self.examples("dev")
         if shuffled:
             train, dev = with_shuffled_questions(train), with_shuffled_questions(dev)
@@ -69,7 +69,7 @@ class Tiny:
 
 
 def with_shuffled_questions(examples: Examples) -> Examples:
-    """The same contexts and answers, each with some other example's question."""
+    """The same contexts and answers, with the questions permuted across the examples."""
     order = np.random.default_rng(0).permutation(len(examples))
     rows = [examples.questions[int(row)].tolist() for row in order]
     return replace(examples, questions=Ragged.from_rows(rows))
@@ -95,7 +95,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 @pytest.fixture(scope="module")
 def f1(tiny: Tiny) -> dict[str, float]:
-    """Dev F1 of `char`, of `char` with shuffled questions, and of `baseline`, trained at once."""
+    """Dev F1 of `char`, `char` with shuffled questions, and `baseline`, trained in parallel."""
     trainings = {"char": ("char", False), "shuffled": ("char", True), "baseline": ("baseline",)}
     before = dict(os.environ)
     os.environ.update(memory_here(), OMP_NUM_THREADS="1")
@@ -124,5 +124,5 @@ def test_shuffled_questions_lower_the_score(f1: dict[str, float]) -> None:
 
 
 def test_characters_distinguish_unseen_names(f1: dict[str, float]) -> None:
-    """No name of dev stands in train or among the vectors: to `baseline` they are all alike."""
+    """No dev name occurs in train or has a vector, so `baseline` cannot distinguish them."""
     assert f1["baseline"] < f1["char"] - MARGIN

@@ -1,4 +1,4 @@
-"""The whole road, run as its users run it: dataset to report, cache, MLflow, refusals."""
+"""The whole pipeline, run as users run it: dataset to report, cache, MLflow, user errors."""
 
 import json
 import re
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 @dataclass(frozen=True)
 class Retrained:
-    """A finished run: where its state and its data are, and what it printed."""
+    """A finished run: its root, its data and its output."""
 
     root: Path
     data: Path
@@ -35,7 +35,7 @@ class Retrained:
         return MlflowClient(f"sqlite:///{self.root}/mlflow.db")
 
     def runs(self, role: str) -> list[Run]:
-        """The MLflow runs of a role, in the only experiment."""
+        """The MLflow runs with this role, in the only experiment."""
         experiment = self.client.get_experiment_by_name("bidaflow/own")
         assert experiment is not None
         return list(
@@ -45,7 +45,7 @@ class Retrained:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
-    """Both variants on a small dataset for one epoch, with nothing running before."""
+    """Both variants, trained for one epoch on a small dataset, with no services running."""
     folder = tmp_path_factory.mktemp("retrained")
     root, data = folder / "root", write_dataset(folder / "own")
     done = retrain(root, *QUICK, "--data.dataset", str(data))
@@ -155,7 +155,7 @@ def test_overheads_are_measured_separately(first: Retrained) -> None:
 
 @pytest.mark.full
 def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Retrained) -> None:
-    """Runs last: it changes the data of the others."""
+    """Runs after the other tests of `first`, because it changes their data."""
     file = first.data / "train.json"
     data = json.loads(file.read_text(encoding="utf-8"))
     data["data"].pop()

@@ -1,6 +1,6 @@
 """Twenty SIGKILLs of workers, controllers and flows do not change the result of a training.
 
-BIDAFLOW_TEST_SEED repeats a run.
+Set BIDAFLOW_TEST_SEED to repeat a run.
 """
 
 import json
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(3600)]
 
 KILLS = 20
 TARGETS = {"RayTrainWorker": 12, "TrainController": 4, "flow": 4}
-"""Titles of Ray's processes, the flow's own, and how often each is chosen."""
+"""Selection weights of the kill targets: titles of Ray's processes, and the flow itself."""
 
 FLAGS = (
     *("--variants", "char", "--training.hidden-size", "8", "--training.batch-size", "10"),
@@ -34,7 +34,7 @@ FLAGS = (
 
 
 def start(root: Path, data: Path) -> subprocess.Popen[bytes]:
-    """The flow in a process of its own; what it says is appended to a file beside its root."""
+    """The flow in its own process; its output is appended to a log file beside its root."""
     with root.with_suffix(".log").open("a") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "flows.train", "--data.dataset", str(data), *FLAGS],
@@ -46,13 +46,13 @@ def start(root: Path, data: Path) -> subprocess.Popen[bytes]:
 
 
 def checkpoints(root: Path) -> set[str]:
-    """Names of the checkpoints that are whole."""
+    """Names of the complete checkpoints."""
     return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
 
 
 @dataclass
 class Assault:
-    """A flow that is killed, or its Ray processes are, and that is started again when it ends."""
+    """Kills a flow or its Ray processes again and again, and restarts the flow when it ends."""
 
     root: Path
     data: Path
@@ -61,7 +61,7 @@ class Assault:
     flows: int = 0
 
     def run(self) -> None:
-        """Kill until it is enough, then let the flow end."""
+        """Kill `KILLS` processes, then let the flow finish."""
         process = self._start()
         while len(self.killed) < KILLS:
             target = self._target()
@@ -79,7 +79,7 @@ class Assault:
         assert process.returncode == 0
 
     def _target(self) -> str:
-        """Each of them once, then at random."""
+        """A random target, but each of them once before any is repeated."""
         often = {target: n for target, n in TARGETS.items() if target not in self.killed} or TARGETS
         (target,) = self.draws.choices(list(often), list(often.values()))
         return target
@@ -89,7 +89,7 @@ class Assault:
         return start(self.root, self.data)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        """Until there are some new checkpoints, or, one time in four, just for some seconds."""
+        """Wait for one or two new checkpoints, except one time in four; then up to 0.5 s more."""
         if self.draws.random() > 0.25:
             before, wanted = checkpoints(self.root), self.draws.randint(1, 2)
             deadline = time.monotonic() + 60
@@ -107,7 +107,7 @@ class Assault:
                 return
 
     def _kill_flow(self, process: subprocess.Popen[bytes]) -> None:
-        """The flow's process alone: Ray's own end by themselves when it is gone."""
+        """Kill only the flow's process: Ray's training processes must then end by themselves."""
         children = descendants(process.pid)
         process.kill()
         process.wait()
@@ -121,12 +121,12 @@ class Assault:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """A process's children and theirs."""
+    """All direct and indirect children of a process."""
     return psutil.Process(pid).children(recursive=True)
 
 
 def is_titled(process: psutil.Process, title: str) -> bool:
-    """Whether a process that still lives has this in its title."""
+    """Whether the process is alive and has this in its title."""
     try:
         return title in " ".join(process.cmdline())
     except psutil.Error:
@@ -134,7 +134,7 @@ def is_titled(process: psutil.Process, title: str) -> bool:
 
 
 def result(root: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
-    """Weights, answers, and the history without what time it took and how much memory."""
+    """Weights, predictions, and the history without its time and memory measurements."""
     (folder,) = (root / "stages" / "train").glob("[!.]*")
     measured = ("seconds", "examples_per_second", "memory")
     history = json.loads((folder / "history.json").read_text(encoding="utf-8"))

@@ -1,5 +1,4 @@
-"""Peak memory: of additive self-attention, and of windows; in processes of their
-own."""
+"""Peak memory of additive self-attention and of sliding windows, each in its own process."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ print(trainer.step, peak_mib() - before)
 
 
 def bytes_of(script: str, *arguments: str) -> int:
-    """The peak that a script of one training step tells."""
+    """Peak memory in bytes that a script of one training step prints."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     steps, mebibytes = map(int, done.stdout.split())
@@ -91,13 +90,17 @@ def bytes_of(script: str, *arguments: str) -> int:
     ("contexts", "limit"), [(15, 1.2e9), pytest.param(60, 4e9, marks=pytest.mark.full)]
 )
 def test_step_on_contexts_of_400_tokens_fits_memory(contexts: int, limit: float) -> None:
-    """The (B, T, T, d) tensor alone would be 0.96 GB, or 3.8 GB, beside the 0.4 GB of torch, and
-    training needs it more than once."""
+    """The (B, T, T, d) tensor alone would take 0.96 GB or 3.8 GB, and torch itself takes 0.4 GB.
+
+    Training would need that tensor more than once.
+    """
     assert bytes_of(STEP, str(contexts)) < limit
 
 
 def test_windowed_memory_ignores_context_length() -> None:
-    """The longest of covid_qa, and one twice as long; a (T, T) matrix of them alone would be 0.7
-    and 2.9 GB."""
+    """The longest context of covid_qa, and one twice as long.
+
+    A single (T, T) matrix would take 0.7 GB or 2.9 GB.
+    """
     longest, twice = (bytes_of(WINDOWS, str(tokens)) for tokens in (13_349, 26_698))
     assert longest < 0.5e9 and twice < longest + 0.1e9

@@ -1,4 +1,4 @@
-"""What stands for words without a vector, from the vectors to the served model."""
+"""Policies for words without a vector, from the word vectors to the served model."""
 
 import shutil
 from pathlib import Path
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def prepared(tmp_path: Path, context: str) -> Path:
-    """A split of a context and a question, a fastText set of few words, and a vocabulary."""
+    """Folder of a split with one context and question, a small fastText set, and a vocabulary."""
     split = ingest(tmp_path / "split", (context, ["Who sees?"]))
     rng = np.random.default_rng(0)
     subwords = Subwords(rng.standard_normal((50, 4)).astype(np.float32), 3, 6)
@@ -104,7 +104,7 @@ def test_only_unknown_words_have_trained_rows() -> None:
 
 
 def saved(folder: Path, policy: UnknownWords) -> Predictor:
-    """A model with first weights, saved and loaded."""
+    """A model with its initial weights, saved and loaded."""
     config = ModelConfig(hidden_size=4, unknown_words=policy, dropout=0.0)
     variant = VariantConfig("made", config, TrainingConfig())
     matrix = torch.from_numpy(matrix_of(folder, policy)[1])
@@ -152,7 +152,7 @@ def test_served_model_composes_words_as_in_training(tmp_path: Path) -> None:
 def test_ngrams_are_part_of_the_sets_identity(
     folder: Path, root: Path, prefect_server: None
 ) -> None:
-    """A set that was copied without them is another set when they have come."""
+    """A set copied without its n-grams becomes a different set once they are copied too."""
     copied = folder / "copied"
     copied.mkdir()
     source = copied / "vectors.parquet"
@@ -185,7 +185,7 @@ def test_subword_policy_requires_ngrams(tmp_path: Path) -> None:
 
 
 def test_equal_ngrams_give_equal_files(tmp_path: Path) -> None:
-    """Stages are told apart by their files' digests."""
+    """Stages are identified by the digests of their files."""
     subwords = Subwords(np.ones((7, 5), np.float32), 3, 6)
     saved = []
     for _ in range(20):

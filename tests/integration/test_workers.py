@@ -1,4 +1,4 @@
-"""Workers in processes of their own, whose gradients are added up as in a training."""
+"""Workers in separate processes, whose gradients are reduced as in a real training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.factories.models import make_examples, make_model, make_types, small
 pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 WORKERS = 3
-"""Of more than two numbers the sum depends on the order in which they are added."""
+"""The sum of more than two floating-point numbers depends on their order."""
 
 VARIANT = small("char", batch_size=6, dropout=0.3)
 
 
 def trainer(rank: int) -> Trainer:
-    """One worker's, before its first step."""
+    """The trainer of one worker, before its first step."""
     made = Trainer(
         make_model(VARIANT),
         VARIANT.training,
@@ -35,7 +35,7 @@ def trainer(rank: int) -> Trainer:
 
 
 def resume(rank: int, store: Path) -> None:
-    """What each worker does: train an epoch, and once more from the middle on."""
+    """Run in each worker: train an epoch, resume it from the middle, and compare the results."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=store.as_uri(), rank=rank, world_size=WORKERS

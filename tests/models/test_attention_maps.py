@@ -1,4 +1,4 @@
-"""The attention weights of whole models: what the forward pass uses, and nothing at padding."""
+"""Attention weights of whole models: those of the forward pass, and 0 at padding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def weights(model: BiDAF, rows: list[int]) -> AttentionWeights:
 
 
 def cut(found: AttentionWeights, row: int, t: int, j: int) -> list[Tensor]:
-    """An example's weights without padding; beyond it all are 0."""
+    """An example's weights without padding; asserts that padding has weight 0."""
     queries = min(j, found.question_to_context.shape[1])
     parts = [(found.context_to_question[row], t, j), (found.question_to_context[row], queries, t)]
     if found.self_attention is not None:

@@ -1,4 +1,4 @@
-"""Ragged rows, batches, and the order that batches come in."""
+"""Ragged rows, batches, and the order of batches."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ EXAMPLES = Examples(
 
 
 def type_ids(types: Types, words: torch.Tensor, characters: torch.Tensor) -> list[int]:
-    """The rows of `types` that a batch's distinct types stand for."""
+    """The rows of `types` that correspond to a batch's distinct types."""
     spelled = [[c for c in row if c] for row in characters.tolist()]
     known = [(int(w), types.characters[i].tolist()) for i, w in enumerate(types.words)]
     return [known.index(pair) for pair in zip(words.tolist(), spelled, strict=True)]
@@ -205,7 +205,7 @@ def test_sorted_batches_are_full_and_within_budget(
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or not too_large(len(batch), int(lengths[batch].max()))
-    # No batch could have taken in the first of the next.
+    # No batch had room for the first row of the next one.
     for batch, following in pairwise(batches):
         assert too_large(len(batch) + 1, int(lengths[following[0]]))
 

@@ -1,4 +1,4 @@
-"""The whole model: its size, what padding does to it, and its smallest inputs."""
+"""The whole model: parameter counts, layer sizes, effect of padding, and smallest inputs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def logits(model: BiDAF, examples: Examples, rows: list[int]) -> tuple[torch.Ten
     return start, end
 
 
-# Vectors of 100 numbers and 100 characters. An LSTM direction of n inputs and h units has
-# 4·(n·h + h·h + 2·h) parameters, a GRU 3·(…); a linear map n·m + m.
+# Parameters for word vectors of size 100 and for 100 characters. An LSTM direction with n inputs
+# and h units has 4·(n·h + h·h + 2·h) parameters, a GRU direction 3·(…), a linear map n·m + m.
 # baseline, d = 100: projection 10,000; highway 2·2·(100² + 100) = 40,400; contextual BiLSTM
 #   2·(400·200 + 800) = 161,600; attention 3·200 + 1 = 601; modeling 2·(400·900 + 800) +
 #   2·(400·300 + 800) = 963,200; output 2·(801 + 201) + 2·(400·300 + 800) = 243,604.
 # char: embedding 6,400, CNN 5·64·100 + 100 = 32,100, projection 20,000 instead of 10,000.
 # seo2016: embedding 800, CNN 4,100; highway 2·2·(200² + 200) = 160,800; contextual BiLSTM
 #   2·(400·300 + 800) = 241,600; attention 601; modeling 963,200; output 2·(801 + 201) + the end's
-#   BiLSTM over 800 + 600: 2·(400·1500 + 800) = 1,203,604. (TensorFlow's LSTMs have one bias: 3,200
-#   fewer, 2.57 million either way.)
+#   BiLSTM over 800 + 600: 2·(400·1500 + 800) = 1,203,604. (TensorFlow's LSTMs have one bias, so
+#   3,200 parameters fewer; both counts round to 2.57 million.)
 # docqa: embedding 2,000, CNN 10,100; contextual BiGRU 2·(300·300 + 600) = 181,200; attention 601;
 #   reduction 800·200 + 200 = 160,200; BiGRU 2·(300·300 + 600) = 181,200; similarity 601 + 1;
 #   merging 600·200 + 200 = 120,200; output BiGRUs 181,200 + 2·(300·500 + 600) = 301,200, 2·201.
@@ -48,7 +48,7 @@ COUNTS = {
     "baseline": 1_419_405,
     "char": 1_467_905,
     "char-selfattn": 1_434_330,
-    "char-selfattn-dot": 1_434_330 - 75,  # no v
+    "char-selfattn-dot": 1_434_330 - 75,  # no weight vector v
     "char-selfattn-v1": 252_885,
     "seo2016": 2_574_705,
     "char-only": 2_399_505,
@@ -59,7 +59,7 @@ COUNTS = {
 
 @names
 def test_parameter_count_matches_documentation(name: str) -> None:
-    """In the presets' docstrings and the README alike."""
+    """The presets' docstrings and the README both state the count."""
     model = BiDAF(PRESETS[name].model, torch.zeros(9, 100), characters=100)
     assert sum(p.numel() for p in model.parameters()) == COUNTS[name]
     constant = name.upper().replace("-", "_")
@@ -140,7 +140,7 @@ def test_logits_depend_on_the_question(name: str) -> None:
 
 
 def spelled(word: int, characters: list[list[int]]) -> Types:
-    """Every type has the same word; types 2, 3… are spelled as given."""
+    """Types that all have the same word; types 2, 3… have the given characters."""
     return Types(
         np.array([0, 1] + [word] * len(characters), dtype=np.int32),
         Ragged.from_rows([[], [1], *characters]),
@@ -190,7 +190,7 @@ def test_model_uses_the_given_word_vectors() -> None:
 
 
 def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:
-    """An LSTM's forget biases 1, all others 0; recurrent matrices orthogonal, gate by gate."""
+    """LSTM forget biases are 1, all other biases 0; each gate's recurrent matrix is orthogonal."""
     kinds = {"baseline": (torch.nn.LSTM, 4), "docqa": (torch.nn.GRU, 3)}
     for name, (kind, gates) in kinds.items():
         layers = [
@@ -206,7 +206,7 @@ def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:
 
 
 def test_presets_build_expected_layer_sizes() -> None:
-    """The parts of the forward pass, by the sizes that tell one form from another."""
+    """Parts of the forward pass, identified by the layer sizes that differ between presets."""
     built = {name: BiDAF(PRESETS[name].model, torch.zeros(9, 100), 100) for name in PRESETS}
     assert [built[name].words.size for name in ("char", "seo2016", "kim-char")] == [100, 200, 625]
     assert [built[name].words.size for name in ("char-only", "docqa")] == [100, 200]

@@ -1,4 +1,4 @@
-"""When a training ends, and how it says why."""
+"""When a training stops, and the reason it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large each step is, and that the trainer takes it so."""
+"""The learning-rate schedule, and that the trainer follows it."""
 
 import pytest
 

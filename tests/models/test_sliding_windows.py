@@ -1,4 +1,4 @@
-"""Windows over long contexts against plain loops, and models that read them."""
+"""Windows over long contexts, compared with plain loops, and models that read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES = make_types()
 
 @st.composite
 def cuts(draw: st.DrawFn) -> tuple[Examples, Window]:
-    """Examples, of which two may be about one context, and a window to cut them by."""
+    """Examples, some of which may share a context, and the window to cut them with."""
     tokens = draw(st.integers(2, 9))
     window = Window(tokens, draw(st.integers(1, tokens - 1)))
     lengths = draw(st.lists(st.integers(1, 30), min_size=1, max_size=6))
@@ -146,7 +146,7 @@ def test_windows_do_not_change_short_context_answers() -> None:
         np.array_equal(a, b) for a, b in zip(vars(plain).values(), vars(same).values(), strict=True)
     )
     assert np.array_equal(same_nlls, nlls)
-    # The same beside one that does not fit.
+    # The same holds next to an example that does not fit in one window.
     longer = make_examples([9, 2, 14, 1, 20, 6, 9, 50], [4, 1, 0, 7, 3, 3, 2, 5])
     beside, _ = predict(model, longer, TYPES, 4, Window(20, 7))
     alone, _ = predict(model, longer, TYPES, 4)
@@ -155,7 +155,7 @@ def test_windows_do_not_change_short_context_answers() -> None:
 
 
 def joined(model: BiDAF, examples: Examples, row: int, windows: Windows) -> torch.Tensor:
-    """Logits (2, T + 1) of one example, each window read alone."""
+    """Reference logits of one example, (2, T + 1), from windows read one at a time."""
     size = int(examples.context_lengths[row])
     logits = torch.full((2, size + 1), torch.nan, dtype=torch.float64)
     nulls = []
@@ -207,7 +207,7 @@ def test_batches_stay_within_the_token_budget(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(model, "forward", noted)
     predict(model, make_examples([700, 5, 30]), TYPES, 3, Window(12, 4))
-    assert {width for _, width in read} == {CONTEXT_STEP}  # 13 tokens, rounded up
+    assert {width for _, width in read} == {CONTEXT_STEP}  # 12 tokens and a null token, rounded up
     assert max(rows for rows, _ in read) * 13 <= 60
     assert sum(rows for rows, _ in read) >= 700 / 4
 
@@ -235,7 +235,7 @@ def test_self_attention_batches_respect_pair_budget(
 
 
 def needles(n: int, tokens: int) -> Examples:
-    """The question is a word that stands once in the long context: the answer, with the next."""
+    """Each question is a word that occurs once in its long context; it and the next answer it."""
     random = np.random.default_rng(0)
     contexts = [random.permutation(np.arange(2, WORDS))[:tokens] for _ in range(n)]
     start = random.integers(0, tokens - 1, n)

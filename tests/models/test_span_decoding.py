@@ -1,4 +1,4 @@
-"""The best span against a search over all spans."""
+"""The best span, compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_probabilities(logits: list[float]) -> list[float]:
 
 
 def all_spans(row: list[tuple[float, float]], max_tokens: int) -> list[Span]:
-    """Every span of real tokens that is short enough, position 0 left out."""
+    """All spans of at most `max_tokens` real tokens, so without position 0."""
     start = log_probabilities([s for s, _ in row])
     end = log_probabilities([e for _, e in row])
     return [
@@ -70,27 +70,27 @@ def test_best_spans_match_exhaustive_search(
         best = max(span.score for span in spans)
         assert no_answer == pytest.approx(null_score(row), abs=1e-9)
         assert score == pytest.approx(best, abs=1e-9)
-        # The span itself is one of those allowed, and it has the score that was given.
+        # The returned span is one of the allowed ones, and it has the returned score.
         (own,) = [span.score for span in spans if (span.first, span.last) == (first, last)]
         assert own == pytest.approx(best, abs=1e-9)
 
 
 def test_tied_spans_are_not_mixed() -> None:
-    """Maxima over rows and over columns, taken apart, could give 1..4 or 3..2."""
+    """Separate maxima over rows and over columns could give 1..4 or 3..2."""
     logits = [(-9.0, -9.0), (5.0, -9.0), (-9.0, 5.0), (5.0, -9.0), (-9.0, 5.0)]
     first, last, *_ = best_spans(*padded([logits]), 2)
     assert (first.item(), last.item()) in {(1, 2), (3, 4)}
 
 
 def test_span_start_never_exceeds_its_end() -> None:
-    """The likeliest start (3) lies behind the likeliest end (1)."""
+    """The likeliest start (3) comes after the likeliest end (1)."""
     logits = [(0.0, 0.0), (1.0, 9.0), (0.0, 0.0), (9.0, 4.0)]
     first, last, *_ = best_spans(*padded([logits]), 4)
     assert (first.item(), last.item()) == (3, 3)
 
 
 def predicted(logits: list[tuple[float, float]], max_tokens: int = 3) -> Predictions:
-    """What becomes of a row of logits; places count without the null token."""
+    """Predictions for one row of logits; their positions do not count the null token."""
     first, last, score, no_answer = best_spans(*padded([logits]), max_tokens)
     return Predictions(*(part.numpy() for part in (first - 1, last - 1, score, no_answer)))
 
@@ -108,7 +108,7 @@ def test_no_answer_is_predicted_only_if_allowed() -> None:
 
 
 def test_threshold_applies_to_the_logit_difference() -> None:
-    """9 + 9 for no answer and 1 + 1 for the best span, whatever their normalisers."""
+    """The margin is 9 + 9 (no answer) minus 1 + 1 (best span); the normalizers cancel out."""
     found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
     assert found.margin == pytest.approx([16])
     assert given(found, 15.9)[:2] == (-1, -1)
@@ -120,7 +120,7 @@ def test_no_answer_wins_a_tie() -> None:
 
 
 def test_null_start_with_real_end_is_not_a_span() -> None:
-    """A null start with a real end is no span, however likely."""
+    """However likely, a null start with a real end is never predicted."""
     assert given(predicted([(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]), 0.0)[:2] == (0, 1)
 
 
@@ -137,6 +137,6 @@ def test_float32_logits_are_not_rounded() -> None:
 @pytest.mark.parametrize("threshold", [-math.inf, 0.0, math.inf])
 @pytest.mark.parametrize("width", [1, 4])
 def test_empty_context_gets_no_answer(width: int, threshold: float) -> None:
-    """Only the null token stands there, alone in its batch or beside longer contexts."""
+    """The context has only the null token, alone in its batch or beside longer contexts."""
     logits = [(0.3, 0.3), *[(MASKED, MASKED)] * (width - 1)]
     assert given(predicted(logits, 15), threshold) == (-1, -1, pytest.approx(0.0))

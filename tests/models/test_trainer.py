@@ -1,4 +1,4 @@
-"""The loop: it learns, it averages, it resumes bit for bit, and workers change nothing."""
+"""The training loop: learning, averaged weights, bitwise resuming, and several workers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ names = pytest.mark.parametrize("name", PRESETS)
 
 
 def make_trainer(variant: VariantConfig, **options: int) -> Trainer:
-    """A trainer over a model whose first weights and dropout follow from the variant's seed."""
+    """A trainer whose initial weights and dropout are determined by the variant's seed."""
     return Trainer(make_model(variant, variant.training.seed), variant.training, **options)
 
 
 def cloned(trainer: Trainer) -> dict[str, Tensor]:
-    """The tensors that a checkpoint would hold."""
+    """Copies of the tensors that a checkpoint would hold."""
     return {name: tensor.clone() for name, tensor in trainer.tensors().items()}
 
 
@@ -43,12 +43,12 @@ Checkpoint = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, float]]
 
 
 def checkpoint(trainer: Trainer) -> Checkpoint:
-    """All that a checkpoint would hold."""
+    """Everything that a checkpoint would hold."""
     return cloned(trainer), trainer.random_state(), trainer.counters()
 
 
 def readings_of(trainer: Trainer, examples: Examples) -> list[Reading]:
-    """What an epoch tells after each of its steps."""
+    """The readings that one epoch reports."""
     readings: list[Reading] = []
     trainer.train_epoch(examples, TYPES, lambda reading: readings.append(reading) or True)
     return readings
@@ -58,8 +58,10 @@ def readings_of(trainer: Trainer, examples: Examples) -> list[Reading]:
 
 
 def answerable(n: int) -> Examples:
-    """The question is one word, which the context holds once: the answer is it and its neighbour.
-    Every fourth question asks for a word that the context lacks."""
+    """Each question is a word that occurs once in its context; it and the next word answer it.
+
+    Every fourth question is a word that does not occur in its context.
+    """
     random = np.random.default_rng(0)
     contexts, questions, starts = [], [], []
     for i in range(n):
@@ -81,7 +83,7 @@ def answerable(n: int) -> Examples:
 
 
 IN_ALL_TESTS = ("char-only", "char-selfattn", "docqa")
-"""Presets that have every kind of layer between them; only `make test-all` trains the others."""
+"""Presets that together have every kind of layer; only `make test-all` trains the others."""
 
 
 @pytest.mark.heavy
@@ -122,7 +124,7 @@ def test_word_vectors_and_padding_character_stay_fixed(name: str) -> None:
     assert torch.equal(trainer.model.words.word_vectors, vectors)
     weights = {n for n in before if n.startswith("weights.")}
     unchanged = {n for n in weights if torch.equal(before[n], trainer.tensors()[n])}
-    # A constant added to every logit cancels out in each softmax.
+    # These biases add a constant to every logit, which cancels out in each softmax.
     ends = [f"{end}{part}" for end in ("start", "end") for part in PARTS]
     output = {f"weights.output.{end}.bias" for end in ends}
     assert unchanged <= {"weights.attention.similarity.bias", *output}
@@ -161,7 +163,7 @@ def test_divergence_error_names_the_step(window_stride: int | None) -> None:
     assert [reading.step for reading in told] == [1]
 
 
-# Optimisers
+# Optimizers
 
 
 def test_adadelta_gets_its_settings() -> None:
@@ -174,7 +176,7 @@ def test_adadelta_gets_its_settings() -> None:
 
 
 def test_first_adadelta_step_matches_the_paper() -> None:
-    """Zeiler (2012), algorithm 1, with empty accumulators, times the learning rate."""
+    """Zeiler (2012), algorithm 1, with zero accumulators, times the learning rate."""
     rate, rho, epsilon = 0.5, 0.95, 1e-4
     variant = small("baseline", learning_rate=rate, rho=rho, epsilon=epsilon, clip_norm=1e9)
     trainer = make_trainer(variant)
@@ -269,7 +271,7 @@ def test_prediction_uses_the_ema_weights() -> None:
 # Resuming
 
 
-RESUMED = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])  # in batches of 4: three steps an epoch
+RESUMED = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])  # batches of 4: 3 steps per epoch
 
 
 @pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
@@ -277,7 +279,7 @@ RESUMED = make_examples([5, 6, 7, 8, 9, 4, 3, 12, 11])  # in batches of 4: three
     ("name", "steps"), [*(("char", n) for n in range(7)), *((name, 4) for name in PRESETS)]
 )
 def test_resumed_training_is_bitwise_identical(name: str, optimizer: str, steps: int) -> None:
-    """Broken off after any number of its six steps, the last of an epoch and none included."""
+    """Resumed after any number of its six steps, including none and the last of an epoch."""
     schedule = {"schedule": "linear", "warmup_steps": 5}
     variant = small(name, optimizer=optimizer, learning_rate=0.1, dropout=0.3, **schedule)
     whole = make_trainer(variant)
@@ -316,7 +318,7 @@ def test_resuming_does_not_modify_the_checkpoint() -> None:
 def test_resumed_epoch_counts_the_time_of_both_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ticks = itertools.count(step=0.001)  # no other computation takes any time
+    ticks = itertools.count(step=0.001)  # time passes only when the clock is read
     clock = SimpleNamespace(perf_counter=lambda: next(ticks))
     monkeypatch.setattr(models.trainer, "time", clock)
     trainer = make_trainer(small("baseline"))
@@ -338,7 +340,7 @@ def test_resumed_epoch_counts_the_time_of_both_parts(
 
 
 def test_second_epoch_differs_from_the_first() -> None:
-    """So that the tests above can see whether the epoch's number was resumed."""
+    """Otherwise the tests above could not detect whether the epoch number is resumed."""
     variant = small("baseline", batch_size=2)
     examples = make_examples([5, 6, 7, 8, 9, 4])
     trainer, other = make_trainer(variant), make_trainer(variant)
@@ -415,7 +417,7 @@ def test_worker_shares_make_up_the_global_batch(rows: list[int], n: int) -> None
 
 
 def gradients(trainer: Trainer, examples: Examples) -> list[Tensor]:
-    """The gradients of the last step of an epoch."""
+    """The gradients of an epoch's last step."""
     trainer.train_epoch(examples, TYPES)
     return [p.grad.clone() for p in trainer.model.parameters()]
 
@@ -432,21 +434,23 @@ def test_averaged_worker_gradients_match_one_worker(name: str, rows: int, worker
     ]
     for one, parts in zip(alone, zip(*shares, strict=True), strict=True):
         torch.testing.assert_close(sum(parts) / workers, one, rtol=1e-4, atol=1e-6)
-    # Several rows give gradients of their own: the average is none of its parts.
+    # With several rows, a worker's own gradients differ from the average.
     if rows > 1:
         assert not torch.allclose(shares[0][0], alone[0], rtol=1e-4, atol=1e-6)
 
 
 class Together:
-    """Averages the gradients and adds the losses of workers that run as threads, as
-    DistributedDataParallel and all_reduce do."""
+    """Workers that run as threads.
+
+    Averages their gradients and adds their losses, as DistributedDataParallel and all_reduce do.
+    """
 
     def __init__(self, workers: int) -> None:
         self.barrier = threading.Barrier(workers, timeout=300)
         self.tensors: list[Tensor | None] = [None] * workers
 
     def sum(self, rank: int, tensor: Tensor) -> Tensor:
-        """Every worker's tensor, added."""
+        """The sum of every worker's tensor."""
         self.tensors[rank] = tensor.clone()
         self.barrier.wait()
         total = sum(self.tensors)
@@ -454,7 +458,7 @@ class Together:
         return total
 
     def trainer(self, variant: VariantConfig, rank: int) -> Trainer:
-        """One of the workers."""
+        """The trainer of one worker."""
         workers = len(self.tensors)
 
         def hook(parameter: Tensor) -> None:
@@ -533,7 +537,7 @@ def test_steps_do_not_depend_on_worker_count(world_size: int) -> None:
         ]
 
 
-# What is trained on, and what is predicted
+# Selection of rows for training and prediction
 
 
 def test_long_contexts_are_skipped_but_still_answered() -> None:
@@ -559,7 +563,7 @@ def test_epoch_reports_loss_padding_and_speed() -> None:
     trainer = make_trainer(small("baseline", batch_size=2))
     readings: list[Reading] = []
     epoch = trainer.train_epoch(examples, TYPES, lambda r: readings.append(r) or True)
-    # Batches (2, 4) and (6, 8), and a null token in front of each: 24 tokens in 4·16 places.
+    # Batches (2, 4) and (6, 8), with a null token per row: 24 tokens in 4·16 positions.
     assert epoch.padding_ratio == pytest.approx(1 - 24 / 64)
     assert epoch.nll == pytest.approx(sum(r.nlls[0] for r in readings) / 2)
     assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds)

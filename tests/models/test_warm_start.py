@@ -1,4 +1,4 @@
-"""Weights that are carried over from one model to the next."""
+"""Warm starts: weights carried over from one model to the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHARACTERS = {CHARACTER_EMBEDDING: (BEFORE, NOW)}
 
 
 def model(name: str, seed: int, characters: int = 5, **changes: object) -> BiDAF:
-    """A model over so many characters."""
+    """A model with this many characters."""
     torch.manual_seed(seed)
     vectors = torch.randn(WORDS, 6, generator=torch.Generator().manual_seed(0))
     return BiDAF(small(name, **changes).model, vectors, characters)

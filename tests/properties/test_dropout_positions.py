@@ -1,4 +1,4 @@
-"""Where each form of dropout drops in a whole model."""
+"""The positions of each form of dropout in whole models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories.models import make_examples, make_model, make_types, small
 
 READERS = (nn.Conv1d, nn.Linear, BiLSTM, BiGRU, TrilinearSimilarity)
 
-# The CS224n starter: embeddings, what the similarity compares, behind recurrent layers.
+# The CS224n starter: on the embeddings, the inputs of the similarity, and after recurrent layers.
 OUTPUTS = {
     "words.projection",
     "attention.similarity",
@@ -24,7 +24,7 @@ OUTPUTS = {
     "output.start_modeling",
     "output.end_modeling",
 }
-# Seo et al., 2017, section 4: in front of the CNN, of LSTMs, and of the last linear maps.
+# Seo et al., 2017, section 4: before the CNN, the LSTMs and the last linear layers.
 INPUTS = {
     "words.characters.convolutions.0",
     "encoder.layers.0",
@@ -36,7 +36,7 @@ INPUTS = {
     "output.end_attention",
     "output.end_modeling",
 }
-# Clark & Gardner's code: the CNN, around recurrent layers, what the output layer reads.
+# Clark & Gardner's code: before the CNN, around recurrent layers, and before the output layer.
 VARIATIONAL = {
     "words.characters.convolutions.0",
     "encoder.layers.0",
@@ -47,13 +47,14 @@ VARIATIONAL = {
 }
 
 
-MATCHING = {*OUTPUTS, "modeling.layers.0"}  # which reads the matching BiLSTM
+MATCHING = {*OUTPUTS, "modeling.layers.0"}  # the input is the output of the matching BiLSTM
 PLACES = {
     "baseline": OUTPUTS,
     "char": OUTPUTS,
     "char-selfattn": MATCHING,
     "char-selfattn-dot": MATCHING,
-    "char-selfattn-v1": {*MATCHING, "output.start_attention", "output.end_attention"},  # so do they
+    # The attention inputs of the output layer also come from the matching BiLSTM.
+    "char-selfattn-v1": {*MATCHING, "output.start_attention", "output.end_attention"},
     "seo2016": INPUTS,
     "char-only": INPUTS,
     "kim-char": {*INPUTS, *(f"words.characters.convolutions.{i}" for i in range(6))},
@@ -63,7 +64,7 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_dropout_feeds_the_expected_layers(name: str) -> None:
-    """The layers whose input comes straight from a dropout, each time they are called."""
+    """The expected layers read the output of a dropout directly, in every call."""
     model = make_model(small(name, dropout=0.5)).train()
     dropped: list[Tensor] = []
     straight: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""Mutated real files end in success or in one sentence that names the file, and in nothing else."""
+"""Mutated real files are ingested, or rejected with a one-line message that names the file."""
 
 import json
 from collections.abc import Callable
@@ -88,7 +88,7 @@ STRANGE = [None, True, 0, -1, 4.5, 1e308, 2**70, "", "\0", "\ud800", "é" * 99, 
 
 
 def swapped(tree: Tree, random: Random) -> Tree:
-    """The tree with one of its values exchanged for a strange one, left out, or stated twice."""
+    """A copy of the tree with one value replaced by an unusual one, removed, or duplicated."""
     mutated: Tree = json.loads(json.dumps(tree))
     places = list(_places(mutated))
     container, key = random.choice(places)
@@ -111,7 +111,7 @@ def _places(value: Any) -> Any:
 
 
 def outcome(file: Path, out: Path) -> str:
-    """ "" where the file is ingested whole, else the sentence that is told."""
+    """The error message for the file, or "" if all its questions are ingested."""
     try:
         asked = [q.id for article in read_articles(file) for p in article.paragraphs for q in p.qas]
     except UserError as error:

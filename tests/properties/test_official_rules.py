@@ -1,7 +1,7 @@
-"""Scores of stored predictions against the official rules, written anew and plainly, and against
-numbers that were written down.
+"""Scores of stored predictions match a plain reimplementation of the official rules, and recorded
+numbers.
 
-The rules are those of SQuAD's evaluate-v1.1.py and evaluate-v2.0.py; no line of theirs is here.
+The rules are those of SQuAD's evaluate-v1.1.py and evaluate-v2.0.py; no code of theirs is copied.
 """
 
 import json
@@ -25,9 +25,10 @@ from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split, wri
 
 
 def words(text: str) -> list[str]:
-    """Lower case, without ASCII punctuation, then without articles, cut at white space.
+    """The words of a text: in lower case, without ASCII punctuation, then without articles.
 
-    An article is a whole run of letters, digits and underscores.
+    White space separates the words. Only a whole run of letters, digits and underscores can be an
+    article.
     """
     kept = [c for c in text.lower() if c not in string.punctuation]
     runs = groupby(kept, key=lambda c: c.isalnum() or c == "_")
@@ -57,8 +58,11 @@ def first_rule(answer: str, golds: list[str]) -> tuple[float, float]:
 
 
 def second_rule(answer: str, golds: list[str]) -> tuple[float, float]:
-    """EM and F1 of one question by SQuAD 2.0: golds without words do not count, and where there is
-    no gold the right answer is none. Where either side is empty, F1 is whether both are."""
+    """EM and F1 of one question by SQuAD 2.0.
+
+    Gold answers without words are ignored. If none is left, the right answer is no answer. If the
+    prediction or the gold answer is empty, F1 is 1 if both are, else 0.
+    """
     found = words(answer)
     wanted = [words(gold) for gold in golds if words(gold)] or [[]]
     exact = max(float(found == gold) for gold in wanted)
@@ -93,8 +97,8 @@ def test_annotated_text_scores_100_percent(text: str) -> None:
 
 
 def neighbours_of_gold(split: EvaluationSplit) -> Predictions:
-    """Answers that are wrong in many ways: gold spans, a word too long on either side, the first
-    word, two words from the middle, and none."""
+    """Predictions of six kinds: the gold span, one with an extra word before it, one with an extra
+    word after it, the first word, two words from the middle, and no answer."""
     last = split.context_lengths[split.context_of] - 1
     start, end = np.maximum(split.span_start, 0), np.maximum(split.span_end, 0)
     middle, kind = last // 2, np.arange(len(split)) % 6
@@ -106,7 +110,7 @@ def neighbours_of_gold(split: EvaluationSplit) -> Predictions:
 
 
 def annotated(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Id and answers of each question, as the file has them."""
+    """Yield the id and the annotated answers of each question in the file."""
     for article in json.loads(file.read_text("utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:

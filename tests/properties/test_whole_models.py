@@ -1,6 +1,6 @@
-"""Whole models against the formulas of their sources, written as loops over one example.
+"""Whole models match the formulas of their sources, written as loops over one example.
 
-The blocks have references of their own; these here are about how blocks are put together.
+The tests of single blocks have their own references; these tests check how blocks are combined.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ToContext = Callable[[Array, Rows], Rows]
 
 TYPES = make_types()
 NULL = 1
-LONGEST = 8  # so many of a word's characters are read
+LONGEST = 8  # number of characters that are read of a word
 
 
 def softmax(x: Array) -> Array:
@@ -50,7 +50,7 @@ def relu(x: Array) -> Array:
 
 
 def word(w: Weights, vectors: Array, kind: int) -> Array:
-    """[word vector; character vector] as far as the model has them."""
+    """[word vector; character vector], or the part of it that the model has."""
     parts = [vectors[TYPES.words[kind]]]
     for name in w:
         if name.startswith("words.characters.convolutions.") and name.endswith(".weight"):
@@ -59,12 +59,12 @@ def word(w: Weights, vectors: Array, kind: int) -> Array:
 
 
 def best_matches(w: Weights, name: str, kind: int) -> Array:
-    """Each filter's largest ReLU over the places of a word."""
+    """The maximum of each filter's ReLU over the positions of a word, (filters,)."""
     spelt = [w["words.characters.embedding.weight"][c] for c in TYPES.characters[kind][:LONGEST]]
     kernel, bias = w[f"{name}.weight"], w[f"{name}.bias"]  # (filters, size, width), (filters,)
     width = kernel.shape[2]
     spelt += [np.zeros(kernel.shape[1])] * (width - len(spelt))
-    best = np.zeros(len(kernel))  # what ReLU gives at least
+    best = np.zeros(len(kernel))  # the minimum of ReLU
     for place in range(len(spelt) - width + 1):
         match = sum(kernel[:, :, i] @ spelt[place + i] for i in range(width))
         best = np.maximum(best, match + bias)
@@ -93,7 +93,7 @@ def lstm(w: Weights, name: str, rows: Rows) -> Rows:
 
 
 def gru(w: Weights, name: str, rows: Rows) -> Rows:
-    """cuDNN's: the reset gate acts behind the recurrent matrix and its bias."""
+    """cuDNN's GRU: the reset gate is applied after the recurrent matrix and its bias."""
     d = w[f"{name}.weight_hh_l0"].shape[1]
     h, out = np.zeros(d), []
     for x in rows:
@@ -135,7 +135,7 @@ def trilinear(w: Weights, name: str, left: Rows, right: Rows) -> Array:
 
 
 def best_matching(s: Array, h: Rows) -> Rows:
-    """The same h̃ for each t: the context by its best-matching words (Seo et al., 2017, §2)."""
+    """The same h̃ for each t: the context weighted by best-matching words (Seo et al., 2017, §2)."""
     return [weighted(softmax(s.max(1)), h)] * len(h)
 
 
@@ -179,8 +179,10 @@ def self_matching(w: Weights, p: Rows, similarity: Similarity) -> Rows:
 
 
 def found_in_others(w: Weights, m: Rows) -> Rows:
-    """c_t = Σ_j a_tj·m_j with a_tj ∝ exp(s_tj), none of itself, and a learned logit's share of
-    nothing (the code of Clark & Gardner)."""
+    """c_t = Σ_j a_tj·m_j with a_tj ∝ exp(s_tj) and a_tt = 0 (the code of Clark & Gardner).
+
+    A learned logit takes part in the softmax and contributes no vector.
+    """
     s = np.exp(trilinear(w, "modeling.similarity", m, m))
     np.fill_diagonal(s, 0)
     return [weighted(row / (row.sum() + np.exp(w["modeling.nothing"])), m) for row in s]
@@ -205,7 +207,7 @@ def cs224n(
     similarity: Similarity | None = None,
     output_reads_matched: bool = False,
 ) -> Array:
-    """The CS224n starter, and what the CS224n report makes of it."""
+    """The CS224n starter, and the models that the CS224n report derives from it."""
     h, u = (
         bilstm(w, "encoder", [highway(w, linear(w, "words.projection", x)) for x in text])
         for text in texts
@@ -219,7 +221,7 @@ def cs224n(
 
 
 def seo2016(w: Weights, texts: Texts) -> Array:
-    """The original; its end reads [G; M; a¹; M∘a¹] with a¹ = Σ p¹M."""
+    """The original; the encoder of the end reads [G; M; a¹; M∘a¹] with a¹ = Σ p¹M."""
     h, u = (bilstm(w, "encoder", [highway(w, x) for x in text]) for text in texts)
     g = attention_flow(w, h, u)
     m = bilstm(w, "modeling", g, layers=2)
@@ -264,7 +266,7 @@ def numbers(model: BiDAF) -> Weights:
 @torch.no_grad()
 def test_presets_match_their_reference_formulas(name: str) -> None:
     model = make_model(small(name, hidden_size=3), seed=2, scale=2.0).double().eval()
-    # All weights are drawn anew: none is zero, and no two are the same.
+    # Noise on all weights: none is zero, and no two are equal.
     for weight in model.parameters():
         weight += 0.3 * torch.randn_like(weight)
     if model.words.characters is not None:

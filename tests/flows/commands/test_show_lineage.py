@@ -1,4 +1,4 @@
-"""From a run to the files that it was made of, and back, over real stages and a real MLflow."""
+"""Lineage from a run to its input files and back, over real stages and a real MLflow."""
 
 import hashlib
 import re
@@ -44,7 +44,7 @@ def in_root(made: Trained, place: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def lineage(*flags: str) -> str:
-    """What the command prints; its sentence if it refuses."""
+    """What the command prints, or its error message if it exits with an error."""
     with redirect_stdout(StringIO()) as printed:
         try:
             main(list(flags))

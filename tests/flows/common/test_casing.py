@@ -1,4 +1,4 @@
-"""Sets of vectors whose words are looked up in another case than they were learnt in."""
+"""Vectors whose words are looked up in another case than the one they were trained with."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Flags of the command line, and what is said of wrong ones."""
+"""Command-line flags, and the error messages for invalid ones."""
 
 import re
 import shlex
@@ -44,7 +44,7 @@ def read(*flags: str) -> dict[str, Any]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
-    """What the process ends with."""
+    """The exit message or status for these flags, and the text on stderr."""
     with pytest.raises(SystemExit) as ended:
         read(*flags)
     assert ended.value.code not in (0, None)
@@ -103,7 +103,7 @@ def test_lists_accept_commas_repeats_and_json(flags: list[str]) -> None:
 
 
 def made(target: str, *variables: str) -> list[str]:
-    """The flags that a target of the Makefile gives to its flow."""
+    """The flags that a Makefile target passes to its flow."""
     command = ["make", "--dry-run", "--no-print-directory", "INSTALLED=", target, *variables]
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT).stdout
     words = shlex.split(told.replace("\\\n", ""))
@@ -225,11 +225,11 @@ def test_help_describes_every_field(
     for group, form in {**GROUPS, "training.characters": CharacterParameters}.items():
         for name, field in form.model_fields.items():
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-                continue  # a group of fields of its own
+                continue  # a nested group of fields
             flag = f"--{group}.{name.replace('_', '-')}"
             assert field.description
             entry = rf"^  {flag}\b.*(\n +| ){re.escape(field.description)}"
-            # A group's own sentence stands above its fields.
+            # A group's own description is printed above its fields.
             alone = rf"^{group}.{name} options:\n  {re.escape(field.description)}"
             assert re.search(f"({entry})|({alone})", told, re.M), flag
     assert re.search(r"^  --variants\b", told, re.M)

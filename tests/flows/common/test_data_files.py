@@ -1,4 +1,4 @@
-"""From what the parameters name to files, names and shares."""
+"""Resolution of the data parameters to files, dataset names and shares."""
 
 from pathlib import Path
 

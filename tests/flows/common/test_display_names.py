@@ -1,4 +1,4 @@
-"""Names of what is compared: distinct, and no longer than that takes."""
+"""Display names of compared items: distinct, and as short as possible."""
 
 import json
 

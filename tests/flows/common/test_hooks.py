@@ -1,4 +1,4 @@
-"""What a flow run leaves that fails or crashes: its MLflow runs, and the processes below it."""
+"""Cleanup after a flow run that fails or crashes: its MLflow runs and its child processes."""
 
 import subprocess
 from contextlib import suppress
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 @pytest.fixture(scope="module")
 def one_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all tests: making MLflow's database takes longer than they do."""
+    """One root for all tests, because creating MLflow's database takes longer than the tests."""
     return tmp_path_factory.mktemp("root")
 
 
@@ -33,10 +33,10 @@ def root(one_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Begun(NamedTuple):
-    """What a flow run had begun when it broke off."""
+    """What a flow run had started before it was interrupted."""
 
     flow_run_id: str
-    runs: list[str]  # in MLflow: its parent, two trainings of which one is done, another flow's
+    runs: list[str]  # in MLflow: parent, running and finished training, another flow's parent
     process: subprocess.Popen[bytes]
 
     def statuses(self) -> list[str]:

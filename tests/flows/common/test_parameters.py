@@ -1,4 +1,4 @@
-"""Forms of the flows' parameters, and the variants that come of them."""
+"""Forms of the flows' parameters, and the variants that they configure."""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -104,7 +104,7 @@ deployed = pytest.mark.parametrize("of", DEPLOYED, ids=lambda flow: flow.name)
 
 
 def shown(of: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every field of a flow's form, with its place."""
+    """Place and schema of every field in a flow's form."""
     schema = parameter_schema(of)
     yield from schema.properties.items()
     for form, definition in schema.definitions.items():

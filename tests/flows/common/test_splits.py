@@ -1,4 +1,4 @@
-"""The ingest flow: what is divided how, and what a file added later costs."""
+"""The ingest flow: how it splits data, and what it parses again when a file is added."""
 
 import json
 import zipfile
@@ -198,7 +198,7 @@ def test_progress_skips_fast_reads_and_counts_cached(
     ingested(data)
     assert len(artifacts("progress-reading")) == known
     monkeypatch.setattr(progress_artifact, "SECONDS_BETWEEN", 0.0)
-    ingested(data.model_copy(update={"seed": 1}))  # the file comes from the cache
+    ingested(data.model_copy(update={"seed": 1}))  # the parsed file is a cache hit
     newest = max(artifacts("progress-reading"), key=lambda artifact: str(artifact["created"]))
     size = (tmp_path / "all.json").stat().st_size / 1e6
     assert len(artifacts("progress-reading")) == known + 1

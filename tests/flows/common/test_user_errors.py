@@ -1,4 +1,4 @@
-"""A user's mistake in a real flow run: one sentence in its state, in its log, on the terminal."""
+"""A user error in a real flow run: one sentence in its state, in its log and on the terminal."""
 
 import json
 import logging
@@ -43,7 +43,7 @@ def breaking() -> None:
 
 @pytest.fixture
 def log() -> Iterator[list[str]]:
-    """What flow runs and task runs log, as it is printed."""
+    """Log lines of flow runs and task runs, formatted as printed."""
     setup_logging()
     lines: list[str] = []
     handler = logging.Handler()
@@ -124,7 +124,7 @@ def test_unreachable_host_gives_a_user_error(
     monkeypatch.delenv("BIDAFLOW_MIRROR", raising=False)
     monkeypatch.setattr(download, "BACK_OFF_SECONDS", 0.01)
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # nobody listens
+        held.bind(("127.0.0.1", 0))  # bound, but not listening
         url = f"http://127.0.0.1:{held.getsockname()[1]}/made.json"
         source = Source(name="made.json", sha256="0" * 64, url=url)
         made = Dataset(name="made", about="", licence="", train=source, dev=source)
@@ -145,7 +145,7 @@ def test_timed_out_flow_is_not_retried() -> None:
     def idling() -> None:
         tries.append(time.monotonic())
         for _ in range(600):
-            time.sleep(0.1)  # the exception comes when a call has returned
+            time.sleep(0.1)  # the timeout is raised only after a call returns
 
     state = idling(return_state=True)
     assert (state.name, len(tries)) == ("TimedOut", 1)

@@ -1,4 +1,4 @@
-"""Locks among real processes: who waits for whom, and that the dead hold nothing."""
+"""Locks between real processes: who waits for whom, and that killed processes hold no lock."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ with lock:
 
 @contextmanager
 def held_elsewhere(kind: str, path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the lock, until the block ends or it is killed."""
+    """Another process that holds the lock until the block ends or the process is killed."""
     command = [sys.executable, "-c", HOLD, kind, str(path)]
     with subprocess.Popen(
         command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

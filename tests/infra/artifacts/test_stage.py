@@ -1,4 +1,4 @@
-"""Stages in real flow runs: what is run again, what is not, and what a broken one leaves."""
+"""Stages in real flow runs: reruns, cache hits, and what an interrupted stage leaves."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 T = TypeVar("T")
 
 RUNS: list[str] = []
-"""Names of the functions below that were run."""
+"""Names of the functions below that have run, in order."""
 
 
 def shout(out: Path, text: str, marks: int = 1) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def no_runs_yet() -> None:
 
 
 def in_flow(work: Callable[[], T]) -> T:
-    """What the work comes to inside a flow run."""
+    """Result of the work, run inside a flow."""
     return flow(work, name="stages")()
 
 
@@ -226,7 +226,7 @@ def test_manifest_lists_inputs_and_outputs(tmp_path: Path) -> None:
 
 @contextmanager
 def listening() -> Iterator[list[logging.LogRecord]]:
-    """What is logged in the block by flow runs and task runs."""
+    """Log records of flow runs and task runs within the block."""
     setup_logging()
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
@@ -240,7 +240,7 @@ def listening() -> Iterator[list[logging.LogRecord]]:
 
 
 def refused(key: str, inputs: dict[str, Any]) -> tuple[str | None, str | None, bool]:
-    """Name and message of the state in which the breaking stage's task ends, and if it failed."""
+    """Name and message of the breaking stage's final state, and whether it is a failed state."""
     state = breaking.task(key, inputs, return_state=True)
     return state.name, state.message, state.is_failed()
 
@@ -248,7 +248,7 @@ def refused(key: str, inputs: dict[str, Any]) -> tuple[str | None, str | None, b
 def test_user_error_has_no_traceback_and_no_output(root: Path) -> None:
     sentence = "The input is empty: give it some text."
     with listening() as records:
-        # Not a key of an earlier run of the tests, whose results may still be there.
+        # A fresh key, because results of earlier test runs may still exist.
         name, message, failed = in_flow(lambda: refused(uuid4().hex, {"error": sentence}))
     assert (name, message, failed) == (REFUSED, sentence, True)
     assert any(sentence in record.getMessage() for record in records)
@@ -309,7 +309,7 @@ run()
 
 
 def start(fate: str, meeting: Path) -> subprocess.Popen[str]:
-    """Another process that builds a stage, with this one's server, results and root."""
+    """Another process that builds a stage, with the server, results and root of this one."""
     environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""}
     return subprocess.Popen(
         [sys.executable, "-c", IN_A_PROCESS, fate, str(meeting)],
@@ -322,7 +322,7 @@ def start(fate: str, meeting: Path) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> str:
-    """What the process printed."""
+    """Output of the process, which must succeed."""
     printed, errors = process.communicate(timeout=800)
     assert process.returncode == 0, errors
     return printed

@@ -1,4 +1,4 @@
-"""Logs that do not grow for ever."""
+"""Rotation of the service logs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from infra.services.logs import LONG, log_file, set_long_aside
 
 
 def test_rotates_long_logs_and_keeps_short_ones(root: Path) -> None:
-    set_long_aside("prefect")  # the first start of all
+    set_long_aside("prefect")  # the very first start: there is no log yet
     for text in ("the earliest", "the last"):
         log_file("prefect").write_text(text, encoding="utf-8")
         with log_file("prefect").open("r+b") as log:

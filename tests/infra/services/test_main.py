@@ -1,4 +1,4 @@
-"""`up` and `down` with the real servers: what they print, deploy, refuse and keep."""
+"""`up` and `down` with the real servers: what they print, deploy, reject and preserve."""
 
 import json
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_reports_a_second_up_and_a_busy_port(services: Services, tmp_path: Path)
 
 
 def schedules_of(deployment: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """What people can set of a deployment's schedules, in a fixed order."""
+    """The user-editable fields of a deployment's schedules, in a fixed order."""
     fields = ("slug", "active", "parameters", "schedule")
     return sorted(
         (tuple(one[field] for field in fields) for one in deployment["schedules"]), key=str

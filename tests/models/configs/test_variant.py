@@ -1,4 +1,4 @@
-"""Configurations: what they refuse, and how they travel; what models/ imports."""
+"""Configurations: their validation, serialization and presets; which packages models/ needs."""
 
 from __future__ import annotations
 

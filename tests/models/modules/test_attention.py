@@ -1,4 +1,4 @@
-"""Attention against the formula, written as loops or taken from PyTorch."""
+"""Attention, compared with its formula in plain loops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_attention(size: int, form: QueryToContext, seed: int) -> AttentionFlow:
 
 
 def attended(attention: AttentionFlow, context: Tensor, question: Tensor) -> Tensor:
-    """G of one example without padding, by w·[h; u; h∘u] and plain loops."""
+    """Reference G of one example without padding, from w·[h; u; h∘u] in plain loops."""
     s = trilinear(attention.similarity, context, question)
     rows = [softmax(row) for row in s]
     to_question = [sum(a * u for a, u in zip(row, question, strict=True)) for row in rows]
@@ -63,7 +63,7 @@ def test_attention_flow_matches_reference(
     attention = make_attention(size, form, seed)
     context_mask = make_mask([t for t, _ in lengths], extra)
     question_mask = make_mask([j for _, j in lengths], extra)
-    # Padding that would win every maximum and every softmax if it were seen.
+    # Padding that would dominate every maximum and every softmax if it were not masked.
     context = drawn(seed, *context_mask.shape, size).masked_fill(~context_mask[..., None], 50.0)
     question = drawn(seed + 1, *question_mask.shape, size)
     question = question.masked_fill(~question_mask[..., None], -50.0)

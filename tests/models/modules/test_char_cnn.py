@@ -1,4 +1,4 @@
-"""The character CNN against the formula, written as loops or taken from PyTorch."""
+"""The character CNN, compared with its formula in plain loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.factories.gradcheck import SEEDS, SIZES, assert_close, few
 
 
 def convolved(cnn: CharacterCNN, word: list[int]) -> Tensor:
-    """max over windows of ReLU(bias + Σ kernel · characters), one word, one filter at a time."""
+    """One word's features: per filter, max over windows of ReLU(bias + Σ kernel · characters)."""
     features = []
     for convolution in cnn.convolutions:
         kernel, bias = convolution.weight, convolution.bias
@@ -39,7 +39,7 @@ def padded_words(words: list[list[int]], extra: int = 0) -> Tensor:
 def make_cnn(
     *kernels: int, size: int = 3, filters: int = 4, seed: int = 0, dropout: float = 0.0
 ) -> CharacterCNN:
-    """`filters` filters of the first width, one more of each next."""
+    """A CNN with `filters` filters of the first width, and one more for each further width."""
     torch.manual_seed(seed)
     numbers = tuple(filters + i for i in range(len(kernels)))
     config = CharacterConfig(size, kernels, numbers, max_characters=16)
@@ -64,7 +64,7 @@ def test_character_cnn_matches_reference(
     assert_close(cnn(padded_words(words, extra)), expected)
 
 
-ABSURDITY = [  # one row a dimension, one column a letter
+ABSURDITY = [  # one row per dimension, one column per letter
     [0.4, -0.8, 2.2, 0.1, 0.5, -0.4, 0.4, -0.4, 0.1],
     [0.1, 1.2, 1.5, -0.8, -1.5, 0.2, 0.1, 1.2, 0.7],
     [0.2, 0.1, -1.2, 0.2, -0.2, 0.3, 0.2, -1.3, -0.1],
@@ -74,8 +74,11 @@ KERNEL = [[-0.1, 0.5, 2.2], [0.7, 0.9, 0.3], [-0.2, -0.2, 0.7], [1.3, -0.1, -1.1
 
 
 def test_character_cnn_matches_published_example() -> None:
-    """The matrices of "The Definitive Guide to BiDAF", part 2: f = [4.78, 2.83, …] (the scalars 0.1
-    and 0.7 that are printed beside them do not follow from them), so the word's number is 4.78."""
+    """The matrices of "The Definitive Guide to BiDAF", part 2, give f = [4.78, 2.83, …].
+
+    The word's feature is therefore 4.78. The scalars 0.1 and 0.7 printed beside the matrices do
+    not follow from them.
+    """
     letters = torch.tensor(ABSURDITY, dtype=torch.float64).T
     cnn = CharacterCNN(10, CharacterConfig(4, (3,), (1,)), nn.Identity()).double()
     with torch.no_grad():
@@ -105,7 +108,7 @@ def test_handles_words_of_1_and_300_characters() -> None:
 
 
 def test_ignores_windows_of_padding_only() -> None:
-    """Such a window would give ReLU(bias): 100 here, above what any real one gives."""
+    """A window of padding alone would give ReLU(bias) = 100, more than any real window gives."""
     cnn = make_cnn(2, size=1, filters=1)
     with torch.no_grad():
         cnn.embedding.weight[1:] = -1.0
@@ -115,7 +118,7 @@ def test_ignores_windows_of_padding_only() -> None:
 
 
 def test_character_cnn_passes_gradcheck() -> None:
-    """By every weight but the padding's vector, which is a constant 0."""
+    """Gradients of every weight except the padding vector, which is a constant 0."""
     cnn = make_cnn(3, 2)
     words = padded_words([[1, 2, 3, 4, 5], [6], [7, 8]])
     names = [name for name, _ in cnn.named_parameters() if name != "embedding.weight"]

@@ -1,4 +1,4 @@
-"""The small blocks against the formula, written as loops or taken from PyTorch."""
+"""The small blocks, compared with PyTorch or with their formulas in plain loops."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_highway_matches_a_worked_example() -> None:
         highway.transforms[1].weight.copy_(torch.tensor([[0, 1], [1, 0]]))
         highway.transforms[1].bias.copy_(torch.tensor([1, -1]))
         highway.gates[1].bias.fill_(math.log(3))
-    # First: t = ½ and g = (2, 0), so ½·(2, 0) + ½·(2, 4) = (2, 2).
-    # Second: t = ¾ and g = (3, 1), so ¾·(3, 1) + ¼·(2, 2) = (2.75, 1.25).
+    # First layer: t = ½ and g = (2, 0), so ½·(2, 0) + ½·(2, 4) = (2, 2).
+    # Second layer: t = ¾ and g = (3, 1), so ¾·(3, 1) + ¼·(2, 2) = (2.75, 1.25).
     found = highway(torch.tensor([[[2.0, 4.0]]], dtype=torch.float64))
     assert_close(found, torch.tensor([[[2.75, 1.25]]], dtype=torch.float64))
 
@@ -118,7 +118,7 @@ def test_dropout_keeps_the_shape(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("threshold", [1, 16, 128, 192])
 def test_each_byte_of_a_random_draw_is_uniform(threshold: int) -> None:
-    """Eight elements share a draw of 64 bits: each of the eight must drop as often as the rest."""
+    """Eight elements share a 64-bit draw, and each of them must be dropped at the same rate."""
     torch.manual_seed(1)
     draws = 100_000
     dropped = Dropout(threshold / 256)(torch.ones(draws, 8)) == 0

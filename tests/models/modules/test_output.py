@@ -1,4 +1,4 @@
-"""The output layers against the formula, written as loops or taken from PyTorch."""
+"""The output layers, compared with their formulas in plain loops over PyTorch's RNNs."""
 
 from __future__ import annotations
 

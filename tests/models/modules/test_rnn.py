@@ -1,4 +1,4 @@
-"""Recurrent layers against the formula, written as loops or taken from PyTorch."""
+"""Recurrent layers, compared with PyTorch's packed sequences."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_encoder_matches_stacked_torch_layers(
     ],
 )
 def test_encoder_applies_dropout_where_expected(form: DropoutForm, dropped: list[bool]) -> None:
-    """In front of its first layer, between its layers, behind its last; never twice."""
-    torch.manual_seed(0)  # variational dropout draws 400 numbers only
+    """Before the first layer, between the layers and after the last one; never twice."""
+    torch.manual_seed(0)  # variational dropout draws as few as 400 numbers
     encoder = Encoder(ModelConfig(64, dropout=0.5, dropout_form=form), 100, 2)
     seen: list[Tensor] = []
     for layer in encoder.layers:

@@ -1,4 +1,4 @@
-"""Self-attention against the formula, written as loops."""
+"""Self-attention, compared with its formula in plain loops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_matching(kind: SelfAttention, size: int, hidden: int, seed: int) -> Sel
 
 
 def similarity(layer: nn.Module, attending: Tensor, attended: Tensor) -> Tensor:
-    """s_tj of one pair of tokens."""
+    """Reference s_tj of one pair of tokens."""
     if isinstance(layer, Elementwise):
         return sum(v * a * b for v, a, b in zip(layer.weight[0], attending, attended, strict=True))
     assert isinstance(layer, Additive | Dot)
@@ -51,7 +51,7 @@ def similarity(layer: nn.Module, attending: Tensor, attended: Tensor) -> Tensor:
 
 
 def matched(layer: SelfMatching, p: Tensor) -> Tensor:
-    """[p_t; c_t] of one example without padding."""
+    """Reference [p_t; c_t] of one example without padding."""
     out = []
     for attending in p:
         weights = softmax([similarity(layer.similarity, attending, other) for other in p])
@@ -97,7 +97,7 @@ def naive(attending: Tensor, attended: Tensor, weight: Tensor) -> Tensor:
 def test_chunked_additive_scores_match_naive_ones(
     shape: tuple[int, int, int, int], seed: int, chunk: int
 ) -> None:
-    """Values and gradients, however few rows or examples fit in a chunk."""
+    """Values and gradients match, however few rows or examples fit in a chunk."""
     b, t, j, size = shape
     inputs = [
         x.requires_grad_()
@@ -122,7 +122,7 @@ def test_additive_scores_pass_gradcheck() -> None:
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 12.0])
 def test_additive_scores_are_accurate_in_float32(scale: float) -> None:
-    """To 1e-5 of the naive formula, up to inputs at which the tangent has long been 1."""
+    """Within 1e-5 of the naive formula, even for inputs that saturate tanh."""
     inputs = [scale * drawn(0, 2, 30, 20), scale * drawn(1, 2, 30, 20), drawn(2, 20) / 20]
     expected = naive(*inputs)
     found = additive_scores(*(x.float() for x in inputs))
@@ -150,7 +150,7 @@ def make_residual(size: int, hidden: int, seed: int) -> ResidualSelfAttention:
 
 
 def residual(layer: ResidualSelfAttention, attention: Tensor) -> Tensor:
-    """The block's output for one example without padding."""
+    """Reference output of the block for one example without padding."""
     x = torch.relu(torch.stack([layer.reduction(g) for g in attention]))
     m = packed(list(layer.encoder.layers), x.unsqueeze(0), [len(x)])[0]
     s = trilinear(layer.similarity, m, m)

@@ -1,4 +1,4 @@
-"""Answers meet tokens: every outcome of the ledger, with its reason."""
+"""Alignment of answers with tokens: every outcome of the ledger, with its reason."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def sound(
 
 def test_most_frequent_answer_is_the_target() -> None:
     chosen = training_answer(answers(("a", 0), ("b", 5), ("b", 9), ("b", 9), ("a", 0)))
-    assert (chosen.text, chosen.answer_start) == ("a", 0)  # twice, as ("b", 9) is, but first
+    assert (chosen.text, chosen.answer_start) == ("a", 0)  # a tie with ("b", 9); the first one wins
 
 
 def test_same_text_at_another_offset_differs() -> None:

@@ -1,4 +1,4 @@
-"""Answers that do not stand where they say: their faults, and where they stand instead."""
+"""Answers that do not match their answer_start: their faults, and where they occur instead."""
 
 import unicodedata
 
@@ -78,7 +78,9 @@ def test_repaired_answers_match_the_context(text: str, context: str, start: int)
 def test_answers_in_other_unicode_forms_are_found(
     context: str, form: str, data: st.DataObject
 ) -> None:
-    """Whole clusters of characters, so that normalising does not join the borders."""
+    """Words that begin with a combining mark or a non-initial Hangul letter are excluded:
+    normalisation would join them to the character before.
+    """
     words = context.split()
     assume(words)
     word = data.draw(st.sampled_from(words))

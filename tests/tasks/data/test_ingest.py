@@ -199,7 +199,7 @@ def test_repairs_change_answers_and_are_recorded(tmp_path: Path) -> None:
 
 
 def test_v1_rule_applies_if_every_question_has_answers(tmp_path: Path) -> None:
-    """An answer that normalises to nothing has F1 0 by version 1.1's rule, 1 by version 2.0's."""
+    """An answer that normalises to nothing has F1 0 by the v1.1 rule and 1 by the v2.0 rule."""
     the = Paragraph(context="The bar", qas=[question("the", ("The", 0))])
     assert ingest_articles([Article(paragraphs=[the])], tmp_path)["oracle_f1"] == 0
     both = [the, Paragraph(context="", qas=[question("none", impossible=True)])]
@@ -262,7 +262,7 @@ ANSWERS = st.builds(Answer, text=TEXTS, answer_start=st.integers(-1, 2**31 - 1))
 
 @st.composite
 def questions(draw: st.DrawFn, context: str) -> Question:
-    """A question whose answers stand in the context, or near where they say, or nowhere."""
+    """A question whose answers match their answer_start, are off by one, or are arbitrary texts."""
     given = draw(st.lists(ANSWERS, max_size=1))
     for _ in range(draw(st.integers(0, 2))):
         start = draw(st.integers(0, len(context)))
@@ -309,7 +309,7 @@ def test_every_question_is_kept_with_valid_offsets(articles: list[Article], repa
 
 
 def check_span(context: dict[str, Any], row: dict[str, Any], line: dict[str, Any]) -> None:
-    """The characters of an aligned answer lie within its tokens; others have no tokens."""
+    """Check that an aligned answer lies within its tokens, and that others have no tokens."""
     if line["outcome"] in ("dropped", "impossible"):
         assert (row["span_start"], row["span_end"], line["span"]) == (-1, -1, "")
         return

@@ -1,4 +1,4 @@
-"""A document is cut in the same places however its bytes arrive."""
+"""A document is cut into the same values whatever the size of the chunks that are read."""
 
 import io
 import json
@@ -19,7 +19,7 @@ JSON = st.recursive(
 
 
 class Trickle(io.BytesIO):
-    """A stream that gives a few bytes at a time, as a network may."""
+    """A stream that returns a few bytes per read, as a network connection may."""
 
     def __init__(self, content: bytes, step: int) -> None:
         super().__init__(content)
@@ -30,7 +30,7 @@ class Trickle(io.BytesIO):
 
 
 def cut(content: bytes, step: int) -> list[Any]:
-    """The values of the array "data" with their places, or what is told of a mistake."""
+    """The values of the array "data" with their offsets, or the message of a mistake."""
     try:
         document = Document(cast(BinaryIO, Trickle(content, step)))
         return [(json.loads(v.content), v.offset) for v in array_items(document, "data")]
@@ -61,7 +61,7 @@ def test_result_does_not_depend_on_chunk_size(noise: bytes, at: int, step: int) 
     content = sound[:at] + noise + sound[at:]
     try:
         whole = cut(content, 1 << 20)
-    except ValueError:  # a value that its own parser is to refuse
+    except ValueError:  # json.loads rejects a value; Document only finds its end
         return
     assert cut(content, step) == whole
 

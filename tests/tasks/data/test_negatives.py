@@ -1,4 +1,4 @@
-"""Questions asked about another paragraph of their article."""
+"""Same-article negatives: questions paired with another paragraph of their article."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.factories.split_files import ingested, new, rows, write
 
 @pytest.fixture(scope="module")
 def portions(tmp_path_factory: pytest.TempPathFactory) -> list[Portion]:
-    """The generated articles in two files, all of them titled alike."""
+    """The generated articles in two files, all with the same title."""
     folder = tmp_path_factory.mktemp("portions")
     articles = [{**article, "title": "unknown"} for article in generate(3)[0]["data"]]
     return [
@@ -27,7 +27,7 @@ def portions(tmp_path_factory: pytest.TempPathFactory) -> list[Portion]:
 
 
 def made(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each negative, and the question that it is made of."""
+    """Each negative, and the question from which it was made."""
     questions = {row["id"]: row for row in rows(folder, "questions")}
     return [(row, questions[key[:-1]]) for key, row in questions.items() if key.endswith("≠")]
 
@@ -77,7 +77,7 @@ def test_negatives_are_deterministic_and_only_add_rows(
 
 
 def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: Path) -> None:
-    """Half of the contexts stand in the set to score on, whole articles or not."""
+    """Half of the contexts are in the evaluation set, regardless of article boundaries."""
     texts = [row["text"] for portion in portions for row in rows(portion.folder, "contexts")]
     shut = set(texts[::2])
     paragraphs = [
@@ -115,7 +115,7 @@ def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
 
 
 def test_nearly_all_squad_questions_get_negatives(shared_data: Path, tmp_path: Path) -> None:
-    """Nearly every question of SQuAD finds a paragraph, and untitled articles stay apart."""
+    """Nearly every SQuAD question has a suitable paragraph in its own article."""
     (tmp_path / "dev.json").symlink_to(shared_data / "squad" / "dev-v1.1.json")
     facts = write_split(new(tmp_path / "out"), [ingested(tmp_path / "dev.json")], negatives=1.0)
     assert 0.98 * 10_570 < facts["negatives"] <= 10_570

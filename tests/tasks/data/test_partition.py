@@ -1,4 +1,4 @@
-"""Articles held out of training: how many, which, and that most stay where they are."""
+"""Held-out articles: how many, which ones, and that most keep their part when others are added."""
 
 from collections import Counter
 from random import Random
@@ -63,7 +63,7 @@ def named(*sizes: int) -> list[list[str]]:
 
 
 def held_out(files: list[list[str]], shares: Shares) -> list[int]:
-    """How many articles of each file are for validation."""
+    """The number of validation articles in each file."""
     parts = iter(divide(files, shares))
     return [sum(next(parts) == "validation" for _ in file) for file in files]
 

@@ -1,4 +1,4 @@
-"""Questions one a line and one a row: how they are grouped, and what is told of broken ones."""
+"""JSON Lines and Parquet files: the grouping of questions, and the errors of malformed files."""
 
 import gzip
 import json
@@ -292,7 +292,7 @@ def test_error_names_the_broken_line(tmp_path: Path, line: bytes, sentence: str)
 
 
 def table(**changes: Any) -> pa.Table:
-    """Two questions as Hugging Face's sets have them, the second without answer."""
+    """Two questions in the layout of Hugging Face datasets; the second has no answer."""
     columns = {
         "id": ["a", "b"],
         "title": ["Bars", "Bars"],

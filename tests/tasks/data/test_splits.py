@@ -1,4 +1,4 @@
-"""Splits made of ingested files: parts, weights, overlap, and what is written of them."""
+"""Splits of ingested files: parts, weights, overlap, and their rows and statistics."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,7 +18,7 @@ SHARES = Shares(validation=0.2, dev=0.1, seed=5)
 
 
 def made(folder: Path, **questions: str) -> Portion:
-    """A file of one article a context; its only question has the id that is given."""
+    """An ingested file with one article per context. `questions` maps question ids to contexts."""
     data = [
         {"title": "", "paragraphs": [{"context": text, "qas": [asked(key)]}]}
         for key, text in questions.items()

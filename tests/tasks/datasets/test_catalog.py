@@ -1,4 +1,4 @@
-"""What the catalogue says of its datasets, against the real files."""
+"""The catalog's facts about its datasets match the real files."""
 
 import io
 import re
@@ -31,7 +31,7 @@ def test_digests_and_sizes_match_the_real_files(shared_data: Path) -> None:
     assert len(compared) >= 14
     for source in compared:
         if source.name == "dev-v2.0.json":
-            continue  # the same questions in another order than the official file's
+            continue  # this copy has the official file's questions in another order
         assert sha256_of(here[source.name]) == source.sha256, source.name
         assert here[source.name].stat().st_size == source.bytes, source.name
 

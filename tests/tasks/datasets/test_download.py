@@ -1,4 +1,4 @@
-"""Downloads from a real server that breaks off, stalls, redirects, changes its file and lies."""
+"""Downloads from a real server that disconnects, stalls, redirects, errs or changes its file."""
 
 import logging
 import os

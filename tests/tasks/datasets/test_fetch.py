@@ -1,4 +1,4 @@
-"""Files known by name: from a mirror, from a real server, and never of another content."""
+"""Files fetched by name from a mirror or a real server; wrong content is rejected."""
 
 import hashlib
 import io
@@ -43,7 +43,7 @@ def soon(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
 
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A mirror with the made file in one of its folders."""
+    """A mirror with made.json in a nested folder."""
     (tmp_path / "mirror" / "deep" / "down").mkdir(parents=True)
     (tmp_path / "mirror" / "deep" / "down" / "made.json").write_bytes(CONTENT)
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path / "mirror"))

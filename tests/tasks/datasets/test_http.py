@@ -1,4 +1,4 @@
-"""Data by an address of the web, from a real server on loopback."""
+"""Data files by URL, downloaded from a real server on loopback."""
 
 import json
 from collections.abc import Iterator

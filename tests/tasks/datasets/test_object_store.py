@@ -1,4 +1,4 @@
-"""Objects of a store: a small S3 server on loopback, and local files by address."""
+"""Object stores: a small S3 server on loopback, and local files by URL."""
 
 import json
 import re
@@ -35,7 +35,7 @@ LIST = (
 
 
 class Store(BaseHTTPRequestHandler):
-    """As much of S3 as reading takes: HEAD and GET of objects, and the list of a prefix."""
+    """The subset of S3 that reading needs: HEAD and GET of objects, and listing by prefix."""
 
     def do_HEAD(self) -> None:
         self.answer(b"")
@@ -59,12 +59,12 @@ class Store(BaseHTTPRequestHandler):
             self.wfile.write(part)
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Suppress the request log."""
 
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What is added to an address for it to mean the store on loopback."""
+    """The query string that directs an s3:// address to the store on loopback."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -1,4 +1,4 @@
-"""Files of data: found by what a user names, and told apart by their names."""
+"""Data files: found by the path that a user gives, and assigned to splits by file name."""
 
 import re
 import zipfile
@@ -12,7 +12,7 @@ from tasks.datasets.paths import by_split, data_files
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with files of data and others, a hidden one, and a zip."""
+    """A folder with data files, other files, a hidden file and a zip archive."""
     for name in ("b/c.json", "a.jsonl.gz", "d.PARQUET", "f.ndjson", "notes.txt", ".hidden.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)

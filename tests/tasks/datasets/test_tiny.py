@@ -1,4 +1,4 @@
-"""The generated dataset: well formed, made of new names, and impossible to answer by short cuts."""
+"""The generated dataset is well formed, has invented names, and defeats shortcuts."""
 
 import json
 import re
@@ -28,7 +28,7 @@ TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def names(text: str) -> set[str]:
-    """Invented names: capitalised words of two syllables or more that no template holds."""
+    """Invented names: capitalised words of six letters or more, which no template contains."""
     return set(re.findall(r"[A-Z][a-z]{5,}", text))
 
 
@@ -125,7 +125,7 @@ def test_ordinary_vocabulary_is_small() -> None:
     assert 200 < len(ordinary) < 500
 
 
-# --- reading is needed --------------------------------------------------------------------------
+# --- shortcuts fail -----------------------------------------------------------------------------
 
 
 def content_words(templates: tuple[str, ...]) -> set[str]:
@@ -155,7 +155,7 @@ def test_word_overlap_does_not_find_the_answers(which: str) -> None:
 
 
 def relation_asked(question: str) -> Relation:
-    """The relation one of whose question templates the question follows."""
+    """The relation that has the question's template."""
     for relation in RELATIONS:
         for template in relation.questions:
             before, after = template.split("{}")
@@ -165,14 +165,14 @@ def relation_asked(question: str) -> Relation:
 
 
 def value_pattern(kind: str) -> str:
-    """What the values of a type look like."""
+    """A regular expression that matches the values of a kind."""
     if kind in PHRASES:
         return "(?:" + "|".join(" ".join(w) for w in product(*map(str.split, PHRASES[kind]))) + ")"
     return {"year": r"\d{4}", "miles": r"\d+ miles"}.get(kind, "[A-Z][a-z]{5,}")
 
 
 def told_values(context: str, relation: Relation) -> list[str]:
-    """Every value that the context tells for the relation, whatever the thing."""
+    """Every value that the context states for the relation, of any entity."""
     value = value_pattern(relation.value)
     return [
         m[1]
@@ -182,7 +182,7 @@ def told_values(context: str, relation: Relation) -> list[str]:
 
 
 def test_each_question_has_three_candidates() -> None:
-    """Also of those without an answer: the number of candidates says nothing about it."""
+    """Unanswerable questions too: the number of candidates does not reveal them."""
     for dataset in datasets():
         for context, question in asked(dataset):
             told = told_values(context, relation_asked(question["question"]))
@@ -191,8 +191,8 @@ def test_each_question_has_three_candidates() -> None:
 
 
 def test_reader_confusing_names_scores_about_a_third() -> None:
-    """The bound for models to which all unknown words are alike: they understand every relation,
-    and pick one of the three values told for it."""
+    """The upper bound for models that cannot distinguish OOV words: they understand every relation,
+    and pick one of the three values that the context states for it."""
     random = Random(0)
     _, dev = datasets()
     score = mean_f1(lambda c, q: random.choice(told_values(c, relation_asked(q["question"]))), dev)
@@ -200,7 +200,7 @@ def test_reader_confusing_names_scores_about_a_third() -> None:
 
 
 def test_answers_cannot_be_guessed_from_contexts() -> None:
-    """Without the question, the best constant answer to a context is right once in five."""
+    """Without the question, one answer per context is right for at most one in five questions."""
     _, dev = datasets()
     for paragraph in paragraphs(dev):
         answers = [tuple(golds(question)) for question in paragraph["qas"]]

@@ -1,4 +1,4 @@
-"""The paired bootstrap: what it must say of planted differences."""
+"""The paired bootstrap on planted differences."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_interval_matches_theory() -> None:
 
 
 def test_bootstrap_keeps_pairs_together() -> None:
-    """What is common to both scores of a question says nothing of their difference."""
+    """What the two scores of a question have in common does not widen the interval."""
     before = np.random.default_rng(2).random(200)
     gain = paired_gain(before, before + 0.001)
     assert gain.high - gain.low < 1e-9

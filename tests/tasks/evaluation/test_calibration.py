@@ -1,4 +1,4 @@
-"""Calibration, by hand and in its limits."""
+"""Calibration on a worked example and on edge cases."""
 
 import math
 

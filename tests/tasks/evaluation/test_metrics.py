@@ -1,4 +1,4 @@
-"""An epoch's numbers about a split: over all questions, and over those about short contexts."""
+"""An epoch's metrics on a split: over all questions, and over those with short contexts."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.factories.splits import write_split
 
 @pytest.fixture
 def found(tmp_path: Path) -> Evaluation:
-    """Four answers: right, not none as it should be, partly right, wrong."""
+    """Four answers: right, a span for an unanswerable question, partly right, wrong."""
     spans = np.array([(0, 1), (0, 0), (2, 2), (0, 0)]).T
     scores = np.full(4, -0.5)
     return evaluate(load_split(write_split(tmp_path)), Predictions(*spans, scores, scores - 1))

@@ -1,4 +1,4 @@
-"""The promotion rule on planted answers: better, equal, worse, better but for a slice."""
+"""The promotion rule on planted answers: better, equal, worse, better except in a slice."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def decided(challenger: np.ndarray, **rule: float) -> Decision:
 
 
 def mended(questions: np.ndarray) -> np.ndarray:
-    """The champion's answers with these ones right."""
+    """The champion's scores, with 1 for the given questions."""
     return np.where(questions, 1.0, CHAMPION)
 
 
@@ -89,7 +89,7 @@ def test_slices_by_kind_question_word_and_oov(tmp_path: Path, lexicon: Lexicon) 
         "question word how many": [2],
         "question word when": [1],
         "question word who": [0, 3],
-        "unknown words": [1, 3],  # "written", and an answer "𝔘x"
+        "unknown words": [1, 3],  # for "written" and the answer "𝔘x"
     }
 
 

@@ -1,4 +1,4 @@
-"""Questions with words that a set of vectors lacks."""
+"""Slices by question word and length, and questions with words that a vector set lacks."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
     (run / "history.json").write_text(json.dumps(history))
     report_errors(made_folder(tmp_path / "out"), "made", run, split)
     answers = pq.read_table(run / "predictions.parquet").to_pylist()
-    outside = answers[2:]  # "≈" and "𝔘x" are no words of GloVe's
+    outside = answers[2:]  # GloVe lacks "≈" and "𝔘x"
     client = MlflowClient(uri)
     for name in ("em", "f1"):
         (found,) = client.get_metric_history(run_id, f"dev/{name}_outside_glove")

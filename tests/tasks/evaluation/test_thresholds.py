@@ -1,4 +1,4 @@
-"""The threshold for no answer against plain searches."""
+"""The threshold for giving no answer, against exhaustive searches."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ QUESTIONS = st.lists(
 
 
 def scored(questions: list[tuple[float, float, float]], threshold: float) -> float:
-    """Every question judged by itself."""
+    """The mean score (percent), computed question by question."""
     return 100 * float(np.mean([none if m >= threshold else own for m, own, none in questions]))
 
 
@@ -36,7 +36,7 @@ def test_score_curve_matches_exhaustive_search(questions: list[tuple[float, floa
     expected = [scored(questions, threshold) for threshold in curve.thresholds]
     assert curve.scores == pytest.approx(expected)
     assert (np.diff(curve.thresholds) > 0).all()
-    # No threshold at all scores more: one at, and one just above, every margin says it all.
+    # No threshold scores more: those at each margin and just above it cover all cases.
     margins = [margin for margin, _, _ in questions]
     tried = [scored(questions, t) for m in margins for t in (m, np.nextafter(m, np.inf))]
     assert scored(questions, curve.best()) == pytest.approx(max(tried))
@@ -44,7 +44,7 @@ def test_score_curve_matches_exhaustive_search(questions: list[tuple[float, floa
 
 
 def test_argmax_is_kept_if_nothing_is_gained() -> None:
-    """Any threshold in (-1, 2] tells these two apart."""
+    """Any threshold in (-1, 2] separates these two questions, and 0 is the argmax."""
     assert (
         score_curve(np.array([-1.0, 2.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).best() == 0
     )
@@ -57,7 +57,7 @@ def test_threshold_is_halfway_between_margins() -> None:
 
 
 def test_best_threshold_maximizes_f1(tmp_path: Path) -> None:
-    """Only the second question has no answer: it is found by a margin beyond the others'."""
+    """Only the second question has no answer; its margin exceeds the others'."""
     split = load_split(write_split(tmp_path))
     margins = np.array([1.0, 5.0, 2.0, 3.0])
     predictions = Predictions(

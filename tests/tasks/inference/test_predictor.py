@@ -1,4 +1,4 @@
-"""Answers of a small untrained model to raw text, common and strange."""
+"""Answers of a small untrained model to raw text, ordinary and unusual."""
 
 import json
 import math
@@ -23,7 +23,7 @@ from tests.factories.splits import ingest
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose weights are large enough for its answers to depend on all that it reads."""
+    """A model with weights so large that its answers depend on the whole input."""
     made = made_model(tmp_path_factory.mktemp("model"))
     weights = load_file(made / "weights.safetensors")
     save_file({n: 4 * w for n, w in weights.items()}, made / "weights.safetensors")
@@ -32,13 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def predictor(folder: Path) -> Predictor:
-    """Answers whatever it is asked."""
+    """A predictor that answers every question."""
     return Predictor.load(folder)
 
 
 @pytest.fixture(scope="module")
 def abstainer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    """The same model, which may also say that there is no answer."""
+    """A predictor with the same model that may also give no answer."""
     copy = tmp_path_factory.mktemp("copied") / "model"
     shutil.copytree(folder, copy)
     config = json.loads((copy / "config.json").read_text())
@@ -67,7 +67,7 @@ def test_batched_answers_equal_single_answers(predictor: Predictor, abstainer: P
 
 
 def test_long_texts_are_read_in_windows(predictor: Predictor) -> None:
-    """As they are answered whole where they fit, and from their far end where they do not."""
+    """Texts that fit get the same answers as without windows; longer ones get answers, too."""
     training = replace(predictor.variant.training, max_context_tokens=60, window_stride=20)
     reader = replace(predictor, variant=replace(predictor.variant, training=training))
     assert reader.answer(COMMON) == predictor.answer(COMMON)
@@ -111,7 +111,7 @@ def test_random_batches_are_answered_in_order(
 ) -> None:
     for (question, context), row in zip(pairs, predictor.answer(pairs), strict=True):
         assert stands_in(row, context, predictor.variant.training.max_answer_tokens)
-        # Not the place: of repeated words several can be equally likely.
+        # The spans may differ: with repeated words, several can be equally likely.
         (alone,) = predictor.answer([(question, context)])
         assert math.isclose(row["score"], alone["score"], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
 

@@ -1,4 +1,4 @@
-"""The logged and registered model, loaded and served where there is no checkout."""
+"""The logged and registered model, loaded and served without a checkout."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def expected(model_folder: Path) -> list[dict[str, Any]]:
 
 
 def outside(folder: Path) -> dict[str, str]:
-    """An environment in which nothing points at the checkout."""
+    """Environment variables that do not refer to the checkout."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "MLFLOW_TRACKING"))}
     return kept | {"OMP_NUM_THREADS": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "HOME": str(folder)}
 
@@ -189,7 +189,7 @@ def test_loads_elsewhere_with_its_own_code(
 
 @pytest.fixture(scope="module")
 def served(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """`mlflow models serve` of the logged model."""
+    """The address of `mlflow models serve` with the logged model."""
     folder, address = tmp_path_factory.mktemp("served"), f"http://127.0.0.1:{free_port()}"
     command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--env-manager", "local"]
     command += ["--model-uri", str(artifact), "--port", address.rpartition(":")[2]]

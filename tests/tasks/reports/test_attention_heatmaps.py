@@ -1,4 +1,4 @@
-"""Heatmaps of weights that are known."""
+"""Heatmaps of known attention weights."""
 
 import re
 
@@ -94,7 +94,7 @@ def test_nearby_marks_share_one_excerpt() -> None:
 
 
 def test_zero_weights_leave_cells_blank() -> None:
-    """Trilinear self-attention of a context of one token finds no other token."""
+    """In a context of one token, trilinear self-attention has no other token to attend to."""
     nothing = torch.zeros(2, 2)
     maps = drawn("Who", "Ada", [nothing + 0.5, nothing[:1] + 0.5, nothing], "Ada", (-1, -1))
     assert shades(maps[2]).sum() == 0

@@ -25,7 +25,7 @@ def split(tmp_path: Path) -> EvaluationSplit:
 
 
 def answered(folder: Path, split: EvaluationSplit, threshold: float | None) -> Answered:
-    """A model that is right at -1.5, but for the last question."""
+    """A model that is right at the threshold -1.5, except on the last question."""
     start, end = np.array(SPANS).T
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     write_predictions(folder / "predictions.parquet", split, evaluate(split, predictions))
@@ -65,7 +65,7 @@ def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationS
     page = written(tmp_path, [chosen, none])
     Page(page)
     part = page.split("How sure the answers are</h2>")[1].split("</section>")[0]
-    assert "-1.25 25.00 25.00 25.00" in shown(part)  # no answer anywhere, as all margins are -1
+    assert "-1.25 25.00 25.00 25.00" in shown(part)  # all margins are -1, so nothing is answered
     assert "none: there is no <validation> split" in shown(part)
     assert part.count('<svg class="chart"') == 3
     for line in re.findall(r'points="([^"]*)"', part):

@@ -1,4 +1,4 @@
-"""The comparison on planted answers: means, deviations, gains with their certainty."""
+"""The comparison on planted answers: means, deviations, and gains with their intervals."""
 
 import json
 from pathlib import Path
@@ -24,8 +24,10 @@ def out(tmp_path: Path) -> Path:
 def trained(
     folder: Path, f1: np.ndarray, /, outside: float | None = None, **at_threshold: float
 ) -> Path:
-    """What a training with these F1 (0 to 1) leaves of what is compared; its error report beside,
-    which tells of `outside`."""
+    """Write what a training with these F1 (0 to 1) leaves for `compare`, including an error report.
+
+    The error report gives `outside` as the EM and F1 of questions with words outside GloVe.
+    """
     (folder / "errors").mkdir(parents=True)
     told = {}
     if outside is not None:
@@ -45,7 +47,7 @@ def trained(
 
 
 def compared(out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]) -> Any:
-    """The facts of a comparison."""
+    """Compare the folders; returns the facts of the comparison."""
     errors = [[each / "errors" for each in of] for of in folders]
     return compare(out, cells, folders, errors, seeds, {"d · v": "comparison/1/d.html"})
 
@@ -86,7 +88,7 @@ def test_page_is_self_contained_and_shows_every_seed(tmp_path: Path, out: Path) 
     page = Page(text)
     assert sum(name == "circle" for name, _ in page.elements) == 3
     (label,) = [given for name, given in page.elements if given.get("class") == "name"]
-    assert "text-anchor" not in label  # it begins inside of the drawing, however long it is
+    assert "text-anchor" not in label  # it starts inside the drawing, however long it is
     assert "<b>" not in text and "src=" not in text and "{{" not in text
     told = json.loads((out / "comparison.json").read_text())
     assert told["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]

@@ -1,4 +1,4 @@
-"""The report on checked data: what it counts, what it shows of each fault, and that it is safe."""
+"""The report on checked data: its counts, its examples of each fault, and its HTML escaping."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Two runs' answers side by side: who is right, and how both answers are marked."""
+"""Two runs' answers side by side: which run is right, and how both answers are marked."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ def split(tmp_path: Path) -> Path:
 
 
 def scored(split: Path, name: str, spans: list[tuple[int, int]]) -> Scored:
-    """A run that answered with these spans of tokens, surer from one to the next."""
+    """A run that predicted these token spans, in order of rising confidence."""
     folder = split.parent / name.replace("/", "-")
     folder.mkdir()
     start, end = np.array(spans).T
@@ -50,9 +50,9 @@ def test_counts_four_outcomes_and_marks_differences(split: Path) -> None:
         ("Only other is right", 1, 1),
         ("Only one is right", 1, 1),
         ("Both are wrong", 1, 1),
-        ("Both are right", 1, 1),  # "Ada Lovelace", and "Lovelace", are both annotated
+        ("Both are right", 1, 1),  # both "Ada Lovelace" and "Lovelace" are annotated
     ]
-    # From question to question: the same, none for a wrong one, "3" for "π", and "a" for "𝔘x".
+    # By question: both right; no answer replaces a span; "3" replaces "π"; "a" replaces "𝔘x".
     assert found.gain.mean == pytest.approx(100 * (0 + 1 + (2 / 3 - 1 / 2) - 1) / 4)
     assert_stands_alone(page)
     text = shown(page)

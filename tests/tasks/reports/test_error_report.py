@@ -1,4 +1,4 @@
-"""The error report on a run, over a split written by hand and over the real CS224n one."""
+"""The error report on a run, for a handwritten split and for the real CS224n split."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from tests.factories.html import Page, assert_stands_alone, shown
 from tests.factories.runs import untrained_run
 from tests.factories.splits import ingest, write_split
 
-SPANS = [(0, 4), (0, 0), (-1, -1), (0, 0)]  # too long; where there is none; none; wrong
+SPANS = [(0, 4), (0, 0), (-1, -1), (0, 0)]  # too long; should be none; none; wrong
 KNOWN = ["ada", "lovelace", "wrote", "who", "notes", "?"]
 
 
@@ -34,7 +34,7 @@ def split(tmp_path: Path) -> Path:
 
 
 def written(folder: Path, split: Path, variant: str, *examples: str, **run: str) -> str:
-    """The page on a run."""
+    """Write the error report of a run; returns the page."""
     file = folder / "errors.html"
     names = {"dataset": "made", "variant": variant, **run}
     write_error_report(file, Run(folder=folder, **names), split, examples)

@@ -105,7 +105,7 @@ def test_optional_scores_appear_only_if_present(folder: Path, split: EvaluationS
 
 def test_minutes_cover_the_whole_training(folder: Path, split: EvaluationSplit) -> None:
     page = written(folder, [variant(folder, split, "one", GOLD, history=history(4))])
-    assert "4 6.0 210" in shown(page)  # epochs, minutes, examples a second
+    assert "4 6.0 210" in shown(page)  # epochs, minutes, examples per second
 
 
 def test_escapes_hostile_text(tmp_path: Path) -> None:

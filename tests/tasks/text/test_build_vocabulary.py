@@ -1,4 +1,4 @@
-"""Counting, the choice of words and characters, and the look-up of forms."""
+"""Word counts, the selection of words and characters, and the lookup of forms."""
 
 import subprocess
 import sys
@@ -121,7 +121,7 @@ def test_no_splits_have_no_forms() -> None:
 
 
 class Built:
-    """A vocabulary of a training text, another text and some vectors' words."""
+    """A vocabulary built from a training text, another text, and the words of a vector set."""
 
     def __init__(self, folder: Path, train: str, other: str, vectors: str, **chosen: Any) -> None:
         self.parameters = VocabularyParameters(
@@ -143,7 +143,7 @@ class Built:
 
     @property
     def words(self) -> list[str]:
-        """Without padding and unknown."""
+        """All words except <padding> and <unknown>."""
         return self.table("words")["word"][2:]
 
     @property
@@ -152,7 +152,7 @@ class Built:
 
 
 def test_words_are_selected_and_ordered_by_count(tmp_path: Path) -> None:
-    # "?" is each split's question: known to no vector, once in training.
+    # "?" is the question in each split: it has no vector and occurs once in training.
     built = Built(tmp_path, "The the owl owl owl ant bee cat", "bee dog emu", "zoo cat dog bee the")
     table = built.table("words")
     assert table["word"] == ["<padding>", "<unknown>", "owl", "the", "bee", "cat", "dog"]

@@ -1,4 +1,4 @@
-"""Token ids on disk and back: the identity of texts, targets, and what stays in mapped files."""
+"""Token ids written to disk and read back: equal texts, targets, and memory mapping."""
 
 import tempfile
 from pathlib import Path
@@ -30,7 +30,7 @@ PARAMETERS = VocabularyParameters(pretrained_words=0)
 
 
 def encode(folder: Path, train: Path, other: Path, source: str) -> dict[str, Any]:
-    """All stages from two ingested splits to `folder`/encoded of the second one."""
+    """Run all stages from two ingested splits to `folder`/encoded, the encoded second split."""
     for name in ("vectors", "vocabulary", "encoded"):
         (folder / name).mkdir()
     wanted = wanted_words([train, other], lower_case=True)
@@ -73,7 +73,7 @@ def test_encoded_texts_decode_to_themselves(paragraphs: list[tuple[str, list[str
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
-    """Two real sets encoded: `folder`/encoded is dev-v1.1."""
+    """A folder in which encoded/ is dev-v1.1, with the vocabulary of the CS224n dev set."""
     folder = tmp_path_factory.mktemp("real")
     for name in ("dev-v1.1", "cs224n-dev-v2.0"):
         (folder / name).mkdir()

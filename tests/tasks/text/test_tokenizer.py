@@ -1,4 +1,4 @@
-"""The tokeniser covers every text, and cuts where word vectors and answers want it."""
+"""The tokeniser covers every text, and splits it as word vectors and answers require."""
 
 import json
 from itertools import pairwise
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.text.tokenizer import tokenize
 
-ANY_TEXT = st.text(st.characters(exclude_categories=[]))  # lone surrogates too
+ANY_TEXT = st.text(st.characters(exclude_categories=[]))  # including lone surrogates
 TANGLED_TEXT = st.lists(
     st.sampled_from(
         [*"aZé東か7.,'’&-–_ \t\n\u00a0\u2003$", "n't", "'s", "U.S.", "\u0301", "👩‍👩‍👧", "🇬🇧", "नी"]

@@ -1,4 +1,4 @@
-"""What is pruned, and what is not: real stages, a real MLflow, real flows beside."""
+"""Garbage collection with real stages, a real MLflow store and concurrent flows."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "reco
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow's file before its first run; it takes seconds to make."""
+    """An MLflow database without runs; creating one takes seconds."""
     file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     MlflowClient(f"sqlite:///{file}").search_experiments()
     return file
@@ -50,7 +50,7 @@ def two(files: list[Path]) -> tuple[Trained, Trained]:
 
 
 def pruned() -> set[Path]:
-    """The folders that go."""
+    """Prune; returns the removed folders."""
     uri = settings().tracking_uri
     expected = {each.path for each in leftovers(uri) if not each.in_use}
     removed = {each.path for each in prune(uri)}

@@ -1,4 +1,4 @@
-"""What is retired in a real store, and what is kept."""
+"""Retention in a real store: which runs and models are deleted, and which are kept."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def uri(tmp_path: Path) -> str:
 
 
 def flow_run(uri: str, number: int, model: Path, status: runs.Status = "FINISHED") -> str:
-    """A flow run with one trained variant; the URI of its model."""
+    """Record a flow run with one trained variant; returns the URI of its model."""
     name = f"flow-{number}"
     parent = runs.parent_run(uri, EXPERIMENT, name, None, name, {})
     variant = runs.start_variant_run(uri, parent, f"variant-{number}", name, {}, {}, [])

@@ -216,7 +216,7 @@ def test_deleted_experiment_is_reported(uri: str) -> None:
 
 
 def test_unreachable_server_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    # MLflow's own attempts take two minutes.
+    # MLflow itself retries for two minutes.
     monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it waits for another attempt"))
     with pytest.raises(UserError, match=r"No MLflow server answers at http://127\.0\.0\.1:\d+:"):
         parent(f"http://me:secret@127.0.0.1:{free_port()}", "nowhere")
@@ -266,7 +266,7 @@ def test_whole_run_works_through_a_server(
     assert run_url(server, run_id).startswith(f"{server}/#/experiments/")
 
 
-# MLflow then waits 2, 4, 8, 16 … seconds between attempts, half as long as by default.
+# With these settings MLflow waits 2, 4, 8, 16 … s between attempts, half as long as by default.
 SHORT_PAUSES = {"MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "10"}
 AWAY = [(1, SHORT_PAUSES), pytest.param(50, {}, marks=pytest.mark.full)]
 
@@ -308,7 +308,7 @@ def test_server_outage_loses_no_metrics(
 
 
 def start_server(root: Path, address: str) -> subprocess.Popen[bytes]:
-    """A real MLflow server on loopback, that answers."""
+    """Start a real MLflow server on loopback, and wait until it answers."""
     command: list[Any] = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     command += ["--port", address.rpartition(":")[2]]
     command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
@@ -326,7 +326,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real MLflow server on loopback."""
+    """The address of a real MLflow server on loopback."""
     address = f"http://127.0.0.1:{free_port()}"
     process = start_server(tmp_path_factory.mktemp("server"), address)
     yield address

@@ -1,4 +1,4 @@
-"""Files that have a name only when they are whole."""
+"""A file system in which files get their names only when they are complete."""
 
 import pickle
 import resource
@@ -27,7 +27,7 @@ def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file can grow beyond so many bytes, as on a disk that is full."""
+    """Limit files to `size` bytes; writes beyond it fail as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -61,7 +61,7 @@ def test_abandoned_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 def test_folders_are_copied_in_and_out(tmp_path: Path) -> None:
-    """As Ray Train does with checkpoints, in processes that the file system is sent to."""
+    """Ray Train copies checkpoints like this, in processes that unpickle the file system."""
     source, files = tmp_path / "source", pickle.loads(pickle.dumps(whole_files()))
     (source / "below").mkdir(parents=True)
     (source / "below" / "weights").write_bytes(bytes(range(256)) * 999)

@@ -1,4 +1,4 @@
-"""A training that is saved and resumed goes on as if it had never stopped."""
+"""A training that resumes from a checkpoint continues as if it had never stopped."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ PREDICTIONS = Predictions(
 
 
 def data() -> tuple[Examples, Types]:
-    """Twelve questions of one to four tokens on contexts of three to eight."""
+    """Twelve questions of one to four tokens, on contexts of three to eight tokens."""
     random = np.random.default_rng(1)
     contexts = [random.integers(2, 9, size).tolist() for size in (3, 8, 5)]
     questions = [random.integers(2, 9, 1 + i % 4).tolist() for i in range(12)]
@@ -64,7 +64,7 @@ def trainer(optimizer: OptimizerName, seed: int, rank: int = 0, workers: int = 1
 
 
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    """Whether all tensors are the same to the last bit."""
+    """Whether all tensors are bitwise equal."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -91,7 +91,7 @@ def test_resumed_training_is_bitwise_identical(optimizer: OptimizerName, tmp_pat
 
 @pytest.mark.parametrize("threads", [(1, 2), (2, 1)])
 def test_resume_restores_the_thread_count(threads: tuple[int, int], tmp_path: Path) -> None:
-    """At sizes of which torch gives each thread a part: their sums are rounded by the parts."""
+    """At these sizes torch divides sums among threads, so rounding depends on their number."""
     variant = small("char", hidden_size=100, batch_size=16, dropout=0.3)
     examples, types = make_examples([40 + i for i in range(64)]), make_types()
     whole, resumed = (Trainer(make_model(variant), variant.training) for _ in range(2))
@@ -114,7 +114,7 @@ def test_resume_restores_the_thread_count(threads: tuple[int, int], tmp_path: Pa
 
 
 def test_checkpoint_contains_the_optimizer_state(tmp_path: Path) -> None:
-    """Otherwise the test above could not tell it from a fresh one's."""
+    """Otherwise the tests of resuming would not compare the state of the optimizers."""
     made = trainer("adam", seed=1)
     made.train_epoch(*data())
     kinds = {name.split(".")[-1] for name in made.tensors() if name.startswith("optimizer.")}
@@ -168,7 +168,7 @@ def test_checkpoints_contain_no_pickle(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, trainer("adam", seed=1), RECORD, PREDICTIONS)
     for file in tmp_path.iterdir():
         content = file.read_bytes()
-        if file.suffix == ".safetensors":  # a header of JSON behind its length
+        if file.suffix == ".safetensors":  # a JSON header after its length
             length = int.from_bytes(content[:8], "little")
             content = content[8 : 8 + length]
         assert isinstance(json.loads(content), dict), file.name

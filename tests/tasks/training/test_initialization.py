@@ -1,4 +1,4 @@
-"""Models that start from the weights of earlier ones, over another vocabulary."""
+"""Warm starts: models that start from the weights of earlier ones with another vocabulary."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
 
 @pytest.fixture
 def earlier(data: TrainingData, tmp_path: Path) -> Path:
-    """A model whose weights are all 0.25, its characters in the opposite order."""
+    """A model with all weights 0.25 and its characters in the opposite order."""
     model, _ = new_model(small(), data)
     table = pq.read_table(data.vocabulary / "characters.parquet")
     rows = [0, 1, *range(len(table) - 1, 1, -1)]

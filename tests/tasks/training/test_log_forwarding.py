@@ -1,4 +1,4 @@
-"""Workers' lines in the log and the progress of a real flow run."""
+"""Output of workers in the log of a real flow run, and the run's progress."""
 
 import io
 import threading

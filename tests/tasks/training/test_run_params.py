@@ -1,4 +1,4 @@
-"""What MLflow is told of a training: all that was asked for, by the same names in every run."""
+"""Run parameters in MLflow: all requested settings, under the same names in every run."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ from tests.factories.stages import in_flow
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A file of few articles, beside one to mix in and one to score on."""
+    """A file of a few articles, next to one to mix in and one to evaluate on."""
     own, more = generate(1, 6, 1, 2)
     files = {"own.json": own, "more.json": more, "scored.json": generate(2, 1, 1, 2)[1]}
     for name, data in files.items():
@@ -45,7 +45,7 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trained_vectors(tmp_path: Path) -> Path:
-    """A set in a folder "support", as `make embeddings` leaves it."""
+    """A vector set in a folder "support", as `make embeddings` writes it."""
     (tmp_path / "support").mkdir()
     told = {"method": "skipgram", "dimension": 2, "parameters": {"dimension": 2, "window": 3}}
     write_vectors(tmp_path / "support", WordSet(["the"], np.ones((1, 2), np.float32)), told)
@@ -54,7 +54,7 @@ def trained_vectors(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def earlier_model(tmp_path: Path) -> Path:
-    """The files of a model, of which only the place matters."""
+    """The files of a model; only their location matters, not their content."""
     (tmp_path / "model").mkdir()
     for name in MODEL_FILES:
         (tmp_path / "model" / name).write_text(name, encoding="utf-8")
@@ -64,7 +64,7 @@ def earlier_model(tmp_path: Path) -> Path:
 
 
 class Asked(NamedTuple):
-    """What a run is asked for."""
+    """The parameters of a requested run."""
 
     data: DataParameters
     vectors: VectorParameters = VectorParameters()
@@ -74,7 +74,7 @@ class Asked(NamedTuple):
 
 
 def started(name: VariantName, asked: Asked) -> Run:
-    """The MLflow run of a training, before its first step."""
+    """The MLflow run of a training before its first step."""
 
     def work() -> str:
         splits, start = ingest_dataset(asked.data), model_to_start_from(asked.start_from)
@@ -149,14 +149,14 @@ def differing(one: Run, other: Run) -> dict[str, tuple[str, str]]:
 
 
 def digests(*runs: Run) -> tuple[Any, ...]:
-    """Of twelve digits, and different."""
+    """The source digests of runs; asserts that they have twelve digits and differ."""
     found = tuple(run.data.params["vectors.source_digest"] for run in runs)
     assert len(set(found)) == len(found) and {len(digest) for digest in found} == {12}
     return found
 
 
 def contexts(run: Run) -> set[str]:
-    """What the datasets of a run were for; each has its digest as a tag."""
+    """The contexts in which a run used its datasets; asserts that each digest is a tag."""
     inputs = {each.tags[0].value: each.dataset.digest for each in run.inputs.dataset_inputs}
     for name, digest in inputs.items():
         assert run.data.tags[f"{name}.digest"].startswith(digest)

@@ -1,4 +1,4 @@
-"""Trainings on real Ray Train workers: any number of them, killed ones, and early ends."""
+"""Training on real Ray Train workers: their number, killed processes, and early stopping."""
 
 import json
 import os
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 @pytest.fixture(scope="module")
 def data(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
-    """Data to train on, and a cluster to train on them."""
+    """Training data, with a running Ray cluster."""
     return prepare(tmp_path_factory.mktemp("prepared"))
 
 
@@ -69,7 +69,7 @@ def first_losses(job: Job, trainer: Trainer) -> list[float]:
 
 
 def write_losses(config: dict[str, Any]) -> None:
-    """What each worker runs: the first worker writes down the losses."""
+    """The training loop of each worker; the first worker writes the losses to a file."""
     trainer = make_trainer(config["job"], threads=1)
     losses = first_losses(config["job"], trainer)
     if trainer.rank == 0:
@@ -79,8 +79,9 @@ def write_losses(config: dict[str, Any]) -> None:
 
 def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path) -> None:
     rows = len(load_encoded(data.train.encoded).trainable(400, 50))
-    batch_size = next(n for n in range(11, rows) if rows % n == 1)  # the second gets none of it
-    # Larger steps would amplify what adding in another order rounds off, some more each time.
+    # The last batch has one row, so the second worker gets none of it.
+    batch_size = next(n for n in range(11, rows) if rows % n == 1)
+    # Sums in another order round differently; larger steps would amplify the differences.
     variant = small(dropout=0.0, batch_size=batch_size, learning_rate=2e-4)
     job, out = make_job(tmp_path, data, variant), tmp_path / "losses.json"
     alone = Trainer(new_model(variant, data)[0], variant.training)
@@ -101,7 +102,7 @@ def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path)
 
 
 def processes_of_ray(name: str) -> list[psutil.Process]:
-    """The cluster's processes whose title holds the name."""
+    """The cluster's processes with this name in their command line."""
     children = psutil.Process().children(recursive=True)
     return [child for child in children if name in " ".join(_title(child))]
 
@@ -114,9 +115,9 @@ def _title(process: psutil.Process) -> list[str]:
 
 
 def train_until_killed(config: dict[str, Any]) -> str | None:
-    """`train_worker`, whose first worker waits to be killed behind its first checkpoint.
+    """`train_worker`, whose first worker waits to be killed after its first checkpoint.
 
-    The checkpoint is from the middle of an epoch. The other workers begin the next step.
+    The checkpoint is from the middle of an epoch. The other workers start the next step.
     """
     if ray.train.get_checkpoint() is None:
         save = _Loop._save
@@ -131,7 +132,7 @@ def train_until_killed(config: dict[str, Any]) -> str | None:
 
 
 def kill_in_mid_epoch(folder: Path, name: str) -> None:
-    """Kill a process of that title once Ray has a checkpoint from the middle of an epoch."""
+    """Kill a process with this name once Ray has a checkpoint from the middle of an epoch."""
     deadline = time.monotonic() + 900
     while time.monotonic() < deadline:
         if _position(folder / "ray" / "trained") and (found := processes_of_ray(name)):
@@ -141,7 +142,7 @@ def kill_in_mid_epoch(folder: Path, name: str) -> None:
 
 
 def _position(trained: Path) -> int:
-    """Steps into its epoch of the checkpoint that a new worker would go on from."""
+    """The number of steps into its epoch of the checkpoint to resume from; 0 without one."""
     try:
         kept = json.loads((trained / "checkpoint_manager_snapshot.json").read_text())
         latest = trained / kept["latest_checkpoint_result"]["checkpoint_dir_name"]
@@ -152,7 +153,7 @@ def _position(trained: Path) -> int:
 
 
 def told(record: Record) -> list[dict[str, Any]]:
-    """The history without what time it took and how much memory."""
+    """The history without times, speeds and memory use."""
     of_the_machine = {"examples_per_second", "seconds", "elapsed_seconds", "peak_memory_bytes"}
     return [
         {name: value for name, value in entry.items() if name not in of_the_machine}
@@ -161,7 +162,7 @@ def told(record: Record) -> list[dict[str, Any]]:
 
 
 def logged_nlls(folder: Path) -> set[tuple[int, float]]:
-    """The points of a training's finest curve in MLflow."""
+    """The (step, value) points of a training's per-batch loss in MLflow."""
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     (run,) = client.search_runs(["1"])
     points = client.get_metric_history(run.info.run_id, "train/batch_nll")
@@ -205,7 +206,7 @@ def test_only_needed_checkpoints_are_kept(uninterrupted: Fitted) -> None:
     assert record.ended == "all 2 epoch(s) were done"
 
 
-# Early ends
+# Early stopping
 
 
 def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path: Path) -> None:
@@ -217,11 +218,11 @@ def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path
     history = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (logged,) = history.search_runs(["1"])
     assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
-    # The threshold is that of validation's best F1, so there it is no worse than argmax.
+    # The threshold maximises validation F1, so there it is no worse than argmax.
     for entry in record.history:
         assert entry["validation/f1_at_threshold"] >= entry["validation/f1"] - 1e-9
         assert entry["dev/avna_at_threshold"] >= entry["dev/em_at_threshold"]
-        # Here no context is too long.
+        # No context is too long here.
         for name in ("em", "f1", "avna"):
             assert entry[f"dev/{name}_within"] == pytest.approx(entry[f"dev/{name}"])
         assert entry["dev/nll_within"] == entry["dev/nll"]
@@ -262,8 +263,8 @@ def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
 
 
 def test_checkpoint_timing_uses_the_shared_clock() -> None:
-    """Whatever a worker's own clock says: if one stopped to save and another did not, both would
-    wait for ever."""
+    """The schedule ignores each worker's own clock: if one stopped to save and another did not,
+    both would wait forever."""
     cadence = CheckpointSchedule(TrainingConfig(checkpoint_minutes=10), step=0)
     asked = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
     due = [cadence.is_due(step, seconds) for step, seconds in enumerate(asked)]

@@ -1,4 +1,4 @@
-"""Sets in their place, and in the formats of other tools."""
+"""Publication of vector sets to a folder, and their export to the formats of other tools."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""word2vec's and fastText's binary files, as gensim writes them."""
+"""Binary word2vec and fastText files, as gensim writes them."""
 
 import gzip
 import struct
@@ -30,7 +30,7 @@ def select(folder: Path, source: Path, *wanted: str, keep_first: int = 0) -> dic
 
 @pytest.fixture
 def word2vec(tmp_path: Path) -> Path:
-    """Three words of two numbers, one of them with a letter of two bytes."""
+    """Three words with vectors of size 2; one word has a two-byte letter."""
     vectors = KeyedVectors(2)
     vectors.add_vectors(["owl", "straße", "New_York"], np.arange(6, dtype=np.float32).reshape(3, 2))
     vectors.save_word2vec_format(str(tmp_path / "v.bin"), binary=True)
@@ -90,7 +90,7 @@ def test_rejects_broken_word2vec_files(
 
 @pytest.fixture(scope="module")
 def facebook(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """A small model in fastText's own format, and the same in gensim."""
+    """A small model as a file in fastText's own format, and the same model in gensim."""
     model = FastText(worlds(), vector_size=8, min_count=1, bucket=300, epochs=2, workers=1)
     file = tmp_path_factory.mktemp("facebook") / "model.bin"
     save_facebook_model(model, str(file))
@@ -110,7 +110,7 @@ def test_fasttext_vectors_match_gensim(tmp_path: Path, facebook: tuple[Path, Any
 
 
 def test_fasttext_without_ngrams_has_only_its_rows(tmp_path: Path) -> None:
-    """As `fasttext skipgram -minn 0 -maxn 0` writes it."""
+    """The file is as `fasttext skipgram -minn 0 -maxn 0` writes it."""
     file = tmp_path / "v.bin"
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
     write_fasttext(file, ["owl", "straße", "</s>"], rows, buckets=0, ngrams=(0, 0))
@@ -122,7 +122,7 @@ def test_fasttext_without_ngrams_has_only_its_rows(tmp_path: Path) -> None:
 
 
 def test_min_ngram_0_equals_min_ngram_1(tmp_path: Path) -> None:
-    """fastText begins with one letter where `-minn 0` is given."""
+    """With `-minn 0`, the shortest n-grams of fastText have one letter."""
     rows = np.random.default_rng(0).random((12, 2), np.float32)
     kept = []
     for shortest in (0, 1):
@@ -148,7 +148,7 @@ def test_large_fasttext_file_is_streamed(tmp_path: Path) -> None:
 def write_fasttext(
     file: Path, words: list[str], rows: Any, buckets: int, ngrams: tuple[int, int]
 ) -> None:
-    """fastText's layout: rows of words, then of buckets, (words + buckets, d)."""
+    """Write fastText's layout: rows of words, then of buckets, (words + buckets, d)."""
     settings = (rows.shape[1], 5, 5, 1, 5, 1, 2, 2, buckets, *ngrams, 100)
     with file.open("wb") as out:
         out.write(MAGIC + struct.pack("<i12id", 12, *settings, 1e-4))
@@ -162,7 +162,7 @@ def test_rejects_truncated_fasttext_files(
     tmp_path: Path, facebook: tuple[Path, Any], length: int
 ) -> None:
     data = facebook[0].read_bytes()
-    # gensim writes the output matrix behind; the rows that are read end before it.
+    # gensim appends the output matrix; the rows that are read end before it.
     whole = len(data) - 4 * 8 * 12 - 17
     (tmp_path / "v.bin").write_bytes(data[:length] if length > 0 else data[: whole + length])
     with pytest.raises(UserError, match=r"v\.bin is cut off"):

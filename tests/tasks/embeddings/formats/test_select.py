@@ -1,4 +1,4 @@
-"""Selection of rows from vectors as they are found: the packaged set, text files and zips."""
+"""Selection of rows from sources of word vectors: the packaged set, text files and zips."""
 
 import tracemalloc
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from tests.factories.vectors import write_lines
 def select(
     folder: Path, source: str, wanted: Iterable[str] = (), keep_first: int = 0
 ) -> dict[str, list[float]]:
-    """What is kept of a source: each word with its vector, in order."""
+    """The rows kept from a source: each word with its vector, in order."""
     out = folder / "out"
     out.mkdir(exist_ok=True)
     select_vectors(out, source, wanted, keep_first)

@@ -1,4 +1,4 @@
-"""Corpora from every kind of file: read as a stream, tokenised as the pipeline does."""
+"""Corpora from files of every type, read as a stream and tokenised like questions."""
 
 import gzip
 import logging
@@ -32,7 +32,7 @@ from tasks.text.vocabulary import case_key
 
 
 def prepare(folder: Path, *specs: str | Path, lower_case: bool = True) -> list[str]:
-    """The lines of a prepared corpus."""
+    """Prepare a corpus; returns its lines."""
     out = folder / "prepared"
     out.mkdir(exist_ok=True)
     prepare_corpus(out, [f for spec in specs for f in find_texts(str(spec))], lower_case)
@@ -217,7 +217,7 @@ def test_long_lines_are_split_at_white_space(
     assert "".join(pieces) == text
     for piece, following in pairwise(pieces):
         assert len(piece.encode()) <= longest
-        if not piece[-1].isspace():  # a word of its own length and more
+        if not piece[-1].isspace():  # the piece ends inside a word that exceeds it
             assert (
                 not re.search(r"\s", piece) and len((piece + following[:1]).encode()) > longest - 4
             )

@@ -1,4 +1,4 @@
-"""Counts and training of GloVe, against loops that follow the paper and its authors' code."""
+"""Pair counts and training of GloVe, against loops that follow the paper and glove.c."""
 
 import tracemalloc
 from collections import defaultdict
@@ -26,7 +26,7 @@ def parameters(**changes: float) -> EmbeddingParameters:
 
 
 def counted_by_loop(lines: list[list[str]], rows: dict[str, int], window: int) -> Counts:
-    """The full symmetric matrix: both orders of each pair of near words."""
+    """The full symmetric matrix: both orders of each pair of words within the window."""
     counts: Counts = defaultdict(float)
     for line in lines:
         ids = [rows[word] for word in line if word in rows]
@@ -38,7 +38,7 @@ def counted_by_loop(lines: list[list[str]], rows: dict[str, int], window: int) -
 
 
 def counted(folder: Path, rows: dict[str, int], window: int, memory: int) -> Counts:
-    """What `count_pairs` gives, mirrored."""
+    """The counts of `count_pairs`, mirrored into the full matrix."""
     counts: Counts = {}
     (folder / "scratch").mkdir(exist_ok=True)
     opened = psutil.Process().num_fds()
@@ -60,7 +60,7 @@ def test_pair_counts_match_a_reference_loop(
     tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], window: int
 ) -> None:
     folder = corpus_of(tmp_path_factory.mktemp("corpus"), lines)
-    rows = {word: row for row, word in enumerate("hgfdcba")}  # "e" has none
+    rows = {word: row for row, word in enumerate("hgfdcba")}  # "e" has no row
     found = counted(folder, rows, window, memory=1)
     expected = counted_by_loop(lines, rows, window)
     assert found.keys() == expected.keys()
@@ -84,11 +84,11 @@ def test_memory_for_counts_is_bounded(tmp_path: Path) -> None:
     words = [f"w{i}" for i in range(4000)]
     rows = {word: row for row, word in enumerate(words)}
     rng = np.random.default_rng(0)
-    ids = (len(words) * rng.random((500, 400)) ** 2).astype(int)  # the first are more frequent
+    ids = (len(words) * rng.random((500, 400)) ** 2).astype(int)  # low ids are more frequent
     memory = 16 << 20
     list(
         count_pairs(corpus_of(tmp_path, [["w0", "w1"]]), 2, rows, 10, memory, tmp_path)
-    )  # compiles
+    )  # compile outside the measurement
     folder = corpus_of(tmp_path, [[words[i] for i in line] for line in ids.tolist()])
     tracemalloc.start()
     runs = count_pairs(folder, ids.size, rows, 10, memory, tmp_path)
@@ -103,7 +103,10 @@ def test_memory_for_counts_is_bounded(tmp_path: Path) -> None:
 def descend_by_loop(
     pairs: list[tuple[int, int, float]], state: State, x_max: float, alpha: float, rate: float
 ) -> float:
-    """Half of eq. 8, and 9, with glove.c's Adagrad, a pair and a number at a time."""
+    """Half the loss of eq. 8 with the weights of eq. 9. Updates `state` by glove.c's Adagrad.
+
+    The loop processes one pair and one vector component at a time.
+    """
     loss = 0.0
     w, c = state.words.astype(float), state.contexts.astype(float)
     ws, cs = state.word_squares.astype(float), state.context_squares.astype(float)
@@ -137,7 +140,7 @@ def test_loss_and_steps_match_a_reference_loop() -> None:
 
 
 def test_epoch_loss_is_the_mean_over_all_pairs(tmp_path: Path) -> None:
-    pairs = [(0, 1, 5.0), (2, 2, 300.0)]  # none of the three changes what another reads
+    pairs = [(0, 1, 5.0), (2, 2, 300.0)]  # none of the three updates affects another
     np.array(pairs, PAIR).tofile(tmp_path / "pairs.bin")
     expected = descend_by_loop(pairs, State.draw(3, 4, np.random.default_rng(0)), 100, 0.75, 0.05)
     state = State.draw(3, 4, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""What is told of a training while it goes on: to whom, how often, and how far it is."""
+"""Progress reports during training: where they go, how often, and what share is done."""
 
 import threading
 from pathlib import Path
@@ -14,7 +14,7 @@ from tasks.embeddings.training.word2vec import ReadingProgress
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock that stands where its `now` is set to."""
+    """A clock that shows the time in its field `now`."""
     made = SimpleNamespace(now=100.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: made.now))
     return made
@@ -43,7 +43,7 @@ def test_shows_share_rate_and_time_left(
 
 @flow
 def training() -> None:
-    """Tells from another thread, as the watch of gensim does."""
+    """Reports progress from another thread, as the watcher of gensim does."""
     thread = threading.Thread(target=Progress("cbow", 100, "words").at, args=(50, "", True))
     thread.start()
     thread.join()

@@ -1,4 +1,4 @@
-"""The digest by which people compare sets of vectors."""
+"""The digest by which users compare sets of vectors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The loss on a sample of the corpus: a loop's, and none where words stand alone."""
+"""The loss on a sample of the corpus, and the rejection of a corpus without word pairs."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def test_sampled_loss_matches_a_reference_loop(tmp_path: Path, method: str) -> N
     model = untrained(corpus, parameters)
     loss = SampledLoss(corpus / "corpus.txt", model, parameters)
     model.syn1neg[:] = np.random.default_rng(0).normal(size=model.syn1neg.shape)
-    for key in range(len(model.wv)):  # of fastText what training would make of its parts
+    for key in range(len(model.wv)):  # compose fastText's vectors as training does
         if method == "fasttext":
             parts = [model.wv.vectors_ngrams[bucket] for bucket in model.wv.buckets_word[key]]
             model.wv.vectors[key] = np.mean([model.wv.vectors_vocab[key], *parts], axis=0)

@@ -1,4 +1,4 @@
-"""Training by each method: what is close is close, what is asked for is written."""
+"""Training by each method: related words are close, and the output records its parameters."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "epochs": 10}
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A prepared corpus with a manifest, as its stage leaves it."""
+    """A prepared corpus with a manifest, as its stage writes it."""
     folder = corpus_of(tmp_path_factory.mktemp("corpus"), worlds())
     facts = {"words": 8000, "distinct": 12, "paragraphs": 400}
     manifest = {"digest": "d1ge5t", "facts": facts, "inputs": {"lower_case": True}}
@@ -51,7 +51,7 @@ def test_related_words_are_closer_than_unrelated_ones(
     vectors = dict(zip(words.to_pylist(), matrix, strict=True))
     assert set(vectors) == {*ANIMALS, *TOOLS, "the", "of"}
     within = (mean_cosine(vectors, ANIMALS, ANIMALS) + mean_cosine(vectors, TOOLS, TOOLS)) / 2
-    # GloVe sees only words that do stand together, so here it brings near, and pushes nothing away.
+    # GloVe sees only words that co-occur: it draws them together but pushes no words apart.
     margin = 0.005 if method == "glove" else 0.2
     assert within > mean_cosine(vectors, ANIMALS, TOOLS) + margin
     assert facts["words"] == 12 and facts["corpus"]["words"] == 8000
