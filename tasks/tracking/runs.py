@@ -169,11 +169,15 @@ def finish(uri: str, run_id: str, status: Status) -> None:
 
 
 def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
-    """End all MLflow runs that a flow run left running, for example after a crash."""
+    """End all MLflow runs that a flow run left running, for example after a crash.
+
+    With the status KILLED, failed runs get it, too: trainings fail when their flow is killed.
+    """
+    ended = ("RUNNING", "FAILED") if status == "KILLED" else ("RUNNING",)
     client = client_of(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     for run in _search(client, experiments, {"prefect.flow_run_id": flow_run_id}):
-        if run.info.status == "RUNNING":
+        if run.info.status in ended:
             client.set_terminated(run.info.run_id, status)
 
 

@@ -128,13 +128,18 @@ def test_takes_over_killed_but_not_finished_variants(uri: str) -> None:
     assert variant(uri, parent(uri, "third"), "stage-shared") != first
 
 
-def test_finish_flow_run_ends_only_running_runs(uri: str) -> None:
-    parent_id, other = parent(uri, "cancelled"), parent(uri, "unaffected")
-    done, running = variant(uri, parent_id, "done"), variant(uri, parent_id, "running")
+@pytest.mark.parametrize(("status", "failed_becomes"), [("KILLED", "KILLED"), ("FAILED", "FAILED")])
+def test_finish_flow_run_spares_finished_runs(
+    uri: str, status: runs.Status, failed_becomes: str
+) -> None:
+    parent_id, other = parent(uri, "ended"), parent(uri, "unaffected")
+    names = ("done", "running", "failed")
+    done, running, failed = (variant(uri, parent_id, name) for name in names)
     runs.finish(uri, done, "FINISHED")
-    runs.finish_flow_run(uri, "cancelled", "KILLED")
-    statuses = [read(uri, run).info.status for run in (parent_id, running, done, other)]
-    assert statuses == ["KILLED", "KILLED", "FINISHED", "RUNNING"]
+    runs.finish(uri, failed, "FAILED")
+    runs.finish_flow_run(uri, "ended", status)
+    statuses = [read(uri, run).info.status for run in (parent_id, running, done, failed, other)]
+    assert statuses == [status, status, "FINISHED", failed_becomes, "RUNNING"]
 
 
 def test_epoch_logger_averages_steps_and_keeps_nan(uri: str) -> None:
