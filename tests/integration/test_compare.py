@@ -16,7 +16,7 @@ from infra.ray_cluster import Resources
 from tasks.datasets.tiny import generate
 from tests.factories.prefect_artifacts import artifacts
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 SEEDS = [0, 1]
 FILES = ("comparison.html", "comparison.json")

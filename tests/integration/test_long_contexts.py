@@ -12,7 +12,7 @@ from flows.train import train
 from infra.artifacts.manifest import facts_of
 from infra.ray_cluster import Resources
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 
 def length(article: dict[str, Any]) -> int:

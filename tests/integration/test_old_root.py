@@ -210,12 +210,14 @@ def schedules_of(deployment: dict[str, Any]) -> dict[str | None, dict[str, Any]]
     return {one["slug"]: one for one in deployment["schedules"]}
 
 
+@pytest.mark.full
 def test_up_removes_the_renamed_deployment(deployments: dict[str, dict[str, Any]]) -> None:
     assert "judge-embeddings" not in deployments
     entrypoint = "flows/evaluate_embeddings.py:evaluate_embeddings"
     assert deployments["evaluate-embeddings"]["entrypoint"] == entrypoint
 
 
+@pytest.mark.full
 def test_up_hands_schedules_and_parameters_over(
     old: LastRelease, deployments: dict[str, dict[str, Any]]
 ) -> None:
@@ -237,6 +239,7 @@ def test_up_hands_schedules_and_parameters_over(
     assert successor["parameters"] == {"lower_case": False}
 
 
+@pytest.mark.full
 def test_up_keeps_a_run_scheduled_by_hand(
     services: Services, old: LastRelease, deployments: dict[str, dict[str, Any]]
 ) -> None:
@@ -249,6 +252,7 @@ def test_up_keeps_a_run_scheduled_by_hand(
     assert run["parameters"] == {"vectors": [str(old.vectors)], "lower_case": False}
 
 
+@pytest.mark.full
 def test_up_keeps_a_duplicate_made_in_the_ui(
     old: LastRelease, deployments: dict[str, dict[str, Any]]
 ) -> None:
@@ -257,6 +261,7 @@ def test_up_keeps_a_duplicate_made_in_the_ui(
     assert duplicate["parameters"] == {"dataset": str(old.tickets)}
 
 
+@pytest.mark.full
 def test_up_keeps_what_was_edited_in_the_ui(
     old: LastRelease, deployments: dict[str, dict[str, Any]]
 ) -> None:
@@ -272,6 +277,7 @@ def test_up_keeps_what_was_edited_in_the_ui(
     assert not deployments["train"]["paused"]
 
 
+@pytest.mark.full
 def test_every_deployment_has_an_entrypoint(deployments: dict[str, dict[str, Any]]) -> None:
     for one in deployments.values():
         started = load_flow_from_entrypoint(str(CHECKOUT / one["entrypoint"]))
@@ -279,6 +285,7 @@ def test_every_deployment_has_an_entrypoint(deployments: dict[str, dict[str, Any
             started.validate_parameters(parameters)
 
 
+@pytest.mark.full
 def test_champion_answers_over_the_mlflow_server(
     services: Services, old: LastRelease, own_path: None
 ) -> None:

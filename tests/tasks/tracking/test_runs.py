@@ -273,10 +273,11 @@ def test_whole_run_works_through_a_server(
 
 # With these settings MLflow waits 2, 4, 8, 16 … s between attempts, half as long as by default.
 SHORT_PAUSES = {"MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "10"}
-AWAY = [(1, SHORT_PAUSES), pytest.param(50, {}, marks=pytest.mark.full)]
+AWAY = [(1, SHORT_PAUSES), (50, {})]
 
 
 @pytest.mark.heavy
+@pytest.mark.full
 @pytest.mark.parametrize(("seconds", "retries"), AWAY)
 def test_server_outage_loses_no_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, retries: dict[str, str]

@@ -77,6 +77,7 @@ def write_losses(config: dict[str, Any]) -> None:
     ray.train.report({})
 
 
+@pytest.mark.full
 def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path) -> None:
     rows = len(load_encoded(data.train.encoded).trainable(400, 50))
     # The last batch has one row, so the second worker gets none of it.
@@ -209,6 +210,7 @@ def test_only_needed_checkpoints_are_kept(uninterrupted: Fitted) -> None:
 # Early stopping
 
 
+@pytest.mark.full
 def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path: Path) -> None:
     fitted = run(tmp_path, data, small(epochs=30, patience=1, learning_rate=1e-9))
     record = load_record(fitted.last)
