@@ -31,7 +31,9 @@ def _steps_at(x: Tensor, index: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, index).view_as(x)
 
 
-def _reversed(x: Tensor, index: Tensor) -> Tensor:
+def reverse_sequences(x: Tensor, index: Tensor) -> Tensor:
+    """x (B, N, size) with each row reversed within its length; `index` (B·N,) comes from
+    `reversal_index`."""
     out: Tensor = _ReverseWithinLengths.apply(x, index)  # type: ignore[no-untyped-call]
     return out
 
@@ -79,8 +81,8 @@ class BiGRU(nn.Module):
 
 def _both_ways(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
     index = reversal_index(mask)
-    read_ahead, read_back = _read(ahead, x), _read(back, _reversed(x, index))
-    return torch.cat([read_ahead, _reversed(read_back, index)], 2) * mask.unsqueeze(2)
+    read_ahead, read_back = _read(ahead, x), _read(back, reverse_sequences(x, index))
+    return torch.cat([read_ahead, reverse_sequences(read_back, index)], 2) * mask.unsqueeze(2)
 
 
 def _read(layer: nn.Module, x: Tensor) -> Tensor:

@@ -156,12 +156,13 @@ def _opened(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
                     return
             finally:
                 response.close()
-            _refuse_downgrade(request.url, response.next_request.url)
+            refuse_downgrade(request.url, response.next_request.url)
             request = response.next_request
     raise NotDownloaded(f"{url} is redirected more than {REDIRECTS} times")
 
 
-def _refuse_downgrade(here: httpx.URL, there: httpx.URL) -> None:
+def refuse_downgrade(here: httpx.URL, there: httpx.URL) -> None:
+    """Raise NotDownloaded unless a redirect leads to https, or from http to http."""
     if there.scheme != "https" and (here.scheme, there.scheme) != ("http", "http"):
         raise NotDownloaded(f"{here} redirects to {there}, which is not safe to follow")
 

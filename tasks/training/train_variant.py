@@ -63,7 +63,7 @@ def train_variant(
     began = time.perf_counter()
     storage = _storage()
     goes_on = (storage / out.name).exists()
-    run_id = _start_run(uri, dataset, variant, out.name, data, resources, goes_on)
+    run_id = start_run(uri, dataset, variant, out.name, data, resources, goes_on)
     runs.tag(uri, run_id, {"allotment": str(allotment)})
     if carried is not None:
         runs.tag(uri, run_id, {"carried_over": told(carried, variant)})
@@ -115,7 +115,7 @@ def parent_run_of(dataset: str) -> str:
     )
 
 
-def _start_run(
+def start_run(
     uri: str,
     dataset: str,
     variant: VariantConfig,

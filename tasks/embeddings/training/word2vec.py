@@ -149,11 +149,12 @@ class ReadingProgress:
 
     def _look(self) -> None:
         while not self.done.wait(SECONDS_BETWEEN_LOOKS):
-            share = self._share_read()
+            share = self.share_read()
             if share:
                 self.progress.at((self.epoch + share) * self.words)
 
-    def _share_read(self) -> float:
+    def share_read(self) -> float:
+        """Share of the corpus file that its readers have read so far, from 0 to 1."""
         for opened in psutil.Process().open_files():
             if opened.path == str(self.file.resolve()):
                 position = getattr(opened, "position", 0)

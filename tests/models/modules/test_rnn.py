@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from models.configs.variant import DropoutForm, ModelConfig, Recurrent
-from models.modules.rnn import BiGRU, BiLSTM, Encoder, _reversed, bidirectional, reversal_index
+from models.modules.rnn import (
+    BiGRU,
+    BiLSTM,
+    Encoder,
+    bidirectional,
+    reversal_index,
+    reverse_sequences,
+)
 from tests.factories.gradcheck import (
     LENGTHS,
     SEEDS,
@@ -76,7 +83,7 @@ def test_reversal_keeps_padding_in_place(lengths: list[int], extra: int) -> None
     expected = []
     for row, length in zip(x.squeeze(2).tolist(), lengths, strict=True):
         expected.append(row[:length][::-1] + row[length:])
-    found = _reversed(x, reversal_index(mask))
+    found = reverse_sequences(x, reversal_index(mask))
     assert found.squeeze(2).tolist() == expected
 
 
@@ -84,6 +91,6 @@ def test_reversal_and_rnns_pass_gradcheck() -> None:
     mask = make_mask([4, 1, 3], extra=1)
     x = drawn(0, 3, 5, 2).requires_grad_()
     index = reversal_index(mask)
-    assert torch.autograd.gradcheck(lambda x: _reversed(x, index), (x,))
+    assert torch.autograd.gradcheck(lambda x: reverse_sequences(x, index), (x,))
     for layer in (BiLSTM(2, 2), BiGRU(2, 2)):
         check_gradients(layer.double(), x.detach(), mask)

@@ -187,10 +187,10 @@ def test_rejects_unsafe_or_endless_redirects(
 
 def test_rejects_redirects_from_https_to_http() -> None:
     safe, unsafe = httpx.URL("https://a.example/x"), httpx.URL("http://a.example/x")
-    downloads._refuse_downgrade(unsafe, safe)
-    downloads._refuse_downgrade(unsafe, unsafe)
+    downloads.refuse_downgrade(unsafe, safe)
+    downloads.refuse_downgrade(unsafe, unsafe)
     with pytest.raises(NotDownloaded, match="not safe to follow"):
-        downloads._refuse_downgrade(safe, unsafe)
+        downloads.refuse_downgrade(safe, unsafe)
 
 
 def test_full_disk_is_detected_before_downloading(

@@ -29,7 +29,7 @@ from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.fetch_model import MODEL_FILES, MODEL_TABLES
-from tasks.training.train_variant import _start_run
+from tasks.training.train_variant import start_run
 from tests.factories.stages import in_flow
 
 
@@ -81,7 +81,7 @@ def started(name: VariantName, asked: Asked) -> Run:
         encoded = encode_dataset(splits, asked.vectors, asked.vocabulary)
         dataset, variant, folders = Training(configure(name), splits, encoded, start).inputs
         uri = settings().tracking_uri
-        return _start_run(uri, dataset, variant, name, folders, asked.resources, goes_on=False)
+        return start_run(uri, dataset, variant, name, folders, asked.resources, goes_on=False)
 
     return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
 

@@ -67,9 +67,9 @@ def test_share_read_covers_all_worker_positions(tmp_path: Path) -> None:
     watch = ReadingProgress(file, 500, lambda model: 0.0, Progress("cbow", 500, "words"))
     with file.open("rb") as first, file.open("rb") as second:
         second.seek(500)
-        assert watch._share_read() == 0
+        assert watch.share_read() == 0
         first.seek(100)
         second.seek(700)
-        assert watch._share_read() == pytest.approx(0.3)
+        assert watch.share_read() == pytest.approx(0.3)
         watch.on_epoch_end(SimpleNamespace(epochs=2))
-        assert watch._share_read() == 0 and watch.epoch == 1
+        assert watch.share_read() == 0 and watch.epoch == 1
