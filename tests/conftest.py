@@ -39,6 +39,7 @@ from hypothesis import settings as hypothesis_settings  # noqa: E402
 from xdist.scheduler import LoadFileScheduling  # noqa: E402
 
 from infra.settings import CHECKOUT  # noqa: E402
+from tests.factories.cli import kill  # noqa: E402
 from tests.recording import record  # noqa: E402
 
 if TYPE_CHECKING:
@@ -129,11 +130,17 @@ def end_processes_left() -> list[str]:
     me = psutil.Process()
     spared = {me.pid, *(process.pid for process in me.parents())}
     found = [p for p in psutil.process_iter() if p.pid not in spared and is_of_this_run(p)]
+    titles = {process.pid: title_of(process) for process in found}
     _, left = psutil.wait_procs(found, timeout=LEFT_SECONDS)
-    titles = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in left]
-    for process in left:
-        process.kill()
-    return titles
+    kill(left)
+    return [f"{process.pid} {titles[process.pid]}" for process in left]
+
+
+def title_of(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())[:200]
+    except psutil.Error:
+        return "ended"
 
 
 def is_of_this_run(process: psutil.Process) -> bool:

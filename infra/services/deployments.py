@@ -48,6 +48,10 @@ Sections = dict[str, dict[str, str]]
 """The changeable fields of each deployment in prefect.yaml, as JSON by deployment and field."""
 
 
+class Rejected(urllib3.exceptions.HTTPError):
+    """The server answered, and does not accept the request."""
+
+
 def deploy(server: str) -> None:
     """Create the work pool and all deployments, or bring them up to date.
 
@@ -97,7 +101,8 @@ def _told(method: str, address: str, update: dict[str, Any]) -> urllib3.BaseHTTP
     """
     answer = SERVER.request(method, address, json=update)
     if answer.status >= 400:
-        raise urllib3.exceptions.HTTPError(f"{method} {address}: {answer.status} {answer.data!r}")
+        error = Rejected if answer.status < 500 else urllib3.exceptions.HTTPError
+        raise error(f"{method} {address}: {answer.status} {answer.data!r}")
     return answer
 
 
@@ -203,7 +208,7 @@ def _schedule_run(server: str, run: dict[str, Any], deployment: dict[str, Any]) 
     }
     try:
         _told("POST", f"{server}/api/deployments/{deployment['id']}/create_flow_run", again)
-    except urllib3.exceptions.HTTPError as error:
+    except Rejected as error:
         print(f"Run {run['name']} is no longer valid. Start it again in the UI. ({error})")
 
 

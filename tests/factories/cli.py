@@ -53,6 +53,11 @@ def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
     )
 
 
+def checkpoints(root: Path) -> set[str]:
+    """Names of the complete checkpoints of a root's trainings."""
+    return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
+
+
 def kill(processes: Iterable[psutil.Process]) -> None:
     """Kill all processes; some exit by themselves as soon as their parent is gone."""
     for process in processes:

@@ -14,7 +14,14 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from infra.settings import CHECKOUT
-from tests.factories.cli import ONE_WORKER, environment_for, retrain, tests_server, write_dataset
+from tests.factories.cli import (
+    ONE_WORKER,
+    checkpoints,
+    environment_for,
+    retrain,
+    tests_server,
+    write_dataset,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -28,7 +35,7 @@ FLAGS = (
 )
 
 
-def start_and_kill(root: Path, data: Path, checkpoints: int, delay: float) -> None:
+def start_and_kill(root: Path, data: Path, wanted: int, delay: float) -> None:
     """Run the flow until it has this many checkpoints, then kill all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-m", "flows.retrain", "--data.dataset", str(data), *FLAGS],
@@ -40,7 +47,7 @@ def start_and_kill(root: Path, data: Path, checkpoints: int, delay: float) -> No
     )
     deadline = time.monotonic() + 900
     while (
-        not list((root / "stages" / "train").glob(".building-*")) or len(saved(root)) < checkpoints
+        not list((root / "stages" / "train").glob(".building-*")) or len(checkpoints(root)) < wanted
     ):
         assert process.poll() is None, "the flow ended before it could be killed"
         assert time.monotonic() < deadline
@@ -84,11 +91,6 @@ def train_and_die(root: Path, data: Path, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def saved(root: Path) -> set[str]:
-    """Names of the checkpoints that exist."""
-    return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
-
-
 def weights(root: Path) -> dict[str, bytes]:
     files = (root / "stages" / "train").glob("*/model/*.safetensors")
     return {file.name: file.read_bytes() for file in files}
@@ -101,7 +103,7 @@ def test_killed_training_resumes_to_the_same_weights(
     root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed of the delay: {seed}")
-    start_and_kill(root, data, checkpoints=2, delay=random.Random(seed).uniform(0, 0.5))
+    start_and_kill(root, data, wanted=2, delay=random.Random(seed).uniform(0, 0.5))
     assert not list((root / "stages" / "train").glob("[!.]*")), "nothing may look finished"
 
     if dies_when_done:

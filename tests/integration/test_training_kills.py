@@ -18,7 +18,7 @@ import pytest
 
 from infra.settings import CHECKOUT
 from tasks.datasets.tiny import generate
-from tests.factories.cli import ONE_WORKER, environment_for, kill
+from tests.factories.cli import ONE_WORKER, checkpoints, environment_for, kill
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -43,11 +43,6 @@ def start(root: Path, data: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
         )
-
-
-def checkpoints(root: Path) -> set[str]:
-    """Names of the complete checkpoints."""
-    return {file.parent.name for file in (root / "ray").glob("*/checkpoint_*/state.json")}
 
 
 @dataclass
