@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-IntArray = npt.NDArray[np.integer]
+from models.arrays import IntArray
 
 PADDING = 0
 NULL = 1

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.arrays import IntArray
 from models.batching import (
     Examples,
-    IntArray,
     ResidentExamples,
     Types,
     sorted_batches,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from models.batching import Examples, IntArray, Ragged
+from models.arrays import IntArray
+from models.batching import Examples, Ragged
 from models.configs.variant import TrainingConfig, Window
 
 

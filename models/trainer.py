@@ -13,10 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from models.arrays import IntArray
 from models.batching import (
     CONTEXT_STEP,
     Examples,
-    IntArray,
     ResidentExamples,
     Types,
     padded_width,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
+from models.arrays import IntArray
 from tasks.data.ingested import Contexts, Portion, batches, in_step, with_column
 from tasks.data.leakage import fingerprints, refuse_overlap, refuse_shared_ids
 from tasks.data.negatives import Negatives
@@ -21,7 +22,6 @@ from tasks.datasets.catalog import Part
 
 Overlap = Literal["refuse", "leave out"]
 
-IntArray = npt.NDArray[np.int32]
 
 OUTCOMES = ("impossible", "exact", "widened", "repaired", "dropped")
 

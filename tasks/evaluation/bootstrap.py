@@ -7,12 +7,11 @@ Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from models.arrays import FloatArray
 
 SAMPLES = 2_000
 CONFIDENCE = 0.95
-
-FloatArray = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)

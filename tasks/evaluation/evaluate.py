@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
+from models.arrays import IntArray
 from models.squad_metrics import QuestionScore, Scores, mean_scores, score_questions
 from tasks.text.tokenizer import tokenize
 
 if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
-IntArray = npt.NDArray[np.integer]
 
 _OFFSETS = ["token_starts", "token_ends"]
 _POSITIONS = ["context_id", "span_start", "span_end"]

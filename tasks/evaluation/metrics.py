@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from models.arrays import BoolArray, FloatArray
 from models.squad_metrics import QuestionScore, mean_scores
 from tasks.evaluation.calibration import expected_calibration_error, reliability
 from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
 THRESHOLD = "validation/threshold"
-
-FloatArray = npt.NDArray[np.floating]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def measures(name: str, found: Evaluation) -> dict[str, float]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field
 
-from tasks.evaluation.bootstrap import FloatArray, Gain, paired_gain
-from tasks.evaluation.slices import Mask
+from models.arrays import BoolArray, FloatArray
+from tasks.evaluation.bootstrap import Gain, paired_gain
 
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
@@ -61,7 +61,10 @@ FIRST = Decision(True, "There was no champion before", [])
 
 
 def decide(
-    champion: FloatArray, challenger: FloatArray, slices: Mapping[str, Mask], rule: PromotionRule
+    champion: FloatArray,
+    challenger: FloatArray,
+    slices: Mapping[str, BoolArray],
+    rule: PromotionRule,
 ) -> Decision:
     """Decide on the promotion from the F1 (0 to 1) of each model's answers, (n,) each.
 
@@ -94,7 +97,7 @@ def _objections(whole: Part, parts: Sequence[Part], rule: PromotionRule) -> list
     return against
 
 
-def _part(name: str, champion: FloatArray, challenger: FloatArray, mask: Mask) -> Part:
+def _part(name: str, champion: FloatArray, challenger: FloatArray, mask: BoolArray) -> Part:
     before, after = 100 * champion[mask], 100 * challenger[mask]
     gain = paired_gain(before, after)
     return Part(name, int(mask.sum()), float(before.mean()), float(after.mean()), gain)

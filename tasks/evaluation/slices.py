@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.arrays import BoolArray
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.evaluation.predictions import Columns, mean
 from tasks.text.tokenizer import tokenize
@@ -19,8 +20,6 @@ QUESTION_WORD = re.compile(
 )
 CONTEXT_EDGES = (100, 150, 200, 300, 400)
 ANSWER_EDGES = (1, 2, 3, 5, 10)
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def scores_outside(
     return {"dev/questions_outside_glove": float(outside.sum()), **scores}
 
 
-def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, Mask]:
+def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, BoolArray]:
     """The slices that a promotion must not harm, as masks (n,); a question may be in several.
 
     They are: answerable and unanswerable questions (if any question is unanswerable), questions by

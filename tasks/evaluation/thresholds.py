@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from models.arrays import FloatArray
 from models.squad_metrics import score_questions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate
 
 if TYPE_CHECKING:
     from models.batching import Examples
     from models.span_decoding import Predictions
-
-FloatArray = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)

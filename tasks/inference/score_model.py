@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.settings import settings
+from models.arrays import FloatArray
 from models.squad_metrics import QuestionScore, mean_scores, score_questions
-from tasks.evaluation.bootstrap import FloatArray
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.tracking import registry
 

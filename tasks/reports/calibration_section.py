@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.arrays import FloatArray
 from tasks.evaluation.calibration import Bin, expected_calibration_error, reliability
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.evaluation.predictions import Columns
-from tasks.evaluation.thresholds import FloatArray, scores_at
+from tasks.evaluation.thresholds import scores_at
 from tasks.reports.line_charts import Points, View, guide, line, plot
 
 THRESHOLDS_DRAWN = 120

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from infra.artifacts.manifest import facts_of
-from tasks.evaluation.bootstrap import FloatArray, Gain, paired_gain
+from models.arrays import FloatArray
+from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.reports.html import TEMPLATES, Template
 from tasks.reports.line_charts import scale, ticks
 

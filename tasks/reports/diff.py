@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from infra.errors import UserError
+from models.arrays import BoolArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.predictions import Columns, mean, read_predictions
@@ -17,7 +17,6 @@ from tasks.reports.examples import example, marked_segments, surest_first
 from tasks.reports.html import TEMPLATES, Template
 
 View = dict[str, Any]
-Mask = npt.NDArray[np.bool_]
 
 TEMPLATE = Template(TEMPLATES / "diff.html.j2")
 SHOWN = 100
@@ -99,7 +98,7 @@ def _require_same(
         )
 
 
-def _outcomes(first: str, second: str, one: Mask, other: Mask) -> dict[str, Mask]:
+def _outcomes(first: str, second: str, one: BoolArray, other: BoolArray) -> dict[str, BoolArray]:
     return {
         f"Only {second} is right": ~one & other,
         f"Only {first} is right": one & ~other,
@@ -113,7 +112,7 @@ def _scores(columns: Columns) -> tuple[float, float]:
     return mean(columns["em"], everything), mean(columns["f1"], everything)
 
 
-def _rows(answers: Sequence[Columns], split: EvaluationSplit, wanted: Mask) -> list[View]:
+def _rows(answers: Sequence[Columns], split: EvaluationSplit, wanted: BoolArray) -> list[View]:
     """The questions of an outcome with the highest confidence of both runs together."""
     together = surest_first({"score": answers[0]["score"] + answers[1]["score"]})
     rows = [row for row in together if wanted[row]][:SHOWN]

@@ -15,6 +15,7 @@ import torch
 from ray.train.collective import broadcast_from_rank_zero
 from torch import nn
 
+from models.arrays import FloatArray
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.early_stopping import is_out_of_time, reason_to_end
 from models.span_decoding import Predictions, argmax_threshold
@@ -22,7 +23,6 @@ from models.trainer import DATA_PARALLEL, Diverged, Reading, Trainer
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.evaluation.metrics import (
     THRESHOLD,
-    FloatArray,
     mean_nll,
     measures,
     measures_at,

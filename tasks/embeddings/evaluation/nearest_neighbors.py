@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from infra.errors import UserError
-from tasks.embeddings.formats.word_vectors import FloatArray, WordSet
+from models.arrays import Float32Array
+from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.vocabulary import case_key
 
 Found = list[tuple[str, float]]
@@ -30,25 +31,25 @@ class Neighbours:
         found = self.rows.get(word)
         return self.rows.get(word.lower()) if found is None else found
 
-    def vector(self, word: str) -> FloatArray | None:
+    def vector(self, word: str) -> Float32Array | None:
         """The word's unit vector (d,); None if the word has no vector or a zero one."""
         row = self.row(word)
         if row is not None:
-            vector: FloatArray = self.unit[row]
+            vector: Float32Array = self.unit[row]
         elif self.subwords is not None:
             vector = unit(self.subwords.vector(case_key(word, self.lower_case))[None])[0]
         else:
             return None
         return vector if vector.any() else None
 
-    def require(self, word: str) -> FloatArray:
+    def require(self, word: str) -> Float32Array:
         """The word's unit vector (d,). Raises UserError if there is none."""
         vector = self.vector(word)
         if vector is None:
             raise UserError(f"The set has no vector of {word!r}; ask for another word.")
         return vector
 
-    def near(self, vector: FloatArray, count: int, without: Iterable[str] = ()) -> Found:
+    def near(self, vector: Float32Array, count: int, without: Iterable[str] = ()) -> Found:
         """The `count` words with the highest cosine to a vector (d,), with their cosines.
 
         Words in `without` are excluded.
@@ -74,18 +75,18 @@ class Neighbours:
         return self.near(vector, count, [a, b, c])
 
 
-def unit(vectors: FloatArray) -> FloatArray:
+def unit(vectors: Float32Array) -> Float32Array:
     """Rows normalised to unit length; a row of zeros stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
 
 
-def mean_cosines(left: FloatArray, right: FloatArray) -> FloatArray:
+def mean_cosines(left: Float32Array, right: Float32Array) -> Float32Array:
     """(n,) mean cosine of each row of `left` (n, d) with the rows of `right` (m, d)."""
     return np.asarray((left @ right.T).mean(axis=1))
 
 
-def vectors_of(space: Neighbours, words: Sequence[str]) -> FloatArray:
+def vectors_of(space: Neighbours, words: Sequence[str]) -> Float32Array:
     """(k, d) unit vectors of the k words that have one."""
     found = [vector for vector in map(space.vector, words) if vector is not None]
     return np.stack(found) if found else np.empty((0, space.unit.shape[1]), np.float32)

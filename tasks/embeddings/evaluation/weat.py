@@ -11,13 +11,13 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
+from models.arrays import Float32Array
 from tasks.embeddings.evaluation.nearest_neighbors import (
     ALIKE,
     Neighbours,
     mean_cosines,
     vectors_of,
 )
-from tasks.embeddings.formats.word_vectors import FloatArray
 
 PERMUTATIONS = 10_000
 """Maximum number of partitions: all are tried if there are no more, else 10,000 random ones."""
@@ -90,7 +90,7 @@ def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
     return Bias(effect=float(effect), p=p_value(scores, len(x), seed), covered=covered)
 
 
-def p_value(scores: FloatArray, first: int, seed: int) -> float:
+def p_value(scores: Float32Array, first: int, seed: int) -> float:
     """Share of partitions of `scores` (n,) whose first part sums to at least the observed sum.
 
     The observed partition is the first `first` scores and the rest.

@@ -13,7 +13,8 @@ import numpy as np
 
 from infra.errors import UserError
 from infra.files import open_input
-from tasks.embeddings.formats.word_vectors import FloatArray, Subwords, WordSet, own_row
+from models.arrays import Float32Array
+from tasks.embeddings.formats.word_vectors import Subwords, WordSet, own_row
 
 MAGIC = struct.pack("<i", 793712314)
 SETTINGS = [
@@ -80,14 +81,14 @@ class FastTextReader:
         if quantised or (rows, columns) != (words + self.settings["buckets"], self.dimension):
             raise UserError(f"{self.name} is compressed or damaged: fetch the whole .bin again.")
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for number, word in enumerate(self._words):
             if number < keep_first or word in wanted:
                 with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
                     yield word.decode(), self._vector(number, word.decode())
 
-    def _vector(self, number: int, word: str) -> FloatArray:
+    def _vector(self, number: int, word: str) -> Float32Array:
         own = self._own[number]
         if self.subwords is None or word == "</s>":
             vector = np.array(own, np.float32)
@@ -141,6 +142,6 @@ def write_fasttext(out: IO[bytes], chosen: WordSet) -> None:
         out.write(bytes(4 * dimension))
 
 
-def _own_row(word: str, vector: FloatArray, subwords: Subwords) -> FloatArray:
+def _own_row(word: str, vector: Float32Array, subwords: Subwords) -> Float32Array:
     rows = subwords.buckets(word) if word != "</s>" else []  # fastText: no n-grams
     return own_row(vector, subwords.ngrams[rows])

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.files import inner_suffix, members, open_input
+from models.arrays import Float32Array
 from tasks.embeddings.formats.fasttext_format import FastTextReader, is_fasttext
 from tasks.embeddings.formats.source import (
     NO_VECTORS,
@@ -28,7 +29,7 @@ from tasks.embeddings.formats.store import (
     write_vectors,
 )
 from tasks.embeddings.formats.word2vec_format import TextReader, Word2VecReader
-from tasks.embeddings.formats.word_vectors import FloatArray, WordSet
+from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import wanted_words
 
 
@@ -38,7 +39,7 @@ class Reader(Protocol):
     dimension: int
     row_count: int  # rows of the whole set; valid once all rows have been read
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
 
 

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
 from infra.errors import UserError
+from models.arrays import Float32Array
 from tasks.embeddings.formats.source import VectorInput
-from tasks.embeddings.formats.word_vectors import SUBWORDS, FloatArray, Subwords, WordSet
+from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 
 VECTORS = "vectors.parquet"
 History = dict[str, Any]
@@ -42,7 +43,7 @@ def write_vectors(
     pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
 
 
-def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, FloatArray]:
+def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, Float32Array]:
     """The words and their vectors (words, d), with or without those composed from n-grams."""
     words, matrix = _read(folder / VECTORS)
     if spelt:
@@ -74,7 +75,7 @@ def require_subwords(selected: Path, name: str) -> None:
         )
 
 
-def _read(file: Path) -> tuple[pa.StringArray, FloatArray]:
+def _read(file: Path) -> tuple[pa.StringArray, Float32Array]:
     table = pq.read_table(file, columns=["word", "vector"])
     words: Any = table["word"].combine_chunks()
     vectors: Any = table["vector"].combine_chunks()

@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from infra.errors import UserError
-from tasks.embeddings.formats.word_vectors import FloatArray
+from models.arrays import Float32Array
 
 _WHOLE = re.compile(rb"[-+]?\d+")
 _DECIMAL = re.compile(rb"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
@@ -42,7 +42,7 @@ class TextReader:
         if not self.dimension:
             raise UserError(f"{name} holds no vectors: its first line has no numbers.")
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for line in self._lines:
             self.row_count += 1
@@ -67,7 +67,7 @@ class TextReader:
             raise self._error(f"has {spaces} numbers where {self.dimension} are due")
         return word, b" ".join(fields)
 
-    def _vector(self, numbers: bytes) -> FloatArray:
+    def _vector(self, numbers: bytes) -> Float32Array:
         try:
             with np.errstate(over="ignore"):
                 row = np.array(numbers.split(b" "), dtype=np.float32)
@@ -103,7 +103,7 @@ class Word2VecReader:
         self.promised, self.dimension = int(header[1]), int(header[2])
         self.row_count = 0
 
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, FloatArray]]:
+    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for number in range(1, self.promised + 1):
             word = self._word()

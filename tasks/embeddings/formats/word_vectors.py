@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
+
+from models.arrays import Float32Array
 
 # safetensors is imported locally, because only sets with n-grams need it.
 
-FloatArray = npt.NDArray[np.float32]
 
 SUBWORDS = "subwords.safetensors"
 """File of a set's n-grams, beside its Parquet file."""
@@ -22,7 +22,7 @@ SUBWORDS = "subwords.safetensors"
 class Subwords:
     """Vectors of hashed character n-grams (Bojanowski et al., 2017, section 3.2)."""
 
-    ngrams: FloatArray  # (buckets, d)
+    ngrams: Float32Array  # (buckets, d)
     min_ngram: int
     max_ngram: int
 
@@ -35,14 +35,14 @@ class Subwords:
         """The row of each n-gram of "<word>"."""
         return [h % len(self.ngrams) for h in hashes(word, self.min_ngram, self.max_ngram)]
 
-    def vector(self, word: str) -> FloatArray:
+    def vector(self, word: str) -> Float32Array:
         """(d,) mean of the vectors of a word's n-grams; zero if it is too short to have any."""
         rows = self.buckets(word)
         if not rows:
             return np.zeros(self.ngrams.shape[1], np.float32)
         return np.asarray(np.mean(self.ngrams[rows], axis=0), np.float32)
 
-    def vectors(self, words: Iterable[str]) -> FloatArray:
+    def vectors(self, words: Iterable[str]) -> Float32Array:
         """(words, d) vectors composed from n-grams."""
         made = [self.vector(word) for word in words]
         return np.stack(made) if made else np.empty((0, self.ngrams.shape[1]), np.float32)
@@ -67,7 +67,7 @@ class Subwords:
             return cls(file.get_tensor("ngrams"), shortest, longest)
 
 
-def own_row(vector: FloatArray, ngrams: FloatArray) -> FloatArray:
+def own_row(vector: Float32Array, ngrams: Float32Array) -> Float32Array:
     """A word's own row (d,), computed from its vector (d,), which is the mean of the own row and of
     the vectors of its n-grams (n, d)."""
     return np.asarray(vector * (len(ngrams) + 1) - ngrams.sum(axis=0), np.float32)
@@ -101,7 +101,7 @@ class WordSet:
     """Words and their vectors, one per row."""
 
     words: list[str]
-    vectors: FloatArray  # (words, d)
+    vectors: Float32Array  # (words, d)
     subwords: Subwords | None = None
 
     @cached_property

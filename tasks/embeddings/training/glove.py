@@ -18,7 +18,8 @@ import numpy.typing as npt
 from numba import njit
 
 from infra.errors import UserError
-from tasks.embeddings.formats.word_vectors import FloatArray, WordSet
+from models.arrays import Float32Array
+from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.cooccurrence import BYTES_PER_PAIR, Run, count_pairs
 from tasks.embeddings.training.corpus import read_vocabulary
@@ -103,10 +104,10 @@ class State:
     """Weights, and Adagrad's sums of squares. The last column of `words` and `contexts` is the
     bias."""
 
-    words: FloatArray  # (V, d + 1)
-    contexts: FloatArray  # (V, d + 1)
-    word_squares: FloatArray
-    context_squares: FloatArray
+    words: Float32Array  # (V, d + 1)
+    contexts: Float32Array  # (V, d + 1)
+    word_squares: Float32Array
+    context_squares: Float32Array
 
     @classmethod
     def draw(cls, size: int, dimension: int, rng: np.random.Generator) -> Self:
@@ -124,7 +125,7 @@ class State:
         for row, given in known:
             self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[given] / 2
 
-    def vectors(self) -> FloatArray:
+    def vectors(self) -> Float32Array:
         """(V, d) w + w̃"""
         return self.words[:, :-1] + self.contexts[:, :-1]
 
