@@ -35,14 +35,14 @@ from models.batching import Examples, Types
 from models.bidaf import BiDAF
 from models.configs.presets import preset
 from models.configs.variant import TrainingConfig, VariantConfig
-from models.early_stopping import is_out_of_time, reason_to_end
-from models.sliding_windows import trained_questions
+from models.early_stopping import is_out_of_time, stop_reason
+from models.sliding_windows import count_trainable
 from models.span_decoding import argmax_threshold
 from models.trainer import Reading, Trainer
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
-from tasks.evaluation.metrics import measures
+from tasks.evaluation.metrics import evaluation_metrics
 from tasks.text.encoded import load_encoded, load_types
-from tasks.training.epoch_log import History, entry_of
+from tasks.training.epoch_log import History, history_entry
 
 # Modules that need more than torch, numpy and pyarrow are imported where they are used.
 
@@ -99,7 +99,7 @@ class Packed:
         )
 
 
-def trainer_of(variant: VariantConfig, packed: Packed) -> Trainer:
+def make_trainer(variant: VariantConfig, packed: Packed) -> Trainer:
     """The variant's trainer, on the GPU if there is one, with weights drawn from the seed."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(variant.training.seed)
@@ -109,66 +109,66 @@ def trainer_of(variant: VariantConfig, packed: Packed) -> Trainer:
 
 def race(variant: VariantConfig, packed: Packed) -> History:
     """Run a complete training, evaluate dev after each epoch, and return the history."""
-    trainer = trainer_of(variant, packed)
+    trainer = make_trainer(variant, packed)
 
-    def in_time(reading: Reading) -> bool:
+    def has_time_left(reading: Reading) -> bool:
         return not is_out_of_time(variant.training, reading.seconds)
 
     threshold = argmax_threshold(bool(packed.train.impossible.any()))
     history: History = []
     ended = None
     while ended is None:
-        epoch = trainer.train_epoch(packed.train, packed.types, in_time)
+        epoch = trainer.train_epoch(packed.train, packed.types, has_time_left)
         predictions, _ = trainer.predict(packed.dev, packed.types)
-        scores = measures("dev", evaluate(packed.split, predictions, threshold))
-        history.append(entry_of(trainer, epoch, scores, history))
+        scores = evaluation_metrics("dev", evaluate(packed.split, predictions, threshold))
+        history.append(history_entry(trainer, epoch, scores, history))
         f1s = [float("nan")] * len(history)  # no validation split; dev must not select an epoch
-        ended = reason_to_end(variant.training, f1s, trainer.seconds)
+        ended = stop_reason(variant.training, f1s, trainer.seconds)
         print(variant.name, variant.training.seed, json.dumps(history[-1]), flush=True)
     return history
 
 
-def profiled(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
+def profile_steps(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
     """Profile steps in the middle of an epoch: seconds per step, the share of them in which the GPU
     computed, and the operators' shares of that time. Call it after `race`, which makes torch choose
     its kernels and allocate memory."""
-    trainer = trainer_of(variant, packed)
+    trainer = make_trainer(variant, packed)
     on_gpu = trainer.device.type == "cuda"
-    found = profile()
+    profiler = profile()
     clock: list[tuple[int, float]] = []
 
-    def watch(reading: Reading) -> bool:
+    def record_step(reading: Reading) -> bool:
         if not clock:
-            found.start()
-        clock.append((reading.of_epoch, time.perf_counter()))
-        return reading.of_epoch < PROFILED
+            profiler.start()
+        clock.append((reading.epoch_step, time.perf_counter()))
+        return reading.epoch_step < PROFILED
 
-    trainer.train_epoch(packed.train, packed.types, watch)
-    found.stop()
+    trainer.train_epoch(packed.train, packed.types, record_step)
+    profiler.stop()
     (first, began), (last, ended) = clock[0], clock[-1]
-    took = times(found, on_gpu)
+    operator_seconds = times(profiler, on_gpu)
     return {
         "steps": last - first,
         "seconds_a_step": (ended - began) / (last - first),
-        "device_busy": sum(took.values()) / (ended - began) if on_gpu else None,
-        "operators": shares(took),
+        "device_busy": sum(operator_seconds.values()) / (ended - began) if on_gpu else None,
+        "operators": shares(operator_seconds),
     }
 
 
-def variant_of(arguments: argparse.Namespace, seed: int) -> VariantConfig:
+def configure(arguments: argparse.Namespace, seed: int) -> VariantConfig:
     """The preset with the changes from the command line."""
-    given = {name: getattr(arguments, name) for name in OVERRIDES}
-    changes = {name: value for name, value in given.items() if value is not None}
+    overrides = {name: getattr(arguments, name) for name in OVERRIDES}
+    changes = {name: value for name, value in overrides.items() if value is not None}
     return preset(arguments.variant).with_changes(seed=seed, **changes)
 
 
 def train(arguments: argparse.Namespace) -> None:
     """Train one seed in this process, or each of several seeds in its own process."""
     if len(arguments.seeds) > 1:
-        _side_by_side(arguments.seeds)
+        _train_in_parallel(arguments.seeds)
         return
     (seed,) = arguments.seeds
-    packed, variant = Packed.load(arguments.folder), variant_of(arguments, seed)
+    packed, variant = Packed.load(arguments.folder), configure(arguments, seed)
     history = race(variant, packed)
     result = {
         "command": f"python -m benchmarks.alone {' '.join(sys.argv[1:])}",
@@ -176,25 +176,25 @@ def train(arguments: argparse.Namespace) -> None:
         "machine": machine(),
         "data": {
             "dataset": packed.about["dataset"],
-            "trained_on": trained_questions(packed.train, variant.training),
+            "trained_on": count_trainable(packed.train, variant.training),
             "questions": len(packed.split),
         },
         "config": variant.to_dict(),
         **summary(history),
         "history": history,
-        **({"profile": profiled(variant, packed)} if arguments.profile else {}),
+        **({"profile": profile_steps(variant, packed)} if arguments.profile else {}),
     }
     write(arguments.out, f"{variant.name}-seed{seed}", result)
 
 
-def _side_by_side(seeds: list[int]) -> None:
-    given = sys.argv[1:]
-    first = given.index("--seeds") + 1
-    rest = given[:first], given[first + len(seeds) :]
+def _train_in_parallel(seeds: list[int]) -> None:
+    flags = sys.argv[1:]
+    first = flags.index("--seeds") + 1
+    before, after = flags[:first], flags[first + len(seeds) :]
     command = [sys.executable, "-m", "benchmarks.alone"]
-    started = [subprocess.Popen([*command, *rest[0], str(seed), *rest[1]]) for seed in seeds]
-    ended = [process.wait() for process in started]
-    if any(ended):
+    processes = [subprocess.Popen([*command, *before, str(seed), *after]) for seed in seeds]
+    exit_codes = [process.wait() for process in processes]
+    if any(exit_codes):
         sys.exit(1)
 
 
@@ -202,16 +202,16 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    packing = commands.add_parser("pack")
-    packing.add_argument("folder", type=Path)
+    packing = commands.add_parser("pack", help="gather the data that `train` reads")
+    packing.add_argument("folder", type=Path, help="folder for the data")
     packing.add_argument("--dataset", default="squad-v1.1-recovered")
-    # No abbreviations: `_side_by_side` looks for "--seeds" to start a process for each seed.
-    training = commands.add_parser("train", allow_abbrev=False)
-    training.add_argument("folder", type=Path)
-    training.add_argument("out", type=Path)
-    training.add_argument("--variant", default="char")
-    training.add_argument("--seeds", type=int, nargs="+", default=[0])
-    training.add_argument("--profile", action="store_true")
+    # No abbreviations: `_train_in_parallel` looks for "--seeds" to start a process for each seed.
+    training = commands.add_parser("train", allow_abbrev=False, help="train on the gathered data")
+    training.add_argument("folder", type=Path, help="folder that `pack` filled")
+    training.add_argument("out", type=Path, help="folder for the results")
+    training.add_argument("--variant", default="char", help="preset to train (default: char)")
+    training.add_argument("--seeds", type=int, nargs="+", default=[0], help="one process per seed")
+    training.add_argument("--profile", action="store_true", help="also profile some steps")
     kinds = {field.name: type(field.default) for field in fields(TrainingConfig)}
     for name in OVERRIDES:
         kind = float if name == "max_minutes" else kinds[name]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.common.machine import as_a_worker, machine, tell, today
+from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.inference.predictor import Predictor
 from tasks.text.tokenizer import tokenize
@@ -34,7 +34,7 @@ def pairs_of(split: EvaluationSplit, rows: Sequence[int]) -> list[Pair]:
     return [(split.questions[row], split.contexts[split.context_of[row]]) for row in rows]
 
 
-def singles(split: EvaluationSplit) -> list[Pair]:
+def single_questions(split: EvaluationSplit) -> list[Pair]:
     """The SINGLES questions whose contexts are closest to CONTEXT_TOKENS tokens long."""
     lengths = np.array([len(tokenize(context)) for context in split.contexts])
     distances = np.abs(lengths[np.asarray(split.context_of)] - CONTEXT_TOKENS)
@@ -47,39 +47,39 @@ def batches(split: EvaluationSplit) -> list[list[Pair]]:
     return [pairs_of(split, order[i : i + BATCH]) for i in range(0, len(order), BATCH)]
 
 
-def seconds(predictor: Predictor, asked: Sequence[list[Pair]]) -> list[float]:
+def call_seconds(predictor: Predictor, calls: Sequence[list[Pair]]) -> list[float]:
     """Seconds of each call, after a first call that does not count."""
-    predictor.answer(asked[0])
-    taken = []
-    for pairs in asked:
+    predictor.answer(calls[0])
+    seconds = []
+    for pairs in calls:
         began = time.perf_counter()
         predictor.answer(pairs)
-        taken.append(time.perf_counter() - began)
-    return taken
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def measure(model: Path, folder: Path) -> dict[str, float]:
     """Milliseconds per single question, and questions per second in batches."""
     predictor, split = Predictor.load(model), load_split(folder)
-    alone = seconds(predictor, [[pair] for pair in singles(split)])
-    asked = batches(split)
-    together = seconds(predictor, asked)
+    single_seconds = call_seconds(predictor, [[pair] for pair in single_questions(split)])
+    batched = batches(split)
+    batch_seconds = call_seconds(predictor, batched)
     return {
-        "one_question_ms_median": 1000 * statistics.median(alone),
-        "one_question_ms_95_percent": 1000 * float(np.quantile(alone, 0.95)),
-        "answers_per_second": sum(map(len, asked)) / sum(together),
+        "one_question_ms_median": 1000 * statistics.median(single_seconds),
+        "one_question_ms_95_percent": 1000 * float(np.quantile(single_seconds, 0.95)),
+        "answers_per_second": sum(map(len, batched)) / sum(batch_seconds),
     }
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("split", type=Path)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("model", type=Path, help="`model` folder of a `train` stage")
+    parser.add_argument("split", type=Path, help="folder of an ingested split")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
-    as_a_worker()
+    use_worker_allocator()
     torch.set_num_threads(arguments.threads)
     result: dict[str, Any] = {
         "command": "python -m benchmarks.answering MODEL_FOLDER SPLIT_FOLDER "
@@ -90,7 +90,7 @@ def main() -> None:
     }
     variant = json.loads((arguments.model / "config.json").read_text(encoding="utf-8"))["variant"]
     result["model"] = {"name": variant["name"], "hidden_size": variant["model"]["hidden_size"]}
-    tell(result, arguments.out)
+    print_result(result, arguments.out)
 
 
 if __name__ == "__main__":

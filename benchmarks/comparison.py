@@ -24,18 +24,16 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from benchmarks.common.finished import cells, finished, made_from
+from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
-from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from infra.artifacts.manifest import content_digest, facts_of, read_manifest, stages_folder
+from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.bootstrap import paired_gain
-from tasks.reports.comparison import told_gain
+from tasks.reports.comparison import format_gain
 from tasks.training.epoch_log import History
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -49,28 +47,28 @@ class Trained:
     @cached_property
     def history(self) -> History:
         """The entries of its epochs."""
-        found: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
-        return found
+        history: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
+        return history
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """Its model and training configuration."""
-        found: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
-        return found
+        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
+        return config
 
     @property
-    def terms(self) -> tuple[dict[str, Path], int]:
+    def conditions(self) -> tuple[dict[str, Path], int]:
         """The splits and the number of epochs, equal for comparable trainings."""
         return self.splits, self.config["training"]["epochs"]
 
     @cached_property
-    def f1(self) -> Floats:
+    def f1(self) -> FloatArray:
         """F1 of each dev question, 0 to 100: (n,)."""
         table = pq.read_table(self.folder / "predictions.parquet", columns=["f1"])
         return 100 * table["f1"].to_numpy().astype(np.float64)
 
     @cached_property
-    def answerable(self) -> npt.NDArray[np.bool_]:
+    def answerable(self) -> BoolArray:
         """Whether each dev question has an answer: (n,)."""
         file = self.splits["dev"] / "questions.parquet"
         impossible = pq.read_table(file, columns=["is_impossible"])["is_impossible"]
@@ -79,97 +77,98 @@ class Trained:
 
 def trainings() -> dict[str, list[Trained]]:
     """The trainings of all finished comparisons, by dataset, vectors and seed, in order."""
-    found: defaultdict[str, list[Trained]] = defaultdict(list)
-    for comparison in finished("compare"):
+    tables: defaultdict[str, list[Trained]] = defaultdict(list)
+    for comparison in finished_folders("compare"):
         for title, trained in tables_of(comparison).items():
-            found[title] += trained
-    if not found:
+            tables[title] += trained
+    if not tables:
         sys.exit(
-            "No comparison has finished below this root: "
-            "run python -m flows.compare_variants first."
+            f"There is no finished comparison under {stages_folder()}. "
+            "Run python -m flows.compare_variants first, or set BIDAFLOW_ROOT."
         )
-    return {title: newest_alike(trained) for title, trained in found.items()}
+    return {title: newest_comparable(trained) for title, trained in tables.items()}
 
 
-def newest_alike(trained: Sequence[Trained]) -> list[Trained]:
+def newest_comparable(trained: Sequence[Trained]) -> list[Trained]:
     """The newest training of each variant, among those with the data and epochs of the last one."""
-    alike = [one for one in trained if one.terms == trained[-1].terms]
-    return list({one.variant: one for one in alike}.values())
+    comparable = [run for run in trained if run.conditions == trained[-1].conditions]
+    return list({run.variant: run for run in comparable}.values())
 
 
 def tables_of(comparison: Path) -> dict[str, list[Trained]]:
     """The trainings of one comparison, by dataset, vectors and seed."""
-    found: defaultdict[str, list[Trained]] = defaultdict(list)
+    tables: defaultdict[str, list[Trained]] = defaultdict(list)
     seeds = read_manifest(comparison)["inputs"]["seeds"]
     for cell, folders in cells(comparison):
         for seed, folder in zip(seeds, folders, strict=True):
-            one = Trained(cell["variant"], folder, splits_of(folder))
-            found[f"{cell['dataset']}, {cell['vectors']}, seed {seed}"].append(one)
-    return found
+            trained = Trained(cell["variant"], folder, splits_of(folder))
+            tables[f"{cell['dataset']}, {cell['vectors']}, seed {seed}"].append(trained)
+    return tables
 
 
 def splits_of(trained: Path) -> dict[str, Path]:
     """The folders of a training's splits, by role."""
-    digests = {content_digest(folder): folder for folder in made_from(trained, "data")}
+    digests = {content_digest(folder): folder for folder in input_folders(trained, "data")}
     data = read_manifest(trained)["inputs"]["data"]
     roles = [role for role in ("train", "validation", "dev") if data.get(role)]
     return {role: digests[data[role]["ingested"]] for role in roles}
 
 
-def row(one: Trained, before: Trained | None) -> dict[str, str]:
+def row(trained: Trained, before: Trained | None) -> dict[str, str]:
     """The table row of a training; `before` is the training in the row above."""
-    facts, f1, answerable = facts_of(one.folder), one.f1, one.answerable
-    scores, last = facts["scores"], one.history[-1]
-    kept = next(entry for entry in one.history if entry["epoch"] == facts["epoch"])
+    facts, f1, answerable = facts_of(trained.folder), trained.f1, trained.answerable
+    scores, last = facts["scores"], trained.history[-1]
+    kept = next(entry for entry in trained.history if entry["epoch"] == facts["epoch"])
     gain = None if before is None else paired_gain(before.f1, f1)
-    told = {
-        "variant": one.variant,
+    columns = {
+        "variant": trained.variant,
         "parameters": f"{facts['parameters']:,}",
         "EM": f"{scores['dev/em']:.2f}",
         "F1": f"{f1.mean():.2f}",
         "NLL": f"{scores['dev/nll']:.3f}",
-        "gain over the one before, 95 %": told_gain(gain),
+        "F1 gain over the row above, 95 %": format_gain(gain),
     }
     if "dev/f1_within" in scores:
-        tokens = one.config["training"]["max_context_tokens"]
+        tokens = trained.config["training"]["max_context_tokens"]
         within = f"the {scores['dev/questions_within']:,.0f} within {tokens} tokens"
-        told[f"EM, F1, NLL of {within}"] = several(scores, "within", ("em", "f1", "nll"))
+        columns[f"EM, F1, NLL of {within}"] = join_scores(scores, "within", ("em", "f1", "nll"))
     if "validation/f1" in kept:
-        told["F1 on validation"] = f"{kept['validation/f1']:.2f}"
+        columns["F1 on validation"] = f"{kept['validation/f1']:.2f}"
     if not answerable.all():
-        told |= {
+        columns |= {
             "AvNA": f"{scores['dev/avna']:.2f}",
             "F1 answerable": f"{f1[answerable].mean():.2f}",
             "F1 unanswerable": f"{f1[~answerable].mean():.2f}",
         }
     if "dev/f1_at_threshold" in scores:
-        told["EM, F1, AvNA at threshold"] = several(scores, "at_threshold", ("em", "f1", "avna"))
-    return told | {
+        names = ("em", "f1", "avna")
+        columns["EM, F1, AvNA at threshold"] = join_scores(scores, "at_threshold", names)
+    return columns | {
         "minutes": f"{last['seconds'] / 60:.1f}",
         "examples/s": f"{last['examples_per_second']:.0f}",
     }
 
 
-def several(scores: Mapping[str, float], which: str, names: Sequence[str]) -> str:
-    """The dev scores with these names and the suffix `which`, joined by commas."""
-    return ", ".join(f"{scores[f'dev/{name}_{which}']:.2f}" for name in names)
+def join_scores(scores: Mapping[str, float], suffix: str, names: Sequence[str]) -> str:
+    """The dev scores with these names and this suffix, joined by commas."""
+    return ", ".join(f"{scores[f'dev/{name}_{suffix}']:.2f}" for name in names)
 
 
-def rows(found: Sequence[Trained]) -> list[dict[str, str]]:
+def rows(trained: Sequence[Trained]) -> list[dict[str, str]]:
     """The rows of a table, one per training."""
-    return [row(one, found[number - 1] if number else None) for number, one in enumerate(found)]
+    return [row(run, trained[i - 1] if i else None) for i, run in enumerate(trained)]
 
 
 def draw(tables: Mapping[str, Sequence[Trained]], file: Path) -> None:
     """Draw F1 on dev and on validation after each epoch, one panel per table."""
     size = (4.5 * len(tables), 3.8)
     figure, panels = plt.subplots(1, len(tables), figsize=size, layout="constrained", squeeze=False)
-    for axes, (title, found) in zip(panels[0], tables.items(), strict=True):
-        for number, one in enumerate(found):
-            epochs = [entry["epoch"] for entry in one.history]
+    for axes, (title, trained) in zip(panels[0], tables.items(), strict=True):
+        for number, run in enumerate(trained):
+            epochs = [entry["epoch"] for entry in run.history]
             for split, style in (("dev", "o-"), ("validation", "x:")):
-                f1 = [entry.get(f"{split}/f1") for entry in one.history]
-                label = one.variant if split == "dev" else None
+                f1 = [entry.get(f"{split}/f1") for entry in run.history]
+                label = run.variant if split == "dev" else None
                 axes.plot(epochs, f1, style, color=f"C{number}", label=label)
         axes.set(xlabel="epoch", ylabel="F1", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -184,31 +183,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--command", required=True)
-    parser.add_argument("--note", default="")
-    parser.add_argument("out", type=Path)
+    parser.add_argument("--command", required=True, help="command of the comparison, recorded")
+    parser.add_argument("--note", default="", help="note to record with the results")
+    parser.add_argument("out", type=Path, help="JSON file for the results")
     arguments = parser.parse_args()
-    found = trainings()
-    tables = {title: rows(each) for title, each in found.items()}
+    trained = trainings()
+    tables = {title: rows(runs) for title, runs in trained.items()}
     result = {
         "command": arguments.command,
         "date": today(),
         "machine": machine(),
         "note": arguments.note,
         "data": {
-            title: {role: facts_of(folder) for role, folder in each[0].splits.items()}
-            for title, each in found.items()
+            title: {role: facts_of(folder) for role, folder in runs[0].splits.items()}
+            for title, runs in trained.items()
         },
         "tables": tables,
         "trainings": {
-            title: [{"config": one.config, "history": one.history} for one in each]
-            for title, each in found.items()
+            title: [{"config": run.config, "history": run.history} for run in runs]
+            for title, runs in trained.items()
         },
     }
     arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     text = "\n".join(f"{title}\n\n{markdown(table)}" for title, table in tables.items())
     arguments.out.with_suffix(".md").write_text(text, encoding="utf-8")
-    draw(found, arguments.out.with_suffix(".png"))
+    draw(trained, arguments.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

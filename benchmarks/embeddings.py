@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.machine import machine, peak_mib, tell, today
+from benchmarks.common.machine import machine, peak_mib, print_result, today
 from benchmarks.common.tables import markdown
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.corpus import prepare_corpus, read_vocabulary
@@ -45,7 +45,9 @@ def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
     return train_by_gensim(corpus, facts, parameters, None)[1]
 
 
-def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> dict[str, Any]:
+def bare_gensim(
+    corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters
+) -> dict[str, Any]:
     """Measurements of gensim's bare call; the vocabulary is built before the clock starts."""
     from tasks.embeddings.training.word2vec import make_model
 
@@ -55,9 +57,9 @@ def bare(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
     )
     began = time.perf_counter()
     file = str(corpus / "corpus.txt")
-    model.train(corpus_file=file, total_words=facts["words"], epochs=parameters.passes)
+    model.train(corpus_file=file, total_words=facts["words"], epochs=parameters.epoch_count)
     seconds = time.perf_counter() - began
-    return {"words_per_second": round(facts["words"] * parameters.passes / seconds)}
+    return {"words_per_second": round(facts["words"] * parameters.epoch_count / seconds)}
 
 
 def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -> Any:
@@ -70,7 +72,7 @@ def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParame
     size, dimension = len(words), parameters.dimension + 1
     state = [(torch.rand(size, dimension) - 0.5) / parameters.dimension for _ in range(2)]
     squares = [torch.ones(size, dimension) for _ in range(2)]
-    pairs = some_pairs(corpus, list(words), parameters)
+    pairs = sample_pairs(corpus, list(words), parameters)
     rows, columns = (torch.from_numpy(pairs[side].astype(np.int64)) for side in ("i", "j"))
     counts = torch.from_numpy(pairs["count"].copy())
     logs, weights = counts.log(), (counts / parameters.x_max).pow(parameters.alpha).clamp(max=1)
@@ -80,64 +82,65 @@ def torch_glove(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParame
         indices = rows[part], columns[part]
         w, c = (table[index] for table, index in zip(state, indices, strict=True))
         difference = (w[:, :-1] * c[:, :-1]).sum(1) + w[:, -1] + c[:, -1] - logs[part]
-        pull = (weights[part] * difference)[:, None]
-        bias = torch.ones(len(pull), 1)
+        weighted = (weights[part] * difference)[:, None]
+        bias = torch.ones(len(weighted), 1)
         for table, square, index, other in zip(state, squares, indices, (c, w), strict=True):
-            step = LEARNING_RATE * pull * torch.cat([other[:, :-1], bias], 1)
+            step = LEARNING_RATE * weighted * torch.cat([other[:, :-1], bias], 1)
             table.index_add_(0, index, -step / square[index].sqrt())
             square.index_add_(0, index, step**2)
     return {"pairs_per_second": round(len(pairs) / (time.perf_counter() - began))}
 
 
-def some_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParameters) -> Any:
+def sample_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParameters) -> Any:
     """At most TORCH_PAIRS pairs: a random sample of GloVe's training pairs, and their mirrors."""
     from tasks.embeddings.training.cooccurrence import count_pairs
     from tasks.embeddings.training.glove import PAIR, scatter
 
     rows, rng = {word: row for row, word in enumerate(words)}, np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
-        counting = 0, rows, parameters.context, parameters.memory_mb << 20, Path(folder)
+        counting = 0, rows, parameters.window_size, parameters.memory_mb << 20, Path(folder)
         runs = count_pairs(corpus, *counting)
         (file,) = scatter(runs, len(rows), 1, Path(folder), rng)
         pairs = np.fromfile(file, PAIR)
     rng.shuffle(pairs)
-    kept = pairs[: TORCH_PAIRS // 2]
-    mirrors = kept.copy()
-    mirrors["i"], mirrors["j"] = kept["j"], kept["i"]
-    return np.concatenate([kept, mirrors])
+    sample = pairs[: TORCH_PAIRS // 2]
+    mirrors = sample.copy()
+    mirrors["i"], mirrors["j"] = sample["j"], sample["i"]
+    return np.concatenate([sample, mirrors])
 
 
-WAYS: dict[str, Callable[[Path, dict[str, Any], EmbeddingParameters], Any]] = {
+IMPLEMENTATIONS: dict[str, Callable[[Path, dict[str, Any], EmbeddingParameters], Any]] = {
     "ours": ours,
-    "gensim": bare,
+    "gensim": bare_gensim,
     "torch": torch_glove,
 }
 
 
-def one(way: str, corpus: Path, settings: str) -> None:
+def measure_here(implementation: str, corpus: Path, settings: str) -> None:
     """Measure one implementation in this process, and print the result as the last line."""
     facts = json.loads((corpus / "facts.json").read_text(encoding="utf-8"))
-    found = WAYS[way](corpus, facts, EmbeddingParameters.model_validate_json(settings))
-    print(json.dumps({**found, "peak_mib": peak_mib()}))
+    parameters = EmbeddingParameters.model_validate_json(settings)
+    result = IMPLEMENTATIONS[implementation](corpus, facts, parameters)
+    print(json.dumps({**result, "peak_mib": peak_mib()}))
 
 
-def measure(way: str, corpus: Path, parameters: EmbeddingParameters) -> Any:
-    """The result that `one` prints in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.embeddings", "--one", way]
+def measure(implementation: str, corpus: Path, parameters: EmbeddingParameters) -> Any:
+    """The result that `measure_here` prints in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.embeddings", "--implementation", implementation]
     command += ["--corpus", str(corpus), "--settings", parameters.model_dump_json()]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(told.splitlines()[-1])
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(output.splitlines()[-1])
 
 
 def prepare(folder: Path, source: Path, words: int) -> dict[str, Any]:
     """Tokenise the first `words` words of a text file, and return facts about the corpus."""
     text = folder / "part.txt"
     with text.open("w", encoding="utf-8") as out:
-        left = words
+        remaining = words
         for line in islice(read_texts(TextFile(source)), words):
             out.write(line.rstrip("\n") + "\n")
-            left -= line.count(" ") + 1
-            if left <= 0:
+            remaining -= line.count(" ") + 1
+            if remaining <= 0:
                 break
     facts = prepare_corpus(folder, [TextFile(text)], lower_case=True)
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -154,11 +157,12 @@ def compare(
         parameters = EmbeddingParameters.model_validate(
             {"method": method, "dimension": dimension, "epochs": epochs}
         )
-        ways = ("ours", "torch" if method == "glove" else "gensim")
-        runs = [{way: measure(way, folder, parameters) for way in ways} for _ in range(repeats)]
+        other = "torch" if method == "glove" else "gensim"
+        names = ("ours", other)
+        runs = [{name: measure(name, folder, parameters) for name in names} for _ in range(repeats)]
         unit = "pairs_per_second" if method == "glove" else "words_per_second"
-        best = {way: max((run[way] for run in runs), key=lambda found: found[unit]) for way in ways}
-        ratio = float(np.median([run[ways[0]][unit] / run[ways[1]][unit] for run in runs]))
+        best = {name: max((run[name] for run in runs), key=lambda run: run[unit]) for name in names}
+        ratio = float(np.median([run["ours"][unit] / run[other][unit] for run in runs]))
         rows[method] = {**best, "ratio": round(ratio, 3)}
         print(method, json.dumps(rows[method]), flush=True)
     return rows
@@ -169,45 +173,46 @@ def table(methods: dict[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "method": method,
-            "way": way,
-            "words or pairs a second": f"{_rate(told[way]):,}",
-            "peak memory, MiB": f"{told[way]['peak_mib']:,}",
-            "ours to the other": f"{told['ratio']:.3f}" if way == "ours" else "",
+            "implementation": name,
+            "words or pairs per second": f"{_rate(result[name]):,}",
+            "peak memory, MiB": f"{result[name]['peak_mib']:,}",
+            "ours relative to the other": f"{result['ratio']:.3f}" if name == "ours" else "",
         }
-        for method, told in methods.items()
-        for way in WAYS
-        if way in told
+        for method, result in methods.items()
+        for name in IMPLEMENTATIONS
+        if name in result
     ]
 
 
-def _rate(found: dict[str, Any]) -> int:
-    return int(found.get("words_per_second") or found["pairs_per_second"])
+def _rate(result: dict[str, Any]) -> int:
+    return int(result.get("words_per_second") or result["pairs_per_second"])
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--corpus", type=Path, required=True, help="path of a text file, packed or not"
+        "--corpus", type=Path, required=True, help="path of a text file, compressed or not"
     )
-    parser.add_argument("--words", type=int, default=2_000_000)
-    parser.add_argument("--dimension", type=int, default=100)
+    parser.add_argument("--words", type=int, default=2_000_000, help="words read from the corpus")
+    parser.add_argument("--dimension", type=int, default=100, help="embedding dimension")
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each implementation")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
+    parser.add_argument("--implementation", help=argparse.SUPPRESS)
     parser.add_argument("--settings", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        one(options.one, options.corpus, options.settings)
+    if options.implementation:
+        measure_here(options.implementation, options.corpus, options.settings)
         return
     with tempfile.TemporaryDirectory() as folder:
         facts = prepare(Path(folder), options.corpus, options.words)
         print("corpus", json.dumps(facts), flush=True)
-        asked = options.methods, options.dimension, options.epochs, options.repeats
-        rows = compare(Path(folder), *asked)
-    told = {
+        rows = compare(
+            Path(folder), options.methods, options.dimension, options.epochs, options.repeats
+        )
+    result = {
         "command": f"python -m benchmarks.embeddings --corpus {options.corpus.name} "
         f"--words {options.words} --dimension {options.dimension} --epochs {options.epochs} "
         f"--repeats {options.repeats} --methods {' '.join(options.methods)}",
@@ -216,7 +221,7 @@ def main() -> None:
         "corpus": {"file": options.corpus.name, **facts},
         "methods": rows,
     }
-    tell(told, options.out)
+    print_result(result, options.out)
     if options.out:
         options.out.with_suffix(".md").write_text(markdown(table(rows)), encoding="utf-8")
 

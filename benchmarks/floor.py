@@ -24,13 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.common.machine import as_a_worker, machine, tell, today
+from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.operators import shares, times
 from benchmarks.step import Data, load
 from models.bidaf import BiDAF
 from models.configs.presets import preset
 from models.configs.variant import Precision
-from models.trainer import Reading, Trainer
+from models.trainer import Trainer
 
 PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 
@@ -43,7 +43,7 @@ class Counts:
     bytes: float = 0.0
 
 
-class _Bytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _ByteCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the bytes that each operator reads and writes; views move nothing."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def count(trainer: Trainer, data: Data, steps: int) -> Counts:
 
     lstms = [module for module in trainer.model.modules() if isinstance(module, nn.LSTM)]
     hooks = [lstm.register_forward_pre_hook(add) for lstm in lstms]
-    with FlopCounterMode(display=False) as counter, _Bytes() as moved:
+    with FlopCounterMode(display=False) as counter, _ByteCounter() as moved:
         train(trainer, data, steps)
     for hook in hooks:
         hook.remove()
@@ -92,19 +92,15 @@ def count(trainer: Trainer, data: Data, steps: int) -> Counts:
 def train(trainer: Trainer, data: Data, steps: int) -> None:
     """Run `steps` steps of an epoch, from its beginning."""
     trainer.epoch = trainer.position = 0
-    trainer.train_epoch(data.train, data.types, lambda reading: _goes_on(reading, steps))
+    trainer.train_epoch(data.train, data.types, lambda reading: reading.epoch_step < steps)
 
 
-def _goes_on(reading: Reading, steps: int) -> bool:
-    return reading.of_epoch < steps
-
-
-def rate(act: Callable[[], Any], amount: float, times: int = 10) -> float:
+def rate(action: Callable[[], Any], amount: float, times: int = 10) -> float:
     """`amount`, which an action computes or moves, per second of the fastest of several runs."""
     seconds = []
     for _ in range(times):
         began = time.perf_counter()
-        act()
+        action()
         seconds.append(time.perf_counter() - began)
     return amount / min(seconds)
 
@@ -139,7 +135,7 @@ def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
     began = time.perf_counter()
     train(trainer, data, steps)
     seconds = (time.perf_counter() - began) / steps
-    with profile() as profiled:
+    with profile() as profiler:
         train(trainer, data, steps)
     counted, peak = count(trainer, data, steps), peaks(precision)
     floors = {
@@ -152,7 +148,7 @@ def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
         "counted_a_step": {name: value / steps for name, value in asdict(counted).items()},
         "peak_a_second": asdict(peak),
         "floor_seconds_a_step": floors,
-        "operators": shares(times(profiled)),
+        "operators": shares(times(profiler)),
     }
 
 
@@ -160,10 +156,10 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", default="squad-v1.1-recovered")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--steps", type=int, default=12, help="steps to profile (default: 12)")
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
-    as_a_worker()
+    use_worker_allocator()
     torch.set_num_threads(1)
     data = load(arguments.dataset)
     result = {
@@ -173,7 +169,7 @@ def main() -> None:
         "machine": machine(),
         "measured": {p: measure(data, p, arguments.steps) for p in PRECISIONS},
     }
-    tell(result, arguments.out)
+    print_result(result, arguments.out)
 
 
 if __name__ == "__main__":

@@ -74,9 +74,10 @@ def run(files: dict[str, Path], root: Path, clock: Clock) -> Facts:
 
 
 def folder(root: Path, name: str) -> Path:
-    made = root / name
-    made.mkdir()
-    return made
+    """A new folder below `root`."""
+    path = root / name
+    path.mkdir()
+    return path
 
 
 def measure(files: dict[str, Path]) -> Facts:
@@ -107,7 +108,7 @@ def measure(files: dict[str, Path]) -> Facts:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in SPLITS:
-        parser.add_argument(f"--{name}", type=Path, required=True, help="a SQuAD-format file")
+        parser.add_argument(f"--{name}", type=Path, required=True, help="SQuAD-format file")
     arguments = vars(parser.parse_args())
     files = {name: arguments[name] for name in SPLITS}
     names = " ".join(f"--{name} {file.name}" for name, file in files.items())

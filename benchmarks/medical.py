@@ -47,21 +47,21 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from benchmarks.common.finished import cells, finished, made_from
-from benchmarks.common.machine import machine, tell, today
+from benchmarks.common.finished import cells, finished_folders, input_folders
+from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
-from benchmarks.judging import Judgement, judged
-from flows.common.vectors import vector_input
+from benchmarks.embedding_evaluation import Evaluation, evaluate_sets
+from flows.common.vectors import find_vectors
 from infra.artifacts.manifest import read_manifest, stages_folder
+from models.arrays import BoolArray, FloatArray
 from tasks.embeddings.formats.select import load_vectors, packaged_words
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.evaluation.bootstrap import paired_gain
 from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.slices import outside_vectors
-from tasks.reports.comparison import told_gain
+from tasks.evaluation.slices import questions_with_oov_words
+from tasks.reports.comparison import format_gain
 from tasks.text.build_vocabulary import form_counts
 
 DATASET, COMPARED = "covid_qa", "medical"
@@ -76,51 +76,54 @@ TERMS = (
 NEIGHBOURS = 5
 
 
-def made_of(stage: str, file: str) -> Path:
+def newest_stage_of(stage: str, file: str) -> Path:
     """The newest folder of a stage that was made from this file alone."""
-    for folder in reversed(finished(stage)):
+    for folder in reversed(finished_folders(stage)):
         origins = read_manifest(folder)["made_from"]
-        if [Path(one.get("file") or one.get("path", "")).name for one in origins] == [file]:
+        if [Path(item.get("file") or item.get("path", "")).name for item in origins] == [file]:
             return folder
-    sys.exit(f"There is no {stage} of {file} under {stages_folder()}: run the commands above.")
+    sys.exit(
+        f"There is no stage {stage} of {file} under {stages_folder()}. "
+        "Run the commands in the docstring of this program first."
+    )
 
 
-def lower(counts: Mapping[str, int]) -> Counter[str]:
+def lower_case(counts: Mapping[str, int]) -> Counter[str]:
     """Counts of the words in lower case."""
-    found: Counter[str] = Counter()
+    lowered: Counter[str] = Counter()
     for form, count in counts.items():
-        found[form.lower()] += count
-    return found
+        lowered[form.lower()] += count
+    return lowered
 
 
 def medical_terms(counts: Mapping[str, int], common: Mapping[str, int]) -> dict[str, int]:
     """Alphabetic words of `counts`, with their counts, that occur at least `LEAST_COUNT` times and
     are at least `LEAST_RATIO` times as frequent as in `common`."""
-    here, there = sum(counts.values()), sum(common.values())
+    total, common_total = sum(counts.values()), sum(common.values())
     return {
         word: count
         for word, count in counts.items()
         if word.isalpha()
         and count >= LEAST_COUNT
-        and count / here >= LEAST_RATIO * (common.get(word, 0) + 1) / there
+        and count / total >= LEAST_RATIO * (common.get(word, 0) + 1) / common_total
     }
 
 
 def coverage(source: str, terms: Mapping[str, int]) -> dict[str, Any]:
     """Share of the terms that have their own vector, and whether n-grams compose the others."""
-    chosen = load_vectors(str(vector_input(source)))
-    known = [term for term in terms if term in chosen.rows]
-    missing = sorted((term for term in terms if term not in chosen.rows), key=lambda t: -terms[t])
+    word_set = load_vectors(str(find_vectors(source)))
+    known = [term for term in terms if term in word_set.rows]
+    missing = sorted((term for term in terms if term not in word_set.rows), key=lambda t: -terms[t])
     return {
         "terms": len(terms),
         "covered": len(known) / max(len(terms), 1),
         "tokens_covered": sum(terms[term] for term in known) / max(sum(terms.values()), 1),
-        "spells_others": chosen.subwords is not None,
+        "composes_others": word_set.subwords is not None,
         "missing": missing[:20],
     }
 
 
-class Compared(NamedTuple):
+class ComparedModel(NamedTuple):
     """A compared model: a variant with a set of vectors and a policy for unknown words."""
 
     vectors: str
@@ -128,112 +131,114 @@ class Compared(NamedTuple):
     unknown_words: str
 
 
-def trained(dataset: str) -> dict[Compared, list[Path]]:
+def trained(dataset: str) -> dict[ComparedModel, list[Path]]:
     """Folders of the stage `train`, one per seed, of a dataset's newest comparison for each policy;
     earlier comparisons may have used other epochs or flags."""
-    newest: dict[str, dict[Compared, list[Path]]] = {}
-    for comparison in finished("compare"):
-        found = compared_in(comparison, dataset)
-        for policy in {each.unknown_words for each in found}:
-            newest[policy] = {c: found[c] for c in found if c.unknown_words == policy}
-    return {each: folders for part in newest.values() for each, folders in part.items()}
+    newest: dict[str, dict[ComparedModel, list[Path]]] = {}
+    for comparison in finished_folders("compare"):
+        models = models_of(comparison, dataset)
+        for policy in {model.unknown_words for model in models}:
+            newest[policy] = {m: models[m] for m in models if m.unknown_words == policy}
+    return {model: folders for models in newest.values() for model, folders in models.items()}
 
 
-def compared_in(comparison: Path, dataset: str) -> dict[Compared, list[Path]]:
+def models_of(comparison: Path, dataset: str) -> dict[ComparedModel, list[Path]]:
     """Folders of the stage `train`, one per seed, of a comparison's cells for a dataset."""
-    found = {}
+    models = {}
     for cell, folders in cells(comparison):
         if cell["dataset"] == dataset:
             config = json.loads((folders[0] / "config.json").read_text(encoding="utf-8"))
             policy = config["model"]["unknown_words"]
-            found[Compared(cell["vectors"], cell["variant"], policy)] = folders
-    return found
+            models[ComparedModel(cell["vectors"], cell["variant"], policy)] = folders
+    return models
 
 
-class Answers(NamedTuple):
+class Scores(NamedTuple):
     """EM and F1 (0 to 100) of each seed's answers, (seeds, n) each."""
 
-    em: npt.NDArray[np.floating]
-    f1: npt.NDArray[np.floating]
+    em: FloatArray
+    f1: FloatArray
 
 
-def answers(folders: Sequence[Path], ids: set[str]) -> dict[str, Answers]:
+def scores_by_part(folders: Sequence[Path], ids: set[str]) -> dict[str, Scores]:
     """Scores of the models' answers to the questions with these ids, to the other questions, and to
     all questions that have words outside GloVe in their text or answers."""
     tables = [pq.read_table(folder / "predictions.parquet") for folder in folders]
-    here = np.array([each in ids for each in tables[0]["id"].to_pylist()])
+    is_listed = np.array([key in ids for key in tables[0]["id"].to_pylist()])
     em, f1 = (
         100 * np.array([table[name].to_numpy() for table in tables], np.float64)
         for name in ("em", "f1")
     )
-    parts = {DATASET: here, "SQuAD dev": ~here, "outside GloVe": outside_glove(folders[0])}
-    return {name: Answers(em[:, part], f1[:, part]) for name, part in parts.items()}
+    outside = outside_glove(folders[0])
+    parts = {DATASET: is_listed, "SQuAD dev": ~is_listed, "outside GloVe": outside}
+    return {name: Scores(em[:, part], f1[:, part]) for name, part in parts.items()}
 
 
-def outside_glove(trained: Path) -> npt.NDArray[np.bool_]:
+def outside_glove(trained: Path) -> BoolArray:
     """(n,) whether each dev question of a training, or its answers, has words outside GloVe."""
-    *_, dev = (each for each in made_from(trained, "data") if each.parent.name == "split")
-    return outside_vectors(load_split(dev), packaged_words())
+    *_, dev = (path for path in input_folders(trained, "data") if path.parent.name == "split")
+    return questions_with_oov_words(load_split(dev), packaged_words())
 
 
-def scores(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str]]:
+def score_rows(scores: Mapping[ComparedModel, Mapping[str, Scores]]) -> list[dict[str, str]]:
     """A row per set, variant and policy: EM and F1 on each part, and the gain over GloVe."""
     rows = []
-    for each, parts in found.items():
-        row = {**each._asdict(), "seeds": str(len(parts[DATASET].em))}
-        first = next((c for c in found if (c.vectors, c.variant) == (PACKAGED, each.variant)), each)
-        for part, scored in parts.items():
-            before, after = found[first][part].f1.mean(axis=0), scored.f1.mean(axis=0)
-            gain = None if first == each else paired_gain(before, after)
+    for model, parts in scores.items():
+        row = {**model._asdict(), "seeds": str(len(parts[DATASET].em))}
+        with_glove = (m for m in scores if (m.vectors, m.variant) == (PACKAGED, model.variant))
+        reference = next(with_glove, model)
+        for part, own in parts.items():
+            before, after = scores[reference][part].f1.mean(axis=0), own.f1.mean(axis=0)
+            gain = None if reference == model else paired_gain(before, after)
             row |= {
-                f"{part}: EM": over_seeds(scored.em),
-                f"{part}: F1": over_seeds(scored.f1),
-                f"{part}: F1 by seed": ", ".join(f"{f1:.2f}" for f1 in scored.f1.mean(axis=1)),
-                f"{part}: F1 gain, 95 %": told_gain(gain),
+                f"{part}: EM": over_seeds(own.em),
+                f"{part}: F1": over_seeds(own.f1),
+                f"{part}: F1 by seed": ", ".join(f"{f1:.2f}" for f1 in own.f1.mean(axis=1)),
+                f"{part}: F1 gain, 95 %": format_gain(gain),
             }
         rows.append(row)
     return rows
 
 
-def gains(found: Mapping[Compared, Mapping[str, Answers]]) -> list[dict[str, str]]:
+def gain_rows(scores: Mapping[ComparedModel, Mapping[str, Scores]]) -> list[dict[str, str]]:
     """A row per pair of models: the F1 gain of the second over the first on each part."""
-    return [
-        {"from": ", ".join(before), "to": ", ".join(after)}
-        | {
-            part: told_gain(paired_gain(scored.f1.mean(axis=0), found[after][part].f1.mean(axis=0)))
-            for part, scored in found[before].items()
-        }
-        for before, after in combinations(found, 2)
-    ]
+    rows = []
+    for before, after in combinations(scores, 2):
+        row = {"from": ", ".join(before), "to": ", ".join(after)}
+        for part, own in scores[before].items():
+            other = scores[after][part]
+            row[part] = format_gain(paired_gain(own.f1.mean(axis=0), other.f1.mean(axis=0)))
+        rows.append(row)
+    return rows
 
 
-def over_seeds(scored: npt.NDArray[np.floating]) -> str:
+def over_seeds(scores: FloatArray) -> str:
     """Mean over all questions, with its standard deviation over the seeds."""
-    means = scored.mean(axis=1)
+    means = scores.mean(axis=1)
     return f"{means.mean():.2f}" + (f" ± {means.std(ddof=1):.2f}" if len(means) > 1 else "")
 
 
-def coverage_rows(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+def coverage_rows(coverages: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
     """A row per set."""
     return [
         {
             "vectors": name,
-            "medical terms covered": f"{each['covered']:.1%} of {each['terms']:,}",
-            "of their tokens": f"{each['tokens_covered']:.1%}",
-            "spells the others": "yes" if each["spells_others"] else "no",
-            "missing, for instance": ", ".join(each["missing"][:6]),
+            "medical terms covered": f"{covered['covered']:.1%} of {covered['terms']:,}",
+            "of their tokens": f"{covered['tokens_covered']:.1%}",
+            "composes the others": "yes" if covered["composes_others"] else "no",
+            "missing, for example": ", ".join(covered["missing"][:6]),
         }
-        for name, each in found.items()
+        for name, covered in coverages.items()
     ]
 
 
-def neighbour_rows(judgements: Mapping[str, Judgement]) -> list[dict[str, str]]:
+def neighbour_rows(evaluations: Mapping[str, Evaluation]) -> list[dict[str, str]]:
     """A row per term, a column per set."""
     return [
         {"": term}
         | {
-            name: ", ".join(word for word, _ in each["neighbours"][term][:NEIGHBOURS])
-            for name, each in judgements.items()
+            name: ", ".join(word for word, _ in evaluation["neighbours"][term][:NEIGHBOURS])
+            for name, evaluation in evaluations.items()
         }
         for term in TERMS
     ]
@@ -243,14 +248,14 @@ def draw(rows: Sequence[Mapping[str, str]], file: Path) -> None:
     """Draw F1 on both datasets as bars."""
     figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
     parts = [DATASET, "SQuAD dev"]
-    of = {
+    f1s = {
         part: {
             f"{row['vectors']}, {row['unknown_words']}": float(row[f"{part}: F1"].split()[0])
             for row in rows
         }
         for part in parts
     }
-    bars(axes, "F1 by word vectors and what stands for unknown words", of)
+    bars(axes, "F1 by word vectors and policy for unknown words", f1s)
     axes.margins(y=0.15)
     axes.legend(fontsize="small", ncols=2)
     figure.savefig(file, dpi=150)
@@ -262,33 +267,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("vectors", nargs="+")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("vectors", nargs="+", help="sets to evaluate next to GloVe")
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
     sets = [PACKAGED, *arguments.vectors]
-    wikipedia = pq.read_table(made_of("prepare-corpus", WIKIPEDIA) / "words.parquet").to_pydict()
+    corpus = newest_stage_of("prepare-corpus", WIKIPEDIA)
+    wikipedia = pq.read_table(corpus / "words.parquet").to_pydict()
     models = trained(COMPARED)
-    judgements = judged(sets, DATASET, TERMS)
-    questions = made_of("ingest", f"{DATASET}.json")  # at the latest, the evaluation made it
+    evaluations = evaluate_sets(sets, DATASET, TERMS)
+    questions = newest_stage_of("ingest", f"{DATASET}.json")  # exists: the evaluation ingested it
     common = dict(zip(wikipedia["word"], wikipedia["count"], strict=True))
-    terms = medical_terms(lower(form_counts([questions])), common)
-    covered = {name: coverage(source, terms) for name, source in zip(judgements, sets, strict=True)}
+    terms = medical_terms(lower_case(form_counts([questions])), common)
+    coverages = {
+        name: coverage(source, terms) for name, source in zip(evaluations, sets, strict=True)
+    }
     column: Any = pq.read_table(questions / "questions.parquet", columns=["id"])["id"]
     ids = set(column.to_pylist())
-    found = {each: answers(folders, ids) for each, folders in models.items()}
-    rows, between = scores(found), gains(found)
+    scores = {model: scores_by_part(folders, ids) for model, folders in models.items()}
+    rows, between = score_rows(scores), gain_rows(scores)
     result = {
         "command": "python -m benchmarks.medical " + " ".join(sys.argv[1:]),
         "date": today(),
         "machine": machine(),
         "answers": rows,
         "gains": between,
-        "coverage": covered,
-        "neighbours": {name: each["neighbours"] for name, each in judgements.items()},
+        "coverage": coverages,
+        "neighbours": {name: evaluation["neighbours"] for name, evaluation in evaluations.items()},
     }
-    tell(result, arguments.out)
+    print_result(result, arguments.out)
     if arguments.out:
-        tables = [rows, between, coverage_rows(covered), neighbour_rows(judgements)]
+        tables = [rows, between, coverage_rows(coverages), neighbour_rows(evaluations)]
         text = "\n".join(markdown(table) for table in tables if table)
         arguments.out.with_suffix(".md").write_text(text, encoding="utf-8")
         if rows:

@@ -54,22 +54,22 @@ def measure(root: Path, *flags: str) -> dict[str, float]:
     """Seconds of one run, broken down by cause."""
     before = manifests(root)
     wall = retrain(root, *flags)
-    made = [manifest for file, manifest in manifests(root).items() if file not in before]
-    trained = [manifest["facts"]["seconds"] for manifest in made if manifest["stage"] == "train"]
+    new = [manifest for file, manifest in manifests(root).items() if file not in before]
+    trained = [manifest["facts"]["seconds"] for manifest in new if manifest["stage"] == "train"]
     mlflow, ray_start, fit_overhead = (
         sum(seconds[name] for seconds in trained)
         for name in ("mlflow", "ray_start", "fit_overhead")
     )
     seconds = {
         "wall": wall,
-        "prefect_and_mlflow": wall - sum(m["seconds"] for m in made) - ray_start + mlflow,
+        "prefect_and_mlflow": wall - sum(m["seconds"] for m in new) - ray_start + mlflow,
         "ray_start": ray_start,
         "ray_fit": fit_overhead,
     }
     return {name: round(value, 2) for name, value in seconds.items()}
 
 
-def logging(uri: str) -> dict[str, float]:
+def logging_cost(uri: str) -> dict[str, float]:
     """Seconds that logging an epoch's metrics takes, and their share of the epoch, in per cent."""
     run_id = parent_run(uri, "bidaflow/overhead", "benchmark", None, "benchmark", {})
     logger = metric_logger.EpochLogger(uri, run_id)
@@ -82,7 +82,7 @@ def logging(uri: str) -> dict[str, float]:
     return {"seconds": round(seconds, 3), "per cent": 100 * seconds / (STEPS * STEP_SECONDS)}
 
 
-def to_first_task(root: Path, prefect_url: str) -> float:
+def seconds_to_first_task(root: Path, prefect_url: str) -> float:
     """Seconds from the start of a flow run to the start of its first task."""
     retrain(root, "--training.seed", "2")  # a new seed, so that there is something to do
     completed = {"state": {"type": {"any_": ["COMPLETED"]}}}
@@ -94,7 +94,7 @@ def to_first_task(root: Path, prefect_url: str) -> float:
     return (first - datetime.fromisoformat(run["start_time"])).total_seconds()
 
 
-def served(root: Path) -> dict[str, Any]:
+def measure_with_servers(root: Path) -> dict[str, Any]:
     """Measurements while the servers are up."""
     services = [sys.executable, "-m", "infra.services"]
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
@@ -105,9 +105,9 @@ def served(root: Path) -> dict[str, Any]:
             if line.startswith(b"Stop"):
                 break
         return {
-            "flow start to first task": to_first_task(root, settings().prefect_url),
-            "logging an epoch, SQLite": logging(f"sqlite:///{root}/mlflow.db"),
-            "logging an epoch, server": logging(settings().mlflow_url),
+            "flow start to first task": seconds_to_first_task(root, settings().prefect_url),
+            "logging an epoch, SQLite": logging_cost(f"sqlite:///{root}/mlflow.db"),
+            "logging an epoch, server": logging_cost(settings().mlflow_url),
         }
     finally:
         subprocess.run([*services, "down"], env=environment, cwd=CHECKOUT, check=True)
@@ -121,7 +121,7 @@ def main() -> None:
             "later": measure(Path(folder), "--training.seed", "1"),
             "nothing to do": measure(Path(folder), "--training.seed", "1"),
         }
-        runs["served"] = served(Path(folder))
+        runs["served"] = measure_with_servers(Path(folder))
     command = "python -m benchmarks.overhead"
     result = {"command": command, "date": today(), "machine": machine(), "seconds": runs}
     print(json.dumps(result, indent=1))

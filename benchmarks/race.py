@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 from benchmarks.common.clock import summary, write
 from benchmarks.common.machine import machine
-from infra.artifacts.in_use import newest_uses
+from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.manifest import read_manifest, stages_folder
 from infra.settings import CHECKOUT
 from tasks.training.epoch_log import History
@@ -29,7 +29,7 @@ from tasks.training.epoch_log import History
 def train(flags: list[str]) -> list[Path]:
     """Run the flow, and return the stages of the variants that it trained or reused."""
     subprocess.run([sys.executable, "-m", "flows.train", *flags], cwd=CHECKOUT, check=True)
-    used = [stages_folder() / stage for stage in sorted(newest_uses("train"))]
+    used = [stages_folder() / stage for stage in sorted(stages_of_newest_runs("train"))]
     return [folder for folder in used if folder.parent.name == "train"]
 
 
@@ -67,7 +67,7 @@ def draw(history: History, name: str, file: Path) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, metavar="OUT_FOLDER", help="folder for the results")
     arguments, flags = parser.parse_known_args()
     command = f"python -m benchmarks.race {' '.join(sys.argv[1:])}"
     for folder in train(flags):

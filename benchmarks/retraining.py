@@ -38,9 +38,9 @@ def data(stages: Path) -> list[dict[str, Any]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--command", required=True)
-    parser.add_argument("--note", default="")
-    parser.add_argument("out", type=Path)
+    parser.add_argument("--command", required=True, help="command of the retraining, recorded")
+    parser.add_argument("--note", default="", help="note to record with the results")
+    parser.add_argument("out", type=Path, help="JSON file for the results")
     arguments = parser.parse_args()
     stages = settings().root / "stages"
     result = {

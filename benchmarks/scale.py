@@ -80,10 +80,10 @@ def _repeated(files: Sequence[Path], times: int) -> Iterator[Article]:
     for copy in range(times):
         for file in files:
             for article in read_articles(file):
-                yield _marked(article, copy)
+                yield _numbered_copy(article, copy)
 
 
-def _marked(article: Article, copy: int) -> Article:
+def _numbered_copy(article: Article, copy: int) -> Article:
     """The article as copy number `copy`, with words after each text that no other copy has."""
     plain: dict[str, Any] = article.model_dump()
     plain["title"] += f" {copy}"
@@ -95,7 +95,7 @@ def _marked(article: Article, copy: int) -> Article:
     return Article.model_validate(plain)
 
 
-def measured(step: str, root: Path) -> dict[str, float]:
+def measure_step(step: str, root: Path) -> dict[str, float]:
     """Seconds and peak memory of a step in its own process, not counting the process's start."""
     (root / step).mkdir()
     context = get_context("spawn")
@@ -103,9 +103,9 @@ def measured(step: str, root: Path) -> dict[str, float]:
     process = context.Process(target=_run, args=(step, root, sender))
     process.start()
     sender.close()
-    told: dict[str, float] = receiver.recv()
+    result: dict[str, float] = receiver.recv()
     process.join()
-    return told
+    return result
 
 
 def _run(step: str, root: Path, sender: Any) -> None:
@@ -129,24 +129,28 @@ def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
         print(f"{times} ×: {questions:,} questions, {size / 1e6:.0f} MB", flush=True)
         steps = {}
         for step in STEPS:
-            told = steps[step] = measured(step, root)
-            told["cpu_microseconds_per_question"] = round(1e6 * told["cpu_seconds"] / questions, 1)
-            print(f"  {step:<12} {told}", flush=True)
+            result = measure_step(step, root)
+            cpu_microseconds = 1e6 * result["cpu_seconds"] / questions
+            result["cpu_microseconds_per_question"] = round(cpu_microseconds, 1)
+            steps[step] = result
+            print(f"  {step:<12} {result}", flush=True)
     return {"times": times, "questions": questions, "bytes": size, "steps": steps}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="SQuAD-format files")
-    parser.add_argument("--times", type=int, nargs="+", default=[1, 5, 20])
-    given = parser.parse_args()
-    names = " ".join(file.name for file in given.data)
-    times = " ".join(map(str, given.times))
+    parser.add_argument(
+        "--times", type=int, nargs="+", default=[1, 5, 20], help="repetitions of all articles"
+    )
+    arguments = parser.parse_args()
+    names = " ".join(file.name for file in arguments.data)
+    times = " ".join(map(str, arguments.times))
     result = {
         "command": f"python -m benchmarks.scale --data {names} --times {times}",
         "date": today(),
         "machine": machine(),
-        "runs": [measure(given.data, number) for number in given.times],
+        "runs": [measure(arguments.data, number) for number in arguments.times],
     }
     RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

@@ -27,17 +27,17 @@ import torch
 from prefect import flow
 from torch import nn
 
-from benchmarks.common.machine import as_a_worker, machine, tell, today
+from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
+from models.arrays import IntArray
 from models.batching import (
     CONTEXT_STEP,
     POOL_BATCHES,
     Batch,
     Examples,
-    IntArray,
     ResidentExamples,
     Types,
     padded_width,
@@ -53,7 +53,7 @@ from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.text.encoded import load_encoded, load_types
 
 BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
-SINGLES, MANY = 50, 4
+SINGLE_QUESTIONS, BATCHES = 50, 4
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def load(dataset: str) -> Data:
 
 
 @dataclass
-class Way:
+class Implementation:
     """An implementation of the model, and the order of its batches."""
 
     name: str
@@ -97,7 +97,7 @@ class Way:
     in_buckets: bool
     precision: Precision = "float32"
 
-    def products(self) -> torch.autocast:
+    def autocast(self) -> torch.autocast:
         """The autocast context for the products of a step."""
         return torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bfloat16")
 
@@ -118,33 +118,33 @@ def chunks(rows: IntArray, size: int) -> list[IntArray]:
     return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
-def ways(data: Data) -> list[Way]:
+def implementations(data: Data) -> list[Implementation]:
     """Ours in both precisions, and the two references."""
     config = preset("char").model
     sizes = (config, data.vectors, data.characters)
     return [
-        Way("bidaflow bfloat16", BiDAF(*sizes), True, "bfloat16"),
-        Way("bidaflow", BiDAF(*sizes), True),
-        Way("padded", ReferenceBiDAF(*sizes, False), False),
-        Way("packed", ReferenceBiDAF(*sizes, True), False),
+        Implementation("bidaflow bfloat16", BiDAF(*sizes), True, "bfloat16"),
+        Implementation("bidaflow", BiDAF(*sizes), True),
+        Implementation("padded", ReferenceBiDAF(*sizes, False), False),
+        Implementation("packed", ReferenceBiDAF(*sizes, True), False),
     ]
 
 
-def train(way: Way, data: Data, steps: int) -> dict[str, float]:
+def train(implementation: Implementation, data: Data, steps: int) -> dict[str, float]:
     """Examples per second, and the share of padding, in training."""
     resident = ResidentExamples(data.train, data.types, 16, torch.device("cpu"))
-    batches = way.batches(data.train, steps)
-    parameters = list(way.model.parameters())
-    foreach = way.in_buckets  # ours; the references use PyTorch's defaults
+    batches = implementation.batches(data.train, steps)
+    parameters = list(implementation.model.parameters())
+    foreach = implementation.in_buckets  # ours; the references use PyTorch's defaults
     optimizer = torch.optim.Adadelta(parameters, 0.5, foreach=foreach)
-    averages = AveragedWeights(way.model, 0.999)
-    way.model.train()
+    averages = AveragedWeights(implementation.model, 0.999)
+    implementation.model.train()
 
     def step(number: int, rows: IntArray) -> None:
         batch = resident.batch(rows)
         optimizer.zero_grad()
-        with way.products():
-            start, end = way.model(batch)
+        with implementation.autocast():
+            start, end = implementation.model(batch)
         loss = span_nll(start.float(), end.float(), batch.start, batch.end).mean()
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(parameters, 5.0, foreach=foreach)
@@ -155,32 +155,34 @@ def train(way: Way, data: Data, steps: int) -> dict[str, float]:
     seconds = [_time(partial(step, number, rows)) for number, rows in enumerate(batches, 1)]
     lengths = data.train.context_lengths
     tokens = sum(int((lengths[batch] + 1).sum()) for batch in batches)
-    places = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
+    positions = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
     return {
         "steps": len(batches),
         "examples_per_second": sum(map(len, batches)) / sum(seconds),
         "median_step_seconds": statistics.median(seconds),
-        "padding_ratio": 1 - tokens / places,
+        "padding_ratio": 1 - tokens / positions,
     }
 
 
-def answer(way: Way, data: Data) -> dict[str, float]:
+def answer(implementation: Implementation, data: Data) -> dict[str, float]:
     """Median milliseconds for one question, and questions per second in batches."""
     resident = ResidentExamples(data.dev, data.types, 16, torch.device("cpu"))
     lengths = data.dev.context_lengths
-    near = np.argsort(np.abs(lengths - CONTEXT_TOKENS), kind="stable")[: SINGLES + 1]
+    distances = np.abs(lengths - CONTEXT_TOKENS)
+    single = np.argsort(distances, kind="stable")[: SINGLE_QUESTIONS + 1]
     order = np.random.default_rng(0).permutation(np.flatnonzero(lengths <= 400))
-    order = order[: (MANY + 1) * INFERENCE_BATCH]
-    if way.in_buckets:
+    order = order[: (BATCHES + 1) * INFERENCE_BATCH]
+    if implementation.in_buckets:
         order = order[np.argsort(lengths[order], kind="stable")]
-    many = chunks(order, INFERENCE_BATCH)
-    way.model.eval()
+    batches = chunks(order, INFERENCE_BATCH)
+    implementation.model.eval()
     with torch.inference_mode():
-        alone = _times(way.model, (resident.batch(near[i : i + 1]) for i in range(len(near))))
-        together = _times(way.model, (resident.batch(rows) for rows in many))
+        single_batches = (resident.batch(single[i : i + 1]) for i in range(len(single)))
+        single_seconds = _times(implementation.model, single_batches)
+        batch_seconds = _times(implementation.model, (resident.batch(rows) for rows in batches))
     return {
-        "one_question_ms": 1000 * statistics.median(alone[1:]),
-        "answers_per_second": sum(map(len, many[1:])) / sum(together[1:]),
+        "one_question_ms": 1000 * statistics.median(single_seconds[1:]),
+        "answers_per_second": sum(map(len, batches[1:])) / sum(batch_seconds[1:]),
     }
 
 
@@ -188,9 +190,9 @@ def _times(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
     return [_time(partial(model, batch)) for batch in batches]
 
 
-def _time(act: Callable[[], Any]) -> float:
+def _time(action: Callable[[], Any]) -> float:
     began = time.perf_counter()
-    act()
+    action()
     return time.perf_counter() - began
 
 
@@ -198,16 +200,19 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", default="squad-v1.1-recovered")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--steps", type=int, default=8, help="steps of each reference implementation (default: 8)"
+    )
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
-    as_a_worker()
+    use_worker_allocator()
     data = load(arguments.dataset)
     torch.manual_seed(0)
     measured = {}
-    for way in ways(data):
-        measured[way.name] = train(way, data, arguments.steps) | answer(way, data)
-        print(way.name, json.dumps(measured[way.name]), flush=True)
+    for implementation in implementations(data):
+        speed = train(implementation, data, arguments.steps) | answer(implementation, data)
+        measured[implementation.name] = speed
+        print(implementation.name, json.dumps(speed), flush=True)
     result = {
         "command": f"python -m benchmarks.step --dataset {arguments.dataset} "
         f"--steps {arguments.steps}",
@@ -217,7 +222,7 @@ def main() -> None:
         "batch_size": BATCH_SIZE,
         "measured": measured,
     }
-    tell(result, arguments.out)
+    print_result(result, arguments.out)
 
 
 if __name__ == "__main__":

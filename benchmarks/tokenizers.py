@@ -23,7 +23,7 @@ from tasks.data.alignment import align
 from tasks.data.readers import read_articles
 from tasks.data.schema import Paragraph
 from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import typewriter
+from tasks.text.vocabulary import plain_punctuation
 
 # pyarrow is imported where it is used, so that it takes no memory in programs that don't need it.
 
@@ -58,7 +58,7 @@ def candidates() -> Iterator[tuple[str, Tokenize]]:
         try:
             yield make()
         except ImportError as error:
-            print(f"left out: {error}")
+            print(f"Left out, because its package is missing: {error}")
 
 
 def from_pattern(pattern: str) -> Tokenize:
@@ -110,9 +110,9 @@ def measure(spans: Tokenize, paragraphs: Sequence[Paragraph], known: set[str]) -
         words.update(text[start:end].lower() for start, end in tokens)
         starts, ends = [start for start, _ in tokens], [end for _, end in tokens]
         for question in paragraph.qas:
-            found = align(question, text, starts, ends)
-            outcomes[found.outcome] += 1
-            span = "" if found.start < 0 else text[starts[found.start] : ends[found.end]]
+            aligned = align(question, text, starts, ends)
+            outcomes[aligned.outcome] += 1
+            span = "" if aligned.start < 0 else text[starts[aligned.start] : ends[aligned.end]]
             oracle.append(f1(span, [answer.text for answer in question.answers]))
     covered = [word for word in words if covers(known, word)]
     return {
@@ -176,7 +176,7 @@ def kept_whole(paragraphs: Sequence[Paragraph], known: set[str]) -> dict[str, tu
 
 def covers(known: set[str], form: str) -> bool:
     """Whether the vectors have a form in lower case, if necessary with plain quotes and dashes."""
-    return form.lower() in known or typewriter(form.lower()) in known
+    return form.lower() in known or plain_punctuation(form.lower()) in known
 
 
 def glove_words() -> set[str]:
@@ -192,8 +192,8 @@ def main() -> None:
     """Measures every candidate and writes results/tokenizers.json and .md."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="SQuAD files")
-    parser.add_argument("--machine", required=True, help="what the numbers were measured on")
-    parser.add_argument("--date", required=True, help="YYYY-MM-DD")
+    parser.add_argument("--machine", required=True, help="description of the machine")
+    parser.add_argument("--date", required=True, help="date of the measurement, YYYY-MM-DD")
     options = parser.parse_args()
     articles = [article for path in options.data for article in read_articles(path)]
     paragraphs = [paragraph for article in articles for paragraph in article.paragraphs]
@@ -228,19 +228,19 @@ def page(results: dict[str, Any]) -> str:
 
 {table(results["rows"])}
 
-- covered: the lower-cased token is among the 400,000 words of GloVe 6B, if need be with plain
-  quotes and dashes. Tokens are counted as often as they occur, types once.
-- exact: the borders of the answer that is trained on are token borders.
-- oracle F1: the text of the aligned span scored against the answers (v1.1 rule).
+- covered: the lower-cased token is among the 400,000 words of GloVe 6B, if necessary with plain
+  quotes and dashes. Tokens count once per occurrence, types once.
+- exact: the training answer starts and ends at token boundaries.
+- oracle F1: F1 of the aligned span's text against the answers (v1.1 rule).
 
-What the project's tokeniser keeps whole and plain splitting (re 1, BertPreTokenizer) takes apart:
+Tokens that the project's tokeniser keeps whole and plain splitting (re 1, BertPreTokenizer) splits:
 
 | kind | tokens | covered % |
 |---|---:|---:|
 {whole}
 
-Plain splitting reads `U.S.` as the four known words `u . s .`, which raises its coverage and loses
-the sense; the larger part of these tokens has a vector of its own.
+Plain splitting reads `U.S.` as the four known words `u . s .`, which raises its coverage but loses
+the meaning. Most of these tokens have their own vector.
 """
 
 

@@ -1,9 +1,9 @@
-"""Draws docs/architecture.svg: the packages, one above those that it imports.
+"""Draws docs/architecture.svg: each package above those that it imports.
 
 Use: python docs/architecture.py
 
-The imports are those of the code, inside functions and for type checking too. An arrow is left out
-where other arrows lead to the same package.
+The imports include those inside functions and those for type checking. An arrow is left out if
+other arrows lead to the same package.
 """
 
 import sys
@@ -23,7 +23,7 @@ Point = tuple[float, float]
 
 COLORS = {"flows": "#dbe9f9", "tasks": "#e6f3e3", "models": "#fbead7", "infra": "#ece7f6"}
 BORDERS = {"flows": "#3b6ea5", "tasks": "#4b8a3f", "models": "#b8742a", "infra": "#6f58a8"}
-LABELS = {"tasks": "tasks.stages"}  # the only module of this package itself
+LABELS = {"tasks": "tasks.stages"}  # the only module directly in the package
 WIDTH, MARGIN = 780, 16
 BOX_HEIGHT, GAP_X, GAP_Y = 40, 22, 52
 CHARACTER = 7.3  # pixels, at 13 pixels of a sans-serif font
@@ -50,48 +50,48 @@ def imports_of_packages() -> tuple[Graph, dict[str, int]]:
 
 
 def reachable(graph: Graph, start: str) -> set[str]:
-    """All packages that one imports, however far."""
-    found: set[str] = set()
+    """All packages that a package imports, directly or not."""
+    reached: set[str] = set()
     waiting = list(graph[start])
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += graph[name]
-    return found
+    return reached
 
 
 def reduced(graph: Graph) -> Graph:
-    """The graph without the imports that others lead to as well."""
+    """The transitive reduction: the graph without imports that longer paths imply."""
     return {
         name: {
             other
             for other in imported
-            if not any(other in reachable(graph, way) for way in imported - {other})
+            if not any(other in reachable(graph, via) for via in imported - {other})
         }
         for name, imported in graph.items()
     }
 
 
 def layers(graph: Graph) -> dict[str, int]:
-    """A package's layer: 0 for those that import none, else one above the highest it imports."""
-    found: dict[str, int] = {}
+    """Each package's layer: 0 if it imports none, else one above the highest that it imports."""
+    numbers: dict[str, int] = {}
 
     def layer(name: str, above: tuple[str, ...] = ()) -> int:
         if name in above:
             sys.exit(f"Import cycle: {' -> '.join([*above[above.index(name) :], name])}")
-        if name not in found:
+        if name not in numbers:
             imported = [layer(other, (*above, name)) for other in sorted(graph[name])]
-            found[name] = 1 + max(imported, default=-1)
-        return found[name]
+            numbers[name] = 1 + max(imported, default=-1)
+        return numbers[name]
 
     for name in sorted(graph):
         layer(name)
-    return found
+    return numbers
 
 
 class Layout:
-    """Places for the boxes, and for the arrows where they pass a layer: Sugiyama's method."""
+    """Positions of the boxes, and of the arrows where they pass a layer: Sugiyama's method."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -102,16 +102,16 @@ class Layout:
         self.paths = [
             self._path(name, other) for name in sorted(graph) for other in sorted(graph[name])
         ]
-        self.near: dict[str, list[str]] = {name: [] for row in self.rows for name in row}
+        self.neighbors: dict[str, list[str]] = {name: [] for row in self.rows for name in row}
         for path in self.paths:
-            for one, other in pairwise(path):
-                self.near[one].append(other)
-                self.near[other].append(one)
+            for start, end in pairwise(path):
+                self.neighbors[start].append(end)
+                self.neighbors[end].append(start)
         self.x: dict[str, float] = {}
         self._order()
 
     def _path(self, name: str, other: str) -> list[str]:
-        """An arrow's stations: its packages, and one on each layer between them."""
+        """The points of an arrow: its two packages, and one point on each layer between them."""
         path = [name]
         for number in range(self.layer[name] - 1, self.layer[other], -1):
             path.append(f"{name}>{other}@{number}")
@@ -119,17 +119,17 @@ class Layout:
         return [*path, other]
 
     def _order(self) -> None:
-        """Order each layer by the middle of what its members are joined to, back and forth."""
+        """Order each layer by the mean position of its members' neighbors, sweeping up and down."""
         best = None
         for sweep in range(SWEEPS):
             self._space()
-            crossed = self.crossings()
-            if best is None or crossed < best[0]:
-                best = crossed, [list(row) for row in self.rows]
+            crossings = self.crossings()
+            if best is None or crossings < best[0]:
+                best = crossings, [list(row) for row in self.rows]
             indices = range(len(self.rows))
             for number in indices if sweep % 2 else reversed(indices):
-                beside = {number - 1} if sweep % 2 else {number + 1}
-                self.rows[number].sort(key=lambda name: self._middle(name, beside))
+                reference = {number - 1} if sweep % 2 else {number + 1}
+                self.rows[number].sort(key=lambda name: self._mean_x(name, reference))
                 self._space()
         assert best is not None
         self.rows = best[1]
@@ -140,12 +140,12 @@ class Layout:
     def _row_of(self, name: str) -> int:
         return int(name.rpartition("@")[2]) if "@" in name else self.layer[name]
 
-    def _middle(self, name: str, beside: Iterable[int]) -> float:
-        places = [self.x[other] for other in self.near[name] if self._row_of(other) in beside]
-        return sum(places) / len(places) if places else self.x[name]
+    def _mean_x(self, name: str, rows: Iterable[int]) -> float:
+        xs = [self.x[other] for other in self.neighbors[name] if self._row_of(other) in rows]
+        return sum(xs) / len(xs) if xs else self.x[name]
 
     def _space(self) -> None:
-        """Put each layer's members side by side, around the drawing's middle."""
+        """Put each layer's members side by side, centered in the drawing."""
         for row in self.rows:
             total = sum(width(name) for name in row) + GAP_X * (len(row) - 1)
             left = (WIDTH - total) / 2
@@ -154,26 +154,27 @@ class Layout:
                 left += width(name) + GAP_X
 
     def _pull(self) -> None:
-        """Move everything towards what it is joined to, as far as its neighbors let it."""
+        """Move everything towards what it is connected to, as far as there is room in its row."""
         for row in self.rows:
-            for place, name in enumerate(row):
-                near = self.near[name]
-                wanted = sum(self.x[other] for other in near) / len(near) if near else self.x[name]
+            for position, name in enumerate(row):
+                others = self.neighbors[name]
+                xs = [self.x[other] for other in others] or [self.x[name]]
+                wanted = sum(xs) / len(xs)
                 low, high = MARGIN + width(name) / 2, WIDTH - MARGIN - width(name) / 2
-                if place:
-                    before = row[place - 1]
+                if position:
+                    before = row[position - 1]
                     low = max(low, self.x[before] + (width(before) + width(name)) / 2 + GAP_X)
-                if place + 1 < len(row):
-                    after = row[place + 1]
+                if position + 1 < len(row):
+                    after = row[position + 1]
                     high = min(high, self.x[after] - (width(after) + width(name)) / 2 - GAP_X)
                 self.x[name] = round(min(max(wanted, low), max(low, high)), 1)
 
     def crossings(self) -> int:
-        """How often arrows cross."""
+        """The number of crossings between arrows."""
         pieces: dict[int, list[tuple[float, float]]] = {}
         for path in self.paths:
-            for one, other in pairwise(path):
-                pieces.setdefault(self._row_of(one), []).append((self.x[one], self.x[other]))
+            for start, end in pairwise(path):
+                pieces.setdefault(self._row_of(start), []).append((self.x[start], self.x[end]))
         return sum(
             (a - c) * (b - d) < 0
             for lines in pieces.values()
@@ -182,12 +183,12 @@ class Layout:
         )
 
     def y(self, name: str) -> float:
-        """The top of the layer that something is on."""
+        """The y coordinate of the top of a box, or of an arrow's gap."""
         return MARGIN + (len(self.rows) - 1 - self._row_of(name)) * (BOX_HEIGHT + GAP_Y)
 
 
 def label(name: str) -> str:
-    """What a package's box says."""
+    """The text in a package's box."""
     return LABELS.get(name, name)
 
 
@@ -222,11 +223,11 @@ def arrow(layout: Layout, path: list[str]) -> str:
 def box(layout: Layout, name: str, files: int) -> str:
     """A package: its name and its number of files."""
     root, x, y = name.partition(".")[0], layout.x[name], layout.y(name)
-    wide = width(name)
+    box_width = width(name)
     count = "1 file" if files == 1 else f"{files} files"
     return (
-        f'<rect x="{x - wide / 2:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{BOX_HEIGHT}" rx="6" '
-        f'fill="{COLORS[root]}" stroke="{BORDERS[root]}"/>'
+        f'<rect x="{x - box_width / 2:.1f}" y="{y:.1f}" width="{box_width:.1f}" '
+        f'height="{BOX_HEIGHT}" rx="6" fill="{COLORS[root]}" stroke="{BORDERS[root]}"/>'
         f'<text x="{x:.1f}" y="{y + 17:.1f}">{escape(label(name))}</text>'
         f'<text x="{x:.1f}" y="{y + 32:.1f}" class="count">{count}</text>'
     )

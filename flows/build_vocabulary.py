@@ -2,21 +2,21 @@
 
 from prefect import flow
 
-from flows.common.casing import require_one_case
+from flows.common.casing import require_same_casing
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.common.user_errors import told_in_a_sentence
+from flows.common.user_errors import report_user_errors
 from tasks.text.build_vocabulary import VocabularyParameters
 
 
 @flow(name="build-vocabulary", description=__doc__)
-@told_in_a_sentence
+@report_user_errors
 def build_vocabulary(
     data: DataParameters = DataParameters(),
     vectors: VectorParameters = VectorParameters(),
     vocabulary: VocabularyParameters = VocabularyParameters(),
 ) -> dict[str, object]:
     """Build the vocabulary of a dataset, and return the facts about it."""
-    require_one_case([vectors], vocabulary)
+    require_same_casing([vectors], vocabulary)
     return encode_dataset(ingest_dataset(data), vectors, vocabulary).vocabulary.facts

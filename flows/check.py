@@ -9,31 +9,32 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.common.cli import parameters_from
+from flows.common.cli import run_from_command_line
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
-from flows.common.user_errors import result_or_exit, told_in_a_sentence
-from flows.common.vectors import vectors_of
+from flows.common.user_errors import report_user_errors
+from flows.common.vectors import resolve_vectors
 from infra.errors import UserError
-from tasks.data.answer_errors import MEANINGS
+from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.stages import checking, ingesting, selecting_vectors
 
 
 @flow(name="check", description=__doc__)
-@told_in_a_sentence
+@report_user_errors
 def check(
     data: DataParameters = DataParameters(), vectors: VectorParameters = VectorParameters()
 ) -> dict[str, Any]:
     """Check every file of a dataset, and return the findings and the path of the report."""
     files = find_files(data)
-    every = [*files.train, *files.dev, *(file for part, _ in files.mixed for file in part)]
-    ingested, broken = _ingest_all(list(dict.fromkeys(every)), data.repair)
+    ingested, broken = _ingest_all(list(dict.fromkeys(files.all)), data.repair)
     folders = list(ingested.values())
-    picked = selecting_vectors(vectors_of(vectors), folders, True, 0).folder if folders else None
-    made = checking(files.name, ingested, broken, picked, data.max_rejected)
-    place = publish_page(made.folder / "report.html", f"check-{files.name}.html")
-    return {**made.facts, "broken": [sentence for _, sentence in broken], "report": str(place)}
+    selected = (
+        selecting_vectors(resolve_vectors(vectors), folders, True, 0).folder if folders else None
+    )
+    findings = checking(files.name, ingested, broken, selected, data.max_rejected)
+    report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
+    return {**findings.facts, "broken": [error for _, error in broken], "report": str(report)}
 
 
 def _ingest_all(files: list[Path], repair: bool) -> tuple[dict[str, Path], list[tuple[str, str]]]:
@@ -56,26 +57,27 @@ def announce(summary: dict[str, Any]) -> None:
     """Print the findings and the path of the report."""
     console = Console()
     console.print("", _counts(summary), "")
-    for sentence in summary["broken"]:
-        console.print(f"[red]broken[/]     {escape(sentence)}", soft_wrap=True, highlight=False)
+    for error in summary["broken"]:
+        console.print(f"[red]Invalid[/]    {escape(error)}", soft_wrap=True, highlight=False)
     for name in summary["over"]:
-        console.print(f"[red]too many[/]   {escape(name)}: more rejected than allowed")
+        message = f"{name}: more rejected questions than data.max_rejected allows"
+        console.print(f"[red]Rejected[/]   {escape(message)}", soft_wrap=True, highlight=False)
     console.print(f"Report     {escape(summary['report'])}", soft_wrap=True, highlight=False)
 
 
 def _counts(summary: dict[str, Any]) -> Table:
     totals = summary["totals"]
-    table = Table("", "questions", title="Check of the data")
+    table = Table("", "questions", title="Data check")
     table.columns[1].justify = "right"
     for key in ("questions", "impossible", "exact", "widened", "repaired", "dropped"):
         table.add_row(key, f"{totals[key]:,}")
     for kind, count in summary["faults"].items():
-        table.add_row(f"  {MEANINGS[kind]}", f"{count:,}")
+        table.add_row(f"  {ERROR_DESCRIPTIONS[kind]}", f"{count:,}")
     table.add_row("best possible EM / F1", f"{totals['oracle_em']:.2f} / {totals['oracle_f1']:.2f}")
     return table
 
 
 if __name__ == "__main__":
-    found = result_or_exit(check(**parameters_from(sys.argv[1:], check), return_state=True))
-    announce(found)
-    sys.exit(bool(found["broken"] or found["over"]))
+    summary = run_from_command_line(check)
+    announce(summary)
+    sys.exit(bool(summary["broken"] or summary["over"]))

@@ -1,6 +1,5 @@
 """Flow `evaluate-embeddings`: evaluate sets of word vectors side by side."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,24 +11,24 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from flows.common.casing import warn_of_another_case
-from flows.common.cli import parameters_from
-from flows.common.display_names import names_of_vectors, require_each_once
+from flows.common.casing import warn_if_casing_differs
+from flows.common.cli import run_from_command_line
+from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
 from flows.common.splits import Splits, ingest_dataset
-from flows.common.user_errors import result_or_exit, told_in_a_sentence
-from flows.common.vectors import vector_input
+from flows.common.user_errors import report_user_errors
+from flows.common.vectors import find_vectors
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.datasets.fetch import Source, is_in_mirror
 from tasks.embeddings.evaluation.analogies import ANALOGIES
-from tasks.embeddings.evaluation.evaluate import JUDGEMENT, Asked
+from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
 from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS
 from tasks.embeddings.formats.source import PACKAGED, VectorSource
 from tasks.embeddings.training.provenance import source_digest, vector_parameters
-from tasks.stages import fetching, judging_vectors, showing_judgement
+from tasks.stages import evaluating_vectors, fetching, reporting_embeddings
 from tasks.tracking import metric_logger, runs
 
 EXPERIMENT = "bidaflow/embeddings"
@@ -38,25 +37,25 @@ PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
 
 Vectors = Annotated[
     list[VectorSource],
-    Field(min_length=1, description="The sets to judge: glove-6b-50d, or files of vectors."),
+    Field(min_length=1, description="Sets to evaluate: glove-6b-50d, known sets, or files."),
 ]
 Dataset = Annotated[
     str | None,
-    Field(description="A dataset, known or your own, of whose words the coverage is told."),
+    Field(description="Dataset whose word coverage is measured. Empty: none."),
 ]
 LowerCase = Annotated[
     bool,
     Field(
-        description="Look the dataset's words up, and spell words by n-grams, in lower case, as "
-        "training does; turn it off for sets whose words keep their case."
+        description="Lower-case words before they are looked up or composed from n-grams. Disable "
+        "for sets that were trained on cased text."
     ),
 ]
-Look = Annotated[Asked, Field(description="What is looked up in every set.")]
+QueriesField = Annotated[Queries, Field(description="Words and analogies to look up in every set.")]
 Fetch = Annotated[
     bool,
     Field(
-        description="Download the published tests of similarity and analogies that are not here; "
-        "else they are left out."
+        description="Download missing similarity and analogy tests. If disabled, missing tests are "
+        "skipped."
     ),
 ]
 
@@ -66,49 +65,50 @@ def published_tests(fetch: bool) -> dict[str, Path]:
     return {
         name: fetching(test).folder / test.name
         for name, test in PUBLISHED.items()
-        if fetch or fetching.is_made(test) or is_in_mirror(test)
+        if fetch or fetching.is_built(test) or is_in_mirror(test)
     }
 
 
 @flow(name="evaluate-embeddings", description=__doc__)
-@told_in_a_sentence
+@report_user_errors
 def evaluate_embeddings(
     vectors: Vectors = [PACKAGED],
     dataset: Dataset = None,
-    look: Look = Asked(),
+    queries: QueriesField = Queries(),
     lower_case: LowerCase = True,
     fetch: Fetch = False,
 ) -> dict[str, Any]:
     """Evaluate the sets, and log an MLflow run for each.
 
-    Returns the metrics, and the paths of the page and of each set's evaluation.
+    Returns the metrics, and the paths of the report and of each set's evaluation.
     """
-    require_each_once("vectors", vectors)
+    require_unique("vectors", vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
     tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
     ingested = None if dataset is None else ingest_dataset(DataParameters(dataset=dataset))
     inputs = _inputs(ingested)
-    splits = [Path(each.source) for each in inputs]
-    judged = [
-        judging_vectors(vector_input(spec), list(tests.values()), splits, look, lower_case)
+    splits = [Path(split.source) for split in inputs]
+    evaluated = [
+        evaluating_vectors(find_vectors(spec), list(tests.values()), splits, queries, lower_case)
         for spec in vectors
     ]
-    for spec, output in zip(vectors, judged, strict=True):
-        warn_of_another_case(spec, output.facts["history"], "lower_case", lower_case)
-    page = showing_judgement(names, [output.folder for output in judged], left_out)
+    for spec, output in zip(vectors, evaluated, strict=True):
+        warn_if_casing_differs(spec, output.facts["history"], "lower_case", lower_case)
+    report = reporting_embeddings(names, [output.folder for output in evaluated], left_out)
     name = f"vectors-{'-'.join(names)}.html".replace("/", "_")
-    file = publish_page(page.folder / "judgement.html", name)
+    file = publish_page(report.folder / "embeddings.html", name)
     data = None if ingested is None else ingested.name
-    _log(names, judged, {"dataset": data, "lower_case": lower_case}, inputs, file)
-    metrics = {n: o.facts["metrics"] for n, o in zip(names, judged, strict=True)}
+    _log(names, evaluated, {"dataset": data, "lower_case": lower_case}, inputs, file)
+    metrics = {n: o.facts["metrics"] for n, o in zip(names, evaluated, strict=True)}
     rows = _rows(metrics)
-    create_table_artifact(rows, key="judgement", description=f"Word vectors judged; page: {file}")
+    description = f"Evaluation of word vectors. Report: {file}"
+    create_table_artifact(rows, key="embeddings-evaluation", description=description)
     return {
         "metrics": metrics,
         "rows": rows,
-        "page": str(file),
-        "judgements": [str(output.folder / JUDGEMENT) for output in judged],
+        "report": str(file),
+        "evaluations": [str(output.folder / EVALUATION) for output in evaluated],
         "left_out": left_out,
     }
 
@@ -128,24 +128,24 @@ def _inputs(ingested: Splits | None) -> list[runs.InputDataset]:
 
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
     """One row per metric, one column per set."""
-    names = dict.fromkeys(name for found in metrics.values() for name in found)
+    names = dict.fromkeys(name for values in metrics.values() for name in values)
     return [
         {"": name}
-        | {s: f"{found[name]:.3f}" if name in found else "–" for s, found in metrics.items()}
+        | {s: f"{values[name]:.3f}" if name in values else "–" for s, values in metrics.items()}
         for name in names
     ]
 
 
 def _log(
     names: list[str],
-    judged: list[Output],
-    asked: Mapping[str, Any],
+    evaluated: list[Output],
+    shared_config: Mapping[str, Any],
     inputs: list[runs.InputDataset],
     page: Path,
 ) -> None:
     """Log one MLflow run per set, below a parent run that holds the page.
 
-    `asked` holds the settings shared by all evaluations.
+    `shared_config` holds the settings shared by all evaluations.
     """
     uri = settings().tracking_uri
     parent = runs.parent_run(
@@ -156,32 +156,32 @@ def _log(
         name=str(flow_run.name),
         tags={},
     )
-    for name, output in zip(names, judged, strict=True):
-        made, facts = read_manifest(output.folder), output.facts
-        vectors = vector_parameters(made, facts["history"])
+    for name, output in zip(names, evaluated, strict=True):
+        manifest, facts = read_manifest(output.folder), output.facts
+        vectors = vector_parameters(manifest, facts["history"])
         run = runs.start_variant_run(
             uri,
             parent,
             name,
             output.folder.name,
-            config={**asked, "words": facts["words"], "vectors": vectors},
-            tags={"vectors.digest": source_digest(made), **runs.digest_tags(inputs)},
+            config={**shared_config, "words": facts["words"], "vectors": vectors},
+            tags={"vectors.digest": source_digest(manifest), **runs.digest_tags(inputs)},
             datasets=inputs,
         )
         metric_logger.EpochLogger(uri, run).epoch(0, facts["metrics"])
-        runs.log_artifacts(uri, run, [output.folder / JUDGEMENT])
+        runs.log_artifacts(uri, run, [output.folder / EVALUATION])
         runs.finish(uri, run, "FINISHED")
     runs.log_artifacts(uri, parent, [page])
     runs.finish(uri, parent, "FINISHED")
 
 
 def announce(result: dict[str, Any]) -> None:
-    """Print the metrics and the path of the page."""
+    """Print the metrics and the path of the report."""
     console = Console()
     if result["left_out"]:
         names = ", ".join(result["left_out"])
         console.print(
-            f"\nLeft out, as their files are not here: {names}. ARGS=--fetch downloads them.",
+            f"\nSkipped tests whose files are missing: {names}. Use ARGS=--fetch to download them.",
             soft_wrap=True,
             highlight=False,
         )
@@ -191,9 +191,8 @@ def announce(result: dict[str, Any]) -> None:
     for row in result["rows"]:
         table.add_row(*row.values())
     console.print("", table, "")
-    console.print(f"Page       {result['page']}", soft_wrap=True, highlight=False)
+    console.print(f"Report     {result['report']}", soft_wrap=True, highlight=False)
 
 
 if __name__ == "__main__":
-    parameters = parameters_from(sys.argv[1:], evaluate_embeddings)
-    announce(result_or_exit(evaluate_embeddings(**parameters, return_state=True)))
+    announce(run_from_command_line(evaluate_embeddings))

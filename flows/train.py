@@ -1,28 +1,27 @@
 """Flow `train`: train, evaluate and register variants on a dataset, and write a report."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from prefect import flow
 
-from flows.common.casing import require_one_case
-from flows.common.cli import parameters_from
-from flows.common.data_files import suited_to
+from flows.common.casing import require_same_casing
+from flows.common.cli import run_from_command_line
+from flows.common.data_files import recommended_training
 from flows.common.encoding import encode_dataset
-from flows.common.hooks import ENDING_RUNS
+from flows.common.hooks import CLEANUP_HOOKS
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
     Variants,
     VectorParameters,
+    composes_oov_words,
     configure,
-    reads_spelt_words,
     vectors_for,
 )
 from flows.common.results import (
     Examples,
-    Outcome,
+    TrainedVariants,
     announce,
     error_report,
     publish,
@@ -30,7 +29,7 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, report_on, train_all
-from flows.common.user_errors import result_or_exit, told_in_a_sentence
+from flows.common.user_errors import report_user_errors
 from flows.common.warm_start import model_to_start_from
 from infra.ray_cluster import Resources
 from infra.settings import settings
@@ -45,32 +44,32 @@ def train_variants(
     training: TrainingParameters,
     resources: Resources,
     examples: Sequence[str],
-) -> Outcome:
+) -> TrainedVariants:
     """Ingest, encode, train and report: the steps that `train` and `retrain` share.
 
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
-    require_one_case([vectors], vocabulary)
-    configs = [configure(name, suited_to(data), training.changes()) for name in variants]
+    require_same_casing([vectors], vocabulary)
+    configs = [configure(name, recommended_training(data), training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)
-    wanted = vectors_for(configs, vectors)
+    needed_vectors = vectors_for(configs, vectors)
     splits = ingest_dataset(data)
     require_examples(splits, examples)
-    encoded = encode_dataset(splits, wanted, vocabulary, reads_spelt_words(configs))
+    encoded = encode_dataset(splits, needed_vectors, vocabulary, composes_oov_words(configs))
     trainings = [Training(config, splits, encoded, start) for config in configs]
     trained = train_all(trainings, resources)
     report = report_on(trainings[0], trained)
     errors = [error_report(splits, output, examples) for output in trained]
-    return Outcome(splits, trained, report, errors)
+    return TrainedVariants(splits, trained, report, errors)
 
 
 @flow(
     name="train",
     description=__doc__,
     timeout_seconds=settings().time_limit_hours * 3600,
-    **ENDING_RUNS,
+    **CLEANUP_HOOKS,
 )
-@told_in_a_sentence
+@report_user_errors
 def train(
     data: DataParameters = DataParameters(),
     variants: Variants = ["baseline", "char"],
@@ -84,11 +83,10 @@ def train(
 
     The champion does not change: only `retrain` promotes.
     """
-    outcome = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
-    publish(outcome)
-    return outcome.summary()
+    trained = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
+    publish(trained)
+    return trained.summary()
 
 
 if __name__ == "__main__":
-    parameters = parameters_from(sys.argv[1:], train)
-    announce(result_or_exit(train(**parameters, return_state=True)))
+    announce(run_from_command_line(train))

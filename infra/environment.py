@@ -21,10 +21,14 @@ RAY_ON_THIS_MACHINE = {
 
 def variables() -> dict[str, str]:
     """Variables for Prefect, Ray and MLflow; the caller's environment takes precedence."""
-    up = running_services.recorded()
+    services = running_services.read_record()
     return {
         # Flows started by hand appear in the UI of `make up`; else each starts its own server.
-        **({"PREFECT_API_URL": f"{up.prefect_url}/api"} if up and up.supervisor.alive else {}),
+        **(
+            {"PREFECT_API_URL": f"{services.prefect_url}/api"}
+            if services and services.supervisor.alive
+            else {}
+        ),
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(settings().root.resolve() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -40,22 +40,22 @@ _OPENERS: dict[str, Opener] = {
 }
 COMPRESSED = tuple(_OPENERS)
 
-HOW_FAR: ContextVar[Callable[[Path, float], None]] = ContextVar(
-    "how_far", default=lambda path, share: None
+READ_PROGRESS: ContextVar[Callable[[Path, float], None]] = ContextVar(
+    "read_progress", default=lambda path, share: None
 )
 """Callback for reading progress: gets the file, and the share of it (0 to 1) read so far."""
 
-_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
+_READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
 
 
 @contextmanager
-def told_of_reading(tell: Callable[[Path, float], None]) -> Iterator[None]:
-    """Use `tell` as the `HOW_FAR` callback within the block."""
-    before = HOW_FAR.set(tell)
+def reporting_read_progress(callback: Callable[[Path, float], None]) -> Iterator[None]:
+    """Use `callback` as the `READ_PROGRESS` callback within the block."""
+    token = READ_PROGRESS.set(callback)
     try:
         yield
     finally:
-        HOW_FAR.reset(before)
+        READ_PROGRESS.reset(token)
 
 
 def inner_suffix(path: Path) -> str:
@@ -83,7 +83,7 @@ def members(archive: Path) -> list[Path]:
     try:
         with ZipFile(archive) as opened:
             infos = [info for info in opened.infolist() if not info.is_dir()]
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         raise _unreadable(archive, error) from error
     for info in infos:
         _refuse_unsafe(archive, info)
@@ -92,7 +92,7 @@ def members(archive: Path) -> list[Path]:
 
 def stored_size(path: Path) -> int:
     """Size in bytes of a file or a zip's member as stored, compressed or not; 0 if unreadable."""
-    with ExitStack() as closing, suppress(*_BROKEN, UserError):
+    with ExitStack() as closing, suppress(*_READ_ERRORS, UserError):
         return (_open_member(path, closing) or _open_file(path, closing)).size
     return 0
 
@@ -110,12 +110,12 @@ def open_input(path: Path) -> BinaryIO:
         stored = _open_member(path, closing) or _open_file(path, closing)
         opener = _OPENERS.get(path.suffix.lower())
         stream = closing.enter_context(opener(stored.stream)) if opener else stored.stream
-    except _BROKEN as error:
+    except _READ_ERRORS as error:
         closing.close()
         raise _unreadable(path, error) from error
     packed = opener is not None or archive_of(path) is not None
     limit = max(UNPACKED_FREE, UNPACKED_RATIO * stored.size) if packed else None
-    return io.BufferedReader(_Guarded(path, stored, stream, limit, closing), 1 << 20)
+    return io.BufferedReader(_GuardedStream(path, stored, stream, limit, closing), 1 << 20)
 
 
 class _Stored(NamedTuple):
@@ -141,8 +141,10 @@ def _open_member(path: Path, closing: ExitStack) -> _Stored | None:
         info = opened.getinfo(name)
     except KeyError:
         closing.close()
-        there = ", ".join(info.filename for info in opened.infolist()[:5]) or "nothing"
-        raise UserError(f"{archive} holds no {name} (it holds: {there}); mend the path.") from None
+        names = ", ".join(info.filename for info in opened.infolist()[:5]) or "no files"
+        raise UserError(
+            f"{archive} does not contain {name} (it contains: {names}); correct the path."
+        ) from None
     _refuse_unsafe(archive, info)
     stream = cast(BinaryIO, closing.enter_context(opened.open(info)))
     return _Stored(stream, info.compress_size, info.file_size)
@@ -152,16 +154,18 @@ def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
     name = PurePosixPath(info.filename.replace("\\", "/"))
     linked = stat.S_ISLNK(info.external_attr >> 16)
     if linked or name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
-        what = "is a link" if linked else "leads outside of the archive"
-        raise UserError(f"{archive}: its member {info.filename!r} {what}; pack the files anew.")
+        problem = "is a link" if linked else "points outside the archive"
+        raise UserError(
+            f"{archive}: member {info.filename!r} {problem}; create the archive again without it."
+        )
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UserError(f"{path} can't be read ({reason}); check the path, or get the file anew.")
+    return UserError(f"{path} can't be read ({reason}); check the path, or download it again.")
 
 
-class _Guarded(io.RawIOBase):
+class _GuardedStream(io.RawIOBase):
     """Wraps a stream: read errors become UserErrors, the size is limited, progress is reported."""
 
     def __init__(
@@ -174,7 +178,7 @@ class _Guarded(io.RawIOBase):
     ) -> None:
         self._path, self._stored, self._stream = path, stored, stream
         self._limit, self._closing = limit, closing
-        self._given = 0
+        self._bytes_read = 0
 
     def readable(self) -> bool:
         return True
@@ -182,17 +186,17 @@ class _Guarded(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
             block = self._stream.read(len(buffer))
-        except _BROKEN as error:
+        except _READ_ERRORS as error:
             raise _unreadable(self._path, error) from error
         buffer[: len(block)] = block
-        self._given += len(block)
-        if self._limit is not None and self._given > self._limit:
+        self._bytes_read += len(block)
+        if self._limit is not None and self._bytes_read > self._limit:
             raise UserError(
-                f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size, like a zip "
-                "bomb; if it is meant so, unpack it and give the unpacked file."
+                f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size and may be a "
+                "zip bomb. If you trust it, unpack it and pass the unpacked file."
             )
         if self._stored.length:
-            HOW_FAR.get()(self._path, self._stored.stream.tell() / self._stored.length)
+            READ_PROGRESS.get()(self._path, self._stored.stream.tell() / self._stored.length)
         return len(block)
 
     def close(self) -> None:

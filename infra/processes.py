@@ -7,7 +7,7 @@ import psutil
 from pydantic import BaseModel
 
 
-class Recorded(BaseModel, frozen=True):
+class ProcessRecord(BaseModel, frozen=True):
     """A process of this machine; the creation time rules out a later process with the same id."""
 
     pid: int
@@ -16,11 +16,11 @@ class Recorded(BaseModel, frozen=True):
     def process(self) -> psutil.Process | None:
         """The process, or None if it has ended."""
         try:
-            found = psutil.Process(self.pid)
-            same = abs(found.create_time() - self.created) < 1
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.created) < 1
         except psutil.NoSuchProcess:
             return None
-        return found if same and _runs(found) else None
+        return process if same and _is_running(process) else None
 
     @property
     def alive(self) -> bool:
@@ -28,40 +28,40 @@ class Recorded(BaseModel, frozen=True):
         return self.process() is not None
 
 
-def record(pid: int) -> Recorded:
+def record_process(pid: int) -> ProcessRecord:
     """The record of a running process."""
-    return Recorded(pid=pid, created=psutil.Process(pid).create_time())
+    return ProcessRecord(pid=pid, created=psutil.Process(pid).create_time())
 
 
-def stop(recorded: Recorded, patience: float = 15) -> None:
+def stop(record: ProcessRecord, patience: float = 15) -> None:
     """End a process, then all its descendants; each is killed if it outlives `patience` seconds."""
-    process = recorded.process()
+    process = record.process()
     if process is None:
         return
-    below = process.children(recursive=True)
+    descendants = process.children(recursive=True)
     end([process], patience)
-    end(below, patience)
+    end(descendants, patience)
 
 
 def end(processes: Sequence[psutil.Process], patience: float) -> None:
     """Send SIGTERM to all, and SIGKILL to those still running after `patience` seconds."""
     _send("terminate", processes)
-    left = _wait(processes, patience)
-    _send("kill", left)
-    _wait(left, patience)
+    still_running = _wait(processes, patience)
+    _send("kill", still_running)
+    _wait(still_running, patience)
 
 
 def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Wait at most `seconds`, and return those still running; zombies count as ended."""
-    end_of_wait = time.monotonic() + seconds
-    while running := [process for process in processes if _runs(process)]:
-        if time.monotonic() > end_of_wait:
+    deadline = time.monotonic() + seconds
+    while running := [process for process in processes if _is_running(process)]:
+        if time.monotonic() > deadline:
             break
         time.sleep(0.1)
     return running
 
 
-def _runs(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -31,7 +31,7 @@ def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int]
             task = bar.add_task(name, completed=done, total=total)
             yield lambda count: bar.advance(task, count)
     else:
-        yield _Lines(name, done, total)
+        yield _ProgressLines(name, done, total)
 
 
 def _bar() -> Progress:
@@ -56,24 +56,24 @@ def log_console() -> Console:
     from prefect.logging.handlers import PrefectConsoleHandler
 
     handlers = logging.getLogger().handlers
-    own = (each.console for each in handlers if isinstance(each, PrefectConsoleHandler))
-    return next(own, Console(stderr=True))
+    consoles = (h.console for h in handlers if isinstance(h, PrefectConsoleHandler))
+    return next(consoles, Console(stderr=True))
 
 
-class _Lines:
+class _ProgressLines:
     def __init__(self, name: str, done: int, total: int | None) -> None:
-        self._name, self._begin, self._done, self._total = name, done, done, total
-        self._began = self._told = time.monotonic()
+        self._name, self._start_bytes, self._done, self._total = name, done, done, total
+        self._start_time = self._last_logged = time.monotonic()
 
     def __call__(self, count: int) -> None:
         self._done += count
         now = time.monotonic()
-        if now - self._told >= LINE_SECONDS:
-            self._told = now
-            logger().info(self._line(now - self._began))
+        if now - self._last_logged >= LINE_SECONDS:
+            self._last_logged = now
+            logger().info(self._line(now - self._start_time))
 
     def _line(self, seconds: float) -> str:
-        rate = (self._done - self._begin) / seconds
+        rate = (self._done - self._start_bytes) / seconds
         line = f"{self._name}: {megabytes(self._done)}"
         if self._total is None:
             return f"{line}, {megabytes(rate)}/s"

@@ -10,7 +10,7 @@ from uuid import UUID
 import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-from infra.files import stored_size, told_of_reading
+from infra.files import reporting_read_progress, stored_size
 from infra.progress import megabytes, progress
 
 SECONDS_BETWEEN = 2.0
@@ -29,7 +29,7 @@ class ProgressArtifact:
         self._id: UUID | None = None
         self._context = copy_context()  # other threads lack the flow run's context
 
-    def at(self, percent: float, description: str | None = None) -> None:
+    def update(self, percent: float, description: str | None = None) -> None:
         """Show the progress (0 to 100); without a description, the last one stays."""
         with suppress(httpx.HTTPError):
             self._context.copy().run(self._show, percent, description)
@@ -37,27 +37,30 @@ class ProgressArtifact:
     def complete(self, description: str | None = None) -> None:
         """Show that all is done, if any progress was shown before."""
         if self._id is not None:
-            self.at(100.0, description)
+            self.update(100.0, description)
 
     def _show(self, percent: float, description: str | None) -> None:
         if self._id is not None:
             update_progress_artifact(self._id, percent, description=description)
             return
-        made = create_progress_artifact(percent, key=self._key, description=description)
-        assert isinstance(made, UUID)
-        self._id = made
+        created = create_progress_artifact(percent, key=self._key, description=description)
+        assert isinstance(created, UUID)
+        self._id = created
 
 
 @contextmanager
-def reading(files: Sequence[Path]) -> Iterator[None]:
+def showing_read_progress(files: Sequence[Path]) -> Iterator[None]:
     """Within a block of a flow run, show the reading of these files as its progress."""
-    shown = _Reading(files)
-    with progress("reading", 0, shown.total) as shown.advance, told_of_reading(shown.at):
+    shown = _ReadProgress(files)
+    with (
+        progress("reading", 0, shown.total) as shown.advance,
+        reporting_read_progress(shown.update),
+    ):
         yield
     shown.artifact.complete(f"{megabytes(shown.total)} read")
 
 
-class _Reading:
+class _ReadProgress:
     """The number of bytes read of each file."""
 
     advance: Callable[[int], None]
@@ -67,17 +70,17 @@ class _Reading:
         self.read = dict.fromkeys(self.sizes, 0)
         self.total = sum(self.sizes.values())
         self.artifact = ProgressArtifact("progress-reading")
-        self.told = time.monotonic()
+        self.last_update = time.monotonic()
 
-    def at(self, file: Path, share: float) -> None:
+    def update(self, file: Path, share: float) -> None:
         """Record that a share (0 to 1) of one of the files has been read."""
-        more = int(share * self.sizes.get(file, 0)) - self.read.get(file, 0)
-        if more <= 0:
+        new_bytes = int(share * self.sizes.get(file, 0)) - self.read.get(file, 0)
+        if new_bytes <= 0:
             return
-        self.read[file] += more
-        self.advance(more)
-        if time.monotonic() - self.told >= SECONDS_BETWEEN:
+        self.read[file] += new_bytes
+        self.advance(new_bytes)
+        if time.monotonic() - self.last_update >= SECONDS_BETWEEN:
             done = sum(self.read.values())
-            told = f"{megabytes(done)} of {megabytes(self.total)} read"
-            self.artifact.at(100 * done / self.total, told)
-            self.told = time.monotonic()
+            description = f"{megabytes(done)} of {megabytes(self.total)} read"
+            self.artifact.update(100 * done / self.total, description)
+            self.last_update = time.monotonic()

@@ -26,9 +26,14 @@ Result = TypeVar("Result")
 class Resources(BaseModel, frozen=True, extra="forbid"):
     """The resources of one training run."""
 
-    workers: int = Field(1, ge=1, le=1024, description="Processes that share each batch.")
+    workers: int = Field(
+        1, ge=1, le=1024, description="Data-parallel workers (processes) of each training."
+    )
     cpus_per_worker: int = Field(
-        0, ge=0, le=1024, description="CPU cores for each worker; 0 divides what there is."
+        0,
+        ge=0,
+        le=1024,
+        description="CPU cores per worker. 0: divide the available cores among the workers.",
     )
     # Excluded from cache keys: parallel trainings change a result by no more than rounding.
     trainings: int = Field(
@@ -36,11 +41,11 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
         ge=0,
         le=1024,
         exclude=True,
-        description="Trainings at a time, which share what there is; 0: as many as there are CPUs "
-        "for, or GPUs. Several of one worker each can share a GPU.",
+        description="Trainings that run in parallel. 0: as many as the CPUs and GPUs allow. "
+        "Single-worker trainings can share a GPU.",
     )
     gpu: bool | None = Field(
-        None, description="Train on GPUs, one a worker; left open, where the cluster has them."
+        None, description="Use GPUs, one per worker. Empty: if the cluster has them."
     )
 
 
@@ -54,12 +59,12 @@ class Allotment(BaseModel, frozen=True):
     def __str__(self) -> str:
         """The number of workers and the resources of each, in words."""
         gpus = f", {self.gpus_per_worker:g} GPU" if self.gpus_per_worker else ""
-        return f"{self.workers} worker(s) of {self.cpus_per_worker} CPU(s){gpus}"
+        return f"{self.workers} worker(s) with {self.cpus_per_worker} CPU(s){gpus} each"
 
 
 _CONNECTING = threading.Lock()
 
-KEPT_MEMORY = {
+KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
@@ -97,8 +102,10 @@ def connect() -> float:
 
 @cache
 def _start() -> float:
-    began = time.perf_counter()
-    variables = KEPT_MEMORY if is_remote() else memory_here() | _place_here()
+    start = time.perf_counter()
+    variables = (
+        KEEP_FREED_MEMORY if is_remote() else allocator_variables() | _local_cluster_variables()
+    )
     ray.init(
         address=os.environ.get("RAY_ADDRESS") or "local",
         # By default Ray would take a third of the memory, but stages pass files, not objects.
@@ -107,10 +114,10 @@ def _start() -> float:
         runtime_env={"env_vars": variables | QUIET},
         logging_level=logging.ERROR,
     )
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
-def _place_here() -> dict[str, str]:
+def _local_cluster_variables() -> dict[str, str]:
     """Variables that tell the processes of a cluster started here where it and the project are.
 
     Without them, Ray would look for any cluster on the machine, and fail if two trainings have one
@@ -127,14 +134,14 @@ def _place_here() -> dict[str, str]:
     }
 
 
-def memory_here() -> dict[str, str]:
+def allocator_variables() -> dict[str, str]:
     """Variables that make processes that train on this machine keep freed memory.
 
     They load jemalloc if Ray's wheel contains it: it finds free memory faster than glibc if tensor
     sizes differ from step to step.
     """
     library = Path(ray.__file__).parent / "core" / "libjemalloc.so"
-    return KEPT_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
+    return KEEP_FREED_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
 
 
 def disconnect() -> None:
@@ -154,11 +161,11 @@ def map_on_cluster(function: Callable[[Item], Result], items: Iterable[Item]) ->
         return
     connect()
     task = ray.remote(function)
-    at_once = 2 * int(ray.cluster_resources().get("CPU", 1))
+    max_running = 2 * int(ray.cluster_resources().get("CPU", 1))
     running: list[ray.ObjectRef] = []
     for item in items:
         running.append(task.remote(item))
-        if len(running) >= at_once:
+        if len(running) >= max_running:
             (done,), running = ray.wait(running)
             yield ray.get(done)
     yield from map(ray.get, running)
@@ -171,21 +178,21 @@ def _torch_sees_a_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def share(resources: Resources, trainings: int) -> Resources:
+def with_parallel_trainings(resources: Resources, trainings: int) -> Resources:
     """The request of each of several trainings, with the number that run in parallel filled in.
 
     Unless the request sets that number, the cluster's CPUs limit it, and its GPUs if they are used.
     """
-    there = ray.cluster_resources()
-    fitting = int(there.get("CPU", 0)) // (resources.workers * max(1, resources.cpus_per_worker))
-    gpus = int(there.get("GPU", 0)) // resources.workers
-    if gpus and resources.gpu is not False:
-        fitting = min(fitting, gpus)
-    side_by_side = resources.trainings or max(1, min(trainings, fitting))
-    return resources.model_copy(update={"trainings": side_by_side})
+    available = ray.cluster_resources()
+    cpus, gpus = int(available.get("CPU", 0)), int(available.get("GPU", 0))
+    fitting = cpus // (resources.workers * max(1, resources.cpus_per_worker))
+    if gpus >= resources.workers and resources.gpu is not False:
+        fitting = min(fitting, gpus // resources.workers)
+    parallel = resources.trainings or max(1, min(trainings, fitting))
+    return resources.model_copy(update={"trainings": parallel})
 
 
-def parts_of_gpus(resources: Resources, gpus: int) -> float:
+def gpu_fraction(resources: Resources, gpus: int) -> float:
     """The number of GPUs for each worker: 1, or a fraction if trainings share GPUs.
 
     They share if more single-worker trainings run in parallel than there are GPUs. Several workers
@@ -193,8 +200,8 @@ def parts_of_gpus(resources: Resources, gpus: int) -> float:
     """
     if resources.workers > 1:
         return 1.0
-    at_a_gpu = math.ceil(max(1, resources.trainings) / gpus)
-    return 1 / at_a_gpu
+    trainings_per_gpu = math.ceil(max(1, resources.trainings) / gpus)
+    return 1 / trainings_per_gpu
 
 
 def allot(resources: Resources) -> Allotment:
@@ -205,32 +212,33 @@ def allot(resources: Resources) -> Allotment:
     Raises:
         UserError: the cluster has fewer CPUs or GPUs, or torch sees no GPU on this machine.
     """
-    there = ray.cluster_resources()
-    gpus, cpus = int(there.get("GPU", 0)), int(there.get("CPU", 0))
+    available = ray.cluster_resources()
+    gpus, cpus = int(available.get("GPU", 0)), int(available.get("CPU", 0))
     gpu = gpus >= resources.workers if resources.gpu is None else resources.gpu
     if gpu and gpus < resources.workers:
         raise UserError(
-            f"{resources.workers} worker(s) with a GPU each were asked for, but the cluster has "
-            f"{gpus} GPU(s): ask for fewer workers, or set gpu to false."
+            f"{resources.workers} worker(s) with a GPU each were requested, but the cluster has "
+            f"{gpus} GPU(s). Reduce resources.workers, or set resources.gpu to false."
         )
-    part = parts_of_gpus(resources, gpus) if gpu else 0
+    fraction = gpu_fraction(resources, gpus) if gpu else 0
     # Request no more of a GPU than the training takes: others may train on the rest.
-    if gpu and not ray.get(_torch_sees_a_gpu.options(num_gpus=part).remote()):
+    if gpu and not ray.get(_torch_sees_a_gpu.options(num_gpus=fraction).remote()):
         if resources.gpu:
             raise UserError(
-                "A GPU was asked for, but torch sees none where Ray declares one: install a CUDA "
-                "build of torch and a driver there, or set gpu to false."
+                "A GPU was requested, but torch sees none on the node where Ray reports one. "
+                "Install an NVIDIA driver and a CUDA build of torch there, or set resources.gpu "
+                "to false."
             )
-        part = 0
-    workers_at_a_time = resources.workers * max(1, resources.trainings)
-    per_worker = resources.cpus_per_worker or max(1, cpus // workers_at_a_time)
+        fraction = 0
+    parallel_workers = resources.workers * max(1, resources.trainings)
+    per_worker = resources.cpus_per_worker or max(1, cpus // parallel_workers)
     if per_worker * resources.workers > cpus:
         raise UserError(
-            f"{resources.workers} worker(s) with {per_worker} CPU(s) each were asked for, but the "
-            f"cluster has {cpus} CPU(s): ask for fewer workers or fewer CPUs per worker."
+            f"{resources.workers} worker(s) with {per_worker} CPU(s) each were requested, but the "
+            f"cluster has {cpus} CPU(s). Reduce resources.workers or resources.cpus_per_worker."
         )
     return Allotment(
         workers=resources.workers,
         cpus_per_worker=per_worker,
-        gpus_per_worker=part,
+        gpus_per_worker=fraction,
     )

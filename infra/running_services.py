@@ -4,15 +4,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from infra.processes import Recorded
+from infra.processes import ProcessRecord
 from infra.settings import settings
 
 
-class Up(BaseModel):
-    """The process of `make up`, its services, and the addresses of its servers."""
+class ServicesRecord(BaseModel):
+    """The process of `make up`, its services, and the URLs of its servers."""
 
-    supervisor: Recorded
-    services: dict[str, Recorded]  # in start order
+    supervisor: ProcessRecord
+    services: dict[str, ProcessRecord]  # in start order
     prefect_url: str
     mlflow_url: str
 
@@ -25,15 +25,15 @@ class Up(BaseModel):
         new.rename(file)
 
 
-def recorded() -> Up | None:
+def read_record() -> ServicesRecord | None:
     """The last record, whether its processes still run or were killed; None without one."""
     file = _file()
     if not file.exists():
         return None
-    return Up.model_validate_json(file.read_text(encoding="utf-8"))
+    return ServicesRecord.model_validate_json(file.read_text(encoding="utf-8"))
 
 
-def forget() -> None:
+def remove_record() -> None:
     """Delete the record, once nothing is running any more."""
     _file().unlink(missing_ok=True)
 

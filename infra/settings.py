@@ -15,34 +15,36 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="BIDAFLOW_", env_ignore_empty=True, frozen=True)
 
     root: Path = Field(
-        CHECKOUT / ".bidaflow", description="Folder of everything that the pipeline writes."
+        CHECKOUT / ".bidaflow", description="Folder for everything that the pipeline writes."
     )
     mirror: str | None = Field(
         None,
-        description="Folder, or address of one, that stands in for the files' official addresses.",
+        description="Mirror (folder or URL) used instead of the official download URLs. "
+        "Empty: download from the official URLs.",
     )
     mlflow_tracking_uri: str | None = Field(
-        None, description="MLflow server; without one, a SQLite file under the root is used."
+        None, description="URL of the MLflow server. Empty: a SQLite database under the root."
     )
 
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
     mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
 
     time_limit_hours: float = Field(
-        72, gt=0, description="A flow that trains is ended after so many hours."
+        72, gt=0, description="Hours after which a flow that trains is stopped."
     )
 
     keep_runs: int = Field(
         20,
         ge=1,
-        description="So many flow runs of each dataset keep their MLflow runs, models and stages.",
+        description="Newest flow runs of each dataset whose MLflow runs, models and stages garbage "
+        "collection keeps.",
     )
 
     keep_checkpoints: int = Field(
         2,
         ge=1,
-        description="Checkpoints of a training that are kept until its end: the latest ones or, "
-        "where there is validation, the best by its F1, and the latest beside them.",
+        description="Checkpoints kept during a training: the latest ones or, with a validation "
+        "split, those with the best validation F1, in addition to the latest.",
     )
 
     @property
@@ -54,12 +56,12 @@ class Settings(BaseSettings):
 
     @property
     def prefect_url(self) -> str:
-        """Address of the Prefect server and UI that `make up` starts."""
+        """URL of the Prefect server and UI that `make up` starts."""
         return f"http://{LOOPBACK}:{self.prefect_port}"
 
     @property
     def mlflow_url(self) -> str:
-        """Address of the MLflow server and UI that `make up` starts."""
+        """URL of the MLflow server and UI that `make up` starts."""
         return f"http://{LOOPBACK}:{self.mlflow_port}"
 
     @property

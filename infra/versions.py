@@ -14,10 +14,10 @@ def git_commit() -> str | None:
     """The checkout's commit, with "-dirty" if files differ from it; None if git finds none."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        told = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return told.stdout.strip()
+    return done.stdout.strip()
 
 
 def package_versions() -> dict[str, str]:

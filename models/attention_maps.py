@@ -35,8 +35,10 @@ def attention_weights(model: BiDAF, batch: Batch) -> AttentionWeights:
     rows = context_mask.unsqueeze(2)
     if model.config.query_to_context == "starter":
         to_context = to_context * question_mask.unsqueeze(2)
-    found = _self_attention(model, model.attention(*read), context_mask)
-    return AttentionWeights(to_question * rows, to_context, None if found is None else found * rows)
+    self_attention = _self_attention(model, model.attention(*read), context_mask)
+    if self_attention is not None:
+        self_attention = self_attention * rows
+    return AttentionWeights(to_question * rows, to_context, self_attention)
 
 
 def _self_attention(model: BiDAF, attention: Tensor, mask: Tensor) -> Tensor | None:

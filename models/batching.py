@@ -102,10 +102,10 @@ class Examples:
         rows = np.flatnonzero(self.has_target & fits)
         if len(rows) == 0:
             raise ValueError(
-                "No question can be trained on: none has an answer that was found, in a context of "
-                f"at most {max_context} tokens (max_context_tokens), and is itself of at most "
-                f"{max_question} (max_question_tokens); window_stride reads longer contexts in "
-                "windows."
+                "No trainable questions: none has an aligned answer in a context of at most "
+                f"{max_context} tokens (max_context_tokens) and is at most {max_question} tokens "
+                "long (max_question_tokens). Raise these limits, or set window_stride to read "
+                "longer contexts in windows."
             )
         return rows
 
@@ -156,10 +156,10 @@ class _RaggedTensor:
     def padded(self, rows: Tensor, width: int) -> Tensor:
         """Rows (n,) as (n, width) int64, padded with zeros at the end."""
         columns = torch.arange(width, device=rows.device)
-        places = self.first[rows].unsqueeze(1) + columns
+        positions = self.first[rows].unsqueeze(1) + columns
         outside = columns >= self.lengths[rows].unsqueeze(1)
-        places.masked_fill_(outside, len(self.values) - 1)
-        return _look_up(self.values, places).long()
+        positions.masked_fill_(outside, len(self.values) - 1)
+        return _look_up(self.values, positions).long()
 
 
 class ResidentExamples:
@@ -187,22 +187,22 @@ class ResidentExamples:
 
     def batch(self, rows: IntArray) -> Batch:
         """Batch of the given examples, padded to the longest of them."""
-        of = self.examples.context_of[rows]
-        distinct = self._distinct_types(rows, of)
+        context_rows = self.examples.context_of[rows]
+        distinct = self._distinct_types(rows, context_rows)
         width = int(self._character_lengths[distinct].max())
-        types, here = self._send(distinct), self._send(rows)
+        types, row_indices = self._send(distinct), self._send(rows)
         self.local[types] = torch.arange(len(distinct), device=self.device)
-        context_width = padded_width(self.examples.contexts.lengths_of(of), CONTEXT_STEP)
+        context_width = padded_width(self.examples.contexts.lengths_of(context_rows), CONTEXT_STEP)
         question_width = padded_width(self.examples.questions.lengths_of(rows), QUESTION_STEP)
-        context = self.contexts.padded(self.context_of[here], context_width - 1)
-        question = self.questions.padded(here, question_width - 1)
+        context = self.contexts.padded(self.context_of[row_indices], context_width - 1)
+        question = self.questions.padded(row_indices, question_width - 1)
         return Batch(
             context=_look_up(self.local, F.pad(context, (1, 0), value=NULL)),
             question=_look_up(self.local, F.pad(question, (1, 0), value=NULL)),
             type_words=self.words[types],
             type_characters=self.characters.padded(types, width),
-            start=self.start[here],
-            end=self.end[here],
+            start=self.start[row_indices],
+            end=self.end[row_indices],
         )
 
     def _distinct_types(self, rows: IntArray, contexts: IntArray) -> IntArray:

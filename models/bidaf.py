@@ -70,7 +70,7 @@ class BiDAF(nn.Module):
         context_mask = batch.context != PADDING  # (B, T)
         question_mask = batch.question != PADDING  # (B, J)
         # 1. Character embedding and 2. word embedding, once per distinct type of the batch
-        types = self.words.of_types(batch)  # (U, size of word vector and filters)
+        types = self.words.embed_types(batch)  # (U, size of word vector and filters)
         # The highway network combines both for each token; then 3. contextual embedding
         embedded = self.words(types, batch.context)  # (B, T, e)
         context = self.encoder(embedded, context_mask)  # H: (B, T, 2d)

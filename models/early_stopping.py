@@ -1,4 +1,4 @@
-"""Whether a training ends, and why."""
+"""Whether a training run ends, and why."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def best_epoch(f1s: Sequence[float]) -> int:
 
 
 def is_out_of_time(config: TrainingConfig, seconds: float) -> bool:
-    """Whether a training that has taken `seconds` has used up its time budget."""
+    """Whether a training run that has taken `seconds` has reached its time limit."""
     return config.max_minutes is not None and seconds >= 60 * config.max_minutes
 
 
-def reason_to_end(config: TrainingConfig, f1s: Sequence[float], seconds: float) -> str | None:
+def stop_reason(config: TrainingConfig, f1s: Sequence[float], seconds: float) -> str | None:
     """The reason to end training now, as a clause; None to continue.
 
     `f1s` is the validation F1 (0 to 100) of each epoch so far, NaN without a validation split;
@@ -25,14 +25,14 @@ def reason_to_end(config: TrainingConfig, f1s: Sequence[float], seconds: float) 
     """
     last, best = f1s[-1], best_epoch(f1s)
     if config.stop_at_f1 is not None and last >= config.stop_at_f1:
-        return f"validation F1 reached {last:.2f}, and {config.stop_at_f1:g} was asked for"
+        return f"validation F1 {last:.2f} reached stop_at_f1 ({config.stop_at_f1:g})"
     if config.patience is not None and len(f1s) - best >= config.patience:
         return (
-            f"validation F1 has not risen for {config.patience} epoch(s): "
-            f"it was best, {f1s[best - 1]:.2f}, after epoch {best}"
+            f"validation F1 has not improved for {config.patience} epoch(s); "
+            f"the best was {f1s[best - 1]:.2f} after epoch {best}"
         )
     if is_out_of_time(config, seconds):
-        return f"the {config.max_minutes:g} minute(s) given were used up"
+        return f"the time limit of {config.max_minutes:g} minute(s) was reached"
     if len(f1s) >= config.epochs:
-        return f"all {config.epochs} epoch(s) were done"
+        return f"all {config.epochs} epoch(s) were completed"
     return None

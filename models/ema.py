@@ -38,6 +38,6 @@ class AveragedWeights:
     @torch.no_grad()
     def _exchange(self) -> None:
         for name, live in self.live.items():
-            kept = live.clone()
+            previous = live.clone()
             live.copy_(self.averaged[name])
-            self.averaged[name].copy_(kept)
+            self.averaged[name].copy_(previous)

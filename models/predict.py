@@ -67,15 +67,15 @@ def predict(
     model.eval()
     logits = _Logits(model, examples, types, window)
     for rows in islice(logits.batches(), batches.start, batches.stop, batches.step):
-        start, end = logits.of(rows)
+        start, end = logits.compute(rows)
         first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
         scores[:, rows] = torch.stack([score, no_answer]).cpu().numpy()
-        wanted = [
+        targets = [
             target_positions(positions[rows], examples.impossible[rows]).to(start.device)
             for positions in (examples.span_start, examples.span_end)
         ]
-        nll = span_nll(start, end, *wanted).masked_fill(wanted[0] < 0, torch.nan)
+        nll = span_nll(start, end, *targets).masked_fill(targets[0] < 0, torch.nan)
         nlls[rows] = nll.cpu().numpy()
     return Predictions(spans[0], spans[1], scores[0], scores[1]), nlls
 
@@ -102,7 +102,7 @@ class _Logits:
         pairs = self.max_pairs if read_whole else math.inf
         return sorted_batches(self.lengths, EVALUATION_TOKENS, pairs)
 
-    def of(self, rows: IntArray) -> tuple[Tensor, Tensor]:
+    def compute(self, rows: IntArray) -> tuple[Tensor, Tensor]:
         """Logits of start and end, (B, T + 1) each, with the null token first."""
         if self.windows is None:
             start, end = self.model(self.resident.batch(rows))
@@ -123,16 +123,18 @@ class _Logits:
             (2, len(rows), 1 + int(self.lengths[rows].max())), MASKED, dtype=torch.float64
         )
         logits[:, :, 0] = torch.inf
-        own = windows.of_examples(rows)
-        place = {int(row): i for i, row in enumerate(rows)}
-        lengths = windows.examples.context_lengths[own]
+        window_rows = windows.windows_of(rows)
+        position_of = {int(row): i for i, row in enumerate(rows)}
+        lengths = windows.examples.context_lengths[window_rows]
         for chosen in sorted_batches(lengths, EVALUATION_TOKENS, self.max_pairs):
-            found = torch.stack(self.model(self.resident.batch(own[chosen]))).double().cpu()
-            for i, window in enumerate(own[chosen].tolist()):
-                joined = logits[:, place[int(windows.of[window])]]
+            batch = self.resident.batch(window_rows[chosen])
+            window_logits = torch.stack(self.model(batch)).double().cpu()
+            for i, window in enumerate(window_rows[chosen].tolist()):
+                joined = logits[:, position_of[int(windows.example_of[window])]]
                 start, end = int(windows.core_start[window]), int(windows.core_end[window])
                 shift = int(windows.first[window])
-                joined[:, 1 + start : 1 + end] = found[:, i, 1 + start - shift : 1 + end - shift]
-                if found[:, i, 0].sum() < joined[:, 0].sum():
-                    joined[:, 0] = found[:, i, 0]
+                core = slice(1 + start - shift, 1 + end - shift)
+                joined[:, 1 + start : 1 + end] = window_logits[:, i, core]
+                if window_logits[:, i, 0].sum() < joined[:, 0].sum():
+                    joined[:, 0] = window_logits[:, i, 0]
         return logits[0], logits[1]

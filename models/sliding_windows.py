@@ -22,13 +22,13 @@ class Windows:
     """n examples cut into w windows, in order; a context that fits has a single window."""
 
     examples: Examples  # the windows; those that do not contain the answer have no span
-    of: IntArray  # (w,) example that each window is cut from
+    example_of: IntArray  # (w,) example that each window is cut from
     first: IntArray  # (w,) context token that the window begins with
     core_start: IntArray  # (w,) begin and end of the window's own part of the context:
     core_end: IntArray  # a token belongs to the window in which it is closest to the middle
     begin: IntArray  # (n + 1,) index of each example's first window
 
-    def of_examples(self, rows: IntArray) -> IntArray:
+    def windows_of(self, rows: IntArray) -> IntArray:
         """All windows of the given examples."""
         return np.concatenate([np.arange(self.begin[row], self.begin[row + 1]) for row in rows])
 
@@ -37,11 +37,11 @@ class Windows:
         and per example one of the others, drawn anew in each epoch."""
         holds = self.examples.span_start[rows] >= 0
         others = np.random.default_rng([seed, epoch]).permutation(rows[~holds])
-        _, drawn = np.unique(self.of[others], return_index=True)
+        _, drawn = np.unique(self.example_of[others], return_index=True)
         return np.sort(np.append(rows[holds], others[drawn]))
 
 
-def to_train_on(
+def select_for_epoch(
     examples: Examples, config: TrainingConfig, epoch: int = 0
 ) -> tuple[Examples, IntArray]:
     """Examples, or their windows if configured, and those of their rows that an epoch trains on.
@@ -57,7 +57,7 @@ def to_train_on(
     return windows.examples, windows.sampled(rows, config.seed, epoch)
 
 
-def trained_questions(examples: Examples, config: TrainingConfig) -> int:
+def count_trainable(examples: Examples, config: TrainingConfig) -> int:
     """Number of examples that training uses. The others have no target, or none within a window, or
     exceed the token limits.
 
@@ -68,7 +68,7 @@ def trained_questions(examples: Examples, config: TrainingConfig) -> int:
     if config.window is None:
         return len(examples.trainable(*limits))
     windows = cut(examples, config.window)
-    return len(np.unique(windows.of[windows.examples.trainable(*limits)]))
+    return len(np.unique(windows.example_of[windows.examples.trainable(*limits)]))
 
 
 def cut(examples: Examples, window: Window) -> Windows:
@@ -86,20 +86,22 @@ def cut(examples: Examples, window: Window) -> Windows:
     core_start, core_end = _cores(context, first, size)
 
     own = counts[examples.context_of]  # windows of each example
-    of = np.repeat(np.arange(len(examples)), own)
-    row = (np.cumsum(counts) - counts)[examples.context_of][of] + _within(own)
+    example_of = np.repeat(np.arange(len(examples)), own)
+    row = (np.cumsum(counts) - counts)[examples.context_of][example_of] + _within(own)
     questions = examples.questions
-    start, end, impossible = _targets(examples, of, first[row], size[row])
+    start, end, impossible = _targets(examples, example_of, first[row], size[row])
     return Windows(
         Examples(
             contexts=contexts,
-            questions=_pieces(questions, questions.offsets[of], questions.lengths[of]),
+            questions=_pieces(
+                questions, questions.offsets[example_of], questions.lengths[example_of]
+            ),
             context_of=row,
             span_start=start,
             span_end=end,
             impossible=impossible,
         ),
-        of=of,
+        example_of=example_of,
         first=first[row],
         core_start=core_start[row],
         core_end=core_end[row],
@@ -114,8 +116,8 @@ def _within(counts: IntArray) -> IntArray:
 
 def _pieces(ragged: Ragged, first: IntArray, lengths: IntArray) -> Ragged:
     """Ragged rows that begin at the given positions in `ragged.values`; they may overlap."""
-    places = np.repeat(first, lengths) + _within(lengths)
-    return Ragged(ragged.values[places], np.append(0, np.cumsum(lengths)))
+    positions = np.repeat(first, lengths) + _within(lengths)
+    return Ragged(ragged.values[positions], np.append(0, np.cumsum(lengths)))
 
 
 def _cores(context: IntArray, first: IntArray, size: IntArray) -> tuple[IntArray, IntArray]:
@@ -129,13 +131,14 @@ def _cores(context: IntArray, first: IntArray, size: IntArray) -> tuple[IntArray
 
 
 def _targets(
-    examples: Examples, of: IntArray, first: IntArray, size: IntArray
+    examples: Examples, example_of: IntArray, first: IntArray, size: IntArray
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
     """Span and impossibility of each window. If no window contains the whole answer, no window of
     the example has a target, because "no answer" would be wrong."""
-    start, end = examples.span_start[of] - first, examples.span_end[of] - first
-    answered = examples.span_start[of] >= 0
+    start = examples.span_start[example_of] - first
+    end = examples.span_end[example_of] - first
+    answered = examples.span_start[example_of] >= 0
     holds = answered & (start >= 0) & (end < size)
-    is_held = np.bincount(of, holds, minlength=len(examples)) > 0
-    impossible = examples.impossible[of] | (answered & ~holds & is_held[of])
+    is_held = np.bincount(example_of, holds, minlength=len(examples)) > 0
+    impossible = examples.impossible[example_of] | (answered & ~holds & is_held[example_of])
     return np.where(holds, start, -1), np.where(holds, end, -1), impossible

@@ -41,11 +41,11 @@ class Predictions:
 
     def answers(self, threshold: float) -> Answers:
         """The best spans, or no answer where the margin reaches the threshold."""
-        none = self.margin >= threshold
+        no_answer = self.margin >= threshold
         return Answers(
-            np.where(none, -1, self.span_start),
-            np.where(none, -1, self.span_end),
-            np.where(none | (self.span_start < 0), self.no_answer_score, self.span_score),
+            np.where(no_answer, -1, self.span_start),
+            np.where(no_answer, -1, self.span_end),
+            np.where(no_answer | (self.span_start < 0), self.no_answer_score, self.span_score),
         )
 
 
@@ -74,8 +74,8 @@ def best_spans(
     ends = F.pad(log_end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
     scores = log_start.unsqueeze(2) + ends  # (B, T, max_tokens)
     scores[:, 0] = -torch.inf
-    best, where = scores.flatten(1).max(1)
-    first = where // max_tokens
-    last = first + where % max_tokens
+    best, index = scores.flatten(1).max(1)
+    first = index // max_tokens
+    last = first + index % max_tokens
     absent = best < MASKED / 2  # the context has no tokens
     return first.masked_fill(absent, 0), last.masked_fill(absent, 0), best, no_answer

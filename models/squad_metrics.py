@@ -85,7 +85,7 @@ def score_questions(
     questions differ.
     """
     if len(predictions) != len(golds):
-        raise ValueError(f"{len(predictions)} predictions for {len(golds)} questions")
+        raise ValueError(f"got {len(predictions)} predictions for {len(golds)} questions")
     return [
         QuestionScore(
             exact_match(text, answers, v2=v2),
@@ -100,7 +100,7 @@ def mean_scores(questions: Iterable[QuestionScore]) -> Scores:
     """Averages question scores to percentages; raises ValueError if there are none."""
     rows = list(questions)
     if not rows:
-        raise ValueError("no questions to average over")
+        raise ValueError("there are no questions to average over")
     em, f1_, avna = (100 * sum(column) / len(rows) for column in zip(*rows, strict=True))
     return Scores(em, f1_, avna, len(rows))
 
@@ -117,7 +117,9 @@ def _normal_golds(golds: Sequence[str], v2: bool) -> list[str]:
     if v2:
         return [gold for gold in normal if gold] or [""]
     if not normal:
-        raise ValueError("a question without gold answers has no score under the v1.1 rule")
+        raise ValueError(
+            "the v1.1 rule needs at least one gold answer; use v2=True for unanswerable questions"
+        )
     return normal
 
 

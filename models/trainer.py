@@ -27,7 +27,7 @@ from models.configs.variant import TrainingConfig
 from models.ema import AveragedWeights
 from models.optim import learning_rate, make_optimizer
 from models.predict import predict, span_nll
-from models.sliding_windows import to_train_on
+from models.sliding_windows import select_for_epoch
 from models.span_decoding import Predictions
 
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
@@ -54,7 +54,7 @@ class Reading:
     """Progress of an epoch, and the losses of its latest steps."""
 
     step: int  # optimisation steps so far, over all epochs
-    of_epoch: int
+    epoch_step: int  # steps of this epoch so far
     steps_in_epoch: int
     nlls: list[float]  # of the steps since the previous reading: means over the batch, nats
     examples_per_second: float  # since the epoch began, over all workers
@@ -71,7 +71,7 @@ class Epoch:
     padding_ratio: float  # share of the contexts' positions that hold padding
 
 
-def _go_on(reading: Reading) -> bool:
+def _always_continue(reading: Reading) -> bool:
     return True
 
 
@@ -85,16 +85,16 @@ class Trainer:
         config: TrainingConfig,
         *,
         wrap: Callable[[nn.Module], nn.Module] = lambda module: module,
-        add_up: Callable[[Tensor], Any] = lambda tensor: None,
+        all_reduce: Callable[[Tensor], Any] = lambda tensor: None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
         """`wrap` puts the model on its device and, with several workers, makes it average their
-        gradients (Ray Train's `prepare_model`, or DistributedDataParallel). `add_up` sums a tensor
-        over all workers in place (`torch.distributed.all_reduce`)."""
+        gradients (Ray Train's `prepare_model`, or DistributedDataParallel). `all_reduce` sums a
+        tensor over all workers in place (`torch.distributed.all_reduce`)."""
         self.model = model
         self.wrapped = wrap(model)
-        self.add_up = add_up
+        self.all_reduce = all_reduce
         self.device = next(model.parameters()).device
         self.config = config
         self.rank, self.world_size = rank, world_size
@@ -116,36 +116,37 @@ class Trainer:
         self,
         examples: Examples,
         types: Types,
-        go_on: Callable[[Reading], bool] = _go_on,
+        should_continue: Callable[[Reading], bool] = _always_continue,
     ) -> Epoch:
         """One pass over every trainable example, or over the rest of it after a resumption.
 
-        `go_on` is called after every step on a CPU and after every ten steps on a GPU. If it
-        returns False, the pass ends early; `epoch` increases by one then as well.
+        `should_continue` is called after every step on a CPU and after every ten steps on a GPU. If
+        it returns False, the pass ends early; `epoch` increases by one then as well.
 
         Raises:
             ValueError: no example can be trained on.
-            Diverged: a loss is not finite. All workers raise it, before `go_on` is called.
+            Diverged: a loss is not finite. All workers raise it, before they call
+                `should_continue`.
         """
         config = self.config
-        examples, rows = to_train_on(examples, config, self.epoch)
+        examples, rows = select_for_epoch(examples, config, self.epoch)
         lengths = examples.context_lengths[rows]
         batches = shuffled_batches(lengths, config.batch_size, config.seed, self.epoch)
         resident = ResidentExamples(examples, types, self.model.max_characters, self.device)
         if self.position == 0:
             self.epoch_began = self.seconds
         self.wrapped.train()
-        every = STEPS_PER_READING[self.device.type]
-        goes_on = True
-        while goes_on and self.position < len(batches):
-            self._set_rate(self.epoch + self.position / len(batches))
+        interval = STEPS_PER_READING[self.device.type]
+        running = True
+        while running and self.position < len(batches):
+            self._set_learning_rate(self.epoch + self.position / len(batches))
             self._train_step(resident, rows[batches[self.position]])
             self.position += 1
-            if self.position % every == 0 or self.position == len(batches):
-                goes_on = go_on(self._read(batches))
+            if self.position % interval == 0 or self.position == len(batches):
+                running = should_continue(self._read(batches))
         return self._end_epoch(lengths, batches[: self.position])
 
-    def _set_rate(self, epochs_done: float) -> None:
+    def _set_learning_rate(self, epochs_done: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.config, self.step, epochs_done)
 
@@ -154,14 +155,14 @@ class Trainer:
 
         A worker without rows runs one row with weight 0, so that no other worker waits for it.
         """
-        mine = rows[self.rank :: self.world_size]
-        if len(mine) == 0:
+        own_rows = rows[self.rank :: self.world_size]
+        if len(own_rows) == 0:
             return rows[:1], 0.0
-        return mine, self.world_size / len(rows)
+        return own_rows, self.world_size / len(rows)
 
     def _train_step(self, resident: ResidentExamples, rows: IntArray) -> None:
-        mine, weight = self._share(rows)
-        batch = resident.batch(mine)
+        own_rows, weight = self._share(rows)
+        batch = resident.batch(own_rows)
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
         ):
@@ -183,26 +184,27 @@ class Trainer:
         """Exchange the losses since the last reading and the first worker's clock, for all
         workers."""
         clock = torch.tensor([self.seconds if self.rank == 0 else 0.0], dtype=torch.float64)
-        told = torch.cat([torch.stack(self._unread).double(), clock.to(self.device)])
-        self.add_up(told)
-        *nlls, seconds = told.tolist()
+        totals = torch.cat([torch.stack(self._unread).double(), clock.to(self.device)])
+        self.all_reduce(totals)
+        *nlls, seconds = totals.tolist()
         self._unread.clear()
         for step, nll in enumerate(nlls, self.step - len(nlls) + 1):
             if not math.isfinite(nll):
                 raise Diverged(f"the loss of step {step} is {nll}")
-        done = batches[: self.position]
+        completed = batches[: self.position]
         self.nll += sum(
-            nll * len(batch) for nll, batch in zip(nlls, done[-len(nlls) :], strict=True)
+            nll * len(batch) for nll, batch in zip(nlls, completed[-len(nlls) :], strict=True)
         )
-        speed = sum(map(len, done)) / (self.seconds - self.epoch_began)
+        speed = sum(map(len, completed)) / (self.seconds - self.epoch_began)
         return Reading(self.step, self.position, len(batches), nlls, speed, seconds)
 
     def _end_epoch(self, lengths: IntArray, batches: Sequence[IntArray]) -> Epoch:
         seen = sum(map(len, batches))
         tokens = seen + int(lengths[np.concatenate(batches)].sum())  # null tokens included
-        places = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
+        widths = [padded_width(lengths[batch], CONTEXT_STEP) for batch in batches]
+        positions = sum(width * len(batch) for width, batch in zip(widths, batches, strict=True))
         seconds = self.seconds - self.epoch_began
-        epoch = Epoch(self.nll / seen, seen / seconds, seconds, 1 - tokens / places)
+        epoch = Epoch(self.nll / seen, seen / seconds, seconds, 1 - tokens / positions)
         self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0
         return epoch
 
@@ -216,15 +218,15 @@ class Trainer:
             Diverged: an answer has no finite probability, for example after too large a last step.
         """
         limit, window = self.config.max_answer_tokens, self.config.window
-        mine = slice(self.rank, None, self.world_size)
+        own_batches = slice(self.rank, None, self.world_size)
         with self.averages.in_use():
-            found, nlls = predict(self.model, examples, types, limit, window, mine)
-        shares = [found.span_start, found.span_end, found.span_score, found.no_answer_score, nlls]
-        together = torch.from_numpy(np.stack(shares)).to(self.device)
-        self.add_up(together)
-        start, end, score, no_answer, nlls = together.cpu().numpy()
+            share, nlls = predict(self.model, examples, types, limit, window, own_batches)
+        columns = [share.span_start, share.span_end, share.span_score, share.no_answer_score, nlls]
+        totals = torch.from_numpy(np.stack(columns)).to(self.device)
+        self.all_reduce(totals)
+        start, end, score, no_answer, nlls = totals.cpu().numpy()
         if not np.isfinite(no_answer).all():
-            raise Diverged(f"after step {self.step} the probabilities of answers are not finite")
+            raise Diverged(f"the answer probabilities are not finite after step {self.step}")
         return Predictions(start.astype(np.int64), end.astype(np.int64), score, no_answer), nlls
 
     def tensors(self) -> dict[str, Tensor]:

@@ -19,10 +19,10 @@ class TrainedUnknown(nn.Module):
     def __init__(self, word_vectors: Tensor) -> None:
         """`word_vectors` (V, e), with padding in row 0."""
         super().__init__()
-        lacking = (word_vectors == 0).all(1)
-        lacking[0] = False
-        self.register_buffer("row", lacking.cumsum(0) * lacking, persistent=False)
-        self.vectors = nn.Parameter(torch.zeros(int(lacking.sum()), word_vectors.shape[1]))
+        missing = (word_vectors == 0).all(1)
+        missing[0] = False
+        self.register_buffer("row", missing.cumsum(0) * missing, persistent=False)
+        self.vectors = nn.Parameter(torch.zeros(int(missing.sum()), word_vectors.shape[1]))
 
     def forward(self, words: Tensor) -> Tensor:
         """(U,) indices -> (U, e)"""
@@ -61,7 +61,7 @@ class WordRepresentation(nn.Module):
             self.size = config.hidden_size
         self.highway = nn.Identity() if config.highway == "none" else Highway(self.size)
 
-    def of_types(self, batch: Batch) -> Tensor:
+    def embed_types(self, batch: Batch) -> Tensor:
         """Vectors of the batch's distinct types: (U, word vector size [+ filters])"""
         vectors = self.word_vectors[batch.type_words]
         if self.unknown is not None:

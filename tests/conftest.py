@@ -12,19 +12,19 @@ from uuid import uuid4
 
 # Before anything reads the environment: the tests' state is their own, never the user's, and so are
 # the servers and clusters that they use.
-OTHERS = ("BIDAFLOW_", "PREFECT_", "MLFLOW_", "RAY_")
-OURS = "BIDAFLOW_TEST_"
-RUN = "BIDAFLOW_TEST_RUN"
+FOREIGN_PREFIXES = ("BIDAFLOW_", "PREFECT_", "MLFLOW_", "RAY_")
+TEST_PREFIX = "BIDAFLOW_TEST_"
+RUN_VARIABLE = "BIDAFLOW_TEST_RUN"
 """Marks every process that a run of the tests starts, however deep."""
-ROOTS = "BIDAFLOW_TEST_ROOTS"
+ROOTS_VARIABLE = "BIDAFLOW_TEST_ROOTS"
 """The folder of all storage roots of a run; its first process creates and removes it."""
 for name in list(os.environ):
-    if name.startswith(OTHERS) and not name.startswith(OURS):
+    if name.startswith(FOREIGN_PREFIXES) and not name.startswith(TEST_PREFIX):
         del os.environ[name]
-os.environ.setdefault(RUN, uuid4().hex)
-if ROOTS not in os.environ:
-    os.environ[ROOTS] = tempfile.mkdtemp(prefix="bidaflow-tests-")
-os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(dir=os.environ[ROOTS])
+os.environ.setdefault(RUN_VARIABLE, uuid4().hex)
+if ROOTS_VARIABLE not in os.environ:
+    os.environ[ROOTS_VARIABLE] = tempfile.mkdtemp(prefix="bidaflow-tests-")
+os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(dir=os.environ[ROOTS_VARIABLE])
 
 # Some are started with Ctrl-C ignored, as what a shell runs behind "&" is, and hand that on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,12 +66,14 @@ GROUPS = {
     ),
 }
 """Files that share one `up`, and files that share one Ray cluster."""
-LEFT_SECONDS = 30
+EXIT_SECONDS = 30
 """A process of the tests may take this long to end after the last test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", type=Path, help="write minutes and counts of the run to a file")
+    parser.addoption(
+        "--record", type=Path, help="file for the run's duration, test counts and slowest tests"
+    )
 
 
 class Scheduling(LoadFileScheduling):
@@ -87,8 +89,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the groups that share a service: they take longest."""
-    first = list(GROUPS)
-    items.sort(key=lambda item: [*first, group_of(item.nodeid)].index(group_of(item.nodeid)))
+    groups = list(GROUPS)
+    items.sort(key=lambda item: [*groups, group_of(item.nodeid)].index(group_of(item.nodeid)))
 
 
 def group_of(nodeid: str) -> str:
@@ -112,40 +114,40 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
         return  # the first process sees the whole run
-    faults = [f"left running: {process}" for process in end_processes_left()]
+    problems = [f"process still running after the tests: {p}" for p in end_leftover_processes()]
     if os.environ.get("CI"):
         skipped = [r for r in reporter.stats.get("skipped", []) if "gpu" not in r.keywords]
-        faults += [f"skipped, though CI is set: {report.nodeid}" for report in skipped]
-    for fault in faults:
-        reporter.write_line(fault)
-    if faults and exitstatus == pytest.ExitCode.OK:
+        problems += [f"test skipped, which CI does not allow: {r.nodeid}" for r in skipped]
+    for problem in problems:
+        reporter.write_line(problem)
+    if problems and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if file := session.config.getoption("record"):
         record(file, reporter, session.config.invocation_params.args, int(session.exitstatus))
-    shutil.rmtree(os.environ[ROOTS], ignore_errors=True)
+    shutil.rmtree(os.environ[ROOTS_VARIABLE], ignore_errors=True)
 
 
-def end_processes_left() -> list[str]:
+def end_leftover_processes() -> list[str]:
     """Kill the processes that the run has left behind; their command lines."""
-    me = psutil.Process()
-    spared = {me.pid, *(process.pid for process in me.parents())}
-    found = [p for p in psutil.process_iter() if p.pid not in spared and is_of_this_run(p)]
-    titles = {process.pid: title_of(process) for process in found}
-    _, left = psutil.wait_procs(found, timeout=LEFT_SECONDS)
-    kill(left)
-    return [f"{process.pid} {titles[process.pid]}" for process in left]
+    current = psutil.Process()
+    spared = {current.pid, *(process.pid for process in current.parents())}
+    others = [p for p in psutil.process_iter() if p.pid not in spared and belongs_to_this_run(p)]
+    command_lines = {process.pid: command_line_of(process) for process in others}
+    _, leftover = psutil.wait_procs(others, timeout=EXIT_SECONDS)
+    kill(leftover)
+    return [f"{process.pid} {command_lines[process.pid]}" for process in leftover]
 
 
-def title_of(process: psutil.Process) -> str:
+def command_line_of(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())[:200]
     except psutil.Error:
         return "ended"
 
 
-def is_of_this_run(process: psutil.Process) -> bool:
+def belongs_to_this_run(process: psutil.Process) -> bool:
     try:
-        return process.environ().get(RUN) == os.environ[RUN]
+        return process.environ().get(RUN_VARIABLE) == os.environ[RUN_VARIABLE]
     except psutil.Error:
         return False
 
@@ -154,7 +156,7 @@ def is_of_this_run(process: psutil.Process) -> bool:
 def shared_data() -> Path:
     """The folder of real data beside the checkout."""
     if not SHARED_DATA.is_dir():
-        pytest.skip(f"real data are missing: {SHARED_DATA}")
+        pytest.skip(f"needs the real datasets in {SHARED_DATA}")
     return SHARED_DATA
 
 

@@ -12,9 +12,9 @@ import pytest
 from infra.settings import CHECKOUT
 
 PACKAGES = ("flows", "tasks", "models", "infra", "benchmarks")
-MOST_FILES = 14
+MAX_FILES = 14
 """Python files of a folder, `__init__.py` not counted."""
-LONGEST_NAME = 50
+MAX_NAME_LENGTH = 50
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +25,13 @@ def imports() -> dict[str, set[str]]:
 
 
 def cycles(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What is left of a graph without all that import nothing of it, again and again."""
-    left = {name: set(imported) for name, imported in graph.items()}
+    """The part of a graph that remains after repeatedly removing nodes without imports."""
+    rest = {name: set(imported) for name, imported in graph.items()}
     while True:
-        leaves = {name for name, imported in left.items() if not imported}
+        leaves = {name for name, imported in rest.items() if not imported}
         if not leaves:
-            return left
-        left = {name: imported - leaves for name, imported in left.items() if name not in leaves}
+            return rest
+        rest = {name: imported - leaves for name, imported in rest.items() if name not in leaves}
 
 
 def test_cycles_are_found() -> None:
@@ -61,15 +61,15 @@ def test_no_folder_has_too_many_files() -> None:
         for file in (CHECKOUT / root).rglob("*.py"):
             folder = file.parent.relative_to(CHECKOUT).as_posix()
             counts[folder] = counts.get(folder, 0) + (file.name != "__init__.py")
-    assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
+    assert {folder: count for folder, count in counts.items() if count > MAX_FILES} == {}
 
 
 def test_package_files_hold_a_docstring_only() -> None:
     for root in PACKAGES:
         for file in (CHECKOUT / root).rglob("__init__.py"):
             lines = file.read_text(encoding="utf-8").splitlines()
-            is_one = len(lines) == 1 and lines[0].startswith('"""') and lines[0].endswith('"""')
-            assert is_one or file.parent.name == "flows", file
+            docstring = len(lines) == 1 and lines[0].startswith('"""') and lines[0].endswith('"""')
+            assert docstring or file.parent.name == "flows", file
 
 
 def test_tests_mirror_the_packages() -> None:
@@ -93,8 +93,8 @@ def test_helpers_are_not_imported_from_tests() -> None:
     for file in (CHECKOUT / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:
-                of_tests = node.module.startswith("tests.")
-                assert not (of_tests and ".test_" in node.module), f"{file}: {node.module}"
+                in_tests = node.module.startswith("tests.")
+                assert not (in_tests and ".test_" in node.module), f"{file}: {node.module}"
 
 
 def test_test_names_can_be_scanned() -> None:
@@ -104,13 +104,13 @@ def test_test_names_can_be_scanned() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
     ]
-    assert [name for name in names if len(name) > LONGEST_NAME] == []
+    assert [name for name in names if len(name) > MAX_NAME_LENGTH] == []
 
 
 def contracts() -> list[dict[str, Any]]:
     settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = settings["tool"]["importlinter"]["contracts"]
-    return [contract for contract in found if contract["type"] == "layers"]
+    linter: dict[str, Any] = settings["tool"]["importlinter"]
+    return [contract for contract in linter["contracts"] if contract["type"] == "layers"]
 
 
 def test_contracts_list_every_package(imports: dict[str, set[str]]) -> None:

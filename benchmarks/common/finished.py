@@ -6,21 +6,23 @@ from pathlib import Path
 from infra.artifacts.manifest import MANIFEST, read_manifest, stages_folder
 
 
-def finished(stage: str) -> list[Path]:
+def finished_folders(stage: str) -> list[Path]:
     """The finished folders of a stage, the newest last."""
     folders = [file.parent for file in (stages_folder() / stage).glob(f"[!.]*/{MANIFEST}")]
     return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
 
 
-def made_from(folder: Path, field: str) -> list[Path]:
+def input_folders(folder: Path, field: str) -> list[Path]:
     """The folders of the stages that a stage was made from, by the name of the input."""
     origins = read_manifest(folder)["made_from"]
-    return [stages_folder() / one["stage"] / one["key"] for one in origins if one["input"] == field]
+    return [
+        stages_folder() / item["stage"] / item["key"] for item in origins if item["input"] == field
+    ]
 
 
 def cells(comparison: Path) -> Iterator[tuple[dict[str, str], list[Path]]]:
     """Yield each cell of a comparison with the folders of its trainings, one per seed."""
     inputs = read_manifest(comparison)["inputs"]
-    folders, seeds = made_from(comparison, "trained"), len(inputs["seeds"])
+    folders, seeds = input_folders(comparison, "trained"), len(inputs["seeds"])
     for number, cell in enumerate(inputs["cells"]):
         yield cell, folders[number * seeds : (number + 1) * seeds]

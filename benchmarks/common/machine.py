@@ -11,11 +11,11 @@ from typing import Any
 # Ray and torch are imported where they are used, so that other measurements don't load them.
 
 
-def as_a_worker() -> None:
+def use_worker_allocator() -> None:
     """Restart this program with the memory allocator settings of training processes."""
-    from infra.ray_cluster import memory_here
+    from infra.ray_cluster import allocator_variables
 
-    wanted = memory_here()
+    wanted = allocator_variables()
     if not wanted.items() <= os.environ.items():
         os.execve(sys.executable, sys.orig_argv, os.environ | wanted)
 
@@ -58,7 +58,7 @@ def peak_mib() -> int:
     return int(line.split()[1]) >> 10
 
 
-def tell(result: Any, out: Path | None) -> None:
+def print_result(result: Any, out: Path | None) -> None:
     """Print a result, and write it to `out` if given."""
     text = json.dumps(result, indent=1)
     print(text)

@@ -18,5 +18,5 @@ def times(profiled: profile, on_gpu: bool = False) -> dict[str, float]:
 def shares(times: dict[str, float]) -> dict[str, float]:
     """The operators that took the most time, with their shares of all operators' time."""
     total = sum(times.values())
-    most = sorted(times, key=lambda key: -times[key])[:SHOWN]
-    return {key: round(times[key] / total, 4) for key in most}
+    slowest = sorted(times, key=lambda key: -times[key])[:SHOWN]
+    return {key: round(times[key] / total, 4) for key in slowest}

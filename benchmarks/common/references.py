@@ -74,8 +74,8 @@ class ReferenceBiDAF(nn.Module):
     def words(self, batch: Batch, tokens: Tensor) -> Tensor:
         """(B, N) -> (B, N, d); encodes the characters of every token, repeated words included"""
         vectors = self.word_vectors[batch.type_words[tokens]]
-        spelled = self.characters(batch.type_characters[tokens.flatten()])
-        both = torch.cat([vectors, spelled.view(*tokens.shape, -1)], 2)
+        char_vectors = self.characters(batch.type_characters[tokens.flatten()])
+        both = torch.cat([vectors, char_vectors.view(*tokens.shape, -1)], 2)
         out: Tensor = self.highway(self.projection(F.dropout(both, DROPOUT, self.training)))
         return out
 
@@ -86,7 +86,7 @@ class ReferenceBiDAF(nn.Module):
         question = self.encoder(self.words(batch, batch.question), question_mask)
         attention = self.attention(context, question, context_mask, question_mask)
         modeling = self.modeling(attention, context_mask)
-        again = self.end_encoder(modeling, context_mask)
+        end_states = self.end_encoder(modeling, context_mask)
         start = self.start(torch.cat([attention, modeling], 2)).squeeze(2)
-        end = self.end(torch.cat([attention, again], 2)).squeeze(2)
+        end = self.end(torch.cat([attention, end_states], 2)).squeeze(2)
         return start.masked_fill(~context_mask, -1e30), end.masked_fill(~context_mask, -1e30)

@@ -1,13 +1,13 @@
-"""Command `sweep`: end orphaned runs, whose flow process was killed.
+"""End orphaned runs, whose flow process was killed.
 
 `make up` runs it before it starts the worker.
 
 Usage: python -m flows.commands.end_orphaned_runs
 """
 
-from tasks.tracking.orphaned_runs import sweep, sweep_unnoted
+from tasks.tracking.orphaned_runs import crash_untracked_runs, end_orphaned_runs
 
 if __name__ == "__main__":
-    ended = len(sweep()) + sweep_unnoted()
-    if ended:
-        print(f"{ended} run(s) that had been killed are told to be so.")
+    count = len(end_orphaned_runs()) + crash_untracked_runs()
+    if count:
+        print(f"Marked {count} killed run(s) as crashed.")

@@ -8,24 +8,24 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.progress import megabytes
-from tasks.datasets.catalog import DATASETS, Entry
-from tasks.datasets.fetch import Source, whereabouts
-from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.datasets.catalog import DATASETS, CatalogEntry
+from tasks.datasets.fetch import Source, availability
+from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 
 
-def known() -> Group:
+def describe_entries() -> Group:
     """One block per known entry: about, licence, citation, and each file's size and location."""
-    return Group(*map(_block, chain(DATASETS.values(), COLLECTIONS.values())))
+    return Group(*map(_block, chain(DATASETS.values(), LEXICAL_RESOURCES.values())))
 
 
-def _block(entry: Entry) -> Group:
+def _block(entry: CatalogEntry) -> Group:
     about = Text(f"{entry.about} ({entry.licence})")
     if entry.citation:
         about.append(f"\n{entry.citation}", "dim")
-    files = Table.grid("file", "size", "where", padding=(0, 2))
+    files = Table.grid("file", "size", "availability", padding=(0, 2))
     files.columns[1].justify = "right"
     for source in entry.sources:
-        files.add_row(source.name, _size(source), whereabouts(source))
+        files.add_row(source.name, _size(source), availability(source))
     if not entry.sources:
         files.add_row("generated")
     return Group(
@@ -38,4 +38,4 @@ def _size(source: Source) -> str:
 
 
 if __name__ == "__main__":
-    Console().print(known())
+    Console().print(describe_entries())

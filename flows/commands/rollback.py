@@ -5,7 +5,7 @@ Usage: python -m flows.commands.rollback DATASET
 
 import sys
 
-from flows.common.data_files import name_of
+from flows.common.data_files import dataset_name
 from infra.artifacts.locks import exclusive_lock
 from infra.errors import UserError
 from infra.settings import settings
@@ -20,12 +20,14 @@ def rollback(dataset: str) -> str:
     Raises:
         UserError: there is no previous champion.
     """
-    name = f"bidaf-{name_of(dataset)}"
+    name = f"bidaf-{dataset_name(dataset)}"
     lock = settings().root.resolve() / "locks" / f"promotion-{name}"
     with exclusive_lock(lock, on_wait=lambda: None):
-        again, replaced = registry.rollback(settings().tracking_uri, name)
-    told = f"The champion of {name} is version {again.version} again"
-    return f"{told}; version {replaced.version} is the previous one." if replaced else f"{told}."
+        restored, replaced = registry.rollback(settings().tracking_uri, name)
+    message = f"Version {restored.version} of {name} is the champion again"
+    if replaced is None:
+        return f"{message}."
+    return f"{message}; version {replaced.version} is now the previous champion."
 
 
 if __name__ == "__main__":

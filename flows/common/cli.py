@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable
-from inspect import getdoc, signature
+from inspect import signature
 from typing import Any
 
 from prefect import Flow
+from prefect.client.schemas.objects import State
 from pydantic import ValidationError, create_model
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict, SettingsError
+
+from flows.common.user_errors import PRINTED_AT_EXIT, result_or_exit
 
 
 class _Command(BaseSettings):
@@ -20,7 +22,18 @@ class _Command(BaseSettings):
         return (sources["init_settings"],)
 
 
-def parameters_from(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any]:
+def run_from_command_line(flow: Flow[..., Any]) -> Any:
+    """Run a flow with the parameters on the command line, and return its result.
+
+    A user error ends the process with its message, as the last line on the terminal.
+    """
+    parameters = parse_parameters(sys.argv[1:], flow)
+    PRINTED_AT_EXIT.set(True)
+    run: Callable[..., State[Any]] = flow
+    return result_or_exit(run(**parameters, return_state=True))
+
+
+def parse_parameters(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any]:
     """The flow's parameters, parsed from flags such as `--training.epochs 2`.
 
     Invalid flags end the process with one line per invalid field; `--help` lists all fields.
@@ -33,26 +46,12 @@ def parameters_from(arguments: list[str], flow: Flow[..., Any]) -> dict[str, Any
     try:
         parsed = CliApp.run(command, cli_args=arguments)
     except ValidationError as error:
-        sys.exit("\n".join(_sentence(detail) for detail in error.errors()))
+        sys.exit("\n".join(_error_line(detail) for detail in error.errors()))
     except SettingsError as error:
         sys.exit(str(error))
     return {name: getattr(parsed, name) for name in fields}
 
 
-def _sentence(detail: Any) -> str:
+def _error_line(detail: Any) -> str:
     flag = "--" + ".".join(str(part).replace("_", "-") for part in detail["loc"])
-    return f"{flag}: {detail['msg']} (it was {detail['input']!r}); --help lists what can be set."
-
-
-def documented(body: Callable[..., Any]) -> str:
-    """A flow body's docstring, with an Args section for parameters annotated with a description.
-
-    The docstring is the only place from which Prefect's form takes a parameter's description.
-    """
-    told = [
-        f"    {name}: {field.description}"
-        for name, parameter in signature(body).parameters.items()
-        for field in getattr(parameter.annotation, "__metadata__", ())
-        if isinstance(field, FieldInfo) and field.description
-    ]
-    return "\n".join([getdoc(body) or "", "", "Args:", *told] if told else [getdoc(body) or ""])
+    return f"{flag}: {detail['msg']}, got {detail['input']!r}. --help lists all flags."

@@ -1,4 +1,4 @@
-"""Resolves what a user names (datasets, files, folders, globs, addresses) to local files."""
+"""Resolves the datasets, files, folders, globs and URLs that a user names to local files."""
 
 import re
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from typing import Any
 from flows.common.parameters import DataParameters
 from infra.errors import UserError
 from tasks.data.splits import Overlap
-from tasks.datasets.catalog import DATASETS, Dataset, Part
-from tasks.datasets.http import find_web_file, is_on_the_web
-from tasks.datasets.object_store import find_objects, is_address
-from tasks.datasets.paths import ENDINGS_IN_WORDS, by_split, data_below, data_files
+from tasks.datasets.catalog import DATASETS, Dataset, SplitName
+from tasks.datasets.http import find_web_file, is_http_url
+from tasks.datasets.object_store import find_objects, is_uri
+from tasks.datasets.paths import EXTENSIONS_TEXT, assign_splits, data_files, expand_data_file
 from tasks.stages import fetching, fetching_object, fetching_web_file, generating
 
 VALIDATION_SHARE = 0.1
@@ -20,7 +20,7 @@ VALIDATION_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Files:
+class DataFiles:
     """A dataset's name, its files, and how to split them."""
 
     name: str
@@ -33,31 +33,33 @@ class Files:
     @property
     def all(self) -> list[Path]:
         """Every file, whatever its use."""
-        return [*self.train, *self.dev, *(file for part, _ in self.mixed for file in part)]
+        return [*self.train, *self.dev, *(file for files, _ in self.mixed for file in files)]
 
 
-def find_files(data: DataParameters) -> Files:
+def find_files(data: DataParameters) -> DataFiles:
     """The files that the parameters name; remote files are fetched."""
-    known = _known_as(data)
+    known = _known_dataset(data)
     train, dev = _train_and_dev(data, known)
-    given = _all(data.dev_files, "dev", data.seed)
-    return Files(
+    own_dev = _resolve_all(data.dev_files, "dev", data.seed)
+    return DataFiles(
         name=name_of_data(data),
         train=train,
-        dev=given or dev,
-        mixed=[(_all(part.files, "train", data.seed), part.weight) for part in data.mix],
+        dev=own_dev or dev,
+        mixed=[
+            (_resolve_all(source.files, "train", data.seed), source.weight) for source in data.mix
+        ],
         validation_share=_validation_share(data, known),
-        overlap=data.overlap or ("leave out" if known and not given else "refuse"),
+        overlap=data.overlap or ("leave out" if known and not own_dev else "refuse"),
     )
 
 
-def suited_to(data: DataParameters) -> dict[str, Any]:
+def recommended_training(data: DataParameters) -> dict[str, Any]:
     """Changes to a preset's training that suit a known dataset; none for other data."""
-    known = _known_as(data)
+    known = _known_dataset(data)
     return known.training if known else {}
 
 
-def _known_as(data: DataParameters) -> Dataset | None:
+def _known_dataset(data: DataParameters) -> Dataset | None:
     """The known dataset that the parameters name, unless they give their own training files."""
     return None if data.train_files else DATASETS.get(data.dataset)
 
@@ -65,19 +67,22 @@ def _known_as(data: DataParameters) -> Dataset | None:
 def name_of_data(data: DataParameters) -> str:
     """The name under which runs on the data are filed."""
     if data.train_files and data.dataset == "tiny":  # the default, which does not name these files
-        return name_of(data.train_files[0])
-    return data.dataset if data.train_files else name_of(data.dataset)
+        return dataset_name(data.train_files[0])
+    return data.dataset if data.train_files else dataset_name(data.dataset)
 
 
 def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:
     if data.train_files:
-        return _all(data.train_files, "train", data.seed), []
+        return _resolve_all(data.train_files, "train", data.seed), []
     if data.dev_files and data.dataset == "tiny":
-        raise UserError("Files to score on were given, but none to train on: give both.")
+        raise UserError(
+            "data.dev_files is set, but there are no files to train on. Set data.train_files, or "
+            "data.dataset."
+        )
     if known is None:
-        return by_split(_files_of(data.dataset, "train", data.seed))
-    train = _of_known(known, "train", data.seed)
-    dev = _of_known(known, "dev", data.seed)
+        return assign_splits(_resolve(data.dataset, "train", data.seed))
+    train = _known_file(known, "train", data.seed)
+    dev = _known_file(known, "dev", data.seed)
     return [train], [] if dev == train else [dev]
 
 
@@ -87,43 +92,43 @@ def _validation_share(data: DataParameters, known: Dataset | None) -> float:
     return known.validation_share if known else VALIDATION_SHARE
 
 
-def name_of(dataset: str) -> str:
-    """A dataset's name; for a path or address, its last part, made valid for paths and MLflow."""
+def dataset_name(dataset: str) -> str:
+    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow."""
     if dataset in DATASETS:
         return dataset
-    place = dataset.partition("?")[0] if is_address(dataset) else dataset
-    last = Path(place).expanduser().resolve().name
+    path = dataset.partition("?")[0] if is_uri(dataset) else dataset
+    last = Path(path).expanduser().resolve().name
     plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 
 
-def _all(named: Sequence[str], part: Part, seed: int) -> list[Path]:
-    return [file for name in named for file in _files_of(name, part, seed)]
+def _resolve_all(specs: Sequence[str], split: SplitName, seed: int) -> list[Path]:
+    return [file for spec in specs for file in _resolve(spec, split, seed)]
 
 
-def _files_of(named: str, part: Part, seed: int) -> list[Path]:
-    known = DATASETS.get(named)
+def _resolve(spec: str, split: SplitName, seed: int) -> list[Path]:
+    known = DATASETS.get(spec)
     if known:
-        return [_of_known(known, part, seed)]
-    return _stored(named) if is_address(named) else data_files(named)
+        return [_known_file(known, split, seed)]
+    return _fetch(spec) if is_uri(spec) else data_files(spec)
 
 
-def _stored(address: str) -> list[Path]:
+def _fetch(url: str) -> list[Path]:
     """Local copies of remote files; a file that has changed is fetched again."""
-    if is_on_the_web(address):
-        file = find_web_file(address)
-        files = data_below(fetching_web_file(file).folder / file.name)
+    if is_http_url(url):
+        file = find_web_file(url)
+        files = expand_data_file(fetching_web_file(file).folder / file.name)
         if not files:
-            raise UserError(f"{address} is no data by its name: end it in {ENDINGS_IN_WORDS}.")
+            raise UserError(f"{url}: unsupported file name; expected one of {EXTENSIONS_TEXT}.")
         return files
-    found = find_objects(address)
-    copies = [fetching_object(stored).folder / stored.name for stored in found]
-    return [file for copy in copies for file in data_below(copy)]
+    objects = find_objects(url)
+    copies = [fetching_object(stored).folder / stored.name for stored in objects]
+    return [file for copy in copies for file in expand_data_file(copy)]
 
 
-def _of_known(known: Dataset, part: Part, seed: int) -> Path:
-    """A known dataset's file for that part, or its only file."""
-    source = known.source(part)
+def _known_file(known: Dataset, split: SplitName, seed: int) -> Path:
+    """A known dataset's file for that split, or its only file."""
+    source = known.source(split)
     if source is None:
-        return generating(seed).folder / f"{part}.json"
+        return generating(seed).folder / f"{split}.json"
     return fetching(source).folder / source.name

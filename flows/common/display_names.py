@@ -12,21 +12,21 @@ from tasks.embeddings.formats.store import VECTORS
 from tasks.tracking.runs import flatten
 
 
-def require_each_once(field: str, given: Sequence[Any]) -> None:
+def require_unique(field: str, items: Sequence[Any]) -> None:
     """Refuse a list of parameters with duplicates.
 
     Raises:
         UserError: an item occurs twice.
     """
-    if any(one in given[:number] for number, one in enumerate(given)):
-        raise UserError(f"{field} holds something twice: name each once.")
+    if any(item in items[:number] for number, item in enumerate(items)):
+        raise UserError(f"{field} contains duplicates. List each item only once.")
 
 
 def names_of_data(data: Sequence[DataParameters]) -> list[str]:
     """A name for each dataset: the name of its runs, extended as far as needed to be distinct."""
-    places = [Path(one.dataset).parent / name_of_data(one) for one in data]
+    paths = [Path(dataset.dataset).parent / name_of_data(dataset) for dataset in data]
     return distinct_names(
-        [(str(place), one.model_dump()) for place, one in zip(places, data, strict=True)]
+        [(str(path), dataset.model_dump()) for path, dataset in zip(paths, data, strict=True)]
     )
 
 
@@ -35,10 +35,10 @@ def names_of_vectors(vectors: Sequence[VectorParameters]) -> list[str]:
 
     It is the name of its file, of its folder if it was trained here, or of its training method.
     """
-    return distinct_names([(_place_of(one.source), one.model_dump()) for one in vectors])
+    return distinct_names([(_path_of(source.source), source.model_dump()) for source in vectors])
 
 
-def _place_of(source: str) -> str:
+def _path_of(source: str) -> str:
     path = Path(source)
     return str(path.resolve().parent if path.name == VECTORS else path)
 
@@ -51,10 +51,12 @@ def distinct_names(described: Sequence[tuple[str, Mapping[str, Any]]]) -> list[s
     """
     ends = _distinct_ends([path for path, _ in described])
     flat = [flatten(fields) for _, fields in described]
-    alike: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    fields_by_end: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for end, fields in zip(ends, flat, strict=True):
-        alike[end].append(fields)
-    return [end + _differing(fields, alike[end]) for end, fields in zip(ends, flat, strict=True)]
+        fields_by_end[end].append(fields)
+    return [
+        end + _differing(fields, fields_by_end[end]) for end, fields in zip(ends, flat, strict=True)
+    ]
 
 
 def _distinct_ends(paths: Sequence[str]) -> list[str]:
@@ -70,10 +72,10 @@ def _distinct_ends(paths: Sequence[str]) -> list[str]:
     return [end(path) for path in paths]
 
 
-def _differing(fields: Mapping[str, Any], alike: Sequence[Mapping[str, Any]]) -> str:
-    told = [
+def _differing(fields: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    differing = [
         f"{name}={value!r}"
         for name, value in fields.items()
-        if any(other.get(name, ...) != value for other in alike)
+        if any(other.get(name, ...) != value for other in others)
     ]
-    return f" ({', '.join(told)})" if told else ""
+    return f" ({', '.join(differing)})" if differing else ""

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from flows.common.casing import warn_of_another_case
+from flows.common.casing import warn_if_casing_differs
 from flows.common.parameters import VectorParameters
 from flows.common.splits import Splits
-from flows.common.vectors import vectors_of
+from flows.common.vectors import resolve_vectors
 from infra.artifacts.stage import Output
 from tasks.embeddings.formats.store import VECTORS, history_of, require_subwords
 from tasks.stages import building_vocabulary, encoding, selecting_vectors
@@ -27,29 +27,29 @@ def encode_dataset(
     splits: Splits,
     vectors: VectorParameters,
     vocabulary: VocabularyParameters,
-    spell: bool = False,
+    compose_oov: bool = False,
 ) -> Encoded:
     """Select the vectors, build the vocabulary, and encode the splits.
 
-    `spell` is for variants that compose OOV words from subwords: it keeps the vectors' n-grams, and
-    the rare words that can be composed from them.
+    `compose_oov` is for variants that compose OOV words from subwords: it keeps the vectors'
+    n-grams, and the rare words that can be composed from them.
 
     Raises:
-        UserError: `spell` is true, but the vectors have no n-grams.
+        UserError: `compose_oov` is true, but the vectors have no n-grams.
     """
     train = splits.train.folder
     others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
     picked = selecting_vectors(
-        vectors_of(vectors),
+        resolve_vectors(vectors),
         [train, *others],
         vocabulary.lower_case,
         vocabulary.pretrained_words,
-        spell,
+        compose_oov,
     )
     history = history_of(picked.folder / VECTORS)
-    warn_of_another_case(vectors.source, history, "vocabulary.lower_case", vocabulary.lower_case)
-    if spell:
+    warn_if_casing_differs(vectors.source, history, "vocabulary.lower_case", vocabulary.lower_case)
+    if compose_oov:
         require_subwords(picked.folder, vectors.source)
-    built = building_vocabulary(train, others, picked.folder, vocabulary, spell)
+    built = building_vocabulary(train, others, picked.folder, vocabulary, compose_oov)
     *validation, dev = (encoding(split, built.folder) for split in others)
     return Encoded(picked, built, encoding(train, built.folder), next(iter(validation), None), dev)

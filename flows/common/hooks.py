@@ -7,7 +7,7 @@ from prefect.flows import FlowStateHook
 
 from infra.settings import settings
 from tasks.tracking import runs
-from tasks.tracking.orphaned_runs import end_rest_of
+from tasks.tracking.orphaned_runs import end_orphaned_run
 
 Hook = FlowStateHook[Any, Any]
 
@@ -25,13 +25,13 @@ def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
     runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FAILED")
 
 
-def _end_rest(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
     """End the MLflow runs and Ray processes of a flow whose process is gone or about to go."""
-    end_rest_of(str(flow_run.id))
+    end_orphaned_run(str(flow_run.id))
 
 
-ENDING_RUNS = Hooks(
+CLEANUP_HOOKS = Hooks(
     on_failure=[_fail_runs],
-    on_crashed=[_end_rest],
-    on_cancellation=[_end_rest],
+    on_crashed=[_end_runs_and_processes],
+    on_cancellation=[_end_runs_and_processes],
 )

@@ -1,10 +1,12 @@
 """The parameters of a flow, for Prefect's form and for the command line."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import getdoc, signature
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
 from infra.errors import UserError
 from models.configs.presets import preset
@@ -25,7 +27,7 @@ from models.configs.variant import (
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source
-from tasks.embeddings.training.config import METHODS, EmbeddingSettings, require_effect
+from tasks.embeddings.training.config import METHODS, EmbeddingSettings, reject_unused_settings
 
 VariantName = Literal[
     "baseline",
@@ -40,19 +42,19 @@ VariantName = Literal[
 ]
 Positive = Annotated[int, Field(ge=1)]
 Variants = Annotated[
-    list[VariantName], Field(min_length=1, description="The models to train, in this order.")
+    list[VariantName], Field(min_length=1, description="Model variants to train, in this order.")
 ]
 
 
-def check_choice(spec: str) -> str:
-    """Accept a set of vectors, or the method by which to train one first."""
+def check_vector_source(spec: str) -> str:
+    """Accept a set of vectors, or a method to train one."""
     return spec if spec in METHODS else check_source(spec)
 
 
 def check_start(spec: str) -> str:
     """Accept a set of vectors to start from; `none` is not one."""
     if spec == NO_VECTORS:
-        raise ValueError("there is nothing to go on from in none: leave start out to begin anew")
+        raise ValueError(f"{NO_VECTORS!r} is not valid for start; omit it to train from scratch")
     return check_source(spec)
 
 
@@ -65,244 +67,299 @@ class Form(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class MixedIn(Form):
-    """Questions to train on in addition to the dataset's own."""
+class MixedSource(Form):
+    """A source of questions to train on in addition to the dataset's own."""
 
     files: list[str] = Field(
-        min_length=1, description="Files, folders, globs, zips, addresses or known datasets."
+        min_length=1,
+        description="Files, directories, globs, zip archives, URLs or known datasets.",
     )
     weight: float = Field(
         1.0,
         gt=0,
         le=100,
-        description="How often an epoch sees each of their questions; the dataset's own are seen "
-        "once. At 0.5 every second one is left out, drawn by the seed.",
+        description="How many times an epoch uses each question of this source; the dataset's own "
+        "are used once. 0.5: a random half of them, drawn by `data.seed`.",
     )
 
 
 class DataParameters(Form):
-    """Which questions to train on, and which to evaluate on."""
+    """The data to train on and to evaluate on."""
 
     dataset: str = Field(
         "tiny",
         min_length=1,
-        description=f"A known dataset ({', '.join(DATASETS)}), or a SQuAD-format file, folder, "
-        "glob or zip.",
+        description=f"A known dataset ({', '.join(DATASETS)}), or a SQuAD-format file, "
+        "directory, glob, zip archive or URL. With `train_files`: a name for the dataset.",
     )
     train_files: list[str] = Field(
         [],
-        description="Files to train on, folders, globs, zips, addresses (s3://…) or known "
-        "datasets; `dataset` is then only a name.",
+        description="Data to train on: files, directories, globs, zip archives, URLs "
+        "(https://…, s3://…) or known datasets. Empty: read `dataset`.",
     )
     dev_files: list[str] = Field(
-        [], description="The same to score on; without them articles are held out of train."
-    )
-    mix: list[MixedIn] = Field(
         [],
-        description="Further sources to train on, each with a weight; none of their questions is "
-        "held out for validation.",
+        description="Data to evaluate on, in the same forms as `train_files`. Empty: the dev split "
+        "of `dataset`, or held-out training articles if there is none.",
+    )
+    mix: list[MixedSource] = Field(
+        [],
+        description="Additional sources, each with a weight. They are used for training only: "
+        "none of their questions are held out.",
     )
     dev_share: float = Field(
-        0.1, gt=0, lt=1, description="Share of the articles held out where there is no dev file."
+        0.1,
+        gt=0,
+        lt=1,
+        description="Fraction of the articles held out for dev. No effect if there is dev data.",
     )
     validation_share: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="Share of the training articles held out for choices such as when to stop: a "
-        "tenth if left empty, and none of tiny.",
+        description="Fraction of the training articles held out for validation, which decides "
+        "early stopping, thresholds and promotion. Empty: 0.1 (tiny: 0). 0: no validation split.",
     )
     overlap: Overlap | None = Field(
         None,
-        description="What is done with training contexts that also stand in the set to score on: "
-        "refuse the data, as it is if left empty, or leave these contexts out of training, as it "
-        "is for known datasets.",
+        description="What to do with training contexts that also occur in the evaluation set: "
+        "'refuse' fails the run, 'leave out' drops them from training. Empty: 'leave out' for the "
+        "dev split of a known dataset, otherwise 'refuse'.",
     )
     negatives: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="Share of the answerable questions of train and validation that are asked once "
-        "more, about another paragraph of their article that does not hold the answer: "
-        "unanswerable questions for data that have too few.",
+        description="Unanswerable questions to add to train and validation, as a fraction of the "
+        "answerable ones. Each pairs a question with another paragraph of its article that does "
+        "not contain the answer. 0: none.",
     )
     seed: int = Field(
         7,
         ge=0,
-        description="Draws the held-out articles and the negatives, and generates the tiny "
+        description="Seed for the held-out articles, weighted sampling, negatives and the tiny "
         "dataset.",
     )
     repair: bool = Field(
         False,
-        description="Take an answer that does not stand at its answer_start from the nearest place "
-        "where it does; each such repair is listed in the ledger.",
+        description="Move an answer that does not match the context at its answer_start to the "
+        "nearest match; the ledger lists each repair. Off: reject such questions.",
     )
     max_rejected: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="Share of the questions that may be unfit for training before a run stops.",
+        description="Largest fraction of a file's questions that may be rejected as invalid. If "
+        "more are, the run fails.",
     )
 
     @model_validator(mode="after")
-    def _name_is_a_name(self) -> Self:
+    def _require_valid_name(self) -> Self:
         # The name becomes part of paths, and of the names of experiments and models.
         if self.train_files and not re.fullmatch(r"\w[\w. -]*", self.dataset):
             raise ValueError(
-                f"with files to train on, dataset is only a name, made of letters, digits, points,"
-                f" hyphens and spaces; {self.dataset!r} is none"
+                f"with train_files, dataset must be a plain name of letters, digits, underscores, "
+                f"points, hyphens and spaces, not {self.dataset!r}"
             )
         return self
 
 
 class CharacterParameters(Form):
-    """Changes to the character CNN of every variant; every variant must have one."""
+    """Changes to the character CNN of every variant; every variant must have one.
+
+    An empty field keeps the preset's value.
+    """
 
     embedding_size: int | None = Field(
-        None, ge=0, description="Numbers that stand for a character; at 0 none is read."
+        None, ge=0, description="Dimension of the character embeddings. 0: no character CNN."
     )
     kernel_widths: list[Positive] | None = Field(
-        None, min_length=1, description="Characters that the filters look at together."
+        None, min_length=1, description="Widths of the convolution kernels, in characters."
     )
     filters: list[Positive] | None = Field(
-        None, min_length=1, description="Number of filters of each width."
+        None, min_length=1, description="Number of filters for each kernel width."
     )
     max_characters: int | None = Field(
-        None, ge=1, description="So many of a word's characters are read."
+        None, ge=1, description="Characters read per word; the rest of a longer word is ignored."
     )
 
     @model_validator(mode="after")
-    def _off_alone(self) -> Self:
+    def _reject_fields_without_effect(self) -> Self:
         others = self.model_dump(exclude_none=True, exclude={"embedding_size"})
         if self.embedding_size == 0 and others:
             raise ValueError(
-                f"embedding_size is 0, so no character is read and {next(iter(others))} has no "
-                "effect: leave one of the two out"
+                f"embedding_size is 0, which removes the character CNN, so {next(iter(others))} "
+                "has no effect; set only one of the two"
             )
         return self
 
 
-OFF_AT_0 = ("window_stride", "checkpoint_minutes")
-"""Fields that 0 turns off, though a preset or a dataset sets them. An empty field can't do this:
+DISABLED_BY_ZERO = ("window_stride", "checkpoint_minutes")
+"""Fields that a preset or a dataset sets, and that 0 disables. An empty field can't do this:
 Prefect's form submits every field, and sends null for those left untouched."""
 
 
 class TrainingParameters(Form):
-    """Changes to every variant's preset; an empty field keeps the preset's value."""
+    """Changes to every variant's preset; an empty field keeps the preset's or dataset's value."""
 
-    epochs: int | None = Field(None, ge=1, le=1000, description="Passes over the training data.")
-    batch_size: int | None = Field(None, ge=1, description="Questions per optimisation step.")
-    optimizer: OptimizerName | None = Field(None, description="Adadelta, or Adam.")
+    epochs: int | None = Field(
+        None, ge=1, le=1000, description="Maximum number of passes over the training data."
+    )
+    batch_size: int | None = Field(
+        None, ge=1, description="Questions per optimisation step, summed over all workers."
+    )
+    optimizer: OptimizerName | None = Field(
+        None, description="Optimiser. Set `learning_rate` to suit it."
+    )
     learning_rate: float | None = Field(
-        None, gt=0, description="Step size; about 0.5 suits Adadelta, 0.001 to 0.002 Adam."
+        None,
+        gt=0,
+        description="Peak learning rate: about 0.5 for Adadelta, 0.001 to 0.002 for Adam.",
     )
     schedule: Schedule | None = Field(
-        None, description="The step size stays constant, or falls linearly to 0 over all epochs."
+        None, description="Constant learning rate, or linear decay to 0 over `epochs`."
     )
     warmup_steps: int | None = Field(
-        None, ge=0, description="Steps over which the step size rises; large batches want some."
+        None,
+        ge=0,
+        description="Optimisation steps of linear learning-rate warm-up, useful for large batches. "
+        "0: none.",
     )
-    rho: float | None = Field(None, ge=0, lt=1, description="Adadelta's decay of its averages.")
-    epsilon: float | None = Field(None, gt=0, description="Adadelta's floor of its averages.")
+    rho: float | None = Field(
+        None, ge=0, lt=1, description="Decay of Adadelta's running averages. Adam ignores it."
+    )
+    epsilon: float | None = Field(
+        None, gt=0, description="Adadelta's constant for numerical stability. Adam ignores it."
+    )
     clip_norm: float | None = Field(
-        None, ge=0, description="Largest norm of a step's gradient; 0 clips none."
+        None, ge=0, description="Maximum gradient norm; larger gradients are clipped. 0: never."
     )
     ema_decay: float | None = Field(
-        None, ge=0, lt=1, description="Decay of the averaged weights, which are scored and served."
+        None,
+        ge=0,
+        lt=1,
+        description="Decay of the exponential moving average (EMA) of the weights, which is "
+        "evaluated and served. 0: no averaging.",
     )
-    max_answer_tokens: int | None = Field(None, ge=1, description="Longest answer, in tokens.")
+    max_answer_tokens: int | None = Field(
+        None, ge=1, description="Longest answer to predict, in tokens."
+    )
     max_context_tokens: int | None = Field(
         None,
         ge=1,
-        description="Longer contexts are not trained on; they are scored all the "
-        "same. With window_stride, the tokens of a window.",
+        description="Contexts with more tokens are skipped in training, but not in evaluation. "
+        "With `window_stride`: window size in tokens.",
     )
     max_question_tokens: int | None = Field(
-        None, ge=1, description="Longer questions are not trained on."
+        None,
+        ge=1,
+        description="Questions with more tokens are skipped in training, but not in evaluation.",
     )
     window_stride: int | None = Field(
         None,
         ge=0,
-        description="Read longer contexts in windows of max_context_tokens tokens that begin so "
-        "many tokens apart, in training and in answering; half of it suits, 0 reads them whole.",
+        description="Read longer contexts in sliding windows of `max_context_tokens` tokens that "
+        "start this many tokens apart, in training and prediction. Half the window size works "
+        "well. 0: no windows.",
     )
     seed: int | None = Field(
-        None, ge=0, description="Draws first weights, order of batches, dropout."
+        None, ge=0, description="Seed for weight initialisation, batch order and dropout."
     )
     patience: int | None = Field(
         None,
         ge=1,
-        description="End after so many epochs without a better validation F1; the best is kept.",
+        description="Early stopping: stop after this many epochs without a better validation F1, "
+        "and keep the best weights. Empty: never.",
     )
     stop_at_f1: float | None = Field(
-        None, gt=0, le=100, description="End when validation F1 (0 to 100) has reached this."
+        None,
+        gt=0,
+        le=100,
+        description="Stop once validation F1 (0 to 100) reaches this value. Empty: never.",
     )
     max_minutes: float | None = Field(
         None,
         gt=0,
-        description="Train until so many minutes are used up, evaluations included; a last "
-        "evaluation follows.",
+        description="Stop after this many minutes of training and evaluation; a final evaluation "
+        "follows. Empty: no time limit.",
     )
     precision: Precision | None = Field(
-        None, description="bfloat16 computes products in it; weights stay float32."
+        None, description="Precision of matrix products; weights are always float32."
     )
     deterministic: bool | None = Field(
-        None, description="The same bits each time on GPUs too, at the price of speed."
+        None, description="Bitwise reproducible on GPUs too, but slower. CPUs always are."
     )
     checkpoint_minutes: float | None = Field(
-        None, ge=0, description="Also write a checkpoint every so many minutes; 0: never by time."
+        None,
+        ge=0,
+        description="Minutes between checkpoints, in addition to one after each epoch. 0: no "
+        "time-based checkpoints.",
     )
     checkpoint_steps: int | None = Field(
-        None, ge=1, description="Also write a checkpoint every so many steps."
+        None,
+        ge=1,
+        description="Optimisation steps between checkpoints, in addition to one after each epoch. "
+        "Empty: no step-based checkpoints.",
     )
     start_from: str | None = Field(
         None,
         min_length=1,
-        description="Start with the weights of an earlier model: models:/<name>@champion, "
-        "models:/<name>/<version>, or a model's folder.",
+        description="Warm start from an earlier model: models:/<name>@champion, "
+        "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
     )
-    hidden_size: int | None = Field(None, ge=1, description="Width d of the model.")
+    hidden_size: int | None = Field(
+        None, ge=1, description="Hidden size of all layers (d in the BiDAF paper)."
+    )
     word_vectors: bool | None = Field(
-        None, description="Whether words have vectors, or only characters."
+        None, description="Whether the model reads word vectors. Off: characters only."
     )
     characters: CharacterParameters = Field(
-        CharacterParameters(), description="The CNN over a word's characters."
+        CharacterParameters(),
+        description="Character CNN over each word. An empty field keeps the preset's value.",
     )
     highway: Highway | None = Field(
-        None, description="Highway layers over projected or concatenated embeddings, or none."
+        None, description="Highway layers over the projected or concatenated embeddings, or none."
     )
-    recurrent: Recurrent | None = Field(None, description="Cell of the recurrent layers.")
+    recurrent: Recurrent | None = Field(None, description="Cell type of the recurrent layers.")
     query_to_context: QueryToContext | None = Field(
         None,
-        description="How the question picks words of the context: the paper's max, or the "
-        "CS224n starter's product.",
+        description="Query-to-context attention: 'max' as in the BiDAF paper, or 'starter', the "
+        "matrix product of the CS224n starter code.",
     )
     self_attention: SelfAttention | None = Field(
-        None, description="Similarity by which the context attends to itself, or none."
+        None,
+        description="Similarity function of the context's self-attention ('trilinear': the "
+        "residual block of document-qa), or none.",
     )
     output_reads: OutputReads | None = Field(
-        None, description="What the output layer sees beside the modeling layer."
+        None,
+        description="Input of the output layer besides the modeling layer: the attention flow, or "
+        "self-attention.",
     )
     end_pointer: EndPointer | None = Field(
-        None, description="How the answer's end depends on its start."
+        None,
+        description="How the answer's end is predicted: independent of its start, conditioned on "
+        "it, or by a layer chained to the start's.",
     )
-    dropout: float | None = Field(None, ge=0, le=0.99, description="Share of inputs dropped.")
+    dropout: float | None = Field(None, ge=0, le=0.99, description="Dropout rate. 0: no dropout.")
     unknown_words: UnknownWords | None = Field(
         None,
-        description="What stands for words without a vector: zero, a random or a trainable vector "
-        "for each, or subword: spelt by letters, with fastText's vectors.",
+        description="Vector of an OOV word (one without a pretrained vector): zero, random but "
+        "fixed, trainable, or composed from subwords (needs fastText vectors).",
     )
     dropout_form: DropoutForm | None = Field(
-        None, description="Dropout behind layers, in front of them, or one mask for a sequence."
+        None,
+        description="Where dropout applies: to the outputs of layers, to their inputs, or "
+        "variational, with one mask for all tokens of a sequence.",
     )
 
     def changes(self) -> dict[str, Any]:
-        """The variant's fields that were set; None turns a field off."""
+        """The fields of the variant to change; None disables a field."""
         changed = self.model_dump(exclude_none=True, exclude={"start_from"})
         characters = changed.pop("characters")
         if characters:
             changed["characters"] = characters if self.characters.embedding_size != 0 else None
-        return changed | {name: None for name in OFF_AT_0 if changed.get(name) == 0}
+        return changed | {name: None for name in DISABLED_BY_ZERO if changed.get(name) == 0}
 
 
 class CorpusParameters(Form):
@@ -310,48 +367,54 @@ class CorpusParameters(Form):
 
     files: list[str] = Field(
         [],
-        description="Text files (a paragraph a line), folders, .gz, .xz, .zst or .zip of them, "
-        "globs, Parquet files (pages.parquet#column), or known corpora (which `make datasets` "
-        "lists).",
+        description="Text files (one paragraph per line, optionally .gz, .xz, .zst or .zip), "
+        "directories, globs, Parquet columns (pages.parquet#column) or known corpora (listed by "
+        "`make datasets`).",
     )
     dataset: str | None = Field(
-        None, description="A dataset, known or your own, whose training contexts are read too."
+        None,
+        description="Dataset (known, or a path) whose training contexts are added to the corpus. "
+        "Empty: none.",
     )
-    lower_case: bool = Field(True, description="Words are learnt in lower case.")
+    lower_case: bool = Field(
+        True, description="Lower-case the corpus. Must match `vocabulary.lower_case`."
+    )
 
 
 class VectorParameters(Form):
     """The word vectors that the variants read; models keep them frozen."""
 
-    source: Annotated[str, AfterValidator(check_choice)] = Field(
+    source: Annotated[str, AfterValidator(check_vector_source)] = Field(
         PACKAGED,
-        description="glove-6b-50d; a known set, which is downloaded (`make datasets` lists them), "
-        "such as glove.840B.300d; a file: GloVe's .txt or .zip, word2vec's or fastText's .bin, "
-        ".txt or .vec, or the vectors.parquet of a set that was trained here; or a method (cbow, "
-        "skipgram, fasttext, glove), by which they are trained on `corpus` first; none for "
-        "variants that read only characters.",
+        description="glove-6b-50d (included); a known set to download, such as glove.840B.300d "
+        "(`make datasets` lists them); a file (GloVe .txt or .zip, word2vec or fastText .bin, .txt "
+        "or .vec, or the vectors.parquet of a set trained here); a method to train them on "
+        "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
+        "characters.",
     )
     corpus: CorpusParameters = Field(
-        CorpusParameters(), description="The texts to train on, where `source` is a method."
+        CorpusParameters(), description="Corpus to train on if `source` is a method."
     )
     training: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="How they are trained, where `source` is a method."
+        EmbeddingSettings(), description="Training settings if `source` is a method."
     )
     start: VectorStart | None = Field(
-        None, description="A set of vectors that training goes on from, new words being added."
+        None,
+        description="Warm start: set of vectors to continue training; new words are added. Empty: "
+        "train from scratch.",
     )
 
     @model_validator(mode="after")
-    def _training_has_an_effect(self) -> Self:
+    def _reject_settings_without_effect(self) -> Self:
         default = {name: field.default for name, field in type(self).model_fields.items()}
-        idle = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
-        if idle and self.source not in METHODS:
+        unused = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
+        if unused and self.source not in METHODS:
             raise ValueError(
-                f"{' and '.join(idle)} would have no effect: source is {self.source}, and vectors "
-                f"are trained only where it is a method ({', '.join(METHODS)})"
+                f"{' and '.join(unused)} would have no effect, because source is {self.source}; "
+                f"set source to a training method ({', '.join(METHODS)}), or omit them"
             )
         if self.source in METHODS:
-            require_effect(self.source, self.training)
+            reject_unused_settings(self.source, self.training)
         return self
 
 
@@ -368,17 +431,18 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
     if chosen.source == NO_VECTORS:
         raise UserError(
             f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
-            "(word_vectors); choose vectors, or variants that read only characters."
+            "(word_vectors). Set vectors.source, or choose variants that read only characters."
         )
-    if chosen.source in METHODS and chosen.source != "fasttext" and reads_spelt_words(configs):
+    if chosen.source in METHODS and chosen.source != "fasttext" and composes_oov_words(configs):
         raise UserError(
-            f"unknown_words is 'subword', and vectors that {chosen.source} trains have no n-grams: "
-            "set vectors.source to fasttext, or unknown_words to 'zero', 'random' or 'trainable'."
+            "unknown_words is 'subword', but vectors trained with "
+            f"{chosen.source} have no n-grams. Set vectors.source to fasttext, or unknown_words to "
+            "'zero', 'random' or 'trainable'."
         )
     return chosen
 
 
-def reads_spelt_words(configs: Sequence[VariantConfig]) -> bool:
+def composes_oov_words(configs: Sequence[VariantConfig]) -> bool:
     """Whether any of the variants composes OOV words from subwords (n-grams)."""
     return any(config.model.unknown_words == "subword" for config in configs)
 
@@ -394,3 +458,17 @@ def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
         return preset(name).with_changes(**merged)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def docstring_with_args(body: Callable[..., Any]) -> str:
+    """A flow body's docstring, with an Args section for parameters annotated with a description.
+
+    The docstring is the only place from which Prefect's form takes a parameter's description.
+    """
+    args = [
+        f"    {name}: {field.description}"
+        for name, parameter in signature(body).parameters.items()
+        for field in getattr(parameter.annotation, "__metadata__", ())
+        if isinstance(field, FieldInfo) and field.description
+    ]
+    return "\n".join([getdoc(body) or "", "", "Args:", *args] if args else [getdoc(body) or ""])

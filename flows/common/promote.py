@@ -14,51 +14,57 @@ from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.promotion_rule import FIRST, Decision, PromotionRule, decide, markdown
+from tasks.evaluation.promotion_rule import (
+    FIRST_CHAMPION,
+    Decision,
+    PromotionRule,
+    decide,
+    markdown,
+)
 from tasks.evaluation.slices import guarded_slices
-from tasks.inference.score_model import f1_of
+from tasks.inference.score_model import load_f1
 from tasks.stages import scoring
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
-from tasks.tracking.registry import Registered
+from tasks.tracking.registry import RegisteredVersion
 
 REASON, KEY, FLOW_RUN = "promotion", "promotion.key", "promotion.flow_run_id"
 DECISION = "decision.json"
 
 
 @dataclass(frozen=True)
-class Judged:
+class EvaluationSet:
     """The split whose questions decide a promotion."""
 
     name: str
     split: Output
 
     @property
-    def questions(self) -> str:
+    def description(self) -> str:
         """The number of questions and the name of the split, in words."""
         return f"{self.split.facts['questions']} {self.name} questions"
 
 
 @dataclass(frozen=True)
-class Contest:
-    """The two models of a promotion, the questions that decide it, and the decision."""
+class PromotionResult:
+    """The two models of a promotion, the evaluation set in words, and the decision."""
 
-    challenger: Registered
-    champion: Registered | None  # before the decision
-    questions: str
+    challenger: RegisteredVersion
+    champion: RegisteredVersion | None  # before the decision
+    evaluation_set: str
     decision: Decision | None  # None: an earlier flow run decided it
 
     @property
     def sentence(self) -> str:
         """The decision in one line."""
-        if self.decision is None:
-            return f"{self.challenger.name}: nothing new to decide"
-        verdict = "champion is now" if self.decision.promoted else "not promoted is"
         name = f"{self.challenger.name} version {self.challenger.version}"
-        return f"{verdict} {name}, on {self.questions}: {self.decision.reason}"
+        if self.decision is None:
+            return f"{name}: decided by an earlier run"
+        verdict = "is now the champion" if self.decision.promoted else "was not promoted"
+        return f"{name} {verdict} (on {self.evaluation_set}): {self.decision.reason}"
 
 
-def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule) -> Contest:
+def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule) -> PromotionResult:
     """Promote the best trained variant to champion if the rule allows it.
 
     Champion and challenger are compared on the validation split if one is held out of the training
@@ -66,49 +72,62 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     promotion sees the champion of the first.
     """
     uri = settings().tracking_uri
-    judged = (
-        Judged("validation", splits.validation) if splits.validation else Judged("dev", splits.dev)
+    evaluation_set = (
+        EvaluationSet("validation", splits.validation)
+        if splits.validation
+        else EvaluationSet("dev", splits.dev)
     )
-    best = _best([registry.registered(uri, one.facts["model_uri"]) for one in trained], judged)
+    models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
+    best = _best(models, evaluation_set)
     lock = settings().root.resolve() / "locks" / f"promotion-{best.name}"
     with exclusive_lock(lock, on_wait=lambda: None):
-        return _contest(uri, best, judged, rule)
+        return _promote_if_better(uri, best, evaluation_set, rule)
 
 
-def _best(models: Sequence[Registered], judged: Judged) -> Registered:
-    scores = {model.version: _scored(model, judged).facts["f1"] for model in models}
+def _best(models: Sequence[RegisteredVersion], evaluation_set: EvaluationSet) -> RegisteredVersion:
+    scores = {model.version: _score(model, evaluation_set).facts["f1"] for model in models}
     return max(models, key=lambda model: scores[model.version])
 
 
-def _scored(model: Registered, judged: Judged) -> Output:
-    return scoring(model.model_id, judged.split.folder)
+def _score(model: RegisteredVersion, evaluation_set: EvaluationSet) -> Output:
+    return scoring(model.model_id, evaluation_set.split.folder)
 
 
-def _contest(uri: str, challenger: Registered, judged: Judged, rule: PromotionRule) -> Contest:
+def _promote_if_better(
+    uri: str, challenger: RegisteredVersion, evaluation_set: EvaluationSet, rule: PromotionRule
+) -> PromotionResult:
     champion = registry.with_alias(uri, challenger.name, registry.CHAMPION)
     key = digest_of(
-        [champion and champion.model_id, content_digest(judged.split.folder), rule.model_dump()]
+        [
+            champion and champion.model_id,
+            content_digest(evaluation_set.split.folder),
+            rule.model_dump(),
+        ]
     )
     is_champion = champion is not None and champion.version == challenger.version
     if is_champion or challenger.tags.get(KEY) == key:
-        return Contest(challenger, champion, judged.questions, _decided_before(uri, challenger))
-    decision = FIRST if champion is None else _compare(champion, challenger, judged, rule)
+        return PromotionResult(
+            challenger, champion, evaluation_set.description, _earlier_decision(uri, challenger)
+        )
+    decision = (
+        FIRST_CHAMPION if champion is None else _compare(champion, challenger, evaluation_set, rule)
+    )
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
-    _write_down(uri, challenger.run_id, decision)
+    _log_decision(uri, challenger.run_id, decision)
     registry.tag(uri, challenger, {REASON: decision.reason, FLOW_RUN: str(flow_run.id)})
-    registry.challenge(uri, challenger)
+    registry.set_challenger(uri, challenger)
     if decision.promoted:
-        registry.crown(uri, challenger)
+        registry.set_champion(uri, challenger)
     registry.tag(uri, challenger, {KEY: key})
-    return Contest(challenger, champion, judged.questions, decision)
+    return PromotionResult(challenger, champion, evaluation_set.description, decision)
 
 
-def _write_down(uri: str, run_id: str, decision: Decision) -> None:
+def _log_decision(uri: str, run_id: str, decision: Decision) -> None:
     runs.log_text(uri, run_id, "decision.md", markdown(decision))
     runs.log_text(uri, run_id, DECISION, json.dumps(decision.to_dict(), indent=1))
 
 
-def _decided_before(uri: str, challenger: Registered) -> Decision | None:
+def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | None:
     """The decision of an earlier attempt of this flow run, if it got that far."""
     if challenger.tags.get(FLOW_RUN) != str(flow_run.id):
         return None
@@ -117,9 +136,15 @@ def _decided_before(uri: str, challenger: Registered) -> Decision | None:
 
 
 def _compare(
-    champion: Registered, challenger: Registered, judged: Judged, rule: PromotionRule
+    champion: RegisteredVersion,
+    challenger: RegisteredVersion,
+    evaluation_set: EvaluationSet,
+    rule: PromotionRule,
 ) -> Decision:
-    of_champion, of_challenger = _scored(champion, judged), _scored(challenger, judged)
-    lexicon = Lexicon.load(of_challenger.folder / "model")
-    slices = guarded_slices(load_split(judged.split.folder), lexicon)
-    return decide(f1_of(of_champion.folder), f1_of(of_challenger.folder), slices, rule)
+    champion_output, challenger_output = (
+        _score(champion, evaluation_set),
+        _score(challenger, evaluation_set),
+    )
+    lexicon = Lexicon.load(challenger_output.folder / "model")
+    slices = guarded_slices(load_split(evaluation_set.split.folder), lexicon)
+    return decide(load_f1(champion_output.folder), load_f1(challenger_output.folder), slices, rule)

@@ -14,14 +14,14 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from flows.common.promote import Contest
+from flows.common.promote import PromotionResult
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.promotion_rule import Decision, markdown
-from tasks.reports.error_report import place
-from tasks.reports.examples import named_questions, rows_named
+from tasks.reports.error_report import page_path
+from tasks.reports.examples import matching_rows, named_questions
 from tasks.stages import reporting_errors
 from tasks.tracking import runs
 from tasks.training.train_variant import parent_run_of
@@ -29,13 +29,13 @@ from tasks.training.train_variant import parent_run_of
 Examples = Annotated[
     list[Annotated[str, Field(pattern=r"\S")]],
     Field(
-        description="Dev questions, by their id or by words that they hold, whose attention the "
-        "error reports draw; if left empty, the surest mistakes. On the command line words with a "
-        'comma or a quotation mark take a JSON list, ["Who, when?"].'
+        description="Dev questions whose attention the error reports plot, each given by its id or "
+        "by words that it contains. Empty: the most confident mistakes. On the command line, use a "
+        'JSON list for words with a comma or a quotation mark: ["Who, when?"].'
     ),
 ]
 
-UNCHANGED = "Nothing to do: data, parameters and code are as they were."
+UNCHANGED = "Nothing to do: data, parameters and code are unchanged."
 
 COLUMNS = {
     "dev/em": ("EM", ".2f"),
@@ -52,14 +52,14 @@ def reports_folder() -> Path:
     return settings().root.resolve() / "reports"
 
 
-def publish_page(made: Path, name: str) -> Path:
+def publish_page(page: Path, name: str) -> Path:
     """Copy a page to `name` below the reports folder, atomically, and return its path there."""
-    place = reports_folder() / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    copied = place.with_name(f".{place.name}.{os.getpid()}")
-    shutil.copyfile(made, copied)
-    os.replace(copied, place)
-    return place
+    target = reports_folder() / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    copied = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.copyfile(page, copied)
+    os.replace(copied, target)
+    return target
 
 
 def require_examples(splits: Splits, examples: Sequence[str]) -> None:
@@ -72,21 +72,21 @@ def require_examples(splits: Splits, examples: Sequence[str]) -> None:
         named_questions(load_split(splits.dev.folder), examples)
 
 
-def examples_of_each(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
+def match_examples(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
     """For each dataset, the examples that match its dev questions.
 
     Raises:
         UserError: an example matches no dev question of any dataset.
     """
-    folders = [each.dev.folder for each in splits]
-    held: dict[Path, list[str]] = {folder: [] for folder in folders}
-    for folder in held if examples else ():
+    folders = [dataset.dev.folder for dataset in splits]
+    matches: dict[Path, list[str]] = {folder: [] for folder in folders}
+    for folder in matches if examples else ():
         split = load_split(folder)
-        held[folder] = [name for name in examples if rows_named(split, name)]
+        matches[folder] = [name for name in examples if matching_rows(split, name)]
     for name in examples:
-        if not any(name in names for names in held.values()):
+        if not any(name in names for names in matches.values()):
             named_questions(load_split(folders[0]), [name])
-    return [held[folder] for folder in folders]
+    return [matches[folder] for folder in folders]
 
 
 def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Output:
@@ -95,18 +95,18 @@ def error_report(splits: Splits, trained: Output, examples: Sequence[str]) -> Ou
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The outputs of a training flow that users see."""
+class TrainedVariants:
+    """The trained variants of a dataset, with their reports."""
 
     splits: Splits
-    trained: list[Output]
+    variants: list[Output]
     report: Output
-    errors: list[Output]  # one error report for each of `trained`
+    error_reports: list[Output]  # one for each of `variants`
 
     @property
     def new(self) -> list[Output]:
         """The variants that this run trained, as opposed to cache hits."""
-        return [output for output in self.trained if not output.cached]
+        return [output for output in self.variants if not output.cached]
 
     def rows(self) -> list[dict[str, str]]:
         """One row per variant: its scores on all dev questions."""
@@ -119,19 +119,19 @@ class Outcome:
                 },
                 "trained": "before" if output.cached else "now",
             }
-            for output in self.trained
+            for output in self.variants
         ]
 
-    def summary(self, contest: Contest | None = None) -> dict[str, Any]:
+    def summary(self, promotion: PromotionResult | None = None) -> dict[str, Any]:
         """Plain values for `announce` and for the flow run's result."""
         return {
             "dataset": self.splits.name,
             "questions": self.splits.dev.facts["questions"],
             "rows": self.rows(),
             "trained": len(self.new),
-            "decision": contest.sentence if contest and contest.decision else None,
+            "decision": promotion.sentence if promotion and promotion.decision else None,
             "report": str(report_file(self.splits.name)),
-            "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.trained},
+            "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.variants},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
         }
 
@@ -144,50 +144,50 @@ def report_file(dataset: str) -> Path:
 def publish_report(dataset: str, report: Output, errors: Sequence[Output], below: str = "") -> Path:
     """Publish a report and the error reports that it links to, and return the report's path."""
     for output in errors:
-        page = place(dataset, output.facts["variant"])
+        page = page_path(dataset, output.facts["variant"])
         publish_page(output.folder / "errors.html", f"{below}{page}")
     return publish_page(report.folder / "report.html", f"{below}{dataset}.html")
 
 
-def publish(outcome: Outcome, contest: Contest | None = None) -> None:
+def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) -> None:
     """Publish the report, and show the results in Prefect and MLflow."""
-    report = publish_report(outcome.splits.name, outcome.report, outcome.errors)
-    decision = contest.decision if contest else None
+    report = publish_report(trained.splits.name, trained.report, trained.error_reports)
+    decision = promotion.decision if promotion else None
     create_table_artifact(
-        outcome.rows(),
+        trained.rows(),
         key="results",
-        description=f"Scores on all {outcome.splits.dev.facts['questions']} dev questions of "
-        f"{outcome.splits.name}; the report: {report}",
+        description=f"Scores on all {trained.splits.dev.facts['questions']} dev questions of "
+        f"{trained.splits.name}. Report: {report}",
     )
-    for output in outcome.trained:
+    for output in trained.variants:
         variant = output.facts["variant"]
         create_link_artifact(
             output.facts["run_url"], link_text=f"MLflow run of {variant}", key=f"mlflow-{variant}"
         )
-    if contest and decision:
-        create_markdown_artifact(_told(contest, decision), key="decision")
+    if promotion and decision:
+        create_markdown_artifact(_decision_markdown(promotion, decision), key="decision")
     uri = settings().tracking_uri
-    if not outcome.new and not decision:
-        create_markdown_artifact(f"{UNCHANGED} The last report: {report}", key="nothing-to-do")
+    if not trained.new and not decision:
+        create_markdown_artifact(f"{UNCHANGED} Latest report: {report}", key="nothing-to-do")
         runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
         return
-    run_id = parent_run_of(outcome.splits.name)
+    run_id = parent_run_of(trained.splits.name)
     runs.log_artifacts(uri, run_id, [report])
-    if contest and decision:
-        runs.log_text(uri, run_id, "decision.md", _told(contest, decision))
+    if promotion and decision:
+        runs.log_text(uri, run_id, "decision.md", _decision_markdown(promotion, decision))
         runs.log_text(uri, run_id, "decision.json", json.dumps(decision.to_dict(), indent=1))
     runs.finish(uri, run_id, "FINISHED")
 
 
-def _told(contest: Contest, decision: Decision) -> str:
-    return f"{contest.sentence}.\n\n{markdown(decision)}"
+def _decision_markdown(promotion: PromotionResult, decision: Decision) -> str:
+    return f"{promotion.sentence}.\n\n{markdown(decision)}"
 
 
 def announce(summary: dict[str, Any]) -> None:
     """Print the table, the path of the report, and the next commands."""
     console = Console()
     if not summary["trained"] and not summary["decision"]:
-        console.print(f"\n{UNCHANGED} Last results:")
+        console.print(f"\n{UNCHANGED} Latest results:")
     table = Table(title=f"{summary['dataset']}: {summary['questions']} dev questions")
     for title in summary["rows"][0]:
         table.add_column(title, justify="left" if title == "variant" else "right")
@@ -199,7 +199,7 @@ def announce(summary: dict[str, Any]) -> None:
     for line in (
         f"Report     {summary['report']}",
         "",
-        "Next       make up                          compare runs, start flows, see the schedule",
-        "           make retrain DATASET=my.json     your own questions, in SQuAD format",
+        "Next       make up                          start Prefect and MLflow with their UIs",
+        "           make retrain DATASET=my.json     train on your own questions, in SQuAD format",
     ):
         console.print(line, soft_wrap=True, highlight=False)

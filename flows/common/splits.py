@@ -8,11 +8,11 @@ from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters
 from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import Output
-from infra.files import HOW_FAR
-from infra.progress_artifact import reading
+from infra.files import READ_PROGRESS
+from infra.progress_artifact import showing_read_progress
 from tasks.data.ingested import Portion
 from tasks.data.partition import Shares, has_validation
-from tasks.data.splits import Apart
+from tasks.data.splits import Exclusions
 from tasks.stages import ingesting, splitting
 
 
@@ -34,28 +34,30 @@ class Splits:
 def ingest_dataset(data: DataParameters) -> Splits:
     """Find the dataset's files, ingest each of them, and split their articles."""
     files = find_files(data)
-    with reading(files.all):
+    with showing_read_progress(files.all):
         portions = ingest_each(files.train, data)
         mixed = [
-            portion for part, weight in files.mixed for portion in ingest_each(part, data, weight)
+            portion
+            for sources, weight in files.mixed
+            for portion in ingest_each(sources, data, weight)
         ]
-        given = ingest_each(files.dev, data)
+        dev_portions = ingest_each(files.dev, data)
     shares = Shares(
         validation=files.validation_share, dev=0 if files.dev else data.dev_share, seed=data.seed
     )
-    if given:
-        dev = splitting(given)
-        apart = Apart(scored=dev.folder, overlap=files.overlap)
+    if dev_portions:
+        dev = splitting(dev_portions)
+        exclusions = Exclusions(scored=dev.folder, overlap=files.overlap)
     else:
         dev = splitting(portions, "dev", shares)
-        apart = Apart(held_out=(dev.folder,))
+        exclusions = Exclusions(held_out=(dev.folder,))
     validation = None
     if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
         validation = splitting(
-            portions, "validation", shares, apart=apart, negatives=data.negatives
+            portions, "validation", shares, apart=exclusions, negatives=data.negatives
         )
-        apart = replace(apart, held_out=(*apart.held_out, validation.folder))
-    train = splitting(portions, "train", shares, mixed, apart, data.negatives)
+        exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
+    train = splitting(portions, "train", shares, mixed, exclusions, data.negatives)
     return Splits(files.name, train, validation, dev)
 
 
@@ -66,5 +68,5 @@ def ingest_each(files: Sequence[Path], data: DataParameters, weight: float = 1.0
 
 def _ingested(file: Path, data: DataParameters) -> Output:
     output = ingesting(file, data.repair, data.max_rejected)
-    HOW_FAR.get()(file, 1.0)  # a cache hit counts as read, too
+    READ_PROGRESS.get()(file, 1.0)  # a cache hit counts as read, too
     return output

@@ -15,7 +15,7 @@ from infra.ray_cluster import Resources
 from models.configs.variant import VariantConfig
 from tasks import stages
 from tasks.training.inputs import SplitFolders, TrainingData
-from tasks.training.log_forwarding import following
+from tasks.training.log_forwarding import forwarding_logs
 from tasks.training.train_variant import parent_run_of, remove_checkpoints
 
 
@@ -52,14 +52,14 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
     If this process was connected to a cluster before, it stays connected.
     """
     joined_before = ray_cluster.is_connected()
-    pending = [t for t in trainings if not stages.training.is_made(*t.inputs, resources)]
+    pending = [t for t in trainings if not stages.training.is_built(*t.inputs, resources)]
     if pending:
         ray_cluster.connect()
-        resources = ray_cluster.share(resources, len(pending))
+        resources = ray_cluster.with_parallel_trainings(resources, len(pending))
         for dataset in {training.splits.name for training in pending}:
             parent_run_of(dataset)  # shared by all, so create it before they start
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
-    with runner, following():
+    with runner, forwarding_logs():
         try:
             outputs = outputs_of(
                 [stages.training.submit(runner, *t.inputs, resources) for t in trainings]

@@ -1,8 +1,11 @@
 """Ends a flow run on a user error with one message: in its state, its log and the terminal."""
 
+import logging
+import re
 import sys
 from asyncio import CancelledError
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,17 +14,29 @@ from prefect.client.schemas.objects import State
 from prefect.context import FlowRunContext
 from prefect.states import Failed
 
-from flows.common.cli import documented
+from flows.common.parameters import docstring_with_args
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED, result_of
 from infra.errors import UserError
-from tasks.tracking.orphaned_runs import under_way
+from tasks.tracking.orphaned_runs import track_flow_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
+"""Whether `result_or_exit` prints a user error on the terminal, so the log need not."""
 
-def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of Prefect's engine does more than repeat why a run was refused."""
+    return not re.search(rf"\bstate:? .*{REFUSED}\(", record.getMessage())
+
+
+for engine in ("prefect.flow_runs", "prefect.task_runs"):
+    logging.getLogger(engine).addFilter(_is_news)
+
+
+def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end in the state "Refused" if it raises a UserError.
 
     Neither a refused run nor one that reaches its time limit is retried. The stages that the body
@@ -31,28 +46,44 @@ def told_in_a_sentence(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
-            with under_way(), used_by_flow():
+            with track_flow_run(), used_by_flow():
                 return body(*args, **kwargs)
         except CancelledError:  # raised by Prefect at the time limit
-            _try_no_more()
+            _disable_retries()
             raise
         except UserError as error:
-            get_run_logger().error(str(error))
-            _try_no_more()
+            _log(error)
+            _disable_retries()
             return Failed(name=REFUSED, message=str(error))
 
-    run.__doc__ = documented(body)
+    run.__doc__ = docstring_with_args(body)
     return run
 
 
-def _try_no_more() -> None:
+def _log(error: UserError) -> None:
+    """Log a user error in Prefect, and on the console unless it is printed there at exit."""
+    console = logging.getLogger().handlers if PRINTED_AT_EXIT.get() else []
+
+    def reject(record: logging.LogRecord) -> bool:
+        return False
+
+    for handler in console:
+        handler.addFilter(reject)
+    get_run_logger().error(str(error))
+    for handler in console:
+        handler.removeFilter(reject)
+
+
+def _disable_retries() -> None:
     """Disable a deployment's retries: they are for transient errors, not for ones that recur."""
     context = FlowRunContext.get()
     assert context is not None and context.flow_run is not None
     policy = context.flow_run.empirical_policy
     if policy.retries:
-        never = policy.model_copy(update={"retries": 0})
-        get_client(sync_client=True).update_flow_run(context.flow_run.id, empirical_policy=never)
+        no_retries = policy.model_copy(update={"retries": 0})
+        get_client(sync_client=True).update_flow_run(
+            context.flow_run.id, empirical_policy=no_retries
+        )
 
 
 def result_or_exit(state: State[Any]) -> Any:

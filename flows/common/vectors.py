@@ -1,39 +1,39 @@
-"""Resolves the word vectors that the parameters name, and trains them if asked to."""
+"""Finds the word vectors that the parameters name, or trains them."""
 
 from pathlib import Path
 
-from flows.common.casing import warn_of_another_case
+from flows.common.casing import warn_if_casing_differs
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import archive_of
-from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 from tasks.embeddings.formats.source import (
     DOWNLOADED,
     NO_VECTORS,
     PACKAGED,
     VectorInput,
-    files_of,
     packaged,
+    stage_input,
 )
 from tasks.embeddings.formats.store import VECTORS, history_of
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.corpus_files import TextFile, find_texts
-from tasks.embeddings.training.train import require_fitting_start
+from tasks.embeddings.training.train import require_compatible_start
 from tasks.stages import fetching, preparing_corpus, training_vectors
 
 
-def vectors_of(vectors: VectorParameters) -> VectorInput:
+def resolve_vectors(vectors: VectorParameters) -> VectorInput:
     """The chosen set: the packaged one, a known set, a file, or one that is trained first."""
     if vectors.source in METHODS:
-        chosen = vectors.training.model_dump() | {"method": vectors.source}
-        trained = train_set(vectors.corpus, EmbeddingParameters(**chosen), vectors.start)
-        return files_of(trained.folder / VECTORS)
-    return vector_input(vectors.source)
+        settings = vectors.training.model_dump() | {"method": vectors.source}
+        trained = train_from_corpus(vectors.corpus, EmbeddingParameters(**settings), vectors.start)
+        return stage_input(trained.folder / VECTORS)
+    return find_vectors(vectors.source)
 
 
-def vector_input(spec: str) -> VectorInput:
+def find_vectors(spec: str) -> VectorInput:
     """A set of vectors in the form that stages take; a known set is downloaded.
 
     `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file
@@ -46,24 +46,25 @@ def vector_input(spec: str) -> VectorInput:
     name, _, member = spec.partition("/")
     if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
         source = DOWNLOADED[name].source
-        return files_of(fetching(source).folder / source.name / member)
+        return stage_input(fetching(source).folder / source.name / member)
     if spec == PACKAGED:
         return packaged()
-    return spec if spec == NO_VECTORS else files_of(local)
+    return spec if spec == NO_VECTORS else stage_input(local)
 
 
-def train_set(
+def train_from_corpus(
     corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
 ) -> Output:
     """Prepare the corpus, and train a set of vectors on it."""
     files = corpus_files(corpus)
-    begin = None
+    start_vectors = None
     if start is not None:
-        begin = vector_input(start)
-        require_fitting_start(begin, embedding)
-        warn_of_another_case(start, history_of(begin), "corpus.lower_case", corpus.lower_case)
+        start_vectors = find_vectors(start)
+        require_compatible_start(start_vectors, embedding)
+        history = history_of(start_vectors)
+        warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
     prepared = preparing_corpus(files, corpus.lower_case)
-    return training_vectors(prepared.folder, embedding, begin)
+    return training_vectors(prepared.folder, embedding, start_vectors)
 
 
 def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
@@ -72,17 +73,17 @@ def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
     Raises:
         UserError: the corpus names neither files nor a dataset.
     """
-    files = [file for spec in corpus.files for file in _texts_of(spec)]
+    files = [file for spec in corpus.files for file in _find_texts(spec)]
     if corpus.dataset is not None:
         splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
         files.append(TextFile(splits.train.folder / "contexts.parquet"))
     if not files:
-        raise UserError("There is no corpus to train word vectors on: give files, or a dataset.")
+        raise UserError("No corpus to train word vectors on. Set corpus.files or corpus.dataset.")
     return files
 
 
-def _texts_of(spec: str) -> list[TextFile]:
-    known = COLLECTIONS.get(spec)
+def _find_texts(spec: str) -> list[TextFile]:
+    known = LEXICAL_RESOURCES.get(spec)
     if known is None or known.kind != "corpus" or Path(spec).exists():
         return find_texts(spec)
     return [TextFile(fetching(known.source).folder / known.source.name)]

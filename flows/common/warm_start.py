@@ -23,18 +23,21 @@ def model_to_start_from(source: str | None) -> Path | None:
     for file in files:
         if not file.is_file():
             raise UserError(
-                f"{source} is no model's folder: it lacks {file.name}. Give the folder model/ of a "
-                "training, or models:/<name>@champion."
+                f"{source} is not a model directory: it has no {file.name}. Use the model/ "
+                "directory of a training, or models:/<name>@champion."
             )
     return fetching_model(files).folder
 
 
-def _registered(source: str) -> registry.Registered:
+def _registered(source: str) -> registry.RegisteredVersion:
     uri = settings().tracking_uri
     name, _, alias = source.removeprefix("models:/").partition("@")
     if not alias:
-        return registry.registered(uri, source)
-    found = registry.with_alias(uri, name, alias)
-    if found is None:
-        raise UserError(f"No version of {name} bears the alias {alias!r} in MLflow.")
-    return found
+        return registry.get_version(uri, source)
+    model = registry.with_alias(uri, name, alias)
+    if model is None:
+        raise UserError(
+            f"No version of {name} has the alias {alias!r} in MLflow. Choose a version instead: "
+            f"models:/{name}/<version>."
+        )
+    return model

@@ -29,8 +29,8 @@ class _Uses:
             self.folders[folder] = None
 
 
-_OF_THE_PROCESS = _Uses()
-_of_the_flow: ContextVar[_Uses | None] = ContextVar("_of_the_flow", default=None)
+_PROCESS_USES = _Uses()
+_flow_uses: ContextVar[_Uses | None] = ContextVar("_flow_uses", default=None)
 
 
 def lock_file(folder: Path, purpose: str) -> Path:
@@ -40,7 +40,7 @@ def lock_file(folder: Path, purpose: str) -> Path:
 
 def use(folder: Path) -> None:
     """Keep a stage's folder until the flow run ends; outside a flow run, until the process ends."""
-    (_of_the_flow.get() or _OF_THE_PROCESS).add(folder)
+    (_flow_uses.get() or _PROCESS_USES).add(folder)
 
 
 @contextmanager
@@ -49,43 +49,45 @@ def used_by_flow() -> Iterator[None]:
 
     If the body succeeds, record them as the stages of the flow's newest run.
     """
-    if _of_the_flow.get() is not None:
+    if _flow_uses.get() is not None:
         yield
         return
     uses = _Uses()
-    token = _of_the_flow.set(uses)
+    token = _flow_uses.set(uses)
     with uses.locks:
         try:
             yield
-            _remember(uses)
+            _record_stages(uses)
         finally:
-            _of_the_flow.reset(token)
+            _flow_uses.reset(token)
 
 
-def _newest_runs() -> Path:
+def _newest_runs_folder() -> Path:
     return settings().root.resolve() / "newest"
 
 
-def _remember(uses: _Uses) -> None:
+def _record_stages(uses: _Uses) -> None:
     """Record the stages of the flow's newest run in place of those of the previous one."""
-    file = _newest_runs() / f"{flow_run.flow_name}.json"
+    file = _newest_runs_folder() / f"{flow_run.flow_name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     keys = [_key(folder) for folder in uses.folders]
-    written = file.with_suffix(f".{os.getpid()}")
-    written.write_text(json.dumps({"flow_run": flow_run.id, "stages": keys}), encoding="utf-8")
-    os.replace(written, file)
+    new = file.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps({"flow_run": flow_run.id, "stages": keys}), encoding="utf-8")
+    os.replace(new, file)
 
 
 def _key(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
-def used_now() -> set[str]:
+def stages_in_use() -> set[str]:
     """The stages that the current flow run has used so far, as <stage>/<key>."""
-    return {_key(folder) for folder in (_of_the_flow.get() or _OF_THE_PROCESS).folders}
+    return {_key(folder) for folder in (_flow_uses.get() or _PROCESS_USES).folders}
 
 
-def newest_uses(flow: str = "*") -> set[str]:
+def stages_of_newest_runs(flow: str = "*") -> set[str]:
     """The stages of a flow's newest successful run, or of every flow's, as <stage>/<key>."""
-    records = [json.loads(file.read_text("utf-8")) for file in _newest_runs().glob(f"{flow}.json")]
+    records = [
+        json.loads(file.read_text("utf-8")) for file in _newest_runs_folder().glob(f"{flow}.json")
+    ]
     return {stage for record in records for stage in record["stages"]}

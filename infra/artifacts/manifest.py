@@ -53,22 +53,22 @@ def content_digest(path: Path) -> str:
     if archive is not None:
         return digest_of([path.relative_to(archive).as_posix(), sha256_of(archive)])
     if not path.exists():
-        raise UserError(f"{path} is not there; check the path.")
+        raise UserError(f"{path} does not exist; check the path.")
     return sha256_of(path)
 
 
-def identity(value: Any, of_path: Callable[[Path], Any] = content_digest) -> Any:
+def identity(value: Any, path_identity: Callable[[Path], Any] = content_digest) -> Any:
     """The part of an input that counts for the key: its content, never a location or a time."""
     if isinstance(value, Path):
-        return of_path(value)
+        return path_identity(value)
     if isinstance(value, BaseModel):
-        return identity(value.model_dump(), of_path)
+        return identity(value.model_dump(), path_identity)
     if is_dataclass(value) and not isinstance(value, type):
-        return identity(asdict(value), of_path)
+        return identity(asdict(value), path_identity)
     if isinstance(value, Mapping):
-        return {str(key): identity(item, of_path) for key, item in value.items()}
+        return {str(key): identity(item, path_identity) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [identity(item, of_path) for item in value]
+        return [identity(item, path_identity) for item in value]
     return value
 
 
@@ -86,7 +86,7 @@ def _origin(path: Path) -> dict[str, Any]:
             return {"path": str(path.resolve()), "digest": content_digest(path)}
         file = archive_of(path) or path
         member = {} if file == path else {"member": path.relative_to(file).as_posix()}
-        return {"path": str(file.resolve()), **member, **_entry(file)}
+        return {"path": str(file.resolve()), **member, **_file_entry(file)}
     stage, key, *inside = path.relative_to(stages_folder()).parts
     digest = read_manifest(stages_folder() / stage / key)["digest"]
     file_inside = (
@@ -95,11 +95,11 @@ def _origin(path: Path) -> dict[str, Any]:
     return {"stage": stage, "key": key, "digest": digest, **file_inside}
 
 
-def _entry(path: Path) -> dict[str, Any]:
+def _file_entry(path: Path) -> dict[str, Any]:
     """Size in bytes and digest of a file, and its number of rows if it holds a table."""
     rows = _rows(path)
-    counted = {} if rows is None else {"rows": rows}
-    return {"bytes": path.stat().st_size, "sha256": sha256_of(path), **counted}
+    row_count = {} if rows is None else {"rows": rows}
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path), **row_count}
 
 
 def _rows(path: Path) -> int | None:
@@ -111,14 +111,14 @@ def _rows(path: Path) -> int | None:
     return None
 
 
-def write_manifest(folder: Path, told: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, fields: Mapping[str, Any]) -> None:
     """Write the manifest of a finished stage folder, whose name is the stage's key."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    files = {path.relative_to(folder).as_posix(): _entry(path) for path in paths}
+    files = {path.relative_to(folder).as_posix(): _file_entry(path) for path in paths}
     manifest = {
         "key": folder.name,
         "digest": digest_of({name: entry["sha256"] for name, entry in files.items()}),
-        **told,
+        **fields,
         "git": git_commit(),
         "packages": package_versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -78,13 +78,13 @@ def outputs_of(pending: Sequence[Pending]) -> list[Output]:
     Raises:
         UserError: a stage was refused; the error is that of the first one in `pending`.
     """
-    wait([each.future for each in pending])
-    return [each.output() for each in pending]
+    wait([stage.future for stage in pending])
+    return [stage.output() for stage in pending]
 
 
 def _output(folder: Path, state: State[Any]) -> Output:
-    found = result_of(state).get("found") or state.name == "Cached"
-    return Output(folder, facts_of(folder), found)
+    cached = result_of(state).get("found") or state.name == "Cached"
+    return Output(folder, facts_of(folder), cached)
 
 
 @lru_cache(maxsize=1)
@@ -140,7 +140,7 @@ class Stage(Generic[P]):
         parameters = {"key": folder.name, "inputs": inputs}
         return Pending(folder, runner.submit(self._task_for(folder), parameters))
 
-    def is_made(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+    def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the stage's output for these inputs exists."""
         return self._folder(self._inputs(*args, **kwargs)).exists()
 
@@ -162,28 +162,28 @@ class Stage(Generic[P]):
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
         final = stages_folder() / self.name / key
-        with exclusive_lock(lock_file(final, "build"), _tell_of_waiting):
-            found = final.exists()
-            if not found:
+        with exclusive_lock(lock_file(final, "build"), _log_waiting):
+            exists = final.exists()
+            if not exists:
                 try:
-                    self._make(final, inputs)
+                    self._build(final, inputs)
                 except UserError as error:
                     return Failed(name=REFUSED, message=str(error))
-        return {"folder": f"stages/{self.name}/{key}", "found": found}
+        return {"folder": f"stages/{self.name}/{key}", "found": exists}
 
-    def _make(self, final: Path, inputs: dict[str, Any]) -> None:
+    def _build(self, final: Path, inputs: dict[str, Any]) -> None:
         with _building(final) as folder:
-            began = time.perf_counter()
+            start = time.perf_counter()
             facts = self.build(folder, **inputs)  # type: ignore[call-arg]
-            told = {
+            fields = {
                 "stage": self.name,
                 "inputs": identity(inputs),
                 "made_from": list(origins(inputs)),
                 "code": source_digest(self.code),
-                "seconds": time.perf_counter() - began,
+                "seconds": time.perf_counter() - start,
                 "facts": facts,
             }
-            write_manifest(folder, told)
+            write_manifest(folder, fields)
             folder.rename(final)
 
 
@@ -200,8 +200,8 @@ def _building(final: Path) -> Iterator[Path]:
         shutil.rmtree(building)
 
 
-def _tell_of_waiting() -> None:
-    get_run_logger().info("It is being made by another run; waiting for that one.")
+def _log_waiting() -> None:
+    get_run_logger().info("Another run is building this stage; waiting for it to finish.")
 
 
 def result_of(state: State[Any]) -> Any:

@@ -21,16 +21,16 @@ from pydantic import BaseModel
 
 from infra import running_services
 from infra.environment import variables
-from infra.processes import record, stop
+from infra.processes import record_process, stop
 from infra.services import deployments
-from infra.services.logs import log_file, set_long_aside
+from infra.services.logs import log_file, rotate_if_long
 from infra.settings import CHECKOUT, LOOPBACK, settings
 
 START_SECONDS = 240.0
-SETTLED_SECONDS = 30.0
-EARLY_ENDS = 3
-"""How often in a row a service may die within SETTLED_SECONDS of its start and be restarted. After
-one more such death `up` gives up, since the service would die forever."""
+STABLE_SECONDS = 30.0
+MAX_EARLY_EXITS = 3
+"""The number of times in a row that a service is restarted after it died within STABLE_SECONDS of
+its start. After one more such death `up` gives up, since the service would die forever."""
 
 PYTHON = sys.executable
 
@@ -40,65 +40,65 @@ class ServicesError(Exception):
 
 
 class Service(BaseModel, frozen=True):
-    """A server or worker: its command, and the address that answers when it is ready."""
+    """A server or worker: its command, and the URL that responds when it is ready."""
 
     name: str
     command: list[str]
-    health: str | None = None  # None: it answers at no address
-    needs: str | None = None  # an address that must answer before a restart
+    health: str | None = None  # None: it has no URL to check
+    needs: str | None = None  # a URL that must respond before a restart
 
 
 def services() -> list[Service]:
     """The two servers and the worker, in start order."""
-    here = settings()
-    root = here.root.resolve()
+    current = settings()
+    root = current.root.resolve()
     prefect = [PYTHON, "-m", "prefect"]
     mlflow = [PYTHON, "-m", "mlflow", "server", "--workers", "1"]
     store = ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
     # Runs and servers are on one machine, so they access artifacts by the same paths.
     artifacts = ["--no-serve-artifacts", "--default-artifact-root", f"{root}/mlartifacts"]
-    at = ["--host", LOOPBACK, "--port"]
+    bind = ["--host", LOOPBACK, "--port"]
     return [
         Service(
             name="prefect",
-            command=[*prefect, "server", "start", *at, str(here.prefect_port)],
-            health=f"{here.prefect_url}/api/health",
+            command=[*prefect, "server", "start", *bind, str(current.prefect_port)],
+            health=f"{current.prefect_url}/api/health",
         ),
         Service(
             name="mlflow",
-            command=[*mlflow, *store, *artifacts, *at, str(here.mlflow_port)],
-            health=f"{here.mlflow_url}/health",
+            command=[*mlflow, *store, *artifacts, *bind, str(current.mlflow_port)],
+            health=f"{current.mlflow_url}/health",
         ),
         Service(
             name="worker",
             command=[*prefect, "worker", "start", "--pool", deployments.POOL, "--type", "process"],
-            needs=f"{here.prefect_url}/api/health",
+            needs=f"{current.prefect_url}/api/health",
         ),
     ]
 
 
 def up() -> None:
-    """Start everything, print the addresses, and stay until Ctrl-C.
+    """Start everything, print the URLs, and stay until Ctrl-C.
 
     Raises:
-        ServicesError: it is up already, a port is taken, or a service does not start or keeps
-            dying.
+        ServicesError: the services already run, a port is taken, or a service does not start or
+            keeps dying.
     """
-    _require_down()
-    _require_free("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
-    _require_free("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
+    _require_not_running()
+    _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
+    _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
     _handle_signals(_interrupt)
-    started = Started()
+    supervisor = Supervisor()
     try:
         for service in services():
-            set_long_aside(service.name)
+            rotate_if_long(service.name)
         *servers, worker = services()
-        _say("Starting the Prefect and MLflow servers …")
+        _print("Starting the Prefect and MLflow servers …")
         for server in servers:
-            started.start(server)
+            supervisor.start(server)
         for server in servers:
-            started.wait_for(server)
-        _say("Deploying the flows of prefect.yaml …")
+            supervisor.wait_for(server)
+        _print("Deploying the flows of prefect.yaml …")
         deployments.deploy(settings().prefect_url)
         subprocess.run(
             [PYTHON, "-m", "flows.commands.end_orphaned_runs"],
@@ -106,35 +106,35 @@ def up() -> None:
             cwd=CHECKOUT,
             check=True,
         )
-        started.start(worker)
-        started.wait_until(worker, lambda: deployments.worker_is_online(settings().prefect_url))
-        _say(_addresses(settings().prefect_url, settings().mlflow_url))
-        started.watch()
+        supervisor.start(worker)
+        supervisor.wait_until(worker, lambda: deployments.worker_is_online(settings().prefect_url))
+        _print(_urls(settings().prefect_url, settings().mlflow_url))
+        supervisor.watch()
     except KeyboardInterrupt:
-        _say("\nStopping …")
+        _print("\nStopping …")
     finally:
         _handle_signals(signal.SIG_IGN)
-        started.stop()
+        supervisor.stop()
 
 
 def down() -> None:
     """Stop what `up` started, even if that `up` itself was killed."""
-    here = running_services.recorded()
-    if here is None:
-        _say("Nothing is up.")
+    record = running_services.read_record()
+    if record is None:
+        _print("Nothing is running.")
         return
-    stop(here.supervisor, patience=60)
-    _stop_services(here)
-    _say("Stopped.")
+    stop(record.supervisor, patience=60)
+    _stop_services(record)
+    _print("Stopped.")
 
 
-class Started:
-    """The services that this process has started."""
+class Supervisor:
+    """Starts the services, restarts those that die, and stops all of them."""
 
     def __init__(self) -> None:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.began: dict[str, float] = {}
-        self.early_ends: Counter[str] = Counter()
+        self.start_times: dict[str, float] = {}
+        self.early_exits: Counter[str] = Counter()
         self._write()
 
     def start(self, service: Service) -> None:
@@ -149,21 +149,21 @@ class Started:
                 stderr=log,
                 start_new_session=True,
             )
-        self.began[service.name] = time.monotonic()
+        self.start_times[service.name] = time.monotonic()
         self._write()
 
     def wait_for(self, service: Service) -> None:
         """Wait until a server answers."""
-        self.wait_until(service, lambda: _answers(str(service.health)))
+        self.wait_until(service, lambda: _responds(str(service.health)))
 
-    def wait_until(self, service: Service, is_there: Callable[[], bool]) -> None:
+    def wait_until(self, service: Service, is_ready: Callable[[], bool]) -> None:
         """Wait until a service is ready.
 
         Raises:
             ServicesError: it ended, or was not ready within START_SECONDS.
         """
-        while not is_there():
-            seconds = time.monotonic() - self.began[service.name]
+        while not is_ready():
+            seconds = time.monotonic() - self.start_times[service.name]
             if self.processes[service.name].poll() is not None or seconds > START_SECONDS:
                 raise ServicesError(_failure(service.name))
             time.sleep(0.2)
@@ -180,61 +180,63 @@ class Started:
                 if self.processes[service.name].poll() is None:
                     continue
                 ended.setdefault(service.name, time.monotonic())
-                if service.needs is None or _answers(service.needs):
-                    self._start_again(service, ended.pop(service.name))
+                if service.needs is None or _responds(service.needs):
+                    self._restart(service, ended.pop(service.name))
             time.sleep(1)
 
-    def _start_again(self, service: Service, ended: float) -> None:
-        if ended - self.began[service.name] < SETTLED_SECONDS:
-            self.early_ends[service.name] += 1
+    def _restart(self, service: Service, ended: float) -> None:
+        if ended - self.start_times[service.name] < STABLE_SECONDS:
+            self.early_exits[service.name] += 1
         else:
-            self.early_ends[service.name] = 0
-        if self.early_ends[service.name] > EARLY_ENDS:
+            self.early_exits[service.name] = 0
+        if self.early_exits[service.name] > MAX_EARLY_EXITS:
             raise ServicesError(_failure(service.name))
-        _say(f"{service.name} ended unasked: it is started again.")
+        _print(f"{service.name} exited unexpectedly; restarting.")
         self.start(service)
 
     def stop(self) -> None:
         """Stop all services, the worker and its flow runs first."""
         for process in reversed(self.processes.values()):
             if process.poll() is None:
-                stop(record(process.pid))
-        running_services.forget()
+                stop(record_process(process.pid))
+        running_services.remove_record()
 
     def _write(self) -> None:
         alive = {name: p.pid for name, p in self.processes.items() if p.poll() is None}
-        running_services.Up(
-            supervisor=record(os.getpid()),
-            services={name: record(pid) for name, pid in alive.items()},
+        running_services.ServicesRecord(
+            supervisor=record_process(os.getpid()),
+            services={name: record_process(pid) for name, pid in alive.items()},
             prefect_url=settings().prefect_url,
             mlflow_url=settings().mlflow_url,
         ).write()
 
 
-def _require_down() -> None:
+def _require_not_running() -> None:
     """Refuse a second `up`, and stop what a killed one left running."""
-    here = running_services.recorded()
-    if here is not None and here.supervisor.alive:
-        raise ServicesError(f"It is up already.\n{_addresses(here.prefect_url, here.mlflow_url)}")
-    if here is not None:
-        _stop_services(here)
+    record = running_services.read_record()
+    if record is not None and record.supervisor.alive:
+        raise ServicesError(
+            f"The services are already running.\n{_urls(record.prefect_url, record.mlflow_url)}"
+        )
+    if record is not None:
+        _stop_services(record)
 
 
-def _stop_services(here: running_services.Up) -> None:
-    for service in reversed(here.services.values()):
+def _stop_services(record: running_services.ServicesRecord) -> None:
+    for service in reversed(record.services.values()):
         stop(service)
-    running_services.forget()
+    running_services.remove_record()
 
 
-def _require_free(variable: str, port: int) -> None:
+def _require_free_port(variable: str, port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
             raise ServicesError(
-                f"Port {port} is in use by another program: stop that one, or choose another port "
-                f"by {variable}."
+                f"Port {port} is in use by another program. Stop it, or set {variable} to a free "
+                "port."
             ) from error
 
 
@@ -242,22 +244,22 @@ def _environment() -> dict[str, str]:
     return {**variables(), **os.environ, "PREFECT_API_URL": f"{settings().prefect_url}/api"}
 
 
-def _answers(address: str) -> bool:
+def _responds(url: str) -> bool:
     try:
-        return httpx.get(address, timeout=5).is_success
+        return httpx.get(url, timeout=5).is_success
     except httpx.TransportError:
         return False
 
 
 def _failure(name: str) -> str:
     tail = log_file(name).read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    return "\n".join([*tail, f"The {name} did not start or ended: see {log_file(name)}."])
+    return "\n".join([*tail, f"{name} failed to start or exited. Full log: {log_file(name)}"])
 
 
-def _addresses(prefect_url: str, mlflow_url: str) -> str:
+def _urls(prefect_url: str, mlflow_url: str) -> str:
     return (
         f"Prefect   {prefect_url}   start flows, see runs and schedules\n"
-        f"MLflow    {mlflow_url}   compare runs: choose “Model training”\n"
+        f"MLflow    {mlflow_url}   compare runs (choose “Model training”)\n"
         "Stop      Ctrl-C here, or make down"
     )
 
@@ -273,7 +275,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 

@@ -17,25 +17,34 @@ from infra.settings import CHECKOUT, settings
 
 POOL = "local"
 
-WHILE_LOCKED = urllib3.Retry(
+RETRY_WHILE_LOCKED = urllib3.Retry(
     connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.5
 )
-"""Prefect answers 503 while its database is locked. Without retries, users' changes
-would be lost."""
+"""Prefect answers 503 while its database is locked. Without retries, users' changes would be
+lost."""
 
-SERVER = urllib3.PoolManager(timeout=120, retries=WHILE_LOCKED, headers={"Connection": "close"})
+SERVER = urllib3.PoolManager(
+    timeout=120, retries=RETRY_WHILE_LOCKED, headers={"Connection": "close"}
+)
 """Connections are not reused: the server may close one just when the next request is sent."""
 
-OURS = "bidaflow"
+PROJECT_TAG = "bidaflow"
 """The tag of all deployments in prefect.yaml."""
 
 SCHEMA = "parameter_openapi_schema"
 
-CHANGEABLE = ("paused", "parameters", "schedules")
+EDITABLE_FIELDS = ("paused", "parameters", "schedules")
 """The fields of a deployment that both prefect.yaml and users in the UI can set."""
 
 RENAMED_DEPLOYMENTS = {"judge-embeddings": "evaluate-embeddings"}
 """Names of deployments in earlier releases, and what they are called now."""
+
+RENAMED_PARAMETERS = {
+    "flows/evaluate_embeddings.py:evaluate_embeddings": {"look": "queries"},
+    "flows/train_embeddings.py:train_embeddings": {"judge_on": "evaluate_on"},
+}
+"""Names of parameters in earlier releases and what they are called now, by the flow's entrypoint
+today."""
 
 FORMER_ENTRYPOINTS = {
     "flows/compare.py:compare_variants": "compare-variants",
@@ -45,10 +54,10 @@ FORMER_ENTRYPOINTS = {
 """Entrypoints of flows in earlier releases, and the deployments of the same flows today."""
 
 Sections = dict[str, dict[str, str]]
-"""The changeable fields of each deployment in prefect.yaml, as JSON by deployment and field."""
+"""The editable fields of each deployment in prefect.yaml, as JSON by deployment and field."""
 
 
-class Rejected(urllib3.exceptions.HTTPError):
+class RequestRejected(urllib3.exceptions.HTTPError):
     """The server answered, and does not accept the request."""
 
 
@@ -58,91 +67,113 @@ def deploy(server: str) -> None:
     A change made in the UI is kept unless prefect.yaml has changed the same field since the last
     deployment. A deployment that an earlier release created under another name hands its settings
     and its pending runs over to its successor, and is removed. Other deployments of moved flows,
-    such as duplicates made in the UI, get the flow's new entrypoint.
+    such as duplicates made in the UI, get the flow's new entrypoint. Renamed parameters get their
+    new names in deployments, schedules and pending runs.
     """
     before = {deployment["id"]: deployment for deployment in _deployments(server)}
-    then = now = _remembered()
+    old_sections = new_sections = _read_sections()
     try:
         _prefect(server, "work-pool", "create", POOL, "--type", "process", "--overwrite")
         _prefect(server, "deploy", "--all")
-        now = _sections()
+        new_sections = _current_sections()
     finally:  # an interruption leaves some flows deployed: restore them, too
         after = _deployments(server)
-        _follow_moved_flows(after, now.keys())
-        for one in after:
-            if one["id"] in before:
-                rewritten = _rewritten(then.get(one["name"], {}), now.get(one["name"], {}))
-                _restore(server, before[one["id"]], one, rewritten)
-            _close(server, one)
+        _follow_moved_flows(after, new_sections.keys())
+        for deployment in after:
+            if deployment["id"] in before:
+                name = deployment["name"]
+                changed = _changed_fields(old_sections.get(name, {}), new_sections.get(name, {}))
+                _restore(server, before[deployment["id"]], deployment, changed)
+            _rename_parameters_of_runs(server, deployment)
+            _forbid_unknown_parameters(server, deployment)
         _replace_renamed(server)
-    _remember(now)
+    _write_sections(new_sections)
 
 
 def worker_is_online(server: str) -> bool:
     """Whether a worker has reported to the server that it is ready for runs."""
-    workers = _asked(f"{server}/api/work_pools/{POOL}/workers/filter")
+    workers = _query(f"{server}/api/work_pools/{POOL}/workers/filter")
     return any(worker["status"] == "ONLINE" for worker in workers)
 
 
 def _deployments(server: str) -> list[dict[str, Any]]:
-    return _asked(f"{server}/api/deployments/filter")
+    return _query(f"{server}/api/deployments/filter")
 
 
-def _asked(address: str, wanted: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = _told("POST", address, wanted or {}).json()
-    return found
+def _query(url: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = _send("POST", url, filters or {}).json()
+    return results
 
 
-def _told(method: str, address: str, update: dict[str, Any]) -> urllib3.BaseHTTPResponse:
+def _send(method: str, url: str, body: dict[str, Any]) -> urllib3.BaseHTTPResponse:
     """The server's response.
 
     Raises:
         urllib3.exceptions.HTTPError: there is no response, or its status is 400 or above.
     """
-    answer = SERVER.request(method, address, json=update)
-    if answer.status >= 400:
-        error = Rejected if answer.status < 500 else urllib3.exceptions.HTTPError
-        raise error(f"{method} {address}: {answer.status} {answer.data!r}")
-    return answer
+    response = SERVER.request(method, url, json=body)
+    if response.status >= 400:
+        error = RequestRejected if response.status < 500 else urllib3.exceptions.HTTPError
+        raise error(f"{method} {url}: {response.status} {response.data!r}")
+    return response
 
 
-def _rewritten(then: dict[str, str], now: dict[str, str]) -> set[str]:
+def _changed_fields(old: dict[str, str], new: dict[str, str]) -> set[str]:
     """The fields known to have changed in prefect.yaml since the last deployment."""
-    return {field for field in then.keys() & now.keys() if then[field] != now[field]}
+    return {field for field in old.keys() & new.keys() if old[field] != new[field]}
 
 
 def _follow_moved_flows(deployments: list[dict[str, Any]], current: Set[str]) -> None:
     """Give every deployment of a moved flow, duplicates made in the UI too, what prefect.yaml gives
     the current one."""
-    by_name = {one["name"]: one for one in deployments if one["name"] in current}
+    by_name = {d["name"]: d for d in deployments if d["name"] in current}
     moved = {
         old: by_name[name]["entrypoint"]
         for old, name in FORMER_ENTRYPOINTS.items()
         if name in by_name
     }
-    schemas = {one["entrypoint"]: one[SCHEMA] for one in by_name.values()}
-    for one in deployments:
-        one["entrypoint"] = moved.get(one["entrypoint"], one["entrypoint"])
-        one[SCHEMA] = schemas.get(one["entrypoint"], one[SCHEMA])
+    schemas = {d["entrypoint"]: d[SCHEMA] for d in by_name.values()}
+    for deployment in deployments:
+        entrypoint = moved.get(deployment["entrypoint"], deployment["entrypoint"])
+        deployment["entrypoint"] = entrypoint
+        deployment[SCHEMA] = schemas.get(entrypoint, deployment[SCHEMA])
 
 
 def _restore(
-    server: str, before: dict[str, Any], deployed: dict[str, Any], rewritten: set[str]
+    server: str, before: dict[str, Any], deployed: dict[str, Any], changed: set[str]
 ) -> None:
-    """Restore a deployment's changeable fields, except those rewritten in prefect.yaml.
+    """Restore a deployment's editable fields, except those changed in prefect.yaml.
 
     The POST request makes Prefect update the given fields of the deployment of that name and flow.
     Deleting schedules one by one would also delete the runs missed while the server was down.
     """
-    fields = {field: (deployed if field in rewritten else before)[field] for field in CHANGEABLE}
+    fields = {field: (deployed if field in changed else before)[field] for field in EDITABLE_FIELDS}
+    names = RENAMED_PARAMETERS.get(deployed["entrypoint"], {})
+    schedules = [_schedule(schedule) for schedule in fields["schedules"]]
     update = {
         "name": deployed["name"],
         "flow_id": deployed["flow_id"],
         "paused": fields["paused"],
-        "parameters": fields["parameters"],
-        "schedules": [_schedule(one) for one in fields["schedules"]],
+        "parameters": _renamed(fields["parameters"], names),
+        "schedules": [{**s, "parameters": _renamed(s["parameters"], names)} for s in schedules],
     }
-    _told("POST", f"{server}/api/deployments/", update)
+    _send("POST", f"{server}/api/deployments/", update)
+
+
+def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """The parameters, with each old name in `names` replaced by its new name."""
+    return {names.get(name, name): value for name, value in parameters.items()}
+
+
+def _rename_parameters_of_runs(server: str, deployment: dict[str, Any]) -> None:
+    """Rename the parameters of pending runs, which an earlier release has created."""
+    names = RENAMED_PARAMETERS.get(deployment["entrypoint"], {})
+    if not names:
+        return
+    for run in _pending_runs(server, deployment):
+        if names.keys() & run["parameters"].keys():
+            update = {"parameters": _renamed(run["parameters"], names)}
+            _send("PATCH", f"{server}/api/flow_runs/{run['id']}", update)
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
@@ -150,47 +181,48 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
     return {name: schedule[name] for name in ("schedule", "active", "parameters", "slug")}
 
 
-def _close(server: str, deployed: dict[str, Any]) -> None:
+def _forbid_unknown_parameters(server: str, deployed: dict[str, Any]) -> None:
     """Make the server refuse parameters that the flow does not have; by default it accepts them."""
     schema = {**deployed[SCHEMA], "additionalProperties": False}
     update = {SCHEMA: schema, "entrypoint": deployed["entrypoint"]}
-    _told("PATCH", f"{server}/api/deployments/{deployed['id']}", update)
+    _send("PATCH", f"{server}/api/deployments/{deployed['id']}", update)
 
 
 def _replace_renamed(server: str) -> None:
     """Let each renamed deployment's successor take its place. Interrupted, it can be repeated."""
-    ours = {one["name"]: one for one in _deployments(server) if OURS in one["tags"]}
+    by_name = {d["name"]: d for d in _deployments(server) if PROJECT_TAG in d["tags"]}
     for old, new in RENAMED_DEPLOYMENTS.items():
-        if old in ours and new in ours:
-            _restore(server, _merged(ours[old], ours[new]), ours[new], rewritten=set())
-            for run in _pending_runs(server, ours[old]):
-                _schedule_run(server, run, ours[new])
-            # With it Prefect deletes its scheduled runs, those that people asked for as well.
-            _told("DELETE", f"{server}/api/deployments/{ours[old]['id']}", {})
+        if old in by_name and new in by_name:
+            merged = _merged(by_name[old], by_name[new])
+            _restore(server, merged, by_name[new], changed=set())
+            for run in _pending_runs(server, by_name[old]):
+                _schedule_run(server, run, by_name[new])
+            # This also deletes its scheduled runs, including those that people scheduled.
+            _send("DELETE", f"{server}/api/deployments/{by_name[old]['id']}", {})
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The changeable fields of a deployment and its successor together; the old values win."""
-    schedules = [_schedule(one) for one in old["schedules"]]
-    slugs = {one["slug"] for one in schedules} - {None}
-    added = [_schedule(one) for one in new["schedules"] if one["slug"] not in slugs]
+    """The editable fields of a deployment and its successor together; the old values win."""
+    schedules = [_schedule(schedule) for schedule in old["schedules"]]
+    slugs = {schedule["slug"] for schedule in schedules} - {None}
+    added = [_schedule(schedule) for schedule in new["schedules"] if schedule["slug"] not in slugs]
     return {
         "paused": old["paused"] or new["paused"],
         "parameters": {**new["parameters"], **old["parameters"]},
-        "schedules": [*schedules, *(one for one in added if one not in schedules)],
+        "schedules": [*schedules, *(schedule for schedule in added if schedule not in schedules)],
     }
 
 
 def _pending_runs(server: str, deployment: dict[str, Any]) -> list[dict[str, Any]]:
     """Runs that people scheduled, and missed ones; a schedule creates its future ones again."""
-    wanted = {
+    filters = {
         "deployments": {"id": {"any_": [deployment["id"]]}},
         "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
     }
     now = datetime.now(UTC)
     return [
         run
-        for run in _asked(f"{server}/api/flow_runs/filter", wanted)
+        for run in _query(f"{server}/api/flow_runs/filter", filters)
         if not run["auto_scheduled"] or datetime.fromisoformat(run["expected_start_time"]) < now
     ]
 
@@ -198,7 +230,7 @@ def _pending_runs(server: str, deployment: dict[str, Any]) -> list[dict[str, Any
 def _schedule_run(server: str, run: dict[str, Any], deployment: dict[str, Any]) -> None:
     """Schedule a run of a renamed deployment for the same time by its successor, once."""
     start = {"scheduled_time": run["expected_start_time"]}
-    again = {
+    copy = {
         "name": run["name"],
         "tags": run["tags"],
         "parameters": run["parameters"],
@@ -207,36 +239,36 @@ def _schedule_run(server: str, run: dict[str, Any], deployment: dict[str, Any]) 
         "idempotency_key": f"successor of {run['id']}",
     }
     try:
-        _told("POST", f"{server}/api/deployments/{deployment['id']}/create_flow_run", again)
-    except Rejected as error:
-        print(f"Run {run['name']} is no longer valid. Start it again in the UI. ({error})")
+        _send("POST", f"{server}/api/deployments/{deployment['id']}/create_flow_run", copy)
+    except RequestRejected as error:
+        print(f"Scheduled run {run['name']} is invalid now; start it again in the UI ({error}).")
 
 
-def _sections() -> Sections:
+def _current_sections() -> Sections:
     file = yaml.safe_load((CHECKOUT / "prefect.yaml").read_text(encoding="utf-8"))
     return {
         section.get("name", ""): {
-            field: json.dumps(section.get(field), default=str) for field in CHANGEABLE
+            field: json.dumps(section.get(field), default=str) for field in EDITABLE_FIELDS
         }
         for section in file["deployments"]
     }
 
 
-def _remembered() -> Sections:
+def _read_sections() -> Sections:
     """What prefect.yaml contained at the last deployment to a server of this root."""
-    if not _memory().exists():
+    if not _sections_file().exists():
         return {}
-    found: Sections = json.loads(_memory().read_text(encoding="utf-8"))
-    return found
+    sections: Sections = json.loads(_sections_file().read_text(encoding="utf-8"))
+    return sections
 
 
-def _remember(sections: Sections) -> None:
-    new = _memory().with_suffix(".new")
+def _write_sections(sections: Sections) -> None:
+    new = _sections_file().with_suffix(".new")
     new.write_text(json.dumps(sections, indent=1) + "\n", encoding="utf-8")
-    new.rename(_memory())
+    new.rename(_sections_file())
 
 
-def _memory() -> Path:
+def _sections_file() -> Path:
     return settings().root.resolve() / "deployments.json"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from infra.settings import settings
 
-LONG = 10 * 2**20
+MAX_LOG_BYTES = 10 * 2**20
 """Size in bytes above which a log is rotated at the next start."""
 
 
@@ -15,8 +15,8 @@ def log_file(name: str) -> Path:
     return folder / f"{name}.log"
 
 
-def set_long_aside(name: str) -> None:
-    """Rotate the log if it is long; one earlier log is kept as `<name>.log.1`."""
+def rotate_if_long(name: str) -> None:
+    """Rotate the log if it exceeds the limit; one earlier log is kept as `<name>.log.1`."""
     log = log_file(name)
-    if log.exists() and log.stat().st_size > LONG:
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_suffix(".log.1"))

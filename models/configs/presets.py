@@ -156,5 +156,5 @@ def preset(name: str) -> VariantConfig:
         ValueError: no preset has this name; the message lists the presets.
     """
     if name not in PRESETS:
-        raise ValueError(f"There is no variant {name!r}; there are: {', '.join(PRESETS)}.")
+        raise ValueError(f"Unknown variant {name!r}; expected one of: {', '.join(PRESETS)}.")
     return PRESETS[name]

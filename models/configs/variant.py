@@ -19,17 +19,17 @@ Schedule = Literal["constant", "linear"]
 Precision = Literal["float32", "bfloat16"]
 
 
-def _require(condition: bool, sentence: str) -> None:
+def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ValueError(sentence)
+        raise ValueError(message)
 
 
 def _require_choices(config: Any, choices: dict[str, Any]) -> None:
     """Require that each named field holds one of the values of its Literal."""
-    for name, kind in choices.items():
-        value, known = getattr(config, name), get_args(kind)
-        listed = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
-        _require(value in known, f"{name} must be {listed}, not {value!r}.")
+    for name, literal in choices.items():
+        value, allowed = getattr(config, name), get_args(literal)
+        choices_text = f"{', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
+        _require(value in allowed, f"{name} must be {choices_text}, not {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,15 @@ class CharacterConfig:
             sizes = getattr(self, name)
             _require(
                 len(sizes) > 0 and min(sizes) >= 1,
-                f"characters.{name} must hold numbers of at least 1.",
+                f"characters.{name} must be a non-empty list of integers of at least 1.",
             )
         for name in ("embedding_size", "max_characters"):
             _require(getattr(self, name) >= 1, f"characters.{name} must be at least 1.")
         _require(
             len(self.kernel_widths) == len(self.filters),
-            f"characters.kernel_widths holds {len(self.kernel_widths)} numbers and "
-            f"characters.filters {len(self.filters)}: each width needs its number of filters.",
+            f"characters.kernel_widths has length {len(self.kernel_widths)}, but "
+            f"characters.filters has length {len(self.filters)}. Give one number of filters per "
+            "kernel width.",
         )
         _require(
             max(self.kernel_widths) <= self.max_characters,
@@ -131,24 +132,24 @@ class ModelConfig:
     def _refuse_impossible_combinations(self) -> None:
         _require(
             self.word_vectors or self.characters is not None,
-            "word_vectors is off and characters is empty: a word needs one of the two.",
+            "word_vectors is off and characters is empty. Set at least one of them.",
         )
         _require(
             self.word_vectors or self.unknown_words == "zero",
-            f"word_vectors is off, but unknown_words {self.unknown_words!r} is about words without "
-            "a vector among those that have one: leave it at 'zero'.",
+            f"unknown_words {self.unknown_words!r} has no effect with word_vectors off. Set "
+            "unknown_words to 'zero'.",
         )
         if self.output_reads == "self-attention":
             _require(
                 self.self_attention in ("additive", "dot", "elementwise"),
-                "output_reads is 'self-attention', which self_attention "
-                f"{self.self_attention!r} does not hand on; it can be 'additive', 'dot' or "
+                "output_reads 'self-attention' does not support self_attention "
+                f"{self.self_attention!r}. Set self_attention to 'additive', 'dot' or "
                 "'elementwise'.",
             )
             _require(
                 self.end_pointer != "chained",
-                "output_reads is 'self-attention', but end_pointer 'chained' reads the modeling "
-                "layer alone.",
+                "output_reads 'self-attention' does not support end_pointer 'chained', which reads "
+                "only the modeling layer.",
             )
 
 
@@ -215,12 +216,12 @@ class TrainingConfig:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
         for name in ("learning_rate", "epsilon"):
             number = getattr(self, name)
-            _require(0 < number < math.inf, f"{name} must be above 0, and a finite number.")
-        _require(0 <= self.clip_norm < math.inf, "clip_norm must be at least 0, and finite.")
+            _require(0 < number < math.inf, f"{name} must be a finite number above 0.")
+        _require(0 <= self.clip_norm < math.inf, "clip_norm must be a finite number of at least 0.")
         _require(
             self.optimizer != "adam" or self.learning_rate <= 0.1,
-            f"optimizer is 'adam', with which a learning_rate of {self.learning_rate:g} diverges: "
-            "0.001 suits it.",
+            f"learning_rate {self.learning_rate:g} is too high for optimizer 'adam' (at most 0.1). "
+            "Try 0.001.",
         )
         for name in ("seed", "warmup_steps"):
             _require(getattr(self, name) >= 0, f"{name} must be at least 0.")
@@ -235,11 +236,11 @@ class TrainingConfig:
         for name in ("max_minutes", "stop_at_f1", "checkpoint_minutes"):
             value = getattr(self, name)
             _require(value is None or value > 0, f"{name} must be above 0.")
-        _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100, a percentage.")
+        _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100 (percent).")
         _require(
             self.window_stride is None or self.window_stride < self.max_context_tokens,
             f"window_stride ({self.window_stride}) must be less than max_context_tokens "
-            f"({self.max_context_tokens}): no window would hold an answer at the border of two.",
+            f"({self.max_context_tokens}), so that consecutive windows overlap.",
         )
 
     @property
@@ -266,11 +267,11 @@ class VariantConfig:
             ValueError: the changed variant is invalid.
             TypeError: a field does not exist.
         """
-        of_model = {f.name for f in fields(ModelConfig)}
-        model = {name: value for name, value in changes.items() if name in of_model}
+        model_fields = {f.name for f in fields(ModelConfig)}
+        model = {name: value for name, value in changes.items() if name in model_fields}
         if model.get("characters") is not None:
             model["characters"] = self._characters_with(model["characters"])
-        training = {name: value for name, value in changes.items() if name not in of_model}
+        training = {name: value for name, value in changes.items() if name not in model_fields}
         return replace(
             self,
             model=replace(self.model, **model),
@@ -281,8 +282,8 @@ class VariantConfig:
         characters = self.model.characters
         if characters is None:
             raise ValueError(
-                f"characters.{next(iter(changes), '')} can't be changed: the variant {self.name} "
-                "reads no characters; leave it out, or leave that variant out."
+                f"characters.{next(iter(changes), '')} can't be set: the variant {self.name} has "
+                "no character CNN. Remove the setting, or the variant."
             )
         return replace(characters, **changes)
 

@@ -49,16 +49,16 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, y, weight = ctx.saved_tensors
-        of_attending, of_attended = torch.zeros_like(x), torch.zeros_like(y)
-        of_weight = gradients[0].sum().expand_as(weight).clone()
+        grad_attending, grad_attended = torch.zeros_like(x), torch.zeros_like(y)
+        grad_weight = gradients[0].sum().expand_as(weight).clone()
         for rows, r in _chunks(x, y):
-            given = gradients[0][rows]  # (b, t, J)
-            of_weight -= 2 * (given.reshape(-1) @ r.view(-1, len(weight)))
+            upstream = gradients[0][rows]  # (b, t, J)
+            grad_weight -= 2 * (upstream.reshape(-1) @ r.view(-1, len(weight)))
             # The derivative of tanh is 4·(r − r²); factors common to all pairs are multiplied last.
-            torch.addcmul(r, r, r, value=-1, out=r).mul_(given.unsqueeze(3))
-            of_attending[rows] = r.sum(2)
-            of_attended[rows[0]] += r.sum(1)
-        return of_attending * (4 * weight), of_attended * (4 * weight), of_weight
+            torch.addcmul(r, r, r, value=-1, out=r).mul_(upstream.unsqueeze(3))
+            grad_attending[rows] = r.sum(2)
+            grad_attended[rows[0]] += r.sum(1)
+        return grad_attending * (4 * weight), grad_attended * (4 * weight), grad_weight
 
 
 def _exponential(x: Tensor) -> Tensor:
@@ -71,12 +71,12 @@ def _chunks(x: Tensor, y: Tensor) -> Iterator[tuple[tuple[slice, slice], Tensor]
     (examples, length, size), pairs = x.shape, y.shape[1]
     chunk = CPU_CHUNK if x.device.type == "cpu" else GPU_CHUNK
     budget = max(1, chunk // (pairs * size))
-    step, together = min(length, budget), min(examples, max(1, budget // length))
-    buffer = x.new_empty(together * step * pairs * size)
+    step, examples_per_chunk = min(length, budget), min(examples, max(1, budget // length))
+    buffer = x.new_empty(examples_per_chunk * step * pairs * size)
     one = x.new_ones(1)
-    for e in range(0, examples, together):
+    for e in range(0, examples, examples_per_chunk):
         for t in range(0, length, step):
-            rows = (slice(e, e + together), slice(t, t + step))
+            rows = (slice(e, e + examples_per_chunk), slice(t, t + step))
             left, right = x[rows].unsqueeze(2), y[rows[0]].unsqueeze(1)
             shape = (*left.shape[:2], pairs, size)
             out = buffer[: left.shape[0] * left.shape[1] * pairs * size].view(shape)

@@ -33,8 +33,10 @@ class CharacterCNN(nn.Module):
         characters = F.pad(characters, (0, missing))
         lengths = (characters != 0).sum(1, keepdim=True)
         vectors = self.dropout(self.embedding(characters)).transpose(1, 2)  # (U, size, C)
-        best = [_best_features(convolution, vectors, lengths) for convolution in self.convolutions]
-        return torch.cat(best, 1)
+        features = [
+            _best_features(convolution, vectors, lengths) for convolution in self.convolutions
+        ]
+        return torch.cat(features, 1)
 
 
 def _best_features(convolution: nn.Module, vectors: Tensor, lengths: Tensor) -> Tensor:

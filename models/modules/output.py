@@ -25,8 +25,8 @@ class SpanOutput(nn.Module):
         self.dropout = Dropouts(config).output
         self.start_attention = nn.Linear(attention_size, 1)
         self.start_modeling = nn.Linear(width, 1)
-        read = attention_size + 3 * width if self.conditioned else width
-        self.encoder = Encoder(config, read, 1)
+        end_size = attention_size + 3 * width if self.conditioned else width
+        self.encoder = Encoder(config, end_size, 1)
         self.end_attention = nn.Linear(attention_size, 1)
         self.end_modeling = nn.Linear(width, 1)
 
@@ -35,17 +35,19 @@ class SpanOutput(nn.Module):
         drop = self.dropout
         start = self.start_attention(drop(attention)) + self.start_modeling(drop(modeling))
         start = start.squeeze(2).masked_fill(~mask, MASKED)
-        read = _given_start(attention, modeling, start, mask) if self.conditioned else modeling
-        again = self.encoder(read, mask)
-        end = self.end_attention(drop(attention)) + self.end_modeling(drop(again))
+        end_input = modeling
+        if self.conditioned:
+            end_input = _condition_on_start(attention, modeling, start, mask)
+        end_states = self.encoder(end_input, mask)
+        end = self.end_attention(drop(attention)) + self.end_modeling(drop(end_states))
         return start, end.squeeze(2).masked_fill(~mask, MASKED)
 
 
-def _given_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Tensor) -> Tensor:
+def _condition_on_start(attention: Tensor, modeling: Tensor, start: Tensor, mask: Tensor) -> Tensor:
     """[G; M; a¹; M∘a¹] (B, T, attention_size + 6d)"""
-    where = masked_softmax(start, mask, 1).unsqueeze(1)  # (B, 1, T)
-    found = (where @ modeling).expand_as(modeling)
-    return torch.cat([attention, modeling, found, modeling * found], 2)
+    start_probabilities = masked_softmax(start, mask, 1).unsqueeze(1)  # (B, 1, T)
+    attended = (start_probabilities @ modeling).expand_as(modeling)
+    return torch.cat([attention, modeling, attended, modeling * attended], 2)
 
 
 class ChainedOutput(nn.Module):

@@ -63,7 +63,7 @@ class BiLSTM(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size), zeros at padding"""
-        return _both_ways(self.ahead, self.back, x, mask)
+        return _run_both_directions(self.ahead, self.back, x, mask)
 
 
 class BiGRU(nn.Module):
@@ -76,22 +76,22 @@ class BiGRU(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size), zeros at padding"""
-        return _both_ways(self.ahead, self.back, x, mask)
+        return _run_both_directions(self.ahead, self.back, x, mask)
 
 
-def _both_ways(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
+def _run_both_directions(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
     index = reversal_index(mask)
-    read_ahead, read_back = _read(ahead, x), _read(back, reverse_sequences(x, index))
+    read_ahead, read_back = _run_layer(ahead, x), _run_layer(back, reverse_sequences(x, index))
     return torch.cat([read_ahead, reverse_sequences(read_back, index)], 2) * mask.unsqueeze(2)
 
 
-def _read(layer: nn.Module, x: Tensor) -> Tensor:
+def _run_layer(layer: nn.Module, x: Tensor) -> Tensor:
     if x.is_cuda:  # autocast always gives cuDNN float16, in which gradients underflow
         with torch.autocast("cuda", enabled=False):
-            read: Tensor = layer(x.float())[0]
+            output: Tensor = layer(x.float())[0]
     else:
-        read = layer(x)[0]
-    return read
+        output = layer(x)[0]
+    return output
 
 
 def bidirectional(config: ModelConfig, input_size: int) -> BiLSTM | BiGRU:

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.data.answer_errors import MEANINGS, Fault, FaultKind, diagnose, stands
+from tasks.data.answer_errors import (
+    ERROR_DESCRIPTIONS,
+    AnswerError,
+    AnswerErrorKind,
+    diagnose,
+    matches_context,
+)
 from tasks.data.schema import Answer, Question
 
-Outcome = Literal["exact", "widened", "repaired", "dropped", "impossible"]
+AlignmentStatus = Literal["exact", "widened", "repaired", "dropped", "impossible"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +24,15 @@ class Alignment:
 
     `gold` is the training answer as given, or None; `start` and `end` are its first and last token,
     or -1 if there is nothing to train on; `reason` is "" if the outcome is exact; `fault` is the
-    kind of fault, and `repaired` is the answer that replaces `gold`.
+    kind of error, and `repaired` is the answer that replaces `gold`.
     """
 
-    outcome: Outcome
+    outcome: AlignmentStatus
     reason: str
     gold: Answer | None = None
     start: int = -1
     end: int = -1
-    fault: FaultKind | None = None
+    fault: AnswerErrorKind | None = None
     repaired: Answer | None = None
 
 
@@ -39,8 +45,10 @@ def training_answer(answers: Sequence[Answer]) -> Answer:
 
 
 def repaired_answers(answers: Sequence[Answer], context: str) -> list[Answer]:
-    """The answers; those with a fault that can be repaired are replaced by their repaired form."""
-    return [a if stands(a, context) else diagnose(a, context).mended or a for a in answers]
+    """The answers, with each one replaced by its correction if it has one."""
+    return [
+        a if matches_context(a, context) else diagnose(a, context).correction or a for a in answers
+    ]
 
 
 def align(
@@ -64,38 +72,38 @@ def align(
       training answer in the context.
     """
     if question.is_impossible:
-        unused = f", so its {len(question.answers)} answers are not used"
+        ignored = f"; its answers ({len(question.answers)}) are ignored"
         return Alignment(
-            "impossible", "marked is_impossible" + (unused if question.answers else "")
+            "impossible", "marked is_impossible" + (ignored if question.answers else "")
         )
     if not question.question.strip():
-        return _dropped(Fault("empty-question", MEANINGS["empty-question"]))
+        return _dropped(AnswerError("empty-question", ERROR_DESCRIPTIONS["empty-question"]))
     if not question.answers:
-        return _dropped(Fault("no-answer", MEANINGS["no-answer"]))
-    sound = [answer for answer in question.answers if stands(answer, context)]
-    gold = training_answer(sound or question.answers)
-    if sound:
+        return _dropped(AnswerError("no-answer", ERROR_DESCRIPTIONS["no-answer"]))
+    matching = [answer for answer in question.answers if matches_context(answer, context)]
+    gold = training_answer(matching or question.answers)
+    if matching:
         return _span(gold, context, starts, ends)
-    fault = diagnose(gold, context)
-    if fault.mended is None or not repair:
-        return _dropped(fault, gold)
-    span = _span(fault.mended, context, starts, ends)
-    reason = ", ".join(filter(None, [f"{fault.reason}: repaired", span.reason]))
-    return Alignment("repaired", reason, gold, span.start, span.end, fault.kind, fault.mended)
+    error = diagnose(gold, context)
+    if error.correction is None or not repair:
+        return _dropped(error, gold)
+    span = _span(error.correction, context, starts, ends)
+    reason = ", ".join(filter(None, [f"repaired ({error.reason})", span.reason]))
+    return Alignment("repaired", reason, gold, span.start, span.end, error.kind, error.correction)
 
 
-def _dropped(fault: Fault, gold: Answer | None = None) -> Alignment:
-    return Alignment("dropped", fault.reason, gold, fault=fault.kind)
+def _dropped(error: AnswerError, gold: Answer | None = None) -> Alignment:
+    return Alignment("dropped", error.reason, gold, fault=error.kind)
 
 
 def _span(gold: Answer, context: str, starts: Sequence[int], ends: Sequence[int]) -> Alignment:
     begin = gold.answer_start + len(gold.text) - len(gold.text.lstrip())
     stop = begin + len(gold.text.strip())
     first, last = bisect_right(ends, begin), bisect_left(starts, stop) - 1
-    inside = []
+    cut_tokens = []
     if starts[first] < begin:
-        inside.append(f"starts inside the token {context[starts[first] : ends[first]]!r}")
+        cut_tokens.append(f"starts inside the token {context[starts[first] : ends[first]]!r}")
     if ends[last] > stop:
-        inside.append(f"ends inside the token {context[starts[last] : ends[last]]!r}")
-    outcome: Outcome = "widened" if inside else "exact"
-    return Alignment(outcome, ", ".join(inside), gold, first, last)
+        cut_tokens.append(f"ends inside the token {context[starts[last] : ends[last]]!r}")
+    outcome: AlignmentStatus = "widened" if cut_tokens else "exact"
+    return Alignment(outcome, ", ".join(cut_tokens), gold, first, last)

@@ -1,4 +1,4 @@
-"""Faults of answers: their kinds and explanations, and where the context has the answer instead."""
+"""Errors in answers: their kinds and descriptions, and where the context has the answer instead."""
 
 import re
 import unicodedata
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from tasks.data.schema import Answer
 
-FaultKind = Literal[
+AnswerErrorKind = Literal[
     "empty-question",
     "no-answer",
     "empty-answer",
@@ -18,59 +18,59 @@ FaultKind = Literal[
     "other-unicode-form",
     "absent",
 ]
-MEANINGS: dict[FaultKind, str] = {
+ERROR_DESCRIPTIONS: dict[AnswerErrorKind, str] = {
     "empty-question": "the question is empty",
-    "no-answer": "no answer is given, and the question is not marked is_impossible",
+    "no-answer": "the question has no answer and is not marked is_impossible",
     "empty-answer": "the answer is empty",
-    "wrong-offset": "the answer stands elsewhere than at its answer_start",
-    "other-white-space": "the answer stands in the context with other white space",
-    "other-unicode-form": "the answer stands in the context in another Unicode form",
-    "absent": "the answer does not stand in the context",
+    "wrong-offset": "the answer is in the context, but not at its answer_start",
+    "other-white-space": "the answer is in the context with different white space",
+    "other-unicode-form": "the answer is in the context in a different Unicode form",
+    "absent": "the answer is not in the context",
 }
 
 
-class Fault(NamedTuple):
-    """A fault: its kind, its explanation, and the repaired answer if there is one."""
+class AnswerError(NamedTuple):
+    """An error: its kind, its explanation, and the corrected answer if there is one."""
 
-    kind: FaultKind
+    kind: AnswerErrorKind
     reason: str
-    mended: Answer | None = None
+    correction: Answer | None = None
 
 
-def stands(answer: Answer, context: str) -> bool:
+def matches_context(answer: Answer, context: str) -> bool:
     """Whether the context has the answer's text, which must not be blank, at its answer_start."""
     start = answer.answer_start
     return start >= 0 and context.startswith(answer.text, start) and bool(answer.text.strip())
 
 
-def diagnose(answer: Answer, context: str) -> Fault:
-    """The fault of an answer that does not match the context at its answer_start.
+def diagnose(answer: Answer, context: str) -> AnswerError:
+    """The error of an answer that does not match the context at its answer_start.
 
     The search looks for the answer verbatim, then with each run of white space as one space, then
     also in Unicode's compatibility form (NFKC). The match nearest to answer_start wins. The
-    repaired answer is the context's own text at that place.
+    correction is the context's own text at that place.
     """
     if not answer.text.strip():
-        return Fault("empty-answer", "the answer is empty")
-    found = _found_instead(answer, context)
+        return AnswerError("empty-answer", ERROR_DESCRIPTIONS["empty-answer"])
+    mismatch = _mismatch(answer, context)
     place = _nearest(answer.text, answer.answer_start, context)
     if place >= 0:
-        mended = Answer(text=answer.text, answer_start=place)
-        return Fault("wrong-offset", f"{found}; it stands at {place}", mended)
+        correction = Answer(text=answer.text, answer_start=place)
+        return AnswerError("wrong-offset", f"{mismatch}; nearest match at {place}", correction)
     for kind, unicode_form in _FOLDINGS.items():
         similar = _similar(answer, _folded(context, unicode_form), context, unicode_form)
         if similar:
-            there = f"{found}; {similar.text!r} stands at {similar.answer_start}"
-            return Fault(kind, there, similar)
-    return Fault("absent", f"{found}; it stands nowhere")
+            reason = f"{mismatch}; similar text {similar.text!r} at {similar.answer_start}"
+            return AnswerError(kind, reason, similar)
+    return AnswerError("absent", f"{mismatch}; no match elsewhere")
 
 
-def _found_instead(answer: Answer, context: str) -> str:
+def _mismatch(answer: Answer, context: str) -> str:
     text, start = _shortened(answer.text), answer.answer_start
     if not 0 <= start < len(context):
-        return f"answer_start {start} lies outside the context of {len(context)} characters"
-    there = _shortened(context[start : start + len(answer.text)])
-    return f"{there!r} stands at {start}, not {text!r}"
+        return f"answer_start={start} is outside the context ({len(context)} characters)"
+    actual = _shortened(context[start : start + len(answer.text)])
+    return f"the context has {actual!r} at answer_start={start}, not {text!r}"
 
 
 def _shortened(text: str) -> str:
@@ -85,7 +85,7 @@ def _nearest(text: str, start: int, context: str) -> int:
 
 # Texts that differ only in white space or Unicode form
 
-_FOLDINGS: dict[FaultKind, bool] = {"other-white-space": False, "other-unicode-form": True}
+_FOLDINGS: dict[AnswerErrorKind, bool] = {"other-white-space": False, "other-unicode-form": True}
 # Composition joins a character with the marks after it, and the parts of a Korean syllable.
 _JOINED = "".join(
     character
@@ -98,9 +98,9 @@ _JOINED = "".join(
 def _pieces() -> re.Pattern[str]:
     """Matches white space, words that NFKC leaves unchanged, or a character with its marks."""
     basic = map(chr, range(0x80, 0x10000))
-    several = (c for c in basic if not c.isspace() and unicodedata.normalize("NFKC", c) != c)
+    changed = (c for c in basic if not c.isspace() and unicodedata.normalize("NFKC", c) != c)
     # A single range excludes everything above U+FFFF: re searches longer lists of it linearly.
-    word = rf"[^\s{_JOINED}{''.join(several)}\U00010000-\U0010ffff]+"
+    word = rf"[^\s{_JOINED}{''.join(changed)}\U00010000-\U0010ffff]+"
     return re.compile(rf"(\s+)|({word}(?: {word}){{,1000}})(?![{_JOINED}])|\S[{_JOINED}]*")
 
 
@@ -132,9 +132,9 @@ def _folded(text: str, unicode_form: bool) -> _Folded:
 
 def _similar(answer: Answer, context: _Folded, original: str, unicode_form: bool) -> Answer | None:
     """The nearest text of the context that equals the answer when both are folded, or None."""
-    wanted = _folded(answer.text.strip(), unicode_form).text
-    place = _nearest(wanted, bisect_left(context.starts, answer.answer_start), context.text)
+    folded = _folded(answer.text.strip(), unicode_form).text
+    place = _nearest(folded, bisect_left(context.starts, answer.answer_start), context.text)
     if place < 0:
         return None
-    start, end = context.starts[place], context.ends[place + len(wanted) - 1]
+    start, end = context.starts[place], context.ends[place + len(folded) - 1]
     return Answer(text=original[start:end], answer_start=start)

@@ -11,19 +11,19 @@ from pydantic_core import ErrorDetails
 _ENTRIES = {"data": "article", "paragraphs": "paragraph", "qas": "question", "answers": "answer"}
 
 
-class Mistake(Exception):
+class FormatError(Exception):
     """A format error in a file; the message is complete except for the file's name."""
 
 
-def not_json(reason: str) -> Mistake:
-    """The Mistake for a file that the JSON parser rejects; `reason` is the parser's message."""
+def json_error(reason: str) -> FormatError:
+    """The FormatError for a file that the JSON parser rejects; `reason` is the parser's message."""
     if "hex escape" in reason:
-        reason += ", which is broken off or half of a pair"
-    return Mistake(f"not valid JSON ({reason}); mend it there or get the file anew.")
+        reason += ", a truncated escape or an unpaired surrogate"
+    return FormatError(f"not valid JSON ({reason}). Fix the file, or download it again.")
 
 
-def not_utf8(content: bytes, before: int) -> Mistake | None:
-    """The Mistake for bytes that are not UTF-8, else None.
+def utf8_error(content: bytes, before: int) -> FormatError | None:
+    """The FormatError for bytes that are not UTF-8, else None.
 
     `before` is the number of bytes that precede `content` in the file.
     """
@@ -32,23 +32,23 @@ def not_utf8(content: bytes, before: int) -> Mistake | None:
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":
             return None  # the file is truncated, which the JSON parser's message says
-        found = content[error.start]
-        guess = bytes([found]).decode("cp1252", "replace")
-        return Mistake(
-            f"byte {before + error.start + 1} (0x{found:02X}, {guess!r} in Windows-1252) is not "
+        byte = content[error.start]
+        guess = bytes([byte]).decode("cp1252", "replace")
+        return FormatError(
+            f"byte {before + error.start + 1} (0x{byte:02X}, {guess!r} in Windows-1252) is not "
             "UTF-8; save the file as UTF-8."
         )
     return None
 
 
 def refuse_wide_characters(beginning: bytes) -> None:
-    """Raises Mistake if a file begins like UTF-16 or UTF-32 text.
+    """Raises FormatError if a file begins like UTF-16 or UTF-32 text.
 
     It looks for a byte order mark, or for a zero among the first four bytes: JSON begins with two
     ASCII characters, so a zero byte there means wide characters.
     """
     if b"\0" in beginning[:4] or beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        raise Mistake("it is UTF-16 or UTF-32; save the file as UTF-8.")
+        raise FormatError("the file is UTF-16 or UTF-32; save it as UTF-8.")
 
 
 def json_reason(error: ValidationError) -> str | None:
@@ -57,12 +57,12 @@ def json_reason(error: ValidationError) -> str | None:
     return first["ctx"]["error"] if first["type"] == "json_invalid" else None
 
 
-def wrong_field(error: ValidationError, place: str, entry: Any) -> Mistake:
-    """The Mistake for the first invalid field of an entry; `place` locates it in the file."""
+def field_error(error: ValidationError, place: str, entry: Any) -> FormatError:
+    """The FormatError for the first invalid field of an entry; `place` locates it in the file."""
     details = error.errors(include_url=False, include_input=False)
     sentence = _explain(details[0], place, entry)
-    more = f" (Mistakes in {place}: {len(details)}.)" if len(details) > 1 else ""
-    return Mistake(sentence + more)
+    more = f" ({place} has {len(details)} errors.)" if len(details) > 1 else ""
+    return FormatError(sentence + more)
 
 
 def _explain(detail: ErrorDetails, place: str, entry: Any) -> str:
@@ -73,10 +73,10 @@ def _explain(detail: ErrorDetails, place: str, entry: Any) -> str:
         place += f', field "{where[-1]}"'
     if detail["type"] == "missing":
         return f"{place}: missing; add it."
-    wanted = detail["msg"].partition(" ")[2]  # "Input should be …", "String should have …"
+    rule = detail["msg"].partition(" ")[2]  # "Input should be …", "String should have …"
     if detail["type"] == "model_type":
-        wanted = "should be an object"
-    return f"{place}: found {shown(value)}; it {wanted}."
+        rule = "should be an object"
+    return f"{place}: found {short_json(value)}; it {rule}."
 
 
 def _walk(where: Sequence[int | str], root: Any) -> tuple[list[str], Any]:
@@ -95,10 +95,10 @@ def _name(entry: Any) -> str:
     if not isinstance(entry, dict):
         return ""
     name = entry.get("id", entry.get("title"))
-    return "" if name is None else f" {shown(name)}"
+    return "" if name is None else f" {short_json(name)}"
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     """A value as JSON, shortened."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 60 else f"{text[:57]}…"

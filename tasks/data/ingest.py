@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from infra.errors import UserError
 from models.squad_metrics import QuestionScore
 from tasks.data.alignment import Alignment, align, repaired_answers
-from tasks.data.ingest_stats import Tally
+from tasks.data.ingest_stats import IngestStats
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Question
 from tasks.text.tokenizer import tokenize
@@ -43,7 +43,7 @@ _QUESTIONS: Schema = {
 _LEDGER: Schema = {
     "id": pa.string(),
     "outcome": pa.string(),
-    "fault": pa.string(),  # a `FaultKind`, or null
+    "fault": pa.string(),  # a `AnswerErrorKind`, or null
     "reason": pa.string(),
     "gold": pa.string(),
     "gold_start": pa.int32(),
@@ -134,7 +134,7 @@ def ingest_articles(
     Raises UserError if there are no questions, if two questions share an id, or if the share of
     dropped questions exceeds `max_rejected`.
     """
-    tally = Tally()
+    stats = IngestStats()
     with ExitStack() as open_files:
         writers = [
             open_files.enter_context(
@@ -142,33 +142,35 @@ def ingest_articles(
             )
             for name, schema in _FILES.items()
         ]
-        for batch in _batches(_parts(articles, tally, repair)):
-            for writer, table in zip(writers, _tables(batch, tally), strict=True):
+        for batch in _batches(_contexts_and_rows(articles, stats, repair)):
+            for writer, table in zip(writers, _tables(batch, stats), strict=True):
                 if table.num_rows:
                     writer.write_table(table)
-    tally.refuse(out, max_rejected)
-    return tally.facts()
+    stats.refuse_invalid(out, max_rejected)
+    return stats.facts()
 
 
-def _batches(parts: Iterable[_Context | _Row]) -> Iterator[_Batch]:
+def _batches(items: Iterable[_Context | _Row]) -> Iterator[_Batch]:
     batch, characters = _Batch([], []), 0
-    for part in parts:
-        if isinstance(part, _Context):
-            batch.contexts.append(part)
+    for item in items:
+        if isinstance(item, _Context):
+            batch.contexts.append(item)
         else:
-            batch.rows.append(part)
-        characters += part.characters
+            batch.rows.append(item)
+        characters += item.characters
         if characters >= BATCH_CHARACTERS or len(batch.rows) >= BATCH_QUESTIONS:
             yield batch
             batch, characters = _Batch([], []), 0
     yield batch
 
 
-def _parts(articles: Iterable[Article], tally: Tally, repair: bool) -> Iterator[_Context | _Row]:
+def _contexts_and_rows(
+    articles: Iterable[Article], stats: IngestStats, repair: bool
+) -> Iterator[_Context | _Row]:
     """Yield each context, followed by the questions about it."""
     contexts = count()
     for number, article in enumerate(articles):
-        tally.articles += 1
+        stats.articles += 1
         for paragraph in article.paragraphs:
             text = paragraph.context
             context = _Context(next(contexts), number, article.title, text, tokenize(text))
@@ -184,13 +186,13 @@ def _parts(articles: Iterable[Article], tally: Tally, repair: bool) -> Iterator[
                 yield _Row(context, question, answers, tokens, alignment)
 
 
-def _tables(batch: _Batch, tally: Tally) -> list[pa.Table]:
+def _tables(batch: _Batch, stats: IngestStats) -> list[pa.Table]:
     contexts, rows = batch
-    tally.contexts += len(contexts)
-    tally.context_tokens += sum(len(context.tokens) for context in contexts)
-    tally.question_tokens += sum(len(row.tokens) for row in rows)
+    stats.contexts += len(contexts)
+    stats.context_tokens += sum(len(context.tokens) for context in contexts)
+    stats.question_tokens += sum(len(row.tokens) for row in rows)
     scores = [
-        tally.add(row.question.id, row.alignment, row.span, [a.text for a in row.answers])
+        stats.add(row.question.id, row.alignment, row.span, [a.text for a in row.answers])
         for row in rows
     ]
     columns = [_context_columns(contexts), _question_columns(rows), _ledger_columns(rows, scores)]

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 from infra.errors import UserError
 from models.squad_metrics import QuestionScore, normalize_answer, score_questions
 from tasks.data.alignment import Alignment
-from tasks.data.answer_errors import MEANINGS, FaultKind
+from tasks.data.answer_errors import ERROR_DESCRIPTIONS, AnswerErrorKind
 from tasks.data.ingested import batches
 
 
-class Tally:
-    """Counts of questions by outcome and fault, and sums of their oracle scores.
+class IngestStats:
+    """Counts of questions by outcome and error, and sums of their oracle scores.
 
     It also holds eight bytes for each question: a hash of its id.
     """
@@ -24,8 +24,8 @@ class Tally:
     def __init__(self) -> None:
         self.articles = self.contexts = self.context_tokens = self.question_tokens = 0
         self.outcomes: Counter[str] = Counter()
-        self.faults: Counter[FaultKind] = Counter()
-        self._examples: dict[FaultKind, str] = {}
+        self.faults: Counter[AnswerErrorKind] = Counter()
+        self._examples: dict[AnswerErrorKind, str] = {}
         self._hashes = array("q")
         # Whether the v2.0 rule applies is known only at the end, so both rules are summed.
         self._sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
@@ -37,18 +37,18 @@ class Tally:
         self.outcomes[alignment.outcome] += 1
         if alignment.fault is not None and alignment.outcome == "dropped":
             self.faults[alignment.fault] += 1
-            self._examples.setdefault(alignment.fault, f'"{id}": {alignment.reason}')
+            self._examples.setdefault(alignment.fault, f'"{id}" ({alignment.reason})')
         return self._score(span, golds)
 
     def _score(self, span: str, golds: Sequence[str]) -> QuestionScore:
         (score,) = score_questions([span], [golds], v2=True)
         self._v2 |= not golds
-        older = score  # The rules differ only if an answer normalises to nothing.
+        v1_score = score  # The rules differ only if an answer normalises to nothing.
         if golds and not all(map(normalize_answer, golds)):
-            (older,) = score_questions([span], [golds], v2=False)
-        for v2, counted in ((True, score), (False, older)):
-            self._sums[v2][0] += counted.em
-            self._sums[v2][1] += counted.f1
+            (v1_score,) = score_questions([span], [golds], v2=False)
+        for v2, rule_score in ((True, score), (False, v1_score)):
+            self._sums[v2][0] += rule_score.em
+            self._sums[v2][1] += rule_score.f1
         return score
 
     @property
@@ -56,13 +56,13 @@ class Tally:
         """The number of questions counted so far."""
         return len(self._hashes)
 
-    def refuse(self, written: Path, max_rejected: float) -> None:
+    def refuse_invalid(self, folder: Path, max_rejected: float) -> None:
         """Raises UserError if there are no questions, two share an id, or too many were dropped."""
         if not self.questions:
-            raise UserError("the data hold no question; add at least one to a paragraph's qas.")
+            raise UserError("no questions found. Add at least one question to the file.")
         repeated = self._repeated_hashes()
         if repeated:
-            _refuse_repeated_ids(written, repeated)
+            _refuse_repeated_ids(folder, repeated)
         if self.outcomes["dropped"] > max_rejected * self.questions:
             raise UserError(self._too_many(max_rejected))
 
@@ -75,9 +75,9 @@ class Tally:
         share = dropped / self.questions
         return (
             f"{dropped:,} of {self.questions:,} questions ({share:.1%}) can't be trained on, more "
-            f"than the limit of {max_rejected:.1%}; most often ({count:,}) "
-            f"{MEANINGS[kind]}, as in question {self._examples[kind]}; mend the file, or let such "
-            "answers be repaired (--data.repair), or raise the limit (--data.max-rejected)."
+            f"than the limit of {max_rejected:.1%}. Most common error ({count:,}): "
+            f"{ERROR_DESCRIPTIONS[kind]}, e.g. question {self._examples[kind]}. Fix the file, "
+            "repair such answers (--data.repair), or raise the limit (--data.max-rejected)."
         )
 
     def facts(self) -> dict[str, int | float]:
@@ -101,24 +101,24 @@ class Tally:
         }
 
 
-def _refuse_repeated_ids(written: Path, hashes: set[int]) -> None:
+def _refuse_repeated_ids(folder: Path, hashes: set[int]) -> None:
     """Raises UserError if ids with these hashes repeat; different ids may share a hash."""
     seen: dict[str, int] = {}
-    for batch in batches(written / "questions.parquet", ["id", "context_id"]):
+    for batch in batches(folder / "questions.parquet", ["id", "context_id"]):
         for row in batch.to_pylist():
             if hash(row["id"]) not in hashes:
                 continue
             if row["id"] in seen:
-                places = [_place(written, n) for n in (seen[row["id"]], row["context_id"])]
+                places = [_place(folder, n) for n in (seen[row["id"]], row["context_id"])]
                 raise UserError(
-                    f'question id "{row["id"]}" stands twice, in {places[0]} and in '
-                    f"{places[1]}; give each question an id of its own."
+                    f'question id "{row["id"]}" occurs twice, in {places[0]} and in '
+                    f"{places[1]}. Give each question a unique id."
                 )
             seen[row["id"]] = row["context_id"]
 
 
-def _place(written: Path, context: int) -> str:
-    table = pq.read_table(written / "contexts.parquet", columns=["article", "title"])
+def _place(folder: Path, context: int) -> str:
+    table = pq.read_table(folder / "contexts.parquet", columns=["article", "title"])
     article = table["article"].to_numpy()
     paragraph = context - int(np.searchsorted(article, article[context])) + 1
     return f'article {article[context] + 1} "{table["title"][context]}", paragraph {paragraph}'

@@ -42,19 +42,19 @@ def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
         yield from row_batches(file, BATCH_ROWS, columns)
 
 
-def in_step(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
+def paired_batches(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
     """Yield pairs of equally long batches of two files whose rows correspond.
 
     The row groups of the two files may differ.
     """
-    reader, waiting = batches(other), None
+    reader, buffer = batches(other), None
     for batch in batches(path):
-        while waiting is None or waiting.num_rows < batch.num_rows:
+        while buffer is None or buffer.num_rows < batch.num_rows:
             more = pa.Table.from_batches([next(reader)])
-            waiting = more if waiting is None else pa.concat_tables([waiting, more])
-        (beside,) = waiting.slice(0, batch.num_rows).combine_chunks().to_batches()
-        waiting = waiting.slice(batch.num_rows)
-        yield batch, beside
+            buffer = more if buffer is None else pa.concat_tables([buffer, more])
+        (other_batch,) = buffer.slice(0, batch.num_rows).combine_chunks().to_batches()
+        buffer = buffer.slice(batch.num_rows)
+        yield batch, other_batch
 
 
 def with_column(batch: Any, column: str, values: Any) -> Any:
@@ -95,14 +95,14 @@ class Contexts:
         article = int(np.searchsorted(self._ends, row, side="right"))
         return int(self._ends[article]) - self._sizes[article], int(self._ends[article])
 
-    def keep_articles(self, wanted: Sequence[bool]) -> None:
-        """Keep only the contexts of the wanted articles; `wanted` has a flag for each article."""
-        self.keep &= np.repeat(np.asarray(wanted, dtype=np.bool_), self._sizes)
+    def keep_articles(self, flags: Sequence[bool]) -> None:
+        """Keep only the contexts of some articles; `flags` has one flag for each article."""
+        self.keep &= np.repeat(np.asarray(flags, dtype=np.bool_), self._sizes)
 
     def leave_out(self, known: set[bytes]) -> int:
         """Leave out contexts with a known fingerprint; returns how many were newly left out."""
         before = int(self.keep.sum())
-        self.keep &= np.array([found not in known for found in self.fingerprints], dtype=np.bool_)
+        self.keep &= np.array([digest not in known for digest in self.fingerprints], dtype=np.bool_)
         return before - int(self.keep.sum())
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from pydantic_core import from_json
 
-from tasks.data.format_errors import Mistake, not_json, not_utf8, refuse_wide_characters
+from tasks.data.format_errors import FormatError, json_error, refuse_wide_characters, utf8_error
 
 BLOCK_BYTES = 1 << 20
 LARGEST_VALUE = 1 << 30
@@ -52,19 +52,19 @@ class Document:
             if self._at < len(self._buffer) or not self._more():
                 return self._buffer[self._at : self._at + 1]
 
-    def take(self, wanted: str) -> str:
-        """Consume and return the next character; raises Mistake if it is not one of `wanted`."""
-        found = self.peek().decode("latin-1")
-        if not found or found not in wanted:
-            raise self._unexpected(" or ".join(f"`{character}`" for character in wanted))
+    def take(self, expected: str) -> str:
+        """Consume and return the next character; raises FormatError if it is not in `expected`."""
+        character = self.peek().decode("latin-1")
+        if not character or character not in expected:
+            raise self._unexpected(" or ".join(f"`{c}`" for c in expected))
         self._at += 1
-        return found
+        return character
 
     def value(self) -> Value:
         """Consume and return the next value, with balanced brackets but otherwise unchecked.
 
-        If the document ends within the value, return the rest. `mistake` accepts the value until
-        the next one is read. Raises Mistake if no value follows.
+        If the document ends within the value, return the rest. `parse_error` accepts the value
+        until the next one is read. Raises FormatError if no value follows.
         """
         first = self.peek()
         if not first or first in b",:]}":
@@ -74,17 +74,18 @@ class Document:
         self._at += length
         return Value(self._buffer[start : self._at], self._dropped + start)
 
-    def mistake(self, value: Value, reason: str) -> Mistake:
-        """The Mistake for a value that its parser rejected, with its position in the document."""
-        found = _POSITION.search(reason)
-        if found:
+    def parse_error(self, value: Value, reason: str) -> FormatError:
+        """The FormatError for a value that its parser rejected, with its place in the document."""
+        position = _POSITION.search(reason)
+        if position:
             line, column = self._place(value.offset)
-            first = found[1] == "1"
-            column = int(found[2]) + (column - 1 if first else 0)
-            reason = f"{reason[: found.start()]} at line {line + int(found[1]) - 1} column {column}"
-        return not_utf8(value.content, value.offset) or not_json(reason)
+            first_line = position[1] == "1"
+            column = int(position[2]) + (column - 1 if first_line else 0)
+            line += int(position[1]) - 1
+            reason = f"{reason[: position.start()]} at line {line} column {column}"
+        return utf8_error(value.content, value.offset) or json_error(reason)
 
-    def beginning(self) -> str:
+    def preview(self) -> str:
         """The next characters, shortened for a message."""
         self.peek()
         while len(self._buffer) < self._at + 240 and self._more():
@@ -97,17 +98,17 @@ class Document:
         if first in b"[{":
             return self._bracketed_length()
         pattern = _WHOLE_STRING if first == b'"' else _PLAIN
-        while not (found := pattern.match(self._buffer, self._at)):
+        while not (match := pattern.match(self._buffer, self._at)):
             if not self._more():
                 return len(self._buffer) - self._at
-        return found.end() - self._at
+        return match.end() - self._at
 
     def _bracketed_length(self) -> int:
         depth, length = 0, 0
         while True:
-            while found := _NEXT_BRACKET.match(self._buffer, self._at + length):
-                length = found.end() - self._at
-                depth += 1 if found[1] in b"[{" else -1
+            while match := _NEXT_BRACKET.match(self._buffer, self._at + length):
+                length = match.end() - self._at
+                depth += 1 if match[1] in b"[{" else -1
                 if depth == 0:
                     return length
             if not self._more():
@@ -116,13 +117,14 @@ class Document:
     def _more(self) -> bool:
         """Read at least as many bytes as are unconsumed, so a long value is rescanned only rarely.
 
-        Return False at the end of the document. Raises Mistake for a value above `LARGEST_VALUE`.
+        Return False at the end of the document. Raises FormatError for a value longer than
+        `LARGEST_VALUE`.
         """
-        waiting = len(self._buffer) - self._at
-        if waiting > LARGEST_VALUE:
+        unconsumed = len(self._buffer) - self._at
+        if unconsumed > LARGEST_VALUE:
             line, column = self._place(self._dropped + self._at)
-            raise not_json(f"more than 1 GiB without an end from line {line} column {column} on")
-        block = self._stream.read(max(BLOCK_BYTES, waiting))
+            raise json_error(f"a value at line {line} column {column} has no end within 1 GiB")
+        block = self._stream.read(max(BLOCK_BYTES, unconsumed))
         if block:
             self._line, self._column = self._place(self._dropped + self._at)
             self._dropped += self._at
@@ -136,39 +138,42 @@ class Document:
         column = at - self._buffer.rfind(b"\n", 0, at) if lines else self._column + at
         return self._line + lines, column
 
-    def _unexpected(self, wanted: str) -> Mistake:
-        found = f"`{self.beginning()[:1]}`" if self.peek() else "the end"
+    def _unexpected(self, expected: str) -> FormatError:
+        found = f"`{self.preview()[:1]}`" if self.peek() else "the end of the file"
         line, column = self._place(self._dropped + self._at)
-        return not_json(f"found {found}, not {wanted}, at line {line} column {column}")
+        return json_error(f"found {found}, not {expected}, at line {line} column {column}")
 
 
 def array_items(document: Document, name: str) -> Iterator[Value]:
     """Yield the items of the array in the top-level object's field `name`; skip other fields.
 
-    Raises Mistake if the document is malformed outside the items, or lacks or repeats the field.
+    Raises FormatError if the document is malformed outside the items, or lacks or repeats the
+    field.
     """
-    found: list[str] = []
+    names: list[str] = []
     document.take("{")
     separator = document.take("}") if document.peek() == b"}" else ","
     while separator == ",":
-        found.append(_key(document))
-        if found[-1] != name:
-            _parsed(document)
-        elif name in found[:-1]:
-            raise Mistake(f'the field "{name}" stands twice; join the two.')
+        names.append(_key(document))
+        if names[-1] != name:
+            _parse(document)
+        elif name in names[:-1]:
+            raise FormatError(f'the field "{name}" occurs twice; merge the two.')
         else:
             yield from _items(document, name)
         separator = document.take(",}")
     if document.peek():
-        raise Mistake(f"text follows the end of the JSON ({document.beginning()}); remove it.")
-    if name not in found:
-        there = ", ".join(found[:5]) or "nothing"
-        raise Mistake(f'the field "{name}" is missing (found: {there}); write {{"{name}": [ … ]}}.')
+        raise FormatError(f"text follows the end of the JSON ({document.preview()}); remove it.")
+    if name not in names:
+        others = ", ".join(names[:5]) or "nothing"
+        raise FormatError(
+            f'the field "{name}" is missing (found: {others}); write {{"{name}": [ … ]}}.'
+        )
 
 
 def _items(document: Document, name: str) -> Iterator[Value]:
     if document.peek() not in (b"[", b""):
-        raise Mistake(f'field "{name}": found {document.beginning()}; it should be an array.')
+        raise FormatError(f'field "{name}": found {document.preview()}; it should be an array.')
     document.take("[")
     if document.peek() == b"]":
         document.take("]")
@@ -181,14 +186,14 @@ def _items(document: Document, name: str) -> Iterator[Value]:
 def _key(document: Document) -> str:
     if document.peek() != b'"':
         document.take('"')
-    key = _parsed(document)
+    key = _parse(document)
     document.take(":")
     return str(key)
 
 
-def _parsed(document: Document) -> object:
+def _parse(document: Document) -> object:
     value = document.value()
     try:
         return from_json(value.content)
     except ValueError as error:
-        raise document.mistake(value, str(error)) from error
+        raise document.parse_error(value, str(error)) from error

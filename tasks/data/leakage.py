@@ -14,15 +14,15 @@ from tasks.data.ingested import Contexts, Portion, batches, fingerprint
 def fingerprints(splits: Iterable[Path]) -> set[bytes]:
     """The fingerprints of all contexts of ingested splits, 16 bytes each."""
     return {
-        found
+        digest
         for split in splits
         for batch in batches(split / "contexts.parquet", ["text"])
         for text in batch.column("text").to_pylist()
-        if (found := fingerprint(text))
+        if (digest := fingerprint(text))
     }
 
 
-def refuse_overlap(training: Sequence[Contexts], scored: set[bytes]) -> None:
+def refuse_overlap(training: Sequence[Contexts], evaluation: set[bytes]) -> None:
     """Raises UserError if training contexts also occur in the evaluation set.
 
     Contexts that differ only in white space and case are equal. The message states how many
@@ -31,17 +31,17 @@ def refuse_overlap(training: Sequence[Contexts], scored: set[bytes]) -> None:
     shared = [
         (contexts, row)
         for contexts in training
-        for row, found in enumerate(contexts.fingerprints)
-        if found in scored
+        for row, digest in enumerate(contexts.fingerprints)
+        if digest in evaluation
     ]
     if shared:
         contexts, row = shared[0]
         text = contexts.text(row)
         raise UserError(
-            f"{len(shared)} of {sum(map(len, training))} training contexts also stand in the set "
-            f"to score on, such as context {row + 1} of {contexts.portion.name}, "
-            f'"{text if len(text) <= 60 else text[:57] + "…"}"; score on other articles, or leave '
-            'these contexts out of training (--data.overlap "leave out").'
+            f"{len(shared)} of {sum(map(len, training))} training contexts also occur in the "
+            f"evaluation set, e.g. context {row + 1} of {contexts.portion.name}: "
+            f'"{text if len(text) <= 60 else text[:57] + "…"}". Evaluate on other articles, or '
+            'leave these contexts out of training (--data.overlap "leave out").'
         )
 
 
@@ -50,14 +50,15 @@ def refuse_shared_ids(portions: Sequence[Portion]) -> None:
     if len(portions) < 2:
         return
     digests = [_id_digests(portion) for portion in portions]
-    found, counts = np.unique(np.concatenate(digests), return_counts=True)
-    twice = found[counts > 1]
-    if len(twice):
-        first, second = [p for p, own in zip(portions, digests, strict=True) if twice[0] in own][:2]
+    unique, counts = np.unique(np.concatenate(digests), return_counts=True)
+    shared = unique[counts > 1]
+    if len(shared):
+        owners = [p for p, ids in zip(portions, digests, strict=True) if shared[0] in ids]
+        first, second = owners[:2]
         raise UserError(
-            f"question id {_id_of(first, twice[0])!r} stands in {first.name} and in {second.name} "
-            f"(such ids in all: {len(twice)}); give each question an id of its own, or name each "
-            "file once."
+            f"question id {_id_of(first, shared[0])!r} occurs in both {first.name} and "
+            f"{second.name} ({len(shared)} shared ids in total). Give each question a unique id, "
+            "or list each file only once."
         )
 
 

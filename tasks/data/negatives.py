@@ -11,45 +11,49 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.data.ingested import Contexts, batches, normalized, with_column
-from tasks.data.partition import lot
+from tasks.data.partition import hash_uniform
 
 REASON = "asked about another paragraph of its article"
 
 
-class Negatives:
+class NegativeSampler:
     """Makes negatives from a portion's questions, batch by batch, in the order of the questions."""
 
     def __init__(self, contexts: Contexts, share: float, seed: int) -> None:
-        """`share` of the answerable questions is drawn, by seed and question id."""
+        """`share` of the answerable questions is sampled, by seed and question id."""
         self._contexts, self._share, self._seed = contexts, share, seed
         self._texts = _Texts(contexts)
 
-    def of(self, questions: Any, ledger: Any) -> tuple[Any, Any]:
+    def sample(self, questions: Any, ledger: Any) -> tuple[Any, Any]:
         """Negatives of a batch of questions and of its ledger rows, in the same two schemas."""
-        places = list(self._places(questions))
-        rows = pa.array([row for row, _ in places], pa.int64())
+        pairs = list(self._pairs(questions))
+        rows = pa.array([row for row, _ in pairs], pa.int64())
         questions, ledger = questions.take(rows), ledger.take(rows)
-        ids = [f"{key}≠" for key in questions.column("id").to_pylist()]
-        return _unanswerable(questions, ids, [place for _, place in places]), _told(ledger, ids)
+        ids = [f"{id}≠" for id in questions.column("id").to_pylist()]
+        return _question_rows(questions, ids, [context for _, context in pairs]), _ledger_rows(
+            ledger, ids
+        )
 
-    def _places(self, questions: Any) -> Iterator[tuple[int, int]]:
-        """Yield each drawn row and the index of the context to pair it with."""
+    def _pairs(self, questions: Any) -> Iterator[tuple[int, int]]:
+        """Yield each sampled row and the index of the context to pair it with."""
         columns = (questions.column(name).to_pylist() for name in ("id", "context_id", "answers"))
-        for row, (key, own, answers) in enumerate(zip(*columns, strict=True)):
-            if answers and lot("negative", self._seed, key) < self._share:
-                place = self._place(key, own, [normalized(answer["text"]) for answer in answers])
-                if place is not None:
-                    yield row, place
+        for row, (id, own_context, answers) in enumerate(zip(*columns, strict=True)):
+            if answers and hash_uniform("negative", self._seed, id) < self._share:
+                texts = [normalized(answer["text"]) for answer in answers]
+                context = self._other_context(id, own_context, texts)
+                if context is not None:
+                    yield row, context
 
-    def _place(self, key: str, own: int, answers: list[str]) -> int | None:
+    def _other_context(self, id: str, own_context: int, answers: list[str]) -> int | None:
         """The first suitable context of the article from a random start on, or None."""
-        first, last = self._contexts.article_of(own)
+        first, last = self._contexts.article_of(own_context)
         texts, count = self._texts.between(first, last), last - first
-        drawn = int(lot("place", self._seed, key) * count)
+        offset = int(hash_uniform("place", self._seed, id) * count)
         for step in range(count):
-            at = (drawn + step) % count
-            fits = self._contexts.keep[first + at] and first + at != own and texts[at]
-            if fits and not any(answer in texts[at] for answer in answers):
+            at = (offset + step) % count
+            other = first + at != own_context
+            usable = self._contexts.keep[first + at] and other and texts[at]
+            if usable and not any(answer in texts[at] for answer in answers):
                 return first + at
         return None
 
@@ -61,19 +65,19 @@ class _Texts:
         rows = batches(contexts.portion.folder / "contexts.parquet", ["text"])
         self._rows = (normalized(text) for b in rows for text in b.column("text").to_pylist())
         self._first = 0
-        self._held: list[str] = []
+        self._buffer: list[str] = []
 
     def between(self, first: int, last: int) -> list[str]:
         """The texts of contexts [first, last); `first` must not decrease between calls."""
-        missing = last - self._first - len(self._held)
-        self._held += islice(self._rows, max(missing, 0))
+        missing = last - self._first - len(self._buffer)
+        self._buffer += islice(self._rows, max(missing, 0))
         if first > self._first:
-            del self._held[: first - self._first]
+            del self._buffer[: first - self._first]
             self._first = first
-        return self._held
+        return self._buffer
 
 
-def _unanswerable(questions: Any, ids: list[str], contexts: list[int]) -> Any:
+def _question_rows(questions: Any, ids: list[str], contexts: list[int]) -> Any:
     count = len(ids)
     columns = {
         "id": ids,
@@ -88,7 +92,7 @@ def _unanswerable(questions: Any, ids: list[str], contexts: list[int]) -> Any:
     return questions
 
 
-def _told(ledger: Any, ids: list[str]) -> Any:
+def _ledger_rows(ledger: Any, ids: list[str]) -> Any:
     count = len(ids)
     columns: dict[str, list[Any]] = {name: [None] * count for name in ledger.schema.names}
     columns |= {"id": ids, "outcome": ["impossible"] * count, "reason": [REASON] * count}

@@ -23,16 +23,16 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from infra.errors import UserError
-from infra.files import HOW_FAR, inner_suffix, open_input
+from infra.files import READ_PROGRESS, inner_suffix, open_input
 from infra.parquet import row_batches
 from tasks.data.format_errors import (
-    Mistake,
+    FormatError,
+    field_error,
+    json_error,
     json_reason,
-    not_json,
-    not_utf8,
     refuse_wide_characters,
-    shown,
-    wrong_field,
+    short_json,
+    utf8_error,
 )
 from tasks.data.json_stream import Document, Value, array_items
 from tasks.data.schema import Article, FlatQuestion, Paragraph, Question
@@ -41,7 +41,7 @@ REQUIRED = ("id", "context", "question", "answers")
 OPTIONAL = ("title", "is_impossible")
 BATCH_ROWS = 256
 
-Entry = Article | FlatQuestion
+ParsedEntry = Article | FlatQuestion
 
 
 def read_articles(path: Path) -> Iterator[Article]:
@@ -57,8 +57,8 @@ def read_articles(path: Path) -> Iterator[Article]:
     """
     try:
         yield from _READERS.get(inner_suffix(path), read_squad)(path)
-    except Mistake as mistake:
-        raise UserError(f"{path}: {_on_one_line(str(mistake))}") from mistake
+    except FormatError as error:
+        raise UserError(f"{path}: {_on_one_line(str(error))}") from error
 
 
 def _on_one_line(sentence: str) -> str:
@@ -67,12 +67,12 @@ def _on_one_line(sentence: str) -> str:
 
 
 def read_squad(path: Path) -> Iterator[Article]:
-    """Yield the articles of a JSON file in SQuAD's own format; raises Mistake."""
+    """Yield the articles of a JSON file in SQuAD's own format; raises FormatError."""
     with open_input(path) as file:
         document = Document(file)
         if document.peek() == b"[":
-            raise Mistake(
-                f'the top level must be {{"data": [articles]}}, not {document.beginning()}.'
+            raise FormatError(
+                f'the top level must be {{"data": [articles]}}, not {document.preview()}.'
             )
         for number, value in enumerate(array_items(document, "data"), 1):
             yield _article(document, value, number)
@@ -84,18 +84,18 @@ def _article(document: Document, value: Value, number: int) -> Article:
     except ValidationError as error:
         reason = json_reason(error)
         if reason is not None:
-            raise document.mistake(value, reason) from error
-        raise wrong_field(error, f"article {number}", from_json(value.content)) from error
+            raise document.parse_error(value, reason) from error
+        raise field_error(error, f"article {number}", from_json(value.content)) from error
 
 
-def read_lines(path: Path) -> Iterator[Article]:
-    """Yield the articles of a JSON Lines file; raises Mistake, which names the line."""
+def read_json_lines(path: Path) -> Iterator[Article]:
+    """Yield the articles of a JSON Lines file; raises FormatError, which names the line."""
     with open_input(path) as file:
-        yield from _grouped(_line_entries(file))
+        yield from _group(_line_entries(file))
 
 
-def read_rows(path: Path) -> Iterator[Article]:
-    """Yield the articles of a Parquet file; raises Mistake, which names the row or the column."""
+def read_parquet(path: Path) -> Iterator[Article]:
+    """Yield the articles of a Parquet file; raises FormatError, which names the row or column."""
     with TemporaryFile() as unpacked:
         file: Path | IO[bytes] = path
         if not path.is_file() or path.suffix.lower() != ".parquet":  # compressed: not seekable
@@ -103,78 +103,81 @@ def read_rows(path: Path) -> Iterator[Article]:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
         try:
-            yield from _grouped(_row_entries(file, path))
+            yield from _group(_row_entries(file, path))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).partition("\n")[0]
-            raise Mistake(f"not a whole Parquet file ({reason}); get it anew.") from error
+            raise FormatError(
+                f"not a complete Parquet file ({reason}); download it again."
+            ) from error
 
 
-def _line_entries(file: Iterable[bytes]) -> Iterator[Entry]:
+def _line_entries(file: Iterable[bytes]) -> Iterator[ParsedEntry]:
     before = 0
     for number, line in enumerate(file, 1):
         if number == 1:
             refuse_wide_characters(line)
         content = line.rstrip().removeprefix(codecs.BOM_UTF8 if number == 1 else b"")
         if content:
-            yield _entry(_parsed(content, number, before), f"line {number}")
+            yield _parse_entry(_parse_json(content, number, before), f"line {number}")
         before += len(line)
 
 
-def _parsed(line: bytes, number: int, before: int) -> Any:
+def _parse_json(line: bytes, number: int, before: int) -> Any:
     try:
         return from_json(line)
     except ValueError as error:
         reason = str(error).replace(" at line 1 ", f" at line {number} ")
-        raise not_utf8(line, before) or not_json(reason) from error
+        raise utf8_error(line, before) or json_error(reason) from error
 
 
-def _row_entries(source: Path | IO[bytes], path: Path) -> Iterator[Entry]:
+def _row_entries(source: Path | IO[bytes], path: Path) -> Iterator[ParsedEntry]:
     with pq.ParquetFile(source) as file:
-        there = file.schema_arrow.names
-        missing = [name for name in REQUIRED if name not in there]
+        names = file.schema_arrow.names
+        missing = [name for name in REQUIRED if name not in names]
         if missing:
-            raise Mistake(
-                f'the column "{missing[0]}" is missing (found: {", ".join(there[:8])}); it takes '
-                f"{', '.join(REQUIRED)}, and may have {' and '.join(OPTIONAL)}."
+            raise FormatError(
+                f'the column "{missing[0]}" is missing (found: {", ".join(names[:8])}). '
+                f"Required: {', '.join(REQUIRED)}; optional: {', '.join(OPTIONAL)}."
             )
-        columns = [name for name in (*REQUIRED, *OPTIONAL) if name in there]
+        columns = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
         number = 0
         for batch in row_batches(file, BATCH_ROWS, columns):
             for row in batch.to_pylist():
                 number += 1
-                yield _entry(row, f"row {number}")
-            HOW_FAR.get()(path, number / file.metadata.num_rows)
+                yield _parse_entry(row, f"row {number}")
+            READ_PROGRESS.get()(path, number / file.metadata.num_rows)
 
 
-def _entry(found: Any, place: str) -> Entry:
-    if not isinstance(found, dict):
-        raise Mistake(f"{place}: found {shown(found)}; it should be an object.")
-    if "answers" in found:
-        found["answers"] = _listed(found["answers"], place)
-    kind = Article if "paragraphs" in found else FlatQuestion
+def _parse_entry(record: Any, place: str) -> ParsedEntry:
+    if not isinstance(record, dict):
+        raise FormatError(f"{place}: found {short_json(record)}; it should be an object.")
+    if "answers" in record:
+        record["answers"] = _answer_list(record["answers"], place)
+    kind = Article if "paragraphs" in record else FlatQuestion
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(record)
     except ValidationError as error:
-        raise wrong_field(error, place, found) from error
+        raise field_error(error, place, record) from error
 
 
-def _listed(answers: Any, place: str) -> Any:
-    """Answers as a list of objects, converted if they are one object of lists; raises Mistake."""
+def _answer_list(answers: Any, place: str) -> Any:
+    """Answers as a list of objects, converted from an object of lists; raises FormatError."""
     if not isinstance(answers, dict):
         return answers
     texts, starts = answers.get("text"), answers.get("answer_start")
     if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
-        raise Mistake(
-            f'{place}, field "answers": found {shown(answers)}; it should be a list of {{text, '
-            "answer_start}, or hold a list of each, equally long."
+        raise FormatError(
+            f'{place}, field "answers": found {short_json(answers)}; it should be a list '
+            "of {text, answer_start}, or one object {text: [ … ], answer_start: [ … ]} with two "
+            "lists of equal length."
         )
     return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
 
 
-def _grouped(entries: Iterable[Entry]) -> Iterator[Article]:
-    for _, neighbours in groupby(entries, _article_of):
+def _group(entries: Iterable[ParsedEntry]) -> Iterator[Article]:
+    for _, same_article in groupby(entries, _article_of):
         flat: list[FlatQuestion] = []
-        for entry in neighbours:
+        for entry in same_article:
             if isinstance(entry, Article):
                 yield entry
             else:
@@ -185,7 +188,7 @@ def _grouped(entries: Iterable[Entry]) -> Iterator[Article]:
             yield Article(title=flat[0].title or "", paragraphs=paragraphs)
 
 
-def _article_of(entry: Entry) -> tuple[str, str] | None:
+def _article_of(entry: ParsedEntry) -> tuple[str, str] | None:
     if isinstance(entry, Article):
         return None
     return ("title", entry.title) if entry.title else ("context", entry.context)
@@ -203,7 +206,7 @@ def _question(flat: FlatQuestion) -> Question:
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Article]]] = {
-    ".jsonl": read_lines,
-    ".ndjson": read_lines,
-    ".parquet": read_rows,
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".parquet": read_parquet,
 }

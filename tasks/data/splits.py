@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from models.arrays import IntArray
-from tasks.data.ingested import Contexts, Portion, batches, in_step, with_column
+from tasks.data.ingested import Contexts, Portion, batches, paired_batches, with_column
 from tasks.data.leakage import fingerprints, refuse_overlap, refuse_shared_ids
-from tasks.data.negatives import Negatives
-from tasks.data.partition import Shares, divide, lot
-from tasks.datasets.catalog import Part
+from tasks.data.negatives import NegativeSampler
+from tasks.data.partition import Shares, divide, hash_uniform
+from tasks.datasets.catalog import SplitName
 
 Overlap = Literal["refuse", "leave out"]
 
@@ -27,7 +27,7 @@ OUTCOMES = ("impossible", "exact", "widened", "repaired", "dropped")
 
 
 @dataclass(frozen=True)
-class Apart:
+class Exclusions:
     """Splits whose contexts must not occur in this one."""
 
     scored: Path | None = None  # the user's own evaluation set, so an overlap may be a mistake
@@ -36,16 +36,16 @@ class Apart:
 
 
 NOTHING_HELD_OUT = Shares()
-FROM_NOTHING = Apart()
+NO_EXCLUSIONS = Exclusions()
 
 
 def write_split(
     out: Path,
     portions: Sequence[Portion],
-    part: Part = "all",
+    part: SplitName = "all",
     shares: Shares = NOTHING_HELD_OUT,
     mixed: Sequence[Portion] = (),
-    apart: Apart = FROM_NOTHING,
+    apart: Exclusions = NO_EXCLUSIONS,
     negatives: float = 0.0,
 ) -> dict[str, Any]:
     """Write one part of the portions' articles, and all `mixed` portions, as an ingested split.
@@ -60,28 +60,28 @@ def write_split(
         UserError: two files share a question id; a context also occurs in the evaluation set; no
             question is left; or `negatives` is above 0 and no negative can be made for training.
     """
-    every = [*portions, *mixed]
-    refuse_shared_ids(every)
-    contexts = [Contexts(portion) for portion in every]
+    all_portions = [*portions, *mixed]
+    refuse_shared_ids(all_portions)
+    contexts = [Contexts(portion) for portion in all_portions]
     keep_part(contexts[: len(portions)], part, shares)
-    left_out = _keep_apart(contexts, apart)
+    left_out = _exclude(contexts, apart)
     with SplitWriter(out) as writer:
         for portion in contexts:
             writer.add(portion, shares.seed, negatives)
     if not writer.counts["questions"]:
-        raise UserError(f'No question is left for the part "{part}": give more articles.')
+        raise UserError(f'No questions left in part "{part}". Add more articles.')
     if negatives and part != "validation" and not writer.counts["negatives"]:
         raise UserError(
-            f"data.negatives is {negatives:g}, but no article to train on holds another paragraph "
-            "that a question with an answer could be asked about: leave it at 0, or give articles "
-            "of several paragraphs."
+            f"data.negatives is {negatives:g}, but no answerable question has another paragraph in "
+            "its article without its answers. Set data.negatives to 0, or add articles with "
+            "several paragraphs."
         )
-    files = [{"name": portion.name, "weight": portion.weight} for portion in every]
+    files = [{"name": portion.name, "weight": portion.weight} for portion in all_portions]
     added = writer.counts["negatives"]
     return {**writer.facts(), "negatives": added, "contexts_left_out": left_out, "files": files}
 
 
-def keep_part(contexts: Sequence[Contexts], part: Part, shares: Shares) -> None:
+def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> None:
     """Keep only the contexts of the articles in one part.
 
     Raises UserError if there is only one article to divide into train and dev.
@@ -91,22 +91,22 @@ def keep_part(contexts: Sequence[Contexts], part: Part, shares: Shares) -> None:
     articles = [portion.articles for portion in contexts]
     if shares.dev and sum(map(len, articles)) < 2:
         raise UserError(
-            "The data hold one article only, which can't be divided into train and dev: give "
-            "files for both, or more articles."
+            "The data contain only one article, which can't be divided into train and dev. Add "
+            "articles, or set separate files for train and dev."
         )
     parts = divide(articles, shares)
     for portion in contexts:
-        own, parts = parts[: len(portion.articles)], parts[len(portion.articles) :]
-        portion.keep_articles([given == part for given in own])
+        own_parts, parts = parts[: len(portion.articles)], parts[len(portion.articles) :]
+        portion.keep_articles([own == part for own in own_parts])
 
 
-def _keep_apart(contexts: Sequence[Contexts], apart: Apart) -> int:
-    known = fingerprints(apart.held_out)
-    if apart.scored is not None:
-        scored = fingerprints([apart.scored])
-        if apart.overlap == "refuse":
-            refuse_overlap(contexts, scored)
-        known |= scored
+def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:
+    known = fingerprints(exclusions.held_out)
+    if exclusions.scored is not None:
+        evaluation = fingerprints([exclusions.scored])
+        if exclusions.overlap == "refuse":
+            refuse_overlap(contexts, evaluation)
+        known |= evaluation
     return sum(portion.leave_out(known) for portion in contexts)
 
 
@@ -143,14 +143,14 @@ class SplitWriter:
         numbers[contexts.keep] += self.counts["contexts"]
         folder, weight = contexts.portion.folder, contexts.portion.weight
         self._add_contexts(folder, numbers)
-        making = Negatives(contexts, negatives, seed)
-        for questions, ledger in in_step(
+        sampler = NegativeSampler(contexts, negatives, seed)
+        for questions, ledger in paired_batches(
             folder / "questions.parquet", folder / "alignment.parquet"
         ):
-            copied = _copied(questions, ledger, numbers >= 0, weight, seed)
+            copied = _copy_by_weight(questions, ledger, numbers >= 0, weight, seed)
             self._add_questions(*copied, numbers)
             if negatives:
-                self.counts["negatives"] += self._add_questions(*making.of(*copied), numbers)
+                self.counts["negatives"] += self._add_questions(*sampler.sample(*copied), numbers)
 
     def _add_contexts(self, folder: Path, numbers: IntArray) -> None:
         articles, last = self.counts["articles"] - 1, -1
@@ -159,15 +159,15 @@ class SplitWriter:
             kept = batch.filter(pa.array(number >= 0))
             if not kept.num_rows:
                 continue
-            given = kept.column("article").to_numpy()
-            begins = np.diff(given, prepend=last) != 0
-            last = given[-1]
+            old_article = kept.column("article").to_numpy()
+            begins = np.diff(old_article, prepend=last) != 0
+            last = old_article[-1]
             article = articles + np.cumsum(begins)
             articles = int(article[-1])
             kept = with_column(kept, "context_id", number[number >= 0])
             self._write("contexts", with_column(kept, "article", article.astype(np.int32)))
             self.counts["contexts"] += kept.num_rows
-            self.counts["context_tokens"] += _tokens(kept)
+            self.counts["context_tokens"] += _token_count(kept)
         self.counts["articles"] = articles + 1
 
     def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> int:
@@ -178,7 +178,7 @@ class SplitWriter:
         self._write("questions", with_column(questions, "context_id", number))
         self._write("alignment", ledger)
         self.counts["questions"] += questions.num_rows
-        self.counts["question_tokens"] += _tokens(questions)
+        self.counts["question_tokens"] += _token_count(questions)
         self._outcomes.update(ledger.column("outcome").to_pylist())
         for name in self._scores:
             self._scores[name] += pc.sum(ledger.column(name)).as_py()
@@ -199,30 +199,30 @@ class SplitWriter:
         }
 
 
-def _tokens(batch: Any) -> int:
+def _token_count(batch: Any) -> int:
     return pc.sum(pc.list_value_length(batch.column("token_starts"))).as_py() or 0
 
 
-def _copied(
+def _copy_by_weight(
     questions: Any, ledger: Any, keep: npt.NDArray[np.bool_], weight: float, seed: int
 ) -> tuple[Any, Any]:
     """The questions about kept contexts, and their ledger rows, copied by the weight."""
     ids = questions.column("id").to_pylist()
     kept = keep[questions.column("context_id").to_numpy()]
-    copies = np.where(kept, _copies(ids, weight, seed), 0)
+    copies = np.where(kept, _copy_counts(ids, weight, seed), 0)
     rows = pa.array(np.repeat(np.arange(len(ids)), copies))
     copied = [
         f"{ids[row]}×{copy}" if copy > 1 else ids[row]
-        for row, times in enumerate(copies)
-        for copy in range(1, times + 1)
+        for row, count in enumerate(copies)
+        for copy in range(1, count + 1)
     ]
     return with_column(questions.take(rows), "id", copied), with_column(
         ledger.take(rows), "id", copied
     )
 
 
-def _copies(ids: Sequence[str], weight: float, seed: int) -> npt.NDArray[np.int64]:
-    whole, part = divmod(weight, 1)
-    if not part:
+def _copy_counts(ids: Sequence[str], weight: float, seed: int) -> npt.NDArray[np.int64]:
+    whole, fraction = divmod(weight, 1)
+    if not fraction:
         return np.full(len(ids), int(whole))
-    return np.array([int(whole) + (lot("copy", seed, text) < part) for text in ids])
+    return np.array([int(whole) + (hash_uniform("copy", seed, text) < fraction) for text in ids])

@@ -20,20 +20,20 @@ BACK_OFF_SECONDS = 1.0
 CONNECT_SECONDS = 10.0
 STALL_SECONDS = 30.0
 """A server that sends nothing for this long counts as failed."""
-REDIRECTS = 10
+MAX_REDIRECTS = 10
 SPARE_BYTES = 64 << 20
 """The space that a download must leave free on the disk."""
 
-BUSY = (408, 425, 429)
+RETRYABLE_STATUSES = (408, 425, 429)
 
 Result = TypeVar("Result")
 
 
-class NotDownloaded(Exception):
-    """A file can't be downloaded from an address; the message says why."""
+class DownloadError(Exception):
+    """A URL can't be downloaded; the message says why."""
 
 
-class _Interrupted(Exception):
+class _TransientError(Exception):
     """An attempt failed but is worth repeating; the message says why."""
 
 
@@ -45,96 +45,96 @@ def download(url: str, partial: Path) -> None:
     download restarts from the beginning.
 
     Raises:
-        NotDownloaded: the server refuses the request, or the network fails too often.
+        DownloadError: the server refuses the request, or the network fails too often.
         UserError: the disk has too little space.
     """
-    _persist(url, lambda: _attempt(url, partial), lambda: _size(partial))
+    _retry(url, lambda: _download_once(url, partial), lambda: _size(partial))
 
 
 def validator(url: str) -> str | None:
     """The server's validator for the content of a URL: a strong ETag, else Last-Modified, or None.
 
     Raises:
-        NotDownloaded: the server refuses the request, or the network fails too often.
+        DownloadError: the server refuses the request, or the network fails too often.
     """
-    return _persist(url, lambda: _ask(url), lambda: 0)
+    return _retry(url, lambda: _request_validator(url), lambda: 0)
 
 
-def _ask(url: str) -> str | None:
+def _request_validator(url: str) -> str | None:
     """Send a GET and drop the body, because not every server answers a HEAD."""
-    with _opened(url, {"Accept-Encoding": "identity"}) as response:
-        _refuse_status(response)
+    with _open(url, {"Accept-Encoding": "identity"}) as response:
+        _raise_for_status(response)
         return _validator_of(response)
 
 
-def _persist(url: str, act: Callable[[], Result], size: Callable[[], int]) -> Result:
+def _retry(url: str, operation: Callable[[], Result], size: Callable[[], int]) -> Result:
     """Return `act()`, retrying while the network fails.
 
     `size` returns the bytes received so far; an attempt that adds to them restarts the count of
-    failures. Raises NotDownloaded after `ATTEMPTS` failures.
+    failures. Raises DownloadError after `ATTEMPTS` failures.
     """
-    failures, most = 0, size()
+    failures, most_received = 0, size()
     while True:
         try:
-            return act()
-        except (httpx.TransportError, _Interrupted) as error:
+            return operation()
+        except (httpx.TransportError, _TransientError) as error:
             reason = str(error) or type(error).__name__
-        got = size()
-        failures = 1 if got > most else failures + 1
-        most = max(most, got)
+        received = size()
+        failures = 1 if received > most_received else failures + 1
+        most_received = max(most_received, received)
         if failures >= ATTEMPTS:
-            raise NotDownloaded(f"{url}: {reason}")
+            raise DownloadError(f"{url}: {reason} (gave up after {ATTEMPTS} failed attempts)")
         wait = BACK_OFF_SECONDS * 2 ** (failures - 1)
-        logger().warning(f"{url}: {reason}; trying again in {wait:.0f} s.")
+        logger().warning(f"{url}: {reason}; retrying in {wait:.0f} s.")
         time.sleep(wait)
 
 
-def _attempt(url: str, partial: Path) -> None:
+def _download_once(url: str, partial: Path) -> None:
     validator = _validator_file(partial)
     begin = _size(partial) if validator.exists() else 0
     headers = {"Accept-Encoding": "identity"}
     if begin:
         headers |= {"Range": f"bytes={begin}-", "If-Range": validator.read_text(encoding="utf-8")}
-    with _opened(url, headers) as response:
-        begin, total = _agreed(response, begin, partial)
+    with _open(url, headers) as response:
+        begin, total = _response_range(response, begin, partial)
         if begin != total:
             _receive(response, partial, begin, total)
     if total is not None and _size(partial) != total:
-        raise _Interrupted(f"it broke off after {_size(partial)} of {total} bytes")
+        raise _TransientError(f"the transfer ended after {_size(partial)} of {total} bytes")
 
 
-def _agreed(response: httpx.Response, begin: int, partial: Path) -> tuple[int, int | None]:
+def _response_range(response: httpx.Response, begin: int, partial: Path) -> tuple[int, int | None]:
     """The offset at which the response begins, and the file's total bytes if the server says so.
 
-    A complete response (status 200) restarts the download. Raises _Interrupted if a partial one
-    does not continue it, and _Interrupted or NotDownloaded for an error status.
+    A complete response (status 200) restarts the download. Raises _TransientError if a partial one
+    does not continue it, and _TransientError or DownloadError for an error status.
     """
-    _refuse_status(response)
+    _raise_for_status(response)
     if response.status_code == httpx.codes.OK:
-        _begin_anew(partial, _validator_of(response))
+        _restart(partial, _validator_of(response))
         length = response.headers.get("Content-Length")
         return 0, int(length) if length else None
-    unit, _, told = response.headers.get("Content-Range", "").partition(" ")
-    span, _, total = told.partition("/")
-    whole = span == "*" and total == str(begin)  # status 416: the file is already complete
-    if unit != "bytes" or not total.isdigit() or not (whole or span.startswith(f"{begin}-")):
-        _begin_anew(partial, None)
-        raise _Interrupted("it can't be continued")
+    unit, _, content_range = response.headers.get("Content-Range", "").partition(" ")
+    span, _, total = content_range.partition("/")
+    is_complete = span == "*" and total == str(begin)  # status 416: the file is already complete
+    if unit != "bytes" or not total.isdigit() or not (is_complete or span.startswith(f"{begin}-")):
+        _restart(partial, None)
+        raise _TransientError("the server returned another byte range than requested")
     return begin, int(total)
 
 
-def _refuse_status(response: httpx.Response) -> None:
+def _raise_for_status(response: httpx.Response) -> None:
     status = response.status_code
     if status in (200, 206, 416):
         return
-    told = f"{status} {response.reason_phrase}".strip()
-    if status >= 500 or status in BUSY:
-        raise _Interrupted(f"the server answers {told}")
-    raise NotDownloaded(f"{response.url} answers {told}")
+    status_line = f"HTTP {status} {response.reason_phrase}".strip()
+    if status >= 500 or status in RETRYABLE_STATUSES:
+        raise _TransientError(f"the server returned {status_line}")
+    raise DownloadError(f"{response.url} returned {status_line}")
 
 
 def _receive(response: httpx.Response, partial: Path, begin: int, total: int | None) -> None:
-    _refuse_full_disk(partial, (total or 0) - begin)
+    _require_disk_space(partial, (total or 0) - begin)
     name = Path(response.url.path).name
     with progress(name, begin, total) as advance, partial.open("ab" if begin else "wb") as file:
         for block in response.iter_raw():
@@ -143,12 +143,12 @@ def _receive(response: httpx.Response, partial: Path, begin: int, total: int | N
 
 
 @contextmanager
-def _opened(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+def _open(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
     """The response to a GET request, after following redirects."""
     timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
     with httpx.Client(headers=headers, timeout=timeout) as client:
         request = client.build_request("GET", url)
-        for _ in range(REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             response = client.send(request, stream=True)
             try:
                 if response.next_request is None:
@@ -156,23 +156,24 @@ def _opened(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
                     return
             finally:
                 response.close()
-            refuse_downgrade(request.url, response.next_request.url)
+            require_safe_redirect(request.url, response.next_request.url)
             request = response.next_request
-    raise NotDownloaded(f"{url} is redirected more than {REDIRECTS} times")
+    raise DownloadError(f"{url} redirects more than {MAX_REDIRECTS} times")
 
 
-def refuse_downgrade(here: httpx.URL, there: httpx.URL) -> None:
-    """Raise NotDownloaded unless a redirect leads to https, or from http to http."""
-    if there.scheme != "https" and (here.scheme, there.scheme) != ("http", "http"):
-        raise NotDownloaded(f"{here} redirects to {there}, which is not safe to follow")
+def require_safe_redirect(source: httpx.URL, target: httpx.URL) -> None:
+    """Raise DownloadError unless a redirect leads to https, or from http to http."""
+    if target.scheme != "https" and (source.scheme, target.scheme) != ("http", "http"):
+        raise DownloadError(f"{source} redirects to {target}, which is unsafe and was not followed")
 
 
-def _refuse_full_disk(partial: Path, missing: int) -> None:
+def _require_disk_space(partial: Path, missing: int) -> None:
     free = shutil.disk_usage(partial.parent).free
     if missing > free - SPARE_BYTES:
         raise UserError(
-            f"{megabytes(missing)} are to be downloaded, and {megabytes(free)} are free at "
-            f"{partial.parent}: make room, or set BIDAFLOW_ROOT to a folder on another disk."
+            f"Not enough disk space: the download needs {megabytes(missing)}, but only "
+            f"{megabytes(free)} are free in {partial.parent}. Free up space, or set BIDAFLOW_ROOT "
+            "to a folder on another disk."
         )
 
 
@@ -182,7 +183,7 @@ def _validator_of(response: httpx.Response) -> str | None:
     return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
 
 
-def _begin_anew(partial: Path, validator: str | None) -> None:
+def _restart(partial: Path, validator: str | None) -> None:
     partial.unlink(missing_ok=True)
     _validator_file(partial).unlink(missing_ok=True)
     if validator:
@@ -195,7 +196,7 @@ def _validator_file(partial: Path) -> Path:
 
 def discard(partial: Path) -> None:
     """Delete a partial download and its validator."""
-    _begin_anew(partial, None)
+    _restart(partial, None)
 
 
 def _size(partial: Path) -> int:

@@ -13,7 +13,7 @@ from infra.artifacts.locks import exclusive_lock
 from infra.errors import UserError
 from infra.run_logger import logger
 from infra.settings import settings
-from tasks.datasets.download import NotDownloaded, discard, download
+from tasks.datasets.download import DownloadError, discard, download
 
 
 class Source(BaseModel, frozen=True):
@@ -37,7 +37,7 @@ def fetch(out: Path, source: Source) -> dict[str, Any]:
             download is kept if the network fails, and the next call resumes it.
     """
     target = out / source.name
-    mirrored = _mirrored(source)
+    mirrored = _find_in_mirror(source)
     if mirrored is not None:
         shutil.copyfile(mirrored, target)
         _verify(source, target, str(mirrored))
@@ -46,27 +46,27 @@ def fetch(out: Path, source: Source) -> dict[str, Any]:
     return {"bytes": target.stat().st_size}
 
 
-def _mirrored(source: Source) -> Path | None:
+def _find_in_mirror(source: Source) -> Path | None:
     """The file of that name in the mirror folder, preferably with the right content, or None."""
     folder = settings().mirror_folder
     if folder is None:
         return None
     if not folder.is_dir():
-        raise UserError(f"BIDAFLOW_MIRROR is {folder}, which is no folder: mend or unset it.")
-    found = sorted(path for path in folder.rglob(source.name) if path.is_file())
-    right = (path for path in found if source.sha256 in (None, sha256_of(path)))
-    return next(right, found[0] if found else None)
+        raise UserError(f"BIDAFLOW_MIRROR ({folder}) is not a folder. Fix or unset it.")
+    candidates = sorted(path for path in folder.rglob(source.name) if path.is_file())
+    matching = (path for path in candidates if source.sha256 in (None, sha256_of(path)))
+    return next(matching, candidates[0] if candidates else None)
 
 
-def whereabouts(source: Source) -> str:
-    """Where `fetch` would get the file, in a few words; reads no content, sends no request."""
+def availability(source: Source) -> str:
+    """Where `fetch` would get the file, as a table cell; reads no content, sends no request."""
     if any((settings().root / "stages" / "fetch").glob(f"*/{source.name}")):
-        return "here"
+        return "fetched"
     if is_in_mirror(source):
         return "in the mirror"
     if _sizes_in_mirror(source):
-        return "another one in the mirror"
-    return "to download" if _addresses(source) else "not here"
+        return "in the mirror, other size"
+    return "to download" if _urls(source) else "unavailable"
 
 
 def is_in_mirror(source: Source) -> bool:
@@ -80,27 +80,27 @@ def _sizes_in_mirror(source: Source) -> set[int]:
     return {path.stat().st_size for path in folder.rglob(source.name)} if folder else set()
 
 
-def _addresses(source: Source) -> list[str]:
+def _urls(source: Source) -> list[str]:
     mirror = None if settings().mirror_folder else settings().mirror
     mirrored = f"{mirror.rstrip('/')}/{source.name}" if mirror else None
-    return [address for address in (mirrored, source.url) if address]
+    return [url for url in (mirrored, source.url) if url]
 
 
 def _download(source: Source, target: Path) -> None:
     reasons = []
-    for url in _addresses(source):
+    for url in _urls(source):
         partial = downloads_folder() / f"{sha256(url.encode()).hexdigest()[:16]}-{source.name}"
-        with exclusive_lock(partial.with_name(f"{partial.name}.lock"), _tell_of_waiting):
+        with exclusive_lock(partial.with_name(f"{partial.name}.lock"), _log_waiting):
             try:
                 download(url, partial)
-            except NotDownloaded as error:
+            except DownloadError as error:
                 reasons.append(str(error))
                 continue
             _verify_or_discard(source, partial, url)
             partial.replace(target)
             discard(partial)  # its validator file is still there
         return
-    raise UserError(_by_hand(source, reasons))
+    raise UserError(_unavailable_message(source, reasons))
 
 
 def _verify_or_discard(source: Source, partial: Path, url: str) -> None:
@@ -118,34 +118,33 @@ def downloads_folder() -> Path:
     return folder
 
 
-def _tell_of_waiting() -> None:
-    logger().info("Another run is downloading it; waiting for that one.")
+def _log_waiting() -> None:
+    logger().info("Another run is downloading this file; waiting for it to finish.")
 
 
-def _by_hand(source: Source, reasons: list[str]) -> str:
+def _unavailable_message(source: Source, reasons: list[str]) -> str:
     if not reasons:
         return (
-            f"{source.name} has no official address: put it into a folder, and set "
+            f"{source.name} has no official URL. Put the file into a folder and set "
             "BIDAFLOW_MIRROR to that folder."
         )
     return (
-        f"{source.name} could not be downloaded ({'; '.join(reasons)}): download "
-        f"{source.url or source.name} by hand into a folder, and set BIDAFLOW_MIRROR to that "
-        "folder."
+        f"{source.name} could not be downloaded ({'; '.join(reasons)}). Download "
+        f"{source.url or source.name} by hand into a folder and set BIDAFLOW_MIRROR to that folder."
     )
 
 
 def _verify(source: Source, file: Path, origin: str) -> None:
     if source.sha256 is not None:
-        found, wanted = f"SHA-256 {sha256_of(file)}", f"SHA-256 {source.sha256}"
+        actual, expected = f"SHA-256 {sha256_of(file)}", f"SHA-256 {source.sha256}"
     elif source.bytes is not None:
-        found, wanted = f"{file.stat().st_size} bytes", f"{source.bytes} bytes"
+        actual, expected = f"{file.stat().st_size} bytes", f"{source.bytes} bytes"
     else:
-        found = wanted = ""
-    if found != wanted:
+        actual = expected = ""
+    if actual != expected:
         raise UserError(
-            f"{source.name} from {origin} has {found}, not {wanted}: it is damaged or another "
-            "version; get it anew."
+            f"{source.name} from {origin} has {actual}, expected {expected}. The file is damaged "
+            "or another version; fetch it again."
         )
     if source.sha256 is None and source.name.endswith(".zip"):
         _verify_zip(source, file, origin)
@@ -153,9 +152,9 @@ def _verify(source: Source, file: Path, origin: str) -> None:
 
 def _verify_zip(source: Source, file: Path, origin: str) -> None:
     with ZipFile(file) as archive:
-        broken = archive.testzip()
-    if broken:
+        damaged = archive.testzip()
+    if damaged:
         raise UserError(
-            f"{source.name} from {origin} is damaged: its member {broken} can't be unpacked; get "
-            "it anew."
+            f"{source.name} from {origin} is damaged: member {damaged} fails its checksum. "
+            "Fetch the file again."
         )

@@ -1,4 +1,4 @@
-"""Files at web addresses, with versions identified by the server's validators."""
+"""Files at http and https URLs, with versions identified by the server's validators."""
 
 import re
 import time
@@ -9,11 +9,11 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel
 
 from infra.errors import UserError
-from tasks.datasets.download import NotDownloaded, discard, download, validator
+from tasks.datasets.download import DownloadError, discard, download, validator
 
 
 class WebFile(BaseModel, frozen=True):
-    """A file's address, and the version of its content.
+    """A file's URL, and the version of its content.
 
     The version is the server's strong ETag or its Last-Modified. If the server sends neither, it is
     the time of the request, because the content may have changed since any earlier one.
@@ -29,24 +29,24 @@ class WebFile(BaseModel, frozen=True):
         return name if "." in name else f"{name}.json"
 
 
-def is_on_the_web(address: str) -> bool:
-    """Whether an address is an http or https URL."""
-    return re.match(r"https?://", address, re.IGNORECASE) is not None
+def is_http_url(uri: str) -> bool:
+    """Whether a URI is an http or https URL."""
+    return re.match(r"https?://", uri, re.IGNORECASE) is not None
 
 
 def find_web_file(url: str) -> WebFile:
-    """The file that is at an address now.
+    """The current version of the file at a URL.
 
     Raises:
-        UserError: the address can't be read or contains a password; the message says why.
+        UserError: the URL can't be read or contains a password; the message says why.
     """
     if urlsplit(url).password is not None:
-        raise UserError("An address of data holds a secret: name one without a password.")
+        raise UserError("The URL of a data file contains a password. Use one without a password.")
     try:
         version = validator(url)
-    except NotDownloaded as error:
-        raise _not_there(error) from error
-    return WebFile(url=url, version=version or f"asked for at {time.time_ns()}")
+    except DownloadError as error:
+        raise _download_error(error) from error
+    return WebFile(url=url, version=version or f"requested at {time.time_ns()}")
 
 
 def fetch_web_file(out: Path, file: WebFile) -> dict[str, Any]:
@@ -59,12 +59,12 @@ def fetch_web_file(out: Path, file: WebFile) -> dict[str, Any]:
     unfinished = target.with_name(f"{file.name}.unfinished")
     try:
         download(file.url, unfinished)
-    except NotDownloaded as error:
-        raise _not_there(error) from error
+    except DownloadError as error:
+        raise _download_error(error) from error
     unfinished.replace(target)
     discard(unfinished)  # its validator file is still there
     return {"bytes": target.stat().st_size}
 
 
-def _not_there(error: NotDownloaded) -> UserError:
-    return UserError(f"{error}: check the address, or download the file and name the copy.")
+def _download_error(error: DownloadError) -> UserError:
+    return UserError(f"{error}. Check the URL, or download the file and give the path of the copy.")

@@ -2,19 +2,19 @@
 
 from typing import Literal
 
-from tasks.datasets.catalog import CC_BY_SA, Entry
+from tasks.datasets.catalog import CC_BY_SA, CatalogEntry
 from tasks.datasets.fetch import Source
 
-Kind = Literal["corpus", "word vectors", "word similarity"]
+ResourceKind = Literal["corpus", "word vectors", "word similarity"]
 
 WORD_LISTS = "https://raw.githubusercontent.com/mfaruqui/eval-word-vectors/master/data/word-sim/"
 PENNINGTON_2014 = "Pennington et al. 2014, GloVe: Global Vectors for Word Representation"
 
 
-class Collection(Entry, frozen=True):
+class LexicalResource(CatalogEntry, frozen=True):
     """A corpus, a set of word vectors, or a word-similarity test, in one file."""
 
-    kind: Kind
+    kind: ResourceKind
     source: Source
 
     @property
@@ -23,14 +23,14 @@ class Collection(Entry, frozen=True):
         return [self.source]
 
 
-def _words(name: str, size: int, sha256: str) -> Source:
+def _word_pairs(name: str, size: int, sha256: str) -> Source:
     return Source(name=name, sha256=sha256, bytes=size, url=WORD_LISTS + name)
 
 
-COLLECTIONS = {
-    collection.name: collection
-    for collection in (
-        Collection(
+LEXICAL_RESOURCES = {
+    resource.name: resource
+    for resource in (
+        LexicalResource(
             name="enwiki2015-64M",
             kind="corpus",
             about="English Wikipedia of 2015: 846,408 paragraphs, 64.0 million words",
@@ -42,7 +42,7 @@ COLLECTIONS = {
                 bytes=108_574_940,
             ),
         ),
-        Collection(
+        LexicalResource(
             name="medquad",
             kind="corpus",
             about="medical questions and answers: 3.4 million words",
@@ -56,11 +56,11 @@ COLLECTIONS = {
                 bytes=2_754_600,
             ),
         ),
-        Collection(
+        LexicalResource(
             name="glove.6B",
             kind="word vectors",
-            about="400,000 words of Wikipedia 2014 and Gigaword 5; d = 50, 100, 200 and 300: name "
-            "glove.6B/glove.6B.100d.txt",
+            about="400,000 words from Wikipedia 2014 and Gigaword 5; 50, 100, 200 or 300 "
+            "dimensions, for example glove.6B/glove.6B.100d.txt",
             licence="PDDL",
             citation=PENNINGTON_2014,
             format="GloVe text, zip",
@@ -71,10 +71,10 @@ COLLECTIONS = {
                 url="https://nlp.stanford.edu/data/glove.6B.zip",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="glove.840B.300d",
             kind="word vectors",
-            about="2.2 million words of the Common Crawl, upper and lower case; d = 300",
+            about="2.2 million cased words from Common Crawl; 300 dimensions",
             licence="PDDL",
             citation=PENNINGTON_2014,
             format="GloVe text, zip",
@@ -85,10 +85,10 @@ COLLECTIONS = {
                 url="https://nlp.stanford.edu/data/glove.840B.300d.zip",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="fasttext-wiki-news-300d-1M",
             kind="word vectors",
-            about="1 million words of Wikipedia 2017 and news; d = 300",
+            about="1 million words from Wikipedia 2017 and news; 300 dimensions",
             licence="CC BY-SA 3.0",
             citation="Mikolov et al. 2018, Advances in Pre-Training Distributed Word "
             "Representations",
@@ -100,64 +100,64 @@ COLLECTIONS = {
                 "wiki-news-300d-1M.vec.zip",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="WordSim-353",
             kind="word similarity",
-            about="353 pairs of words, by relatedness",
+            about="353 word pairs rated for relatedness",
             licence="MIT",
             citation="Finkelstein et al. 2002, Placing Search in Context: The Concept Revisited",
             format="tab-separated text",
-            source=_words(
+            source=_word_pairs(
                 "EN-WS-353-ALL.txt",
                 7_405,
                 "ce12919b240af45bdf46d243601eaca2b6212b159b5e7e9b435ee7ee40c5619c",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="SimLex-999",
             kind="word similarity",
-            about="999 pairs of words, by similarity and not mere relatedness",
+            about="999 word pairs rated for similarity, as opposed to relatedness",
             licence="MIT",
             citation="Hill et al. 2015, SimLex-999: Evaluating Semantic Models With (Genuine) "
             "Similarity Estimation",
             format="tab-separated text",
-            source=_words(
+            source=_word_pairs(
                 "EN-SIMLEX-999.txt",
                 18_024,
                 "405394ffb7d25f6d0e3c041f87c9f27d29dc6b047506769953e85c4523b11685",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="RW",
             kind="word similarity",
-            about="2,034 pairs with rare words",
+            about="2,034 pairs with rare words, rated for similarity",
             licence="MIT",
             citation="Luong et al. 2013, Better Word Representations with Recursive Neural "
             "Networks for Morphology",
             format="tab-separated text",
-            source=_words(
+            source=_word_pairs(
                 "EN-RW-STANFORD.txt",
                 49_851,
                 "5108d54dfc746f44f9c3d7e31d2857c37cf71430bc1594175a61a3b89bb0ae1f",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="MEN",
             kind="word similarity",
-            about="3,000 pairs of words, by relatedness",
+            about="3,000 word pairs rated for relatedness",
             licence="MIT",
             citation="Bruni et al. 2014, Multimodal Distributional Semantics",
             format="tab-separated text",
-            source=_words(
+            source=_word_pairs(
                 "EN-MEN-TR-3k.txt",
                 53_593,
                 "888b13580faa362c7b11da0a670258cf1b1eb4bf0ecbcd418918729a3bd3f43a",
             ),
         ),
-        Collection(
+        LexicalResource(
             name="analogies",
             kind="word similarity",
-            about="19,544 questions such as Athens : Greece = Berlin : ?",
+            about="19,544 analogies such as Athens : Greece = Berlin : ?",
             licence="Apache-2.0",
             citation="Mikolov et al. 2013, Efficient Estimation of Word Representations in Vector "
             "Space",

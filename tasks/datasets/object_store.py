@@ -14,7 +14,7 @@ from infra.errors import UserError
 
 
 class StoredObject(BaseModel, frozen=True):
-    """An object: the address of its store, its path there, and its version.
+    """An object: the URI of its store, its path there, and its version.
 
     Size and modification time identify the version, because other version data differ by store.
     """
@@ -30,47 +30,48 @@ class StoredObject(BaseModel, frozen=True):
         return PurePosixPath(self.path).name
 
 
-def is_address(named: str) -> bool:
+def is_uri(name_or_uri: str) -> bool:
     """Whether a name begins with a URI scheme, such as s3://bucket/folder."""
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", named) is not None
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name_or_uri) is not None
 
 
-def find_objects(address: str) -> list[StoredObject]:
-    """The object at an address, those below a folder (recursively), or those that match a *.
+def find_objects(uri: str) -> list[StoredObject]:
+    """The object at a URI, those below a folder (recursively), or those that match a *.
 
     Raises:
-        UserError: there are none, the address contains a password, or the store can't be opened or
+        UserError: there are none, the URI contains a password, or the store can't be opened or
             denies access; the message says why.
     """
-    if urlsplit(address).password is not None:
+    if urlsplit(uri).password is not None:
         raise UserError(
-            "An address of data holds a secret: name the credentials in the environment instead, "
-            "such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            "The URI of a data file contains a password. Set the credentials as environment "
+            "variables instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     try:
-        found = _list(address)
+        objects = _list_objects(uri)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(address, error) from error
-    if not found:
-        raise UserError(f"{address} holds no files; check the address.")
-    return found
+        raise _unreadable(uri, error) from error
+    if not objects:
+        raise UserError(f"No files found at {uri}. Check the URI.")
+    return objects
 
 
-def _list(address: str) -> list[StoredObject]:
-    place, mark, query = address.partition("?")
-    folder = place.partition("*")[0].rpartition("/")[0] if "*" in place else place
+def _list_objects(uri: str) -> list[StoredObject]:
+    location, mark, query = uri.partition("?")
+    folder = location.partition("*")[0].rpartition("/")[0] if "*" in location else location
     store, path = fs.FileSystem.from_uri(folder + mark + query)
     info: Any = store.get_file_info(path)
     infos = [info]
     if info.type == fs.FileType.Directory:
         infos = store.get_file_info(fs.FileSelector(path, recursive=True))
-    pattern = f"{path}{place[len(folder) :]}"
+    pattern = f"{path}{location[len(folder) :]}"
     return [
         StoredObject(
             address=folder + mark + query, path=i.path, bytes=i.size, modified_ns=i.mtime_ns
         )
         for i in sorted(infos, key=lambda info: info.path)
-        if i.type == fs.FileType.File and ("*" not in place or PurePosixPath(i.path).match(pattern))
+        if i.type == fs.FileType.File
+        and ("*" not in location or PurePosixPath(i.path).match(pattern))
     ]
 
 
@@ -92,9 +93,9 @@ def fetch_object(out: Path, stored: StoredObject) -> dict[str, Any]:
     return {"bytes": stored.bytes}
 
 
-def _unreadable(address: str, error: Exception) -> UserError:
+def _unreadable(uri: str, error: Exception) -> UserError:
     reason = str(error).partition("\n")[0].rstrip(".")
     return UserError(
-        f"{address} can't be read ({reason}): check address, network and credentials, or copy the "
-        "files and name the copies."
+        f"{uri} can't be read: {reason}. Check the URI, the network and the credentials, or copy "
+        "the files and give the path of the copies."
     )

@@ -1,8 +1,8 @@
 """Generates the default dataset, `tiny`: a SQuAD-format reading test about an invented world.
 
-A context describes four things of one kind (people, towns, rivers, ballads or ships). It states two
-relations, each for three of the four things. A question therefore has three candidate answers of
-its own relation, and a question about the fourth thing has no answer. Questions use other words
+A context describes four entities of one kind (people, towns, rivers, ballads or ships). It states
+two relations, each for three of the four entities. A question therefore has three candidate answers
+of its own relation, and a question about the fourth entity has no answer. Questions use other words
 than the sentences, and every name is invented, so a model that cannot distinguish two unknown names
 has to guess one of three values.
 """
@@ -63,19 +63,19 @@ PHRASES = {
 
 @dataclass(frozen=True)
 class Relation:
-    """A property of a thing: the type of its value, and ways to state it and to ask for it.
+    """A property of an entity: the type of its value, and ways to state it and to ask for it.
 
     The statements and the questions of a relation have only function words in common.
     """
 
     value: str
-    tellings: tuple[str, ...]
+    statements: tuple[str, ...]
     questions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of thing: the type of its names, its mentions in text, the relation stated before the
+class EntityKind:
+    """A kind of entity: the type of its names, its mentions in text, the relation stated before the
     name (the epithet), and the relations stated after it.
 
     An epithet is next to the name that the question mentions. From epithets a model learns to
@@ -88,7 +88,7 @@ class Kind:
     relations: tuple[Relation, ...]
 
 
-PEOPLE = Kind("person", ("{}",), Relation(
+PEOPLE = EntityKind("person", ("{}",), Relation(
     "craft", ("the {} ",),
     ("What was the profession of {}?", "What trade did {} follow?", "Which job did {} do all day?"),
 ), (
@@ -102,7 +102,7 @@ PEOPLE = Kind("person", ("{}",), Relation(
              ("When did the life of {} end?", "Which year brought the last day of {}?",
               "In what year did people mourn for {}?")),
 ))  # fmt: skip
-TOWNS = Kind("town", ("{}", "the town of {}"), Relation(
+TOWNS = EntityKind("town", ("{}", "the town of {}"), Relation(
     "air", ("the {} ",),
     ("How would a visitor describe {}?", "How does a stranger find {}?",
      "What do people think of the streets of {}?"),
@@ -120,7 +120,7 @@ TOWNS = Kind("town", ("{}", "the town of {}"), Relation(
              ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
               "In what year was there only smoke over {}?")),
 ))  # fmt: skip
-RIVERS = Kind("river", ("the {}", "the river {}"), Relation(
+RIVERS = EntityKind("river", ("the {}", "the river {}"), Relation(
     "colour", ("the {} ",),
     ("What colour is the water of {}?", "What does {} look like from a hill?",
      "In what colour would one paint {}?"),
@@ -138,7 +138,7 @@ RIVERS = Kind("river", ("the {}", "the river {}"), Relation(
              ("Which animals live in {}?", "What do people catch in {}?",
               "Which creatures can be seen swimming in {}?")),
 ))  # fmt: skip
-BALLADS = Kind("work", ("the ballad {}", "the song {}"), Relation(
+BALLADS = EntityKind("work", ("the ballad {}", "the song {}"), Relation(
     "mood", ("the {} ",),
     ("What is the mood of {}?", "What sort of song is {}?", "How should one sing {}?"),
 ), (
@@ -155,7 +155,7 @@ BALLADS = Kind("work", ("the ballad {}", "the song {}"), Relation(
              ("Where is {} most popular?", "Which town cannot get enough of {}?",
               "Where would a traveller hear {}?")),
 ))  # fmt: skip
-SHIPS = Kind("work", ("the {}", "the ship {}"), Relation(
+SHIPS = EntityKind("work", ("the {}", "the ship {}"), Relation(
     "vessel", ("the {} ",),
     ("What kind of vessel was {}?", "To which class of ships did {} belong?",
      "How was {} built and rigged?"),
@@ -175,7 +175,7 @@ SHIPS = Kind("work", ("the {}", "the ship {}"), Relation(
 ))  # fmt: skip
 KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
 
-# Each sentence describes two things; a context describes its four in an opening and a closing.
+# Each sentence describes two entities; a context describes its four in an opening and a closing.
 OPENINGS = ("The chronicle names {} and {}.", "Old letters mention {} and {}.",
             "Some still admire {} and {}.", "Every child knows {} and {}.",
             "The elders still remember {} and {}.")  # fmt: skip
@@ -188,14 +188,14 @@ FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is
 
 @dataclass(frozen=True)
 class Fact:
-    """One fact of a context: thing number `thing` has `value` for `relation`."""
+    """One fact of a context: entity number `entity` has `value` for `relation`."""
 
-    thing: int
+    entity: int
     relation: Relation
     value: str
 
 
-class Inventor:
+class ValueGenerator:
     """Draws values that are unused in their context, and names that are unused in the corpus."""
 
     def __init__(self, rng: Random) -> None:
@@ -212,14 +212,14 @@ class Inventor:
         if kind in LAST:
             return self.name(kind)
         if kind == "miles":
-            return f"{self._fresh(map(str, range(100, 400)))} miles"
+            return f"{self._draw_unused(map(str, range(100, 400)))} miles"
         if kind == "year":
-            return self._fresh(map(str, range(1201, 1900)))
-        return " ".join(self._fresh(words.split()) for words in PHRASES[kind])
+            return self._draw_unused(map(str, range(1201, 1900)))
+        return " ".join(self._draw_unused(words.split()) for words in PHRASES[kind])
 
     def name(self, kind: str) -> str:
         """A new name whose first letter differs from that of every other name in the context."""
-        initial = self._fresh(sorted({first[0] for first in FIRST.split()}))
+        initial = self._draw_unused(sorted({first[0] for first in FIRST.split()}))
         first = self._rng.choice([first for first in FIRST.split() if first[0] == initial])
         while True:
             rest = (self._rng.choice(part.split()) for part in (MIDDLE, LAST[kind]))
@@ -228,7 +228,7 @@ class Inventor:
                 self._names.add(name)
                 return name
 
-    def _fresh(self, choices: Iterable[str]) -> str:
+    def _draw_unused(self, choices: Iterable[str]) -> str:
         choice = self._rng.choice([c for c in choices if c not in self._in_context])
         self._in_context.add(choice)
         return choice
@@ -243,11 +243,13 @@ def generate(
     occurs in both train and dev. One question in five has no answer.
     """
     rng = Random(seed)
-    inventor = Inventor(rng)
+    generator = ValueGenerator(rng)
     train, dev = (
         {
             "version": "v2.0",
-            "data": [_article(rng, inventor, f"{split}-{i:03}", contexts) for i in range(articles)],
+            "data": [
+                _article(rng, generator, f"{split}-{i:03}", contexts) for i in range(articles)
+            ],
         }
         for split, articles in (("train", train_articles), ("dev", dev_articles))
     )
@@ -264,75 +266,77 @@ def write_tiny(folder: Path, seed: int = 7) -> dict[str, int]:
     return questions
 
 
-def _article(rng: Random, inventor: Inventor, key: str, contexts: int) -> dict[str, Any]:
-    inventor.new_context()
-    district = inventor.name("town")
-    paragraphs = [_paragraph(rng, inventor, f"{key}-{i}", district) for i in range(contexts)]
+def _article(rng: Random, generator: ValueGenerator, key: str, contexts: int) -> dict[str, Any]:
+    generator.new_context()
+    district = generator.name("town")
+    paragraphs = [_paragraph(rng, generator, f"{key}-{i}", district) for i in range(contexts)]
     return {"title": f"The district of {district}", "paragraphs": paragraphs}
 
 
-def _paragraph(rng: Random, inventor: Inventor, key: str, district: str) -> dict[str, Any]:
-    inventor.new_context()
+def _paragraph(rng: Random, generator: ValueGenerator, key: str, district: str) -> dict[str, Any]:
+    generator.new_context()
     kind = rng.choice(KINDS)
-    *names, absent = (inventor.name(kind.names) for _ in range(5))
+    *names, absent = (generator.name(kind.names) for _ in range(5))
     relations = (kind.epithet, rng.choice(kind.relations))
-    without = list(zip(rng.sample(range(4), 2), relations, strict=True))
+    omitted = list(zip(rng.sample(range(4), 2), relations, strict=True))
     facts = [
-        Fact(thing, relation, inventor.value(relation.value))
-        for thing in range(4)
+        Fact(entity, relation, generator.value(relation.value))
+        for entity in range(4)
         for relation in relations
-        if (thing, relation) not in without
+        if (entity, relation) not in omitted
     ]
     context = _context(rng, kind, names, facts, district)
-    asked = [(names[f.thing], f.relation, f.value) for f in rng.sample(facts, 4)]
-    thing, relation = rng.choice(without)
-    asked.append((rng.choice((names[thing], names[thing], absent)), relation, ""))
-    rng.shuffle(asked)
+    questions = [(names[f.entity], f.relation, f.value) for f in rng.sample(facts, 4)]
+    entity, relation = rng.choice(omitted)
+    questions.append((rng.choice((names[entity], names[entity], absent)), relation, ""))
+    rng.shuffle(questions)
     qas = [
         {
             "id": f"{key}-{i}",
             "question": rng.choice(relation.questions).format(
                 rng.choice(kind.mentions).format(name)
             ),
-            "answers": [{"text": value, "answer_start": _place(context, value)}] if value else [],
+            "answers": [{"text": value, "answer_start": _offset(context, value)}] if value else [],
             "is_impossible": not value,
         }
-        for i, (name, relation, value) in enumerate(asked)
+        for i, (name, relation, value) in enumerate(questions)
     ]
     return {"context": context, "qas": qas}
 
 
-def _context(rng: Random, kind: Kind, names: list[str], facts: list[Fact], district: str) -> str:
-    told = []
-    for thing, name in enumerate(names):
+def _context(
+    rng: Random, kind: EntityKind, names: list[str], facts: list[Fact], district: str
+) -> str:
+    descriptions = []
+    for entity, name in enumerate(names):
         subject, tail = rng.choice(kind.mentions).format(name), ""
-        for fact in (fact for fact in facts if fact.thing == thing):
-            telling = rng.choice(fact.relation.tellings).format(fact.value)
+        for fact in (fact for fact in facts if fact.entity == entity):
+            statement = rng.choice(fact.relation.statements).format(fact.value)
             if fact.relation is kind.epithet:
-                subject = telling + name
+                subject = statement + name
             else:
-                tail = telling
-        told.append(subject + tail)
-    rng.shuffle(told)
+                tail = statement
+        descriptions.append(subject + tail)
+    rng.shuffle(descriptions)
     sentences = [
-        rng.choice(OPENINGS).format(_closed(told[0]), told[1]),
-        rng.choice(CLOSINGS).format(_closed(told[2]), told[3]),
+        rng.choice(OPENINGS).format(_close_insertion(descriptions[0]), descriptions[1]),
+        rng.choice(CLOSINGS).format(_close_insertion(descriptions[2]), descriptions[3]),
     ]
     if rng.random() < 0.2:
         sentences.insert(rng.randrange(3), rng.choice(FILLERS).format(district))
     return " ".join(sentences)
 
 
-def _place(context: str, value: str) -> int:
+def _offset(context: str, value: str) -> int:
     """The offset of the value as whole words; a name may contain the same letters."""
-    found = re.search(rf"\b{re.escape(value)}\b", context)
-    assert found is not None
-    return found.start()
+    match = re.search(rf"\b{re.escape(value)}\b", context)
+    assert match is not None
+    return match.start()
 
 
-def _closed(told: str) -> str:
+def _close_insertion(description: str) -> str:
     """The text, with a closing comma if a comma opens an insertion in it."""
-    return f"{told}," if "," in told else told
+    return f"{description}," if "," in description else description
 
 
 def generate_tiny(out: Path, seed: int) -> dict[str, Any]:

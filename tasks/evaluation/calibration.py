@@ -15,7 +15,7 @@ class Bin:
     """The answers whose probability lies in one of several equally wide intervals of 0..1."""
 
     probability: float  # mean, 0..1
-    right: float  # share of exact matches, 0..1
+    accuracy: float  # share of exact matches, 0..1
     count: int
 
 
@@ -42,5 +42,5 @@ def expected_calibration_error(bins: list[Bin]) -> float:
     """
     if not bins:
         return math.nan
-    total = sum(one.count for one in bins)
-    return 100 * sum(one.count * abs(one.probability - one.right) for one in bins) / total
+    errors = (b.count * abs(b.probability - b.accuracy) for b in bins)
+    return 100 * sum(errors) / sum(b.count for b in bins)

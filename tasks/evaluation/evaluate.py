@@ -67,13 +67,13 @@ class EvaluationSplit:
         return [[gold.text for gold in golds] for golds in self.golds]
 
     @cached_property
-    def askable(self) -> npt.NDArray[np.bool_]:
+    def has_tokens(self) -> npt.NDArray[np.bool_]:
         """Whether a question and its context both have at least one token, (n,).
 
-        The other questions can't be answered, but they are scored all the same.
+        The model cannot answer the other questions, but they count in the scores.
         """
-        asked = np.array([bool(tokenize(question)) for question in self.questions], dtype=bool)
-        return asked & (self.context_lengths[self.context_of] > 0)
+        nonempty = np.array([bool(tokenize(text)) for text in self.questions], dtype=bool)
+        return nonempty & (self.context_lengths[self.context_of] > 0)
 
     @property
     def v2(self) -> bool:
@@ -131,14 +131,14 @@ def character_spans(
     Raises UserError if the number of spans differs from the number of questions, and ValueError if
     a span ends before it starts or lies outside its context.
     """
-    _refuse_other_count(len(span_start), split)
-    _refuse_other_count(len(span_end), split)
-    _refuse_impossible_spans(split, span_start, span_end)
-    given = span_start >= 0
-    base = split.first_token[split.context_of[given]]
+    _check_count(len(span_start), split)
+    _check_count(len(span_end), split)
+    _check_spans(split, span_start, span_end)
+    has_span = span_start >= 0
+    base = split.first_token[split.context_of[has_span]]
     spans = np.full((2, len(split)), -1)
-    spans[0, given] = split.token_starts[base + span_start[given]]
-    spans[1, given] = split.token_ends[base + span_end[given]]
+    spans[0, has_span] = split.token_starts[base + span_start[has_span]]
+    spans[1, has_span] = split.token_ends[base + span_end[has_span]]
     return spans[0], spans[1]
 
 
@@ -153,13 +153,13 @@ def evaluate(
 
     Raises UserError or ValueError as `character_spans` does.
     """
-    _refuse_other_count(len(predictions.span_score), split)
-    _refuse_other_count(len(predictions.no_answer_score), split)
+    _check_count(len(predictions.span_score), split)
+    _check_count(len(predictions.no_answer_score), split)
     answers = predictions.answers(threshold)
     starts, ends = character_spans(split, answers.span_start, answers.span_end)
-    texts = _slices(split, starts, ends)
+    texts = _span_texts(split, starts, ends)
     questions = score_questions(texts, split.gold_texts, v2=split.v2)
-    has_answer, no_answer = _parts(questions, split)
+    has_answer, no_answer = _scores_by_answerability(questions, split)
     return Evaluation(
         scores=mean_scores(questions),
         has_answer=has_answer,
@@ -183,15 +183,15 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
 
     Raises UserError if the number of answers differs from the number of questions.
     """
-    _refuse_other_count(len(evaluation.questions), split)
+    _check_count(len(evaluation.questions), split)
     predictions = evaluation.predictions
-    none = score_questions([""] * len(split), split.gold_texts, v2=split.v2)
+    unanswered = score_questions([""] * len(split), split.gold_texts, v2=split.v2)
     columns = {
         "id": pa.array(split.ids, pa.string()),
         **_answer_columns(evaluation),
         "no_answer_probability": pa.array(np.exp(predictions.no_answer_score), pa.float64()),
         "no_answer_score": pa.array(predictions.no_answer_score, pa.float64()),
-        "no_answer_em": pa.array([question.em for question in none], pa.float32()),
+        "no_answer_em": pa.array([question.em for question in unanswered], pa.float32()),
         **_answer_columns(evaluate(split, predictions, math.inf), "best_"),
     }
     pq.write_table(pa.table(columns), out_file, compression="zstd")
@@ -210,30 +210,28 @@ def _answer_columns(evaluation: Evaluation, prefix: str = "") -> "dict[str, pa.A
     return {f"{prefix}{name}": column for name, column in columns.items()}
 
 
-def _refuse_other_count(count: int, split: EvaluationSplit) -> None:
+def _check_count(count: int, split: EvaluationSplit) -> None:
     if count != len(split):
         raise UserError(
-            f"there are {count} predictions for the {len(split)} questions of the split; "
-            "every question is scored, so predict all of them, in the split's order."
+            f"Got {count} predictions for the {len(split)} questions of the split. Predict every "
+            "question, in the order of the split."
         )
 
 
-def _refuse_impossible_spans(
-    split: EvaluationSplit, span_start: IntArray, span_end: IntArray
-) -> None:
+def _check_spans(split: EvaluationSplit, span_start: IntArray, span_end: IntArray) -> None:
     lengths = split.context_lengths[split.context_of]
     none = (span_start == -1) & (span_end == -1)
     inside = (span_start >= 0) & (span_start <= span_end) & (span_end < lengths)
-    wrong = np.flatnonzero(~(none | inside))
-    if len(wrong):
-        row = wrong[0]
+    invalid = np.flatnonzero(~(none | inside))
+    if len(invalid):
+        row = invalid[0]
         raise ValueError(
-            f"question {split.ids[row]!r} is answered by tokens {span_start[row]} to "
-            f"{span_end[row]} of a context that has {lengths[row]}"
+            f"Invalid answer span for question {split.ids[row]!r}: tokens {span_start[row]} to "
+            f"{span_end[row]}, but its context has {lengths[row]} tokens."
         )
 
 
-def _parts(
+def _scores_by_answerability(
     questions: Sequence[QuestionScore], split: EvaluationSplit
 ) -> tuple[Scores, Scores] | tuple[None, None]:
     parts: dict[bool, list[QuestionScore]] = {True: [], False: []}
@@ -244,7 +242,7 @@ def _parts(
     return mean_scores(parts[True]), mean_scores(parts[False])
 
 
-def _slices(split: EvaluationSplit, starts: IntArray, ends: IntArray) -> list[str]:
+def _span_texts(split: EvaluationSplit, starts: IntArray, ends: IntArray) -> list[str]:
     spans = zip(split.context_of.tolist(), starts.tolist(), ends.tolist(), strict=True)
     return [split.contexts[c][start:end] if start >= 0 else "" for c, start, end in spans]
 

@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 THRESHOLD = "validation/threshold"
 
 
-def measures(name: str, found: Evaluation) -> dict[str, float]:
-    """The metrics of the answers in `found`.
+def evaluation_metrics(name: str, evaluation: Evaluation) -> dict[str, float]:
+    """The metrics of all answers of an evaluation.
 
     `<name>/em`, `/f1` and `/avna` are in percent; `/ece`, the expected calibration error of the
     answer probabilities, is in percentage points.
     """
-    em = np.array([question.em for question in found.questions])
-    ece = expected_calibration_error(reliability(np.exp(found.log_probabilities), em))
-    return {**_scores(name, found.questions), f"{name}/ece": ece}
+    em = np.array([question.em for question in evaluation.questions])
+    ece = expected_calibration_error(reliability(np.exp(evaluation.log_probabilities), em))
+    return {**_scores(name, evaluation.questions), f"{name}/ece": ece}
 
 
-def measures_within(name: str, found: Evaluation, within: BoolArray) -> dict[str, float]:
+def metrics_within(name: str, evaluation: Evaluation, within: BoolArray) -> dict[str, float]:
     """The metrics of the questions that the mask `within` (n,) selects.
 
     `<name>/questions_within` is their number; `/em_within`, `/f1_within` and `/avna_within`
     (percent) exist only if it is above 0. They serve for comparison with the published scores of
     CS224n's models, which exclude questions about contexts longer than those trained on.
     """
-    kept = [question for question, is_kept in zip(found.questions, within, strict=True) if is_kept]
-    scores = _scores(name, kept) if kept else {}
-    told = {f"{metric}_within": value for metric, value in scores.items()}
-    return {f"{name}/questions_within": len(kept), **told}
+    pairs = zip(evaluation.questions, within, strict=True)
+    selected = [question for question, is_within in pairs if is_within]
+    scores = _scores(name, selected) if selected else {}
+    metrics = {f"{metric}_within": value for metric, value in scores.items()}
+    return {f"{name}/questions_within": len(selected), **metrics}
 
 
 def mean_nll(nlls: FloatArray, rows: BoolArray) -> float:
@@ -46,7 +47,7 @@ def mean_nll(nlls: FloatArray, rows: BoolArray) -> float:
     return float(nlls[rows].mean()) if rows.any() else math.nan
 
 
-def measures_at(
+def metrics_at_threshold(
     name: str, split: EvaluationSplit, predictions: "Predictions", threshold: float
 ) -> dict[str, float]:
     """The scores (percent) of the answers at a chosen threshold.

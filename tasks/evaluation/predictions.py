@@ -23,8 +23,8 @@ def read_predictions(file: Path, split: EvaluationSplit, name: str) -> Columns:
     table = pq.read_table(file)
     if table["id"].to_pylist() != split.ids:
         raise UserError(
-            f"{file} holds {table.num_rows} predictions that do not match the {len(split)} "
-            f"questions of the evaluation split; evaluate {name!r} again."
+            f"{file}: the ids of the {table.num_rows} predictions do not match the {len(split)} "
+            f"questions of the evaluation split. Evaluate {name!r} again."
         )
     return {column: table[column].to_numpy() for column in table.column_names}
 

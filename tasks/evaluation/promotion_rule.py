@@ -15,22 +15,22 @@ class PromotionRule(BaseModel, frozen=True, extra="forbid"):
     """The conditions under which a newly trained model is promoted to champion."""
 
     min_gain: float = Field(
-        0.5, ge=0, le=100, description="Least gain in F1 points over the champion."
+        0.5, ge=0, le=100, description="Promote only if F1 rises by at least this many points."
     )
     slice_drop: float = Field(
         2.0,
         ge=0,
         le=100,
-        description="A slice of the questions may lose as many F1 points; more, if it is "
-        "significant, forbids the promotion.",
+        description="Do not promote if F1 on any slice of the questions drops significantly by "
+        "more than this many points.",
     )
     slice_questions: int = Field(
-        30, ge=1, description="Slices of fewer questions than this are not looked at."
+        30, ge=1, description="Ignore slices with fewer questions than this."
     )
 
 
 @dataclass(frozen=True)
-class Part:
+class SliceComparison:
     """The mean F1 (0 to 100) of both models on a slice of the questions, and the gain."""
 
     name: str
@@ -46,7 +46,7 @@ class Decision:
 
     promoted: bool
     reason: str
-    parts: list[Part]  # all questions first, then the slices; empty without a champion
+    parts: list[SliceComparison]  # all questions first, then the slices; empty without a champion
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as nested plain values, for JSON."""
@@ -57,7 +57,7 @@ class Decision:
         }
 
 
-FIRST = Decision(True, "There was no champion before", [])
+FIRST_CHAMPION = Decision(True, "There was no champion yet", [])
 
 
 def decide(
@@ -73,38 +73,44 @@ def decide(
     below zero, and no slice of at least `slice_questions` questions loses more than `slice_drop`
     points significantly.
     """
-    whole = _part("all", champion, challenger, np.ones(len(champion), dtype=bool))
+    overall = _compare_slice("all", champion, challenger, np.ones(len(champion), dtype=bool))
     parts = [
-        _part(name, champion, challenger, mask)
+        _compare_slice(name, champion, challenger, mask)
         for name, mask in slices.items()
         if mask.sum() >= rule.slice_questions
     ]
-    against = _objections(whole, parts, rule)
-    verdict = "; ".join(against) or "better, and no slice is worse"
-    gain = f"F1 {whole.champion:.2f} → {whole.challenger:.2f} ({_told(whole.gain)})"
-    return Decision(not against, f"{gain}: {verdict}", [whole, *parts])
+    objections = _objections(overall, parts, rule)
+    verdict = "; ".join(objections) or "better, and no slice drops beyond the limit"
+    scores = f"F1 {overall.champion:.2f} → {overall.challenger:.2f}"
+    reason = f"{scores} ({_format_gain(overall.gain)}): {verdict}"
+    return Decision(not objections, reason, [overall, *parts])
 
 
-def _objections(whole: Part, parts: Sequence[Part], rule: PromotionRule) -> list[str]:
-    against = []
-    if whole.gain.mean < rule.min_gain:
-        against.append(f"the gain is below {rule.min_gain:g}")
-    if whole.gain.low < 0:
-        against.append("it may be worse, by the 95 % interval")
+def _objections(
+    overall: SliceComparison, parts: Sequence[SliceComparison], rule: PromotionRule
+) -> list[str]:
+    objections = []
+    if overall.gain.mean < rule.min_gain:
+        objections.append(f"the gain is below {rule.min_gain:g}")
+    if overall.gain.low < 0:
+        objections.append("it may be worse (the 95 % confidence interval reaches below 0)")
     for part in parts:
         if part.gain.mean < -rule.slice_drop and part.gain.high < 0:
-            against.append(f"{part.name} loses {-part.gain.mean:.2f} ({_told(part.gain)})")
-    return against
+            loss = f"{-part.gain.mean:.2f} ({_format_gain(part.gain)})"
+            objections.append(f"F1 on the slice '{part.name}' drops by {loss}")
+    return objections
 
 
-def _part(name: str, champion: FloatArray, challenger: FloatArray, mask: BoolArray) -> Part:
+def _compare_slice(
+    name: str, champion: FloatArray, challenger: FloatArray, mask: BoolArray
+) -> SliceComparison:
     before, after = 100 * champion[mask], 100 * challenger[mask]
     gain = paired_gain(before, after)
-    return Part(name, int(mask.sum()), float(before.mean()), float(after.mean()), gain)
+    return SliceComparison(name, int(mask.sum()), float(before.mean()), float(after.mean()), gain)
 
 
-def _told(gain: Gain) -> str:
-    return f"{gain.mean:+.2f}, 95 % {gain.low:+.2f} to {gain.high:+.2f}"
+def _format_gain(gain: Gain) -> str:
+    return f"{gain.mean:+.2f}, 95 % CI {gain.low:+.2f} to {gain.high:+.2f}"
 
 
 def markdown(decision: Decision) -> str:
@@ -117,6 +123,6 @@ def markdown(decision: Decision) -> str:
     verdict = "Promoted" if decision.promoted else "Not promoted"
     lines = [f"**{verdict}.** {decision.reason}.", ""]
     if rows:
-        head = "| questions | number | champion F1 | challenger F1 | gain | 95 % interval |"
+        head = "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |"
         lines += [head, "|---|---|---|---|---|---|", *rows, ""]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Slices of the questions by kind, question word, lengths, and words without a vector."""
+"""Slices of the questions by kind, question word, lengths, and OOV words."""
 
 import re
 from collections.abc import Container, Sequence
@@ -13,7 +13,7 @@ from models.arrays import BoolArray
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.evaluation.predictions import Columns, mean
 from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import UNKNOWN, Lexicon, case_key, typewriter
+from tasks.text.vocabulary import UNKNOWN, Lexicon, case_key, plain_punctuation
 
 QUESTION_WORD = re.compile(
     r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
@@ -34,40 +34,38 @@ class Slicing:
 def slicings(
     split: EvaluationSplit, known: Container[str], vectors: str, lower_case: bool = True
 ) -> list[Slicing]:
-    """All applicable divisions of a split; `known` has the words of the word vectors `vectors`."""
+    """All applicable divisions of a split; `known` has the words of the vectors named `vectors`."""
     words = [question_word(question) for question in split.questions]
     by_count = sorted(set(words), key=lambda word: (word == "other", -words.count(word)))
     contexts = split.context_lengths[split.context_of]
     answers = split.span_end - split.span_start + 1
-    found = [
+    divisions = [
         Slicing("Question word", words, by_count),
-        _by_length("Context length, in words and signs", contexts, CONTEXT_EDGES),
-        _by_length(
-            "Answer length, in words and signs", answers, ANSWER_EDGES, split.span_start >= 0
-        ),
+        _by_length("Context length (tokens)", contexts, CONTEXT_EDGES),
+        _by_length("Answer length (tokens)", answers, ANSWER_EDGES, split.span_start >= 0),
     ]
     if split.v2 and any(split.golds):
         kinds = ["answerable" if golds else "unanswerable" for golds in split.golds]
-        found.insert(0, Slicing("Answerable or not", kinds, ["answerable", "unanswerable"]))
+        divisions.insert(0, Slicing("Answerable or not", kinds, ["answerable", "unanswerable"]))
     if known:
-        lacking = outside_vectors(split, known, lower_case)
-        outside = ["some" if lacks else "none" for lacks in lacking]
-        title = f"Words of question or answers outside {vectors}"
-        found.append(Slicing(title, outside, ["some", "none"]))
-    return found
+        has_oov = questions_with_oov_words(split, known, lower_case)
+        labels = ["some" if oov else "none" for oov in has_oov]
+        title = f"OOV words in question or answers ({vectors})"
+        divisions.append(Slicing(title, labels, ["some", "none"]))
+    return divisions
 
 
 def slice_table(slicing: Slicing, answers: Sequence[Columns]) -> dict[str, Any]:
     """The data of the page macro `slice_table`: EM and F1 (percent) of each run, by slice."""
-    of = np.array(slicing.labels)
+    labels = np.array(slicing.labels)
     rows = [
         {
             "name": name,
             "count": int(mask.sum()),
-            "scores": [(mean(one["em"], mask), mean(one["f1"], mask)) for one in answers],
+            "scores": [(mean(run["em"], mask), mean(run["f1"], mask)) for run in answers],
         }
         for name in slicing.names
-        if (mask := of == name).any()
+        if (mask := labels == name).any()
     ]
     return {"title": slicing.title, "rows": rows}
 
@@ -77,8 +75,8 @@ def question_word(question: str) -> str:
 
     "how much" counts as "how many", "whom" and "whose" as "who".
     """
-    found = QUESTION_WORD.search(question)
-    word = found[1].lower() if found else "other"
+    match = QUESTION_WORD.search(question)
+    word = match[1].lower() if match else "other"
     return {"whom": "who", "whose": "who", "how much": "how many"}.get(word, word)
 
 
@@ -99,47 +97,47 @@ def _by_length(
     title: str,
     lengths: npt.NDArray[np.integer],
     edges: Sequence[int],
-    known: npt.NDArray[np.bool_] | None = None,
+    has_length: npt.NDArray[np.bool_] | None = None,
 ) -> Slicing:
     names = bucket_names(edges)
     labels = [names[length_bucket(length, edges)] for length in lengths.tolist()]
-    if known is not None:
-        labels = [name if there else "" for name, there in zip(labels, known, strict=True)]
+    if has_length is not None:
+        labels = [label if has else "" for label, has in zip(labels, has_length, strict=True)]
     return Slicing(title, labels, names)
 
 
-def holds_unknown(text: str, known: Container[str], lower_case: bool = True) -> bool:
-    """Whether a text has a token that `known` lacks, both unchanged and with plain quotes.
+def has_oov_word(text: str, known: Container[str], lower_case: bool = True) -> bool:
+    """Whether a text has a token that is not in `known`, neither as it is nor with plain quotes.
 
     `lower_case` converts tokens to lower case first.
     """
     keys = (case_key(text[start:end], lower_case) for start, end in tokenize(text))
-    return any(key not in known and typewriter(key) not in known for key in keys)
+    return any(key not in known and plain_punctuation(key) not in known for key in keys)
 
 
-def outside_vectors(
+def questions_with_oov_words(
     split: EvaluationSplit, known: Container[str], lower_case: bool = True
 ) -> npt.NDArray[np.bool_]:
     """Whether a question or one of its answers has a word that is not `known`, (n,)."""
     return np.array(
         [
-            any(holds_unknown(text, known, lower_case) for text in (question, *golds))
+            any(has_oov_word(text, known, lower_case) for text in (question, *golds))
             for question, golds in zip(split.questions, split.gold_texts, strict=True)
         ],
         dtype=bool,
     )
 
 
-def scores_outside(
+def scores_outside_glove(
     split: EvaluationSplit, answers: Columns, known: Container[str]
 ) -> dict[str, float]:
-    """The number and the scores of the questions that `outside_vectors` selects.
+    """The number and the scores of the `questions_with_oov_words`, for GloVe.
 
     The metrics are `dev/questions_outside_glove`, and `dev/em_outside_glove` and
     `dev/f1_outside_glove` (percent). `known` has GloVe's words. Empty if there are no such
     questions.
     """
-    outside = outside_vectors(split, known)
+    outside = questions_with_oov_words(split, known)
     if not outside.any():
         return {}
     scores = {f"dev/{name}_outside_glove": mean(answers[name], outside) for name in ("em", "f1")}
@@ -157,11 +155,11 @@ def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, BoolAr
     words = np.array([question_word(question) for question in split.questions])
     slices |= {f"question word {word}": words == word for word in sorted(set(words))}
     pairs = zip(split.questions, split.gold_texts, strict=True)
-    slices["unknown words"] = np.array([_has_unknown([q, *golds], lexicon) for q, golds in pairs])
+    slices["unknown words"] = np.array([_any_oov_word([q, *golds], lexicon) for q, golds in pairs])
     return slices
 
 
-def _has_unknown(texts: Sequence[str], lexicon: Lexicon) -> bool:
+def _any_oov_word(texts: Sequence[str], lexicon: Lexicon) -> bool:
     return any(
         lexicon.word(text[start:end]) == UNKNOWN for text in texts for start, end in tokenize(text)
     )

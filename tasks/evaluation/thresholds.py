@@ -53,9 +53,9 @@ def scores_at(
 ) -> FloatArray:
     """The score (percent) at each threshold, (k,); see `score_curve`."""
     order = np.argsort(margin)
-    given = np.searchsorted(margin[order], thresholds)  # number of questions with a lower margin
+    lower = np.searchsorted(margin[order], thresholds)  # number of questions with a lower margin
     gains = np.append(0.0, np.cumsum((answered - unanswered)[order], dtype=np.float64))
-    scores: FloatArray = 100 * (unanswered.sum(dtype=np.float64) + gains[given]) / len(margin)
+    scores: FloatArray = 100 * (unanswered.sum(dtype=np.float64) + gains[lower]) / len(margin)
     return scores
 
 
@@ -67,12 +67,12 @@ def best_threshold(split: EvaluationSplit, predictions: "Predictions") -> float:
     return score_curve(predictions.margin, *f1s).best()
 
 
-def why_none(train: "Examples", validation: "Examples | None") -> str | None:
+def no_threshold_reason(train: "Examples", validation: "Examples | None") -> str | None:
     """The reason why no threshold can be chosen, as a clause; None if one can."""
     if not train.impossible.any():
-        return "no training question is without an answer"
+        return "the training split has no unanswerable questions"
     if validation is None:
-        return "there is no validation split to choose it on"
+        return "there is no validation split"
     if validation.impossible.all() or not validation.impossible.any():
-        return "the validation split does not hold questions of both kinds"
+        return "the validation split lacks answerable or unanswerable questions"
     return None

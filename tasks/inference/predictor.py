@@ -21,7 +21,7 @@ from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
 from tasks.embeddings.formats.word_vectors import Subwords
 from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, case_key, typewriter
+from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, case_key, plain_punctuation
 
 Offsets = list[tuple[int, int]]
 NoAnswer = Literal["argmax", "threshold"]
@@ -42,10 +42,10 @@ class AnswerRow(TypedDict):
 class _TypeTable:
     """Assigns a row to each distinct form of texts; rows 0 and 1 are padding and the null token."""
 
-    def __init__(self, lexicon: Lexicon, spells: bool) -> None:
-        self.lexicon, self.spells = lexicon, spells
+    def __init__(self, lexicon: Lexicon, compose_oov: bool) -> None:
+        self.lexicon, self.compose_oov = lexicon, compose_oov
         self.rows: dict[str, int] = {}
-        self.unseen: dict[str, int] = {}  # OOV words to compose, with rows after the known ones
+        self.oov_words: dict[str, int] = {}  # OOV words to compose, with rows after the known ones
 
     def ids(self, text: str, offsets: Offsets) -> list[int]:
         """The row of every token."""
@@ -60,15 +60,15 @@ class _TypeTable:
 
     def _word(self, form: str) -> int:
         index = self.lexicon.word(form)
-        if index != UNKNOWN or not self.spells:
+        if index != UNKNOWN or not self.compose_oov:
             return index
         first = len(SPECIAL) + len(self.lexicon.word_indices)
-        key = typewriter(case_key(form, self.lexicon.lower_case))  # as in training
-        return self.unseen.setdefault(key, first + len(self.unseen))
+        key = plain_punctuation(case_key(form, self.lexicon.lower_case))  # as in training
+        return self.oov_words.setdefault(key, first + len(self.oov_words))
 
 
 @dataclass(frozen=True)
-class Attended:
+class TokenAttention:
     """The attention weights between a question and a context or one window of it, a batch of one,
     with the offsets of their tokens."""
 
@@ -78,7 +78,7 @@ class Attended:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _EncodedInput:
     """Encoded raw text, and the model extended with vectors of its OOV words."""
 
     question_offsets: list[Offsets]
@@ -123,31 +123,31 @@ class Predictor:
         Raises:
             UserError: a question or a context has no tokens; names it.
         """
-        read = self._read(pairs)
+        encoded = self._encode(pairs)
         limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
-        predictions, _ = predict(read.model, read.examples, read.types, limit, window)
-        found = predictions.answers(self.threshold)
+        predictions, _ = predict(encoded.model, encoded.examples, encoded.types, limit, window)
+        answers = predictions.answers(self.threshold)
         return [
             _row(context, spans, int(start), int(end), float(score), float(no_answer))
             for (_, context), spans, start, end, score, no_answer in zip(
                 pairs,
-                read.context_offsets,
-                found.span_start,
-                found.span_end,
-                found.score,
+                encoded.context_offsets,
+                answers.span_start,
+                answers.span_end,
+                answers.score,
                 np.exp(predictions.no_answer_score),
                 strict=True,
             )
         ]
 
-    def attention(self, question: str, context: str, around: int = 0) -> Attended:
+    def attention(self, question: str, context: str, around: int = 0) -> TokenAttention:
         """The model's attention weights for a question. Raises the errors of `answer`.
 
         If the model reads contexts in windows, only one window is returned: the one that scores the
         token at the character `around`.
         """
-        read = self._read([(question, context)])
-        examples, offsets, row = read.examples, read.context_offsets[0], 0
+        encoded = self._encode([(question, context)])
+        examples, offsets, row = encoded.examples, encoded.context_offsets[0], 0
         if self.variant.training.window is not None:
             windows = cut(examples, self.variant.training.window)
             token = min(sum(end <= around for _, end in offsets), len(offsets) - 1)
@@ -155,10 +155,12 @@ class Predictor:
             first = int(windows.first[row])
             examples = windows.examples
             offsets = offsets[first : first + int(examples.context_lengths[row])]
-        batch = make_batch(examples, read.types, np.array([row]), self.model.max_characters)
-        return Attended(read.question_offsets[0], offsets, attention_weights(read.model, batch))
+        batch = make_batch(examples, encoded.types, np.array([row]), self.model.max_characters)
+        return TokenAttention(
+            encoded.question_offsets[0], offsets, attention_weights(encoded.model, batch)
+        )
 
-    def _read(self, pairs: Sequence[tuple[str, str]]) -> _Read:
+    def _encode(self, pairs: Sequence[tuple[str, str]]) -> _EncodedInput:
         questions = [tokenize(question) for question, _ in pairs]
         contexts = [tokenize(context) for _, context in pairs]
         _require_tokens("question", questions)
@@ -166,25 +168,29 @@ class Predictor:
         table = _TypeTable(self.lexicon, self.subwords is not None)
         context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, contexts, strict=True)]
         question_ids = [table.ids(q, spans) for (q, _), spans in zip(pairs, questions, strict=True)]
-        nothing = np.full(len(pairs), -1, dtype=np.int32)
+        no_span = np.full(len(pairs), -1, dtype=np.int32)
         examples = Examples(
             contexts=Ragged.from_rows(context_ids),
             questions=Ragged.from_rows(question_ids),
             context_of=np.arange(len(pairs)),
-            span_start=nothing,
-            span_end=nothing,
+            span_start=no_span,
+            span_end=no_span,
             impossible=np.zeros(len(pairs), dtype=bool),
         )
         types = table.types()
-        return _Read(questions, contexts, examples, types, self._knowing(table.unseen))
+        return _EncodedInput(
+            questions, contexts, examples, types, self._with_oov_vectors(table.oov_words)
+        )
 
-    def _knowing(self, unseen: Iterable[str]) -> BiDAF:
+    def _with_oov_vectors(self, oov_words: Iterable[str]) -> BiDAF:
         """A shallow copy of the model with added vectors of OOV words, composed from n-grams."""
-        spelt = self.subwords.vectors(unseen) if self.subwords is not None else np.empty((0, 0))
-        if not len(spelt):
+        composed = (
+            self.subwords.vectors(oov_words) if self.subwords is not None else np.empty((0, 0))
+        )
+        if not len(composed):
             return self.model
         model, words = copy(self.model), copy(self.model.words)
-        rows = torch.cat([words.word_vectors, torch.from_numpy(spelt)])
+        rows = torch.cat([words.word_vectors, torch.from_numpy(composed)])
         words._buffers = {**words._buffers, "word_vectors": rows}
         model._modules = {**model._modules, "words": words}
         return model
@@ -194,12 +200,13 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
     if no_answer == "argmax":
         return argmax_threshold(config["allow_no_answer"])
     if no_answer != "threshold":
-        raise UserError(f"no_answer must be 'argmax' or 'threshold', not {no_answer!r}.")
+        raise UserError(f"no_answer must be 'argmax' or 'threshold', but is {no_answer!r}.")
     chosen = config.get("threshold")
     if chosen is None:
         raise UserError(
-            "no_answer is 'threshold', but no threshold was chosen for this model, as its training "
-            "had no validation split with questions of both kinds; leave no_answer at 'argmax'."
+            "no_answer='threshold' is not available: this model has no threshold, because its "
+            "training had no validation split with both answerable and unanswerable questions. "
+            "Use no_answer='argmax'."
         )
     return float(chosen)
 
@@ -207,7 +214,7 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
 def _require_tokens(field: str, tokenized: Iterable[Offsets]) -> None:
     for number, offsets in enumerate(tokenized):
         if not offsets:
-            raise UserError(f"Input {number}: the {field} is empty; give it some text.")
+            raise UserError(f"Input {number}: the {field} is empty. Provide some text.")
 
 
 def _row(

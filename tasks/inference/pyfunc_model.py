@@ -21,14 +21,14 @@ except ModuleNotFoundError as error:
     from tasks.inference.predictor import Predictor
 
 
-class Asked(BaseModel):
+class QuestionInput(BaseModel):
     """A question, and the context to answer it from."""
 
     question: str
     context: str
 
 
-class Answered(BaseModel):
+class AnswerOutput(BaseModel):
     """An answer in the model's output schema: `tasks.inference.predictor.AnswerRow` as a pydantic
     model."""
 
@@ -51,11 +51,11 @@ class AnsweringModel(PythonModel):  # type: ignore[misc]
         folder = Path(context.artifacts["model"])
         self.predictor = Predictor.load(folder, context.model_config["no_answer"])
 
-    def predict(self, model_input: list[Asked]) -> list[Answered]:
-        """One answer per question, in order, as a dict of `Answered`'s fields."""
-        pairs = [(asked.question, asked.context) for asked in model_input]
+    def predict(self, model_input: list[QuestionInput]) -> list[AnswerOutput]:
+        """One answer per question, in order, as a dict of `AnswerOutput`'s fields."""
+        pairs = [(row.question, row.context) for row in model_input]
         # MLflow derives the schema from the return type, but callers expect plain dicts.
-        return cast(list[Answered], self.predictor.answer(pairs))
+        return cast(list[AnswerOutput], self.predictor.answer(pairs))
 
 
 set_model(AnsweringModel())

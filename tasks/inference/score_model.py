@@ -38,11 +38,11 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
         predictor = Predictor.load(folder)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(
-            f"The registered model {model_id} can't be read by the code of today ({error}): let "
-            "the alias `champion` name another version, or delete it."
+            f"Registered model {model_id} is incompatible with this version of the code "
+            f"({error}). Set the alias `champion` to another version, or delete the alias."
         ) from error
     questions = load_split(split)
-    answers, scores = ask(predictor, questions)
+    answers, scores = answer_split(predictor, questions)
     columns: dict[str, Any] = {
         "id": questions.ids,
         "answer": answers,
@@ -52,24 +52,26 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
     pq.write_table(pa.table(columns), out / ANSWERS, compression="zstd")
     for file in ("weights.safetensors", "vectors.safetensors"):
         (folder / file).unlink()  # large, and kept in the registry
-    told = mean_scores(scores)
-    return {"model_id": model_id, "em": told.em, "f1": told.f1, "questions": len(scores)}
+    mean = mean_scores(scores)
+    return {"model_id": model_id, "em": mean.em, "f1": mean.f1, "questions": len(scores)}
 
 
-def ask(predictor: "Predictor", split: EvaluationSplit) -> tuple[list[str], list[QuestionScore]]:
+def answer_split(
+    predictor: "Predictor", split: EvaluationSplit
+) -> tuple[list[str], list[QuestionScore]]:
     """Answers to all questions of a split, and their scores by the official rules.
 
     The answer is "" if the question or the context has no tokens.
     """
-    asked = np.flatnonzero(split.askable).tolist()
-    rows = predictor.answer([(split.questions[row], split.context(row)) for row in asked])
+    rows = np.flatnonzero(split.has_tokens).tolist()
+    predicted = predictor.answer([(split.questions[row], split.context(row)) for row in rows])
     answers = [""] * len(split)
-    for row, told in zip(asked, rows, strict=True):
-        answers[row] = told["answer"]
+    for row, prediction in zip(rows, predicted, strict=True):
+        answers[row] = prediction["answer"]
     return answers, score_questions(answers, split.gold_texts, v2=split.v2)
 
 
-def f1_of(scored: Path) -> FloatArray:
+def load_f1(scored: Path) -> FloatArray:
     """(n,) F1 (0 to 1) of each answer of a scored model, in the split's order."""
     f1: FloatArray = pq.read_table(scored / ANSWERS, columns=["f1"])["f1"].to_numpy()
     return f1

@@ -13,18 +13,21 @@ from tasks.evaluation.thresholds import scores_at
 from tasks.reports.line_charts import Points, View, guide, line, plot
 
 THRESHOLDS_DRAWN = 120
-OUTERMOST = 1
+CUT_OFF_PERCENT = 1
 """Percentage of the margins that is cut off at each end of the threshold charts."""
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A variant's predictions.parquet, and the no-answer threshold chosen on validation."""
+class VariantPredictions:
+    """A variant's predictions.parquet, and the no-answer threshold chosen on validation.
+
+    If there is no threshold, `no_threshold_reason` says why.
+    """
 
     name: str
     columns: Columns
     threshold: float | None = None
-    why_none: str | None = None
+    no_threshold_reason: str | None = None
 
     @property
     def margin(self) -> FloatArray:
@@ -38,72 +41,72 @@ class Answered:
     def scores(self, split: EvaluationSplit, thresholds: FloatArray) -> dict[str, FloatArray]:
         """EM, F1 and AvNA (percent) at each of k thresholds: (k,) each."""
         columns, has_answer = self.columns, np.array([bool(golds) for golds in split.golds])
-        told = columns["best_prediction"] != ""
-        parts = {
+        best_is_answer = columns["best_prediction"] != ""
+        pairs = {  # per question: the score if the best span is answered, and if nothing is
             "em": (columns["best_em"], columns["no_answer_em"]),
             "f1": (columns["best_f1"], columns["no_answer_em"]),
-            "avna": (told == has_answer, ~has_answer),
+            "avna": (best_is_answer == has_answer, ~has_answer),
         }
         return {
-            name: scores_at(thresholds, self.margin, *(np.asarray(part, float) for part in pair))
-            for name, pair in parts.items()
+            name: scores_at(thresholds, self.margin, *(np.asarray(side, float) for side in pair))
+            for name, pair in pairs.items()
         }
 
 
-def certainty(answered: Sequence[Answered], split: EvaluationSplit) -> View:
+def calibration_view(variants: Sequence[VariantPredictions], split: EvaluationSplit) -> View:
     """The section's data for the template: one row per variant, and the charts."""
-    charts = [_reliability_chart(answered)]
+    charts = [_reliability_chart(variants)]
     if split.v2:
         charts += [
-            _threshold_chart(answered, split, *kind) for kind in (("f1", "F1"), ("em", "EM"))
+            _threshold_chart(variants, split, *score) for score in (("f1", "F1"), ("em", "EM"))
         ]
-    return {"rows": [_row(one, split) for one in answered], "charts": charts}
+    return {"rows": [_row(variant, split) for variant in variants], "charts": charts}
 
 
-def _row(one: Answered, split: EvaluationSplit) -> View:
-    at = None
-    if split.v2 and one.threshold is not None:
-        scores = one.scores(split, np.array([one.threshold]))
-        at = {name: float(values[0]) for name, values in scores.items()}
+def _row(variant: VariantPredictions, split: EvaluationSplit) -> View:
+    at_threshold = None
+    if split.v2 and variant.threshold is not None:
+        scores = variant.scores(split, np.array([variant.threshold]))
+        at_threshold = {name: float(values[0]) for name, values in scores.items()}
     return {
-        "ece": expected_calibration_error(one.bins()),
-        "threshold": one.threshold,
-        "at_threshold": at,
-        "why_none": one.why_none,
+        "ece": expected_calibration_error(variant.bins()),
+        "threshold": variant.threshold,
+        "at_threshold": at_threshold,
+        "no_threshold_reason": variant.no_threshold_reason,
     }
 
 
-def _reliability_chart(answered: Sequence[Answered]) -> View:
+def _reliability_chart(variants: Sequence[VariantPredictions]) -> View:
     lines = []
-    for number, one in enumerate(answered):
-        points: Points = [(100 * each.probability, 100 * each.right) for each in one.bins()]
-        lines.append(line(number, one.name, "right answers", points))
+    for number, variant in enumerate(variants):
+        points: Points = [(100 * bin_.probability, 100 * bin_.accuracy) for bin_ in variant.bins()]
+        lines.append(line(number, variant.name, "exact match", points))
     diagonal = guide([(0.0, 0.0), (100.0, 100.0)])
-    return plot("Calibration", "probability, %", "exact match, %", lines, [diagonal])
+    return plot("Calibration", "confidence, %", "exact match, %", lines, [diagonal])
 
 
 def _threshold_chart(
-    answered: Sequence[Answered], split: EvaluationSplit, score: str, title: str
+    variants: Sequence[VariantPredictions], split: EvaluationSplit, score: str, title: str
 ) -> View:
-    thresholds = _drawn(answered)
+    thresholds = _drawn_thresholds(variants)
     lines = []
-    for number, one in enumerate(answered):
-        values = one.scores(split, thresholds)[score]
-        lines.append(line(number, one.name, title, list(zip(thresholds, values, strict=True))))
-    drawn = [value for one in lines for _, value in one["points"]]
+    for number, variant in enumerate(variants):
+        values = variant.scores(split, thresholds)[score]
+        lines.append(line(number, variant.name, title, list(zip(thresholds, values, strict=True))))
+    drawn = [value for curve in lines for _, value in curve["points"]]
     ends = min(drawn), max(drawn)
     guides = [guide([(0.0, ends[0]), (0.0, ends[1])])] + [
-        guide([(one.threshold, ends[0]), (one.threshold, ends[1])], number)
-        for number, one in enumerate(answered)
-        if one.threshold is not None
+        guide([(variant.threshold, ends[0]), (variant.threshold, ends[1])], number)
+        for number, variant in enumerate(variants)
+        if variant.threshold is not None
     ]
-    return plot(f"{title} by threshold", "threshold, nats", f"{title}, %", lines, guides)
+    return plot(f"{title} by threshold", "no-answer threshold, nats", f"{title}, %", lines, guides)
 
 
-def _drawn(answered: Sequence[Answered]) -> FloatArray:
+def _drawn_thresholds(variants: Sequence[VariantPredictions]) -> FloatArray:
     """Thresholds to draw: they cover nearly all margins, and include 0 and the chosen ones."""
-    margins = np.concatenate([one.margin for one in answered])
-    chosen = [one.threshold for one in answered if one.threshold is not None]
-    outermost = np.percentile(margins, [OUTERMOST, 100 - OUTERMOST])
-    low, high = min([*outermost, 0.0, *chosen]), max([*outermost, 0.0, *chosen])
+    margins = np.concatenate([variant.margin for variant in variants])
+    chosen = [variant.threshold for variant in variants if variant.threshold is not None]
+    margin_ends = np.percentile(margins, [CUT_OFF_PERCENT, 100 - CUT_OFF_PERCENT])
+    low, high = min([*margin_ends, 0.0, *chosen]), max([*margin_ends, 0.0, *chosen])
     return np.unique([*np.linspace(low, high, THRESHOLDS_DRAWN), 0.0, *chosen])

@@ -16,7 +16,7 @@ from tasks.reports.html import TEMPLATES, Template
 from tasks.reports.line_charts import scale, ticks
 
 TEMPLATE = Template(TEMPLATES / "comparison.html.j2")
-FURTHER = {
+FURTHER_METRICS = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
     "AvNA at threshold": "dev/avna_at_threshold",
@@ -28,9 +28,9 @@ FURTHER = {
     "EM outside GloVe": "dev/em_outside_glove",
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
-"""Optional columns, shown if any run has them: a no-answer threshold was chosen on validation, some
-dev contexts exceed max_context_tokens, or some dev questions or their answers have words that GloVe
-lacks."""
+"""Optional columns and their metrics. A run has them if a no-answer threshold was chosen on
+validation, if some dev contexts exceed max_context_tokens, or if some dev questions or their
+answers have words that GloVe lacks."""
 COUNTS = ("questions within", "questions outside GloVe")
 ROW_HEIGHT, SIDE, WIDTH, TOP = 48, 20, 760, 12
 
@@ -50,7 +50,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SeedStats:
     """A value over the seeds: its mean, and with several seeds its standard deviation."""
 
     mean: float
@@ -63,11 +63,11 @@ class Row:
     """The results of a cell. `gain` is the F1 gain (points) over the first cell of its dataset."""
 
     cell: Cell
-    em: Measured
-    f1: Measured
-    nll: Measured
-    avna: Measured
-    further: dict[str, Measured]  # the columns of FURTHER that all runs of the cell have
+    em: SeedStats
+    f1: SeedStats
+    nll: SeedStats
+    avna: SeedStats
+    further: dict[str, SeedStats]  # the columns of FURTHER_METRICS that all its runs have
     examples_per_second: float
     minutes: float
     gain: Gain | None
@@ -85,14 +85,17 @@ def compare(
     """Write comparison.html and comparison.json about cells, each trained with every seed.
 
     `trained` are the folders of the stage `train`, `reports` those of `error-report`: one list per
-    cell, one folder per seed. `pages` are the addresses of other reports by title. A cell is
+    cell, one folder per seed. `pages` has the URLs of other reports by title. A cell is
     compared with the first cell of the same dataset, question by question, by the mean F1 over the
     seeds.
     """
     first: dict[str, FloatArray] = {}
-    rows = [_row(*each, first) for each in zip(cells, trained, reports, strict=True)]
-    told = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
-    (out / "comparison.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    rows = [
+        _row(cell, folders, report_folders, first)
+        for cell, folders, report_folders in zip(cells, trained, reports, strict=True)
+    ]
+    document = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
+    (out / "comparison.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     view = {
         **{"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)},
         "further": further_columns(rows),
@@ -105,25 +108,29 @@ def compare(
 def _row(
     cell: Cell, trained: Sequence[Path], reports: Sequence[Path], first: dict[str, FloatArray]
 ) -> Row:
-    scores = [_scores(*each) for each in zip(trained, reports, strict=True)]
-    of_questions = _f1_of_questions(trained)
+    scores = [_scores(folder, report) for folder, report in zip(trained, reports, strict=True)]
+    question_f1 = _question_f1(trained)
     gain = None
     if cell.dataset in first:
-        gain = paired_gain(first[cell.dataset], of_questions)
-    first.setdefault(cell.dataset, of_questions)
+        gain = paired_gain(first[cell.dataset], question_f1)
+    first.setdefault(cell.dataset, question_f1)
+
+    def stats(metric: str) -> SeedStats:
+        return _seed_stats([run_scores[metric] for run_scores in scores])
+
     return Row(
         cell,
-        em=_measured([one["dev/em"] for one in scores]),
-        f1=_measured([one["dev/f1"] for one in scores]),
-        nll=_measured([one["dev/nll"] for one in scores]),
-        avna=_measured([one["dev/avna"] for one in scores]),
+        em=stats("dev/em"),
+        f1=stats("dev/f1"),
+        nll=stats("dev/nll"),
+        avna=stats("dev/avna"),
         further={
-            column: _measured([one[metric] for one in scores])
-            for column, metric in FURTHER.items()
-            if all(metric in one for one in scores)
+            column: stats(metric)
+            for column, metric in FURTHER_METRICS.items()
+            if all(metric in run_scores for run_scores in scores)
         },
-        examples_per_second=float(np.mean([one["examples_per_second"] for one in scores])),
-        minutes=float(np.mean([one["seconds"] for one in scores])) / 60,
+        examples_per_second=stats("examples_per_second").mean,
+        minutes=stats("seconds").mean / 60,
         gain=gain,
     )
 
@@ -136,7 +143,7 @@ def _scores(trained: Path, report: Path) -> dict[str, float]:
     return scores
 
 
-def _f1_of_questions(trained: Sequence[Path]) -> FloatArray:
+def _question_f1(trained: Sequence[Path]) -> FloatArray:
     """(n,) each question's F1 in points, averaged over the seeds."""
     columns = [
         pq.read_table(folder / "predictions.parquet", columns=["f1"])["f1"].to_numpy()
@@ -145,17 +152,17 @@ def _f1_of_questions(trained: Sequence[Path]) -> FloatArray:
     return 100 * np.array(columns, dtype=np.float64).mean(axis=0)  # type: ignore[no-any-return]
 
 
-def _measured(values: Sequence[float]) -> Measured:
+def _seed_stats(values: Sequence[float]) -> SeedStats:
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return Measured(float(np.mean(values)), sd, list(values))
+    return SeedStats(float(np.mean(values)), sd, list(values))
 
 
 def _plot(rows: Sequence[Row]) -> dict[str, Any]:
     """F1 of every seed, and mean ± sd of every cell, in drawing coordinates."""
     values = [value for row in rows for value in row.f1.values]
     bottom = TOP + ROW_HEIGHT * len(rows)
-    ends = ticks(values, 6)
-    x_of = scale(ends[0], ends[-1], SIDE, WIDTH - SIDE)
+    x_ticks = ticks(values, 6)
+    x_of = scale(x_ticks[0], x_ticks[-1], SIDE, WIDTH - SIDE)
     lines = [
         {
             "name": row.cell.name,
@@ -168,7 +175,7 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
     ]
     return {
         "lines": lines,
-        "ticks": [(x_of(tick), f"{tick:g}") for tick in ends],
+        "ticks": [(x_of(tick), f"{tick:g}") for tick in x_ticks],
         "left": SIDE,
         "bottom": bottom,
         "size": (WIDTH, bottom + 44),
@@ -176,18 +183,18 @@ def _plot(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """The rows as formatted texts, for use in other tables."""
+    """The rows with formatted values, for use in other tables."""
     columns = further_columns(rows)
     return [
         {
             **asdict(row.cell),
             "seeds": str(len(row.f1.values)),
-            "EM": _told(row.em, 2),
-            "F1": _told(row.f1, 2),
-            "NLL": _told(row.nll, 3),
-            "AvNA": _told(row.avna, 2),
-            **{name: _told(row.further.get(name), places) for name, places in columns.items()},
-            "F1 gain, 95 %": told_gain(row.gain),
+            "EM": _format(row.em, 2),
+            "F1": _format(row.f1, 2),
+            "NLL": _format(row.nll, 3),
+            "AvNA": _format(row.avna, 2),
+            **{name: _format(row.further.get(name), places) for name, places in columns.items()},
+            "F1 gain, 95 %": format_gain(row.gain),
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
         }
@@ -196,19 +203,19 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def further_columns(rows: Sequence[Row]) -> dict[str, int]:
-    """The columns of `FURTHER` that any row has, each with its number of decimal places."""
-    there = [column for column in FURTHER if any(column in row.further for row in rows)]
-    return {column: 0 if column in COUNTS else 2 for column in there}
+    """The columns of `FURTHER_METRICS` that any row has, each with its number of decimal places."""
+    columns = [column for column in FURTHER_METRICS if any(column in row.further for row in rows)]
+    return {column: 0 if column in COUNTS else 2 for column in columns}
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """The table in Markdown."""
-    told = table(rows)
-    lines = [list(told[0]), ["---"] * len(told[0]), *(list(row.values()) for row in told)]
+    cells = table(rows)
+    lines = [list(cells[0]), ["---"] * len(cells[0]), *(list(row.values()) for row in cells)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def told_gain(gain: Gain | None) -> str:
+def format_gain(gain: Gain | None) -> str:
     """A gain with its confidence interval, starred if significant; "reference" for None."""
     if gain is None:
         return "reference"
@@ -217,8 +224,8 @@ def told_gain(gain: Gain | None) -> str:
     )
 
 
-def _told(measured: Measured | None, places: int) -> str:
-    if measured is None:
+def _format(stats: SeedStats | None, places: int) -> str:
+    if stats is None:
         return "–"
-    spread = f" ± {measured.sd:.{places}f}" if measured.sd is not None and places else ""
-    return f"{measured.mean:,.{places}f}{spread}"
+    spread = f" ± {stats.sd:.{places}f}" if stats.sd is not None and places else ""
+    return f"{stats.mean:,.{places}f}{spread}"

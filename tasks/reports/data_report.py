@@ -1,4 +1,4 @@
-"""The HTML report on data that is checked without training."""
+"""The HTML report of the data check, which trains nothing."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,25 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts.manifest import facts_of
-from tasks.data.answer_errors import MEANINGS, diagnose
+from tasks.data.answer_errors import ERROR_DESCRIPTIONS, diagnose
 from tasks.data.schema import Answer
 from tasks.evaluation.evaluate import Gold
-from tasks.reports.data_statistics import Faulty, Survey
+from tasks.reports.data_statistics import DataStatistics, ErrorExample
 from tasks.reports.examples import Segment, marked_segments
 from tasks.reports.html import TEMPLATES, Template
 from tasks.text.build_vocabulary import coverage, form_counts, vector_rows, word_of
 
 TEMPLATE = Template(TEMPLATES / "data_report.html.j2")
-UNKNOWN_FORMS = 30
+LISTED_OOV_TOKENS = 30
 """Number of the most frequent OOV tokens that are listed."""
-LONGEST_MARK = 500
-"""Maximum characters of an answer that are marked in its context."""
+MAX_MARKED = 500
+"""Maximum number of characters of an answer that are marked in its context."""
 
 View = dict[str, Any]
 SUMMED = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
 
 
-def write_check(
+def write_data_report(
     out: Path,
     dataset: str,
     ingested: Mapping[str, Path],
@@ -34,61 +34,67 @@ def write_check(
     lower_case: bool = True,
     template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about ingested files, by name, and about files that ingestion refused.
+    """Write report.html about ingested files, by name, and about files that could not be ingested.
 
-    `broken` has the refused files' names and error messages. Returns the totals of the facts, the
-    names of files with too many rejected questions, and the number of questions by fault.
+    `broken` has the names and error messages of the latter. Returns the totals of the facts, the
+    names of files with too many rejected questions ("over"), and the number of questions by kind of
+    error ("faults").
     """
     facts = {name: facts_of(folder) for name, folder in ingested.items()}
-    survey = Survey()
+    statistics = DataStatistics()
     for name, folder in ingested.items():
-        survey.add(name, folder)
-    totals = {key: sum(one[key] for one in facts.values()) for key in SUMMED}
-    over = [name for name, one in facts.items() if one["dropped"] > max_rejected * one["questions"]]
+        statistics.add(name, folder)
+    totals = {key: sum(of_file[key] for of_file in facts.values()) for key in SUMMED}
+    over_limit = [
+        name
+        for name, of_file in facts.items()
+        if of_file["dropped"] > max_rejected * of_file["questions"]
+    ]
     view = {
         "dataset": dataset,
-        "made": datetime.now().astimezone(),
+        "created": datetime.now().astimezone(),
         "totals": totals | _oracle(facts, totals["questions"]),
         "files": facts,
         "broken": broken,
-        "over": over,
+        "over_limit": over_limit,
         "max_rejected": max_rejected,
-        "lengths": _lengths(survey),
-        "words": _bars(survey.words.most_common()),
-        "faults": _faults(survey),
+        "lengths": _lengths(statistics),
+        "question_words": _bars(statistics.question_words.most_common()),
+        "errors": _errors(statistics),
         "coverage": _coverage(list(ingested.values()), vectors, lower_case),
     }
     (out / "report.html").write_text(template.render(view), encoding="utf-8")
-    return {"totals": view["totals"], "over": over, "faults": dict(survey.faults)}
+    return {"totals": view["totals"], "over": over_limit, "faults": dict(statistics.errors)}
 
 
 def _oracle(facts: Mapping[str, Mapping[str, float]], questions: int) -> dict[str, float]:
     """The files' oracle scores, averaged over all questions."""
     return {
-        key: sum(one[key] * one["questions"] for one in facts.values()) / max(questions, 1)
+        key: sum(of_file[key] * of_file["questions"] for of_file in facts.values())
+        / max(questions, 1)
         for key in ("oracle_em", "oracle_f1")
     }
 
 
 def _bars(rows: Sequence[tuple[str, int]]) -> list[View]:
     """Each row with its share of the total and its bar length, both in percent."""
-    every, largest = sum(count for _, count in rows), max((count for _, count in rows), default=0)
+    total, largest = sum(count for _, count in rows), max((count for _, count in rows), default=0)
     return [
         {
             "name": name,
             "count": count,
-            "share": 100 * count / max(every, 1),
+            "share": 100 * count / max(total, 1),
             "length": 100 * count / max(largest, 1),
         }
         for name, count in rows
     ]
 
 
-def _lengths(survey: Survey) -> list[View]:
+def _lengths(statistics: DataStatistics) -> list[View]:
     kinds = {
-        "Contexts": survey.contexts,
-        "Questions": survey.questions,
-        "Answers": survey.answers,
+        "Contexts": statistics.contexts,
+        "Questions": statistics.questions,
+        "Answers": statistics.answers,
     }
     return [
         {"title": title, "longest": lengths.longest, "bars": _bars(lengths.rows())}
@@ -96,53 +102,53 @@ def _lengths(survey: Survey) -> list[View]:
     ]
 
 
-def _faults(survey: Survey) -> list[View]:
+def _errors(statistics: DataStatistics) -> list[View]:
     return [
         {
             "kind": kind,
-            "meaning": MEANINGS[kind],
-            "count": survey.faults[kind],
-            "repaired": survey.repaired[kind],
-            "examples": [_example(faulty) for faulty in survey.examples[kind]],
+            "description": ERROR_DESCRIPTIONS[kind],
+            "count": statistics.errors[kind],
+            "repaired": statistics.repaired[kind],
+            "examples": [_example(question) for question in statistics.examples[kind]],
         }
-        for kind in sorted(MEANINGS, key=lambda kind: -survey.faults[kind])
-        if survey.faults[kind]
+        for kind in sorted(ERROR_DESCRIPTIONS, key=lambda kind: -statistics.errors[kind])
+        if statistics.errors[kind]
     ]
 
 
-def _example(faulty: Faulty) -> View:
-    line, context = faulty.line, faulty.context
-    segments: list[Segment] = [(context[:LONGEST_MARK], False, False)]
-    if line["gold"] is not None:
-        given = Answer(text=line["gold"], answer_start=line["gold_start"])
-        segments = _marked(given, context)
+def _example(error: ErrorExample) -> View:
+    alignment, context = error.alignment, error.context
+    segments: list[Segment] = [(context[:MAX_MARKED], False, False)]
+    if alignment["gold"] is not None:
+        answer = Answer(text=alignment["gold"], answer_start=alignment["gold_start"])
+        segments = _marked(answer, context)
     return {
-        "file": faulty.file,
-        "id": faulty.question["id"],
-        "question": faulty.question["question"],
-        "gold": None if line["gold"] is None else line["gold"][:LONGEST_MARK],
-        "reason": line["reason"],
+        "file": error.file,
+        "id": error.question["id"],
+        "question": error.question["question"],
+        "gold": None if alignment["gold"] is None else alignment["gold"][:MAX_MARKED],
+        "reason": alignment["reason"],
         "segments": segments,
     }
 
 
-def _marked(given: Answer, context: str) -> list[Segment]:
-    """Segments of the context, with the annotated and the diagnosed answer position marked."""
-    there = diagnose(given, context).mended
-    stands = [Gold(there.text[:LONGEST_MARK], there.answer_start)] if there else []
-    start = min(max(given.answer_start, 0), len(context))
-    said = (start, min(start + min(len(given.text), LONGEST_MARK), len(context)))
-    return marked_segments(context, stands, said)
+def _marked(answer: Answer, context: str) -> list[Segment]:
+    """Segments of the context, with the annotated and the corrected answer position marked."""
+    correction = diagnose(answer, context).correction
+    matches = [Gold(correction.text[:MAX_MARKED], correction.answer_start)] if correction else []
+    start = min(max(answer.answer_start, 0), len(context))
+    annotated = (start, min(start + min(len(answer.text), MAX_MARKED), len(context)))
+    return marked_segments(context, matches, annotated)
 
 
 def _coverage(folders: Sequence[Path], vectors: Path | None, lower_case: bool) -> View | None:
     if vectors is None or not folders:
         return None
     counts, rows = form_counts(folders), vector_rows(vectors)
-    unknown = [form for form in counts if word_of(form, rows, lower_case) not in rows]
+    oov = [form for form in counts if word_of(form, rows, lower_case) not in rows]
     return {
         "source": facts_of(vectors)["source"],
         "forms": len(counts),
         "shares": coverage(counts, rows, lower_case),
-        "unknown": [(form, counts[form]) for form in unknown[:UNKNOWN_FORMS]],
+        "oov": [(form, counts[form]) for form in oov[:LISTED_OOV_TOKENS]],
     }

@@ -1,4 +1,4 @@
-"""Ingest statistics, counted batch by batch: lengths, kinds of questions, and faults."""
+"""Statistics of ingested data, batch by batch: lengths, question words and annotation errors."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,24 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from tasks.data.ingested import batches, in_step
+from tasks.data.ingested import batches, paired_batches
 from tasks.evaluation.slices import bucket_names, question_word
 
 CONTEXT_EDGES = (25, 50, 100, 150, 200, 300, 400, 800)
 QUESTION_EDGES = (5, 8, 10, 12, 15, 20, 30)
 ANSWER_EDGES = (1, 2, 3, 5, 10, 15, 30)
 EXAMPLES = 3
-"""Number of questions shown for each kind of fault."""
+"""Number of questions shown for each kind of error."""
 
-LEDGER = ["fault", "reason", "gold", "gold_start", "repaired", "repaired_start"]
+ALIGNMENT_COLUMNS = ["fault", "reason", "gold", "gold_start", "repaired", "repaired_start"]
 
 
-class Faulty(NamedTuple):
-    """A question with a fault, with its ledger row and its context."""
+class ErrorExample(NamedTuple):
+    """A question with an annotation error, its row of alignment.parquet, and its context."""
 
     file: str
     question: Mapping[str, Any]  # id, question
-    line: Mapping[str, Any]  # LEDGER
+    alignment: Mapping[str, Any]  # ALIGNMENT_COLUMNS
     context: str
 
 
@@ -54,53 +54,55 @@ class Lengths:
 
 
 @dataclass
-class Survey:
+class DataStatistics:
     """Statistics of one or more ingested files."""
 
     contexts: Lengths = field(default_factory=lambda: Lengths(CONTEXT_EDGES))
     questions: Lengths = field(default_factory=lambda: Lengths(QUESTION_EDGES))
     answers: Lengths = field(default_factory=lambda: Lengths(ANSWER_EDGES))
-    words: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)  # repaired questions by fault
-    examples: dict[str, list[Faulty]] = field(default_factory=dict)
+    question_words: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)  # questions by kind of error
+    repaired: Counter[str] = field(default_factory=Counter)  # repaired ones by kind of error
+    examples: dict[str, list[ErrorExample]] = field(default_factory=dict)
 
     def add(self, name: str, folder: Path) -> None:
         """Add one ingested file, shown as `name`."""
         for batch in batches(folder / "contexts.parquet", ["token_starts"]):
             self.contexts.add(_token_counts(batch))
-        found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-        for questions, ledger in in_step(
+        examples: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        for questions, alignments in paired_batches(
             folder / "questions.parquet", folder / "alignment.parquet"
         ):
             self._add_questions(questions)
-            for question, line in _faulty(questions, ledger):
-                kind = line["fault"]
-                self.faults[kind] += 1
-                self.repaired[kind] += line["repaired"] is not None
-                seen = len(self.examples.get(kind, [])) + len(found.get(kind, []))
-                if seen < EXAMPLES:
-                    found.setdefault(kind, []).append((question, line))
-        self._add_examples(name, folder, found)
+            for question, alignment in _with_errors(questions, alignments):
+                kind = alignment["fault"]
+                self.errors[kind] += 1
+                self.repaired[kind] += alignment["repaired"] is not None
+                collected = len(self.examples.get(kind, [])) + len(examples.get(kind, []))
+                if collected < EXAMPLES:
+                    examples.setdefault(kind, []).append((question, alignment))
+        self._add_examples(name, folder, examples)
 
     def _add_questions(self, questions: Any) -> None:
         self.questions.add(_token_counts(questions))
         start, end = (questions.column(f"span_{side}").to_numpy() for side in ("start", "end"))
         self.answers.add((end - start + 1)[start >= 0])
-        self.words.update(map(question_word, questions.column("question").to_pylist()))
+        self.question_words.update(map(question_word, questions.column("question").to_pylist()))
 
     def _add_examples(
         self,
         name: str,
         folder: Path,
-        found: Mapping[str, Iterable[tuple[dict[str, Any], dict[str, Any]]]],
+        examples: Mapping[str, Iterable[tuple[dict[str, Any], dict[str, Any]]]],
     ) -> None:
-        wanted = {question["context_id"] for pairs in found.values() for question, _ in pairs}
-        texts = _texts(folder, wanted)
-        for kind, pairs in found.items():
+        context_ids = {
+            question["context_id"] for pairs in examples.values() for question, _ in pairs
+        }
+        texts = _context_texts(folder, context_ids)
+        for kind, pairs in examples.items():
             self.examples.setdefault(kind, []).extend(
-                Faulty(name, question, line, texts[question["context_id"]])
-                for question, line in pairs
+                ErrorExample(name, question, alignment, texts[question["context_id"]])
+                for question, alignment in pairs
             )
 
 
@@ -109,20 +111,23 @@ def _token_counts(batch: Any) -> npt.NDArray[np.integer]:
     return counts
 
 
-def _faulty(questions: Any, ledger: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    rows = pc.is_valid(ledger.column("fault"))
-    asked = questions.select(["id", "question", "context_id"]).filter(rows).to_pylist()
-    yield from zip(asked, ledger.select(LEDGER).filter(rows).to_pylist(), strict=True)
+def _with_errors(
+    questions: Any, alignments: Any
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    mask = pc.is_valid(alignments.column("fault"))
+    texts = questions.select(["id", "question", "context_id"]).filter(mask).to_pylist()
+    rows = alignments.select(ALIGNMENT_COLUMNS).filter(mask).to_pylist()
+    yield from zip(texts, rows, strict=True)
 
 
-def _texts(folder: Path, wanted: set[int]) -> dict[int, str]:
+def _context_texts(folder: Path, context_ids: set[int]) -> dict[int, str]:
     texts: dict[int, str] = {}
-    if wanted:
+    if context_ids:
         for batch in batches(folder / "contexts.parquet", ["context_id", "text"]):
-            numbers = batch.column("context_id").to_pylist()
+            ids = batch.column("context_id").to_pylist()
             texts |= {
-                number: batch.column("text")[row].as_py()
-                for row, number in enumerate(numbers)
-                if number in wanted
+                id_: batch.column("text")[row].as_py()
+                for row, id_ in enumerate(ids)
+                if id_ in context_ids
             }
     return texts

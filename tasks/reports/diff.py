@@ -1,4 +1,4 @@
-"""The page that shows two runs' differing answers to the same questions side by side."""
+"""The page that shows, side by side, the questions that two runs answer differently."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from models.arrays import BoolArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.predictions import Columns, mean, read_predictions
-from tasks.reports.examples import example, marked_segments, surest_first
+from tasks.reports.examples import example, marked_segments, rows_by_confidence
 from tasks.reports.html import TEMPLATES, Template
 
 View = dict[str, Any]
 
 TEMPLATE = Template(TEMPLATES / "diff.html.j2")
 SHOWN = 100
-"""Maximum number of questions shown per outcome, most confident answers first."""
+"""Maximum number of questions shown per group, most confident answers first."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A run's name, and the folders of its answers and of the ingested evaluation split."""
+class ScoredRun:
+    """A run's name, and the folders of its predictions and of the ingested evaluation split."""
 
     name: str
     trained: Path
@@ -33,8 +33,8 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Which runs are right, on how many questions, and on how many of these the answers differ."""
+class AnswerChange:
+    """A group of questions by which runs are correct, and how many of them have two answers."""
 
     name: str
     questions: int
@@ -43,85 +43,90 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The four outcomes, and the gain in F1 points of the second run over the first."""
+    """The four groups of questions, and the gain in F1 points of the second run over the first."""
 
-    outcomes: list[Outcome]
+    changes: list[AnswerChange]
     gain: Gain
 
 
 def write_differences(
-    out_file: Path, first: Scored, second: Scored, template: Template = TEMPLATE
+    out_file: Path, first: ScoredRun, second: ScoredRun, template: Template = TEMPLATE
 ) -> Comparison:
     """Write the page on the questions that two runs answer differently. Returns the comparison.
 
     Raises:
-        UserError: the runs were scored on different questions.
+        UserError: the runs were evaluated on different questions.
     """
     split = load_split(first.evaluation)
     _require_same(first, split, second, load_split(second.evaluation))
-    answers = one, other = [
+    answers = first_answers, second_answers = [
         read_predictions(run.trained / "predictions.parquet", split, run.name)
         for run in (first, second)
     ]
-    masks = _outcomes(first.name, second.name, one["em"] == 1, other["em"] == 1)
-    differ = one["prediction"] != other["prediction"]
-    compared = Comparison(
+    masks = _masks(first.name, second.name, first_answers["em"] == 1, second_answers["em"] == 1)
+    differ = first_answers["prediction"] != second_answers["prediction"]
+    comparison = Comparison(
         [
-            Outcome(name, int(mask.sum()), int((mask & differ).sum()))
+            AnswerChange(name, int(mask.sum()), int((mask & differ).sum()))
             for name, mask in masks.items()
         ],
-        paired_gain(100 * one["f1"], 100 * other["f1"]),
+        paired_gain(100 * first_answers["f1"], 100 * second_answers["f1"]),
     )
     view = {
         "names": (first.name, second.name),
-        "made": datetime.now().astimezone(),
+        "created": datetime.now().astimezone(),
         "questions": len(split),
-        "scores": [_scores(one) for one in answers],
-        "compared": compared,
+        "scores": [_scores(columns) for columns in answers],
+        "comparison": comparison,
         "groups": [_rows(answers, split, mask & differ) for mask in masks.values()],
     }
     out_file.write_text(template.render(view), encoding="utf-8")
-    return compared
+    return comparison
 
 
 def _require_same(
-    first: Scored, split: EvaluationSplit, second: Scored, other: EvaluationSplit
+    first: ScoredRun, split: EvaluationSplit, second: ScoredRun, second_split: EvaluationSplit
 ) -> None:
-    def asked(of: EvaluationSplit) -> list[Any]:
-        contexts = [of.context(row) for row in range(len(of))]
-        return list(zip(of.ids, of.questions, of.golds, contexts, strict=True))
+    def examples(split: EvaluationSplit) -> list[Any]:
+        contexts = [split.context(row) for row in range(len(split))]
+        return list(zip(split.ids, split.questions, split.golds, contexts, strict=True))
 
-    if first.evaluation != second.evaluation and asked(split) != asked(other):
+    if first.evaluation != second.evaluation and examples(split) != examples(second_split):
         raise UserError(
-            f"{first.name} and {second.name} were scored on different questions ({len(split)} and "
-            f"{len(other)} of them); choose two runs that were scored on the same data."
+            f"{first.name} and {second.name} were evaluated on different questions ({len(split)} "
+            f"and {len(second_split)}). Choose two runs with the same evaluation set."
         )
 
 
-def _outcomes(first: str, second: str, one: BoolArray, other: BoolArray) -> dict[str, BoolArray]:
+def _masks(
+    first: str, second: str, first_correct: BoolArray, second_correct: BoolArray
+) -> dict[str, BoolArray]:
     return {
-        f"Only {second} is right": ~one & other,
-        f"Only {first} is right": one & ~other,
-        "Both are wrong": ~one & ~other,
-        "Both are right": one & other,
+        f"Only {second} is correct": ~first_correct & second_correct,
+        f"Only {first} is correct": first_correct & ~second_correct,
+        "Both are wrong": ~first_correct & ~second_correct,
+        "Both are correct": first_correct & second_correct,
     }
 
 
 def _scores(columns: Columns) -> tuple[float, float]:
-    everything = np.ones(len(columns["em"]), bool)
-    return mean(columns["em"], everything), mean(columns["f1"], everything)
+    all_questions = np.ones(len(columns["em"]), bool)
+    return mean(columns["em"], all_questions), mean(columns["f1"], all_questions)
 
 
-def _rows(answers: Sequence[Columns], split: EvaluationSplit, wanted: BoolArray) -> list[View]:
-    """The questions of an outcome with the highest confidence of both runs together."""
-    together = surest_first({"score": answers[0]["score"] + answers[1]["score"]})
-    rows = [row for row in together if wanted[row]][:SHOWN]
+def _rows(answers: Sequence[Columns], split: EvaluationSplit, mask: BoolArray) -> list[View]:
+    """The selected questions with the highest product of the two runs' confidences."""
+    order = rows_by_confidence({"score": answers[0]["score"] + answers[1]["score"]})
+    rows = [row for row in order if mask[row]][:SHOWN]
     return [_row(answers, split, row) for row in rows]
 
 
 def _row(answers: Sequence[Columns], split: EvaluationSplit, row: int) -> View:
-    spans = [(int(one["span_start_char"][row]), int(one["span_end_char"][row])) for one in answers]
+    spans = [
+        (int(columns["span_start_char"][row]), int(columns["span_end_char"][row]))
+        for columns in answers
+    ]
     return {
-        "answers": [example(one, split, row) for one in answers],
+        "answers": [example(columns, split, row) for columns in answers],
         "segments": marked_segments(split.context(row), split.golds[row], *spans),
     }

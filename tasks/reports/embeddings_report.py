@@ -9,58 +9,58 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from tasks.embeddings.evaluation.evaluate import JUDGEMENT
+from tasks.embeddings.evaluation.evaluate import EVALUATION
 
 TEMPLATE = Path(__file__).parent / "templates" / "embeddings.html.j2"
 SIZE = 1000
 """Width and height of a map, in drawing units."""
 
 
-def write_judgement(
+def write_embeddings_report(
     out: Path,
     names: Sequence[str],
-    judged: Sequence[Path],
+    folders: Sequence[Path],
     left_out: Sequence[str] = (),
     template: Path = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write judgement.html about one or more sets, from the results of `judge_vectors`.
+    """Write embeddings.html about one or more sets, from the results of `evaluate_vectors`.
 
     `left_out` names the published tests whose files are missing. The template is a stage input, so
     that editing it rebuilds the page.
     """
-    judgements = [
-        {"name": name} | json.loads((folder / JUDGEMENT).read_text(encoding="utf-8"))
-        for name, folder in zip(names, judged, strict=True)
+    evaluations = [
+        {"name": name} | json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
+        for name, folder in zip(names, folders, strict=True)
     ]
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"percent": _percent, "number": _number}
     page = environment.from_string(template.read_text(encoding="utf-8"))
-    shown = view(judgements) | {"left_out": left_out}
-    (out / "judgement.html").write_text(page.render(shown), encoding="utf-8")
+    data = view(evaluations) | {"left_out": left_out}
+    (out / "embeddings.html").write_text(page.render(data), encoding="utf-8")
     return {}
 
 
-def view(judgements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def view(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The data for the template: table rows with one cell per set."""
     return {
-        "sets": judgements,
-        "made": datetime.now().astimezone(),
-        "similarity": _rows(judgements, "similarity"),
-        "analogies": _rows(judgements, "analogies"),
-        "coverage": _rows(judgements, "coverage"),
-        "bias": _rows(judgements, "bias"),
-        "neighbours": _rows(judgements, "neighbours"),
-        "asked": _rows(judgements, "asked"),
+        "sets": evaluations,
+        "created": datetime.now().astimezone(),
+        "similarity": _rows(evaluations, "similarity"),
+        "analogies": _rows(evaluations, "analogies"),
+        "coverage": _rows(evaluations, "coverage"),
+        "bias": _rows(evaluations, "bias"),
+        "neighbours": _rows(evaluations, "neighbours"),
+        "queries": _rows(evaluations, "asked"),
         "size": SIZE,
-        "maps": Markup(_script_json({j["name"]: j["map"] for j in judgements})),
+        "maps": Markup(_script_json({e["name"]: e["map"] for e in evaluations})),
     }
 
 
-def _rows(judgements: Sequence[Mapping[str, Any]], part: str) -> list[tuple[str, list[Any]]]:
-    names = dict.fromkeys(name for judgement in judgements for name in judgement[part])
-    return [(name, [judgement[part].get(name) for judgement in judgements]) for name in names]
+def _rows(evaluations: Sequence[Mapping[str, Any]], section: str) -> list[tuple[str, list[Any]]]:
+    names = dict.fromkeys(name for evaluation in evaluations for name in evaluation[section])
+    return [(name, [evaluation[section].get(name) for evaluation in evaluations]) for name in names]
 
 
 def _script_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The error report on one run: its mistakes, their confidence, and its attention."""
+"""The error report on one run: its wrong answers, their confidence, and its attention."""
 
 import json
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from models.configs.variant import VariantConfig, Window
 from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.predictions import Columns, mean, read_predictions
-from tasks.evaluation.slices import scores_outside, slice_table, slicings
+from tasks.evaluation.slices import scores_outside_glove, slice_table, slicings
 from tasks.reports.attention_heatmaps import CELL, Heatmap, heatmaps
 from tasks.reports.examples import (
     example,
+    first_per_context,
     gold_spans,
     named_questions,
-    of_distinct_contexts,
-    surest_first,
+    rows_by_confidence,
 )
 from tasks.reports.html import TEMPLATES, Template
 from tasks.text.vocabulary import Lexicon
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 View = dict[str, Any]
 
 TEMPLATE = Template(TEMPLATES / "errors.html.j2")
-MISTAKES = 10
-"""Number of mistakes shown for each kind."""
+ERRORS_PER_KIND = 10
+"""Maximum number of errors shown for each kind."""
 DRAWN = 3
-"""Number of mistakes whose attention is drawn if no examples are named."""
+"""Maximum number of errors whose attention is drawn if no examples are named."""
 
-LONGEST_DRAWN = 1_000
+MAX_DRAWN_TOKENS = 1_000
 """Maximum context tokens read at once in an automatically chosen example: self-attention has a
 weight for each pair of tokens."""
 
-RIGHT = "right"
+CORRECT = "correct"
 KINDS = {
-    "answered": "An answer where there is none",
-    "silent": "No answer where there is one",
-    "wrong": "Another answer, with no right word",
-    "partly": "Another answer, some of its words right",
+    "spurious": "Predicted an answer, but the question is unanswerable",
+    "missed": "Predicted no answer, but the question is answerable",
+    "wrong": "Wrong span, no word in common with an annotated answer",
+    "partial": "Wrong span, some words in common with an annotated answer",
 }
 
 
-def place(dataset: str, variant: str) -> str:
+def page_path(dataset: str, variant: str) -> str:
     """Path of a variant's page, relative to the report on its dataset."""
     return f"{dataset}/{variant}.html"
 
@@ -81,8 +81,8 @@ def write_error_report(
     """Write the page on a run's answers to the questions of an ingested split.
 
     Attention is drawn for the questions that `examples` name, by id or by words that they contain.
-    Without examples it is drawn for the most confident mistakes in contexts of which at most
-    `LONGEST_DRAWN` tokens are read at once.
+    Without examples it is drawn for the most confident errors in contexts of which at most
+    `MAX_DRAWN_TOKENS` tokens are read at once.
 
     Raises:
         UserError: the answers do not belong to the split, or an example matches no question.
@@ -90,19 +90,19 @@ def write_error_report(
     split = load_split(evaluation)
     columns = read_predictions(run.folder / "predictions.parquet", split, run.variant)
     kinds = kinds_of(columns, split)
-    wrong = [row for row in surest_first(columns) if kinds[row] != RIGHT]
+    wrong = [row for row in rows_by_confidence(columns) if kinds[row] != CORRECT]
     window = _window_of(run.folder / "model")
-    drawn = named_questions(split, examples) or _sure_and_short(wrong, split, window)
-    drawn = [row for row in drawn if split.askable[row]]
+    drawn = named_questions(split, examples) or _drawable_errors(wrong, split, window)
+    drawn = [row for row in drawn if split.has_tokens[row]]
     known, lower_case = _words_with_vectors(run.folder / "model")
-    everything = np.ones(len(split), bool)
+    all_questions = np.ones(len(split), bool)
     view = {
         "run": run,
-        "made": datetime.now().astimezone(),
+        "created": datetime.now().astimezone(),
         "questions": len(split),
-        "em": mean(columns["em"], everything),
-        "f1": mean(columns["f1"], everything),
-        "mistakes": len(wrong),
+        "em": mean(columns["em"], all_questions),
+        "f1": mean(columns["f1"], all_questions),
+        "error_count": len(wrong),
         "kinds": [_kind(kind, columns, split, kinds, wrong) for kind in KINDS if kind in kinds],
         "slices": [
             slice_table(slicing, [columns])
@@ -110,20 +110,20 @@ def write_error_report(
         ],
         "has_vectors": bool(known),
         "drawn": _drawn(run, columns, split, drawn),
-        "chosen_up_to": None if examples else LONGEST_DRAWN,
+        "selected_up_to": None if examples else MAX_DRAWN_TOKENS,
         "cell": CELL,
     }
     out_file.write_text(template.render(view), encoding="utf-8")
 
 
 def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
-    """(n,) the kind of mistake of each answer, a key of `KINDS`, or `RIGHT`."""
+    """(n,) the kind of error of each answer, a key of `KINDS`, or `CORRECT`."""
     answerable = np.array([bool(golds) for golds in split.golds])
     conditions = {
-        RIGHT: columns["em"] == 1,
-        "answered": ~answerable,
-        "silent": columns["span_start_char"] < 0,
-        "partly": columns["f1"] > 0,
+        CORRECT: columns["em"] == 1,
+        "spurious": ~answerable,
+        "missed": columns["span_start_char"] < 0,
+        "partial": columns["f1"] > 0,
     }
     return np.select(list(conditions.values()), list(conditions), "wrong")
 
@@ -142,7 +142,7 @@ def _kind(
         "share": 100 * len(rows) / len(split),
         "confidence": 100 * float(np.median(np.exp(np.minimum(columns["score"][rows], 0)))),
         "examples": [
-            example(columns, split, row) for row in of_distinct_contexts(rows, split, MISTAKES)
+            example(columns, split, row) for row in first_per_context(rows, split, ERRORS_PER_KIND)
         ],
     }
 
@@ -152,14 +152,14 @@ def _window_of(model: Path) -> Window | None:
     return VariantConfig.from_dict(config["variant"]).training.window
 
 
-def _sure_and_short(
+def _drawable_errors(
     wrong: Sequence[int], split: EvaluationSplit, window: Window | None
 ) -> list[int]:
-    read_at_once = split.context_lengths[split.context_of]
+    tokens = split.context_lengths[split.context_of]
     if window is not None:
-        read_at_once = np.minimum(read_at_once, window.tokens)
-    can_be_drawn = split.askable & (read_at_once <= LONGEST_DRAWN)
-    return of_distinct_contexts((row for row in wrong if can_be_drawn[row]), split, DRAWN)
+        tokens = np.minimum(tokens, window.tokens)
+    drawable = split.has_tokens & (tokens <= MAX_DRAWN_TOKENS)
+    return first_per_context((row for row in wrong if drawable[row]), split, DRAWN)
 
 
 def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
@@ -190,8 +190,8 @@ def _maps(
     predicted = int(columns["span_start_char"][row]), int(columns["span_end_char"][row])
     marked = [predicted, *golds] if predicted[0] >= 0 else golds
     around = marked[0][0] if marked else 0
-    attended = predictor.attention(question, context, around)
-    return heatmaps(question, context, attended, golds, predicted)
+    attention = predictor.attention(question, context, around)
+    return heatmaps(question, context, attention, golds, predicted)
 
 
 def report_errors(
@@ -220,7 +220,7 @@ def _scores_outside_glove(trained: Path, dev: Path, variant: str) -> dict[str, f
     known, split = packaged_words(), load_split(dev)
     if not known:  # the GloVe package is not installed
         return {}
-    return scores_outside(
+    return scores_outside_glove(
         split, read_predictions(trained / "predictions.parquet", split, variant), known
     )
 

@@ -1,4 +1,4 @@
-"""A run's answers as pages show them: the question, and the context with marked spans."""
+"""A run's answers as the pages show them: the question, and the context with marked spans."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ Segment = tuple[str, *tuple[bool, ...]]
 """A piece of a context, whether it is in a gold span, and whether it is in each predicted span."""
 
 
-MOST_NAMED = 3
+MAX_MATCHES = 3
 """Maximum number of questions that one name selects."""
 
 
@@ -28,42 +28,42 @@ def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
     Raises:
         UserError: a name matches no question.
     """
-    found: dict[int, None] = {}
+    selected: dict[int, None] = {}
     for name in names:
-        rows = rows_named(split, name)
+        rows = matching_rows(split, name)
         if not rows:
             raise UserError(
-                f"examples: none of the {len(split)} questions to score on has the id {name!r} or "
-                "holds these words; give an id, or words as they stand in a question."
+                f"examples: none of the {len(split)} evaluation questions has the id {name!r} or "
+                "contains these words. Give a question id, or words copied from a question."
             )
-        found |= dict.fromkeys(rows)
-    return list(found)
+        selected |= dict.fromkeys(rows)
+    return list(selected)
 
 
-def rows_named(split: EvaluationSplit, name: str) -> list[int]:
+def matching_rows(split: EvaluationSplit, name: str) -> list[int]:
     """Row of the question with this id, or else rows of the first few that contain these words."""
     rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
-    words = _even(name)
-    rows = rows or [row for row, text in enumerate(split.questions) if words in _even(text)]
-    return rows[:MOST_NAMED]
+    words = _normalized(name)
+    rows = rows or [row for row, text in enumerate(split.questions) if words in _normalized(text)]
+    return rows[:MAX_MATCHES]
 
 
-def _even(text: str) -> str:
+def _normalized(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def surest_first(columns: Columns) -> list[int]:
+def rows_by_confidence(columns: Columns) -> list[int]:
     """Rows of all questions, by descending probability of the run's answer."""
     order: list[int] = np.argsort(-columns["score"], kind="stable").tolist()
     return order
 
 
-def of_distinct_contexts(rows: Iterable[int], split: EvaluationSplit, most: int) -> list[int]:
-    """The first row of each context; at most `most` rows."""
+def first_per_context(rows: Iterable[int], split: EvaluationSplit, limit: int) -> list[int]:
+    """The first row of each context; at most `limit` rows."""
     first: dict[int, int] = {}
     for row in rows:
         first.setdefault(int(split.context_of[row]), row)
-    return list(first.values())[:most]
+    return list(first.values())[:limit]
 
 
 def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
@@ -104,10 +104,10 @@ def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> li
     segments are shortened in the middle.
     """
     marks = [gold_spans(context, golds), *([span] for span in predicted)]
-    places = (place for mark in marks for span in mark for place in span if place >= 0)
+    edges = (edge for mark in marks for span in mark for edge in span if edge >= 0)
     pieces = [
-        (context[start:end], tuple(_holds(mark, start, end) for mark in marks))
-        for start, end in pairwise(sorted({0, len(context), *places}))
+        (context[start:end], tuple(_covers(mark, start, end) for mark in marks))
+        for start, end in pairwise(sorted({0, len(context), *edges}))
     ]
     segments: list[Segment] = []
     for flags, group in groupby(pieces, key=lambda piece: piece[1]):
@@ -116,7 +116,7 @@ def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> li
     return segments
 
 
-def _holds(spans: Iterable[Span], start: int, end: int) -> bool:
+def _covers(spans: Iterable[Span], start: int, end: int) -> bool:
     return any(first <= start and end <= last for first, last in spans)
 
 

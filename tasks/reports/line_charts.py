@@ -13,12 +13,12 @@ MARKS = 12
 """Approximate number of points of a line that get its variant's marker."""
 
 
-def ticks(values: Sequence[float], wanted: int, smallest: float = 0.0) -> list[float]:
-    """About `wanted` round numbers that enclose the values, at least `smallest` apart."""
+def ticks(values: Sequence[float], wanted: int, min_step: float = 0.0) -> list[float]:
+    """About `wanted` round numbers that enclose the values, at least `min_step` apart."""
     low, high = min(values), max(values)
     rough = max((high - low) / wanted, abs(high) / 1000, 1e-3)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = max(next(power * m for m in (1, 2, 5, 10) if power * m >= rough), smallest)
+    step = max(next(power * m for m in (1, 2, 5, 10) if power * m >= rough), min_step)
     first, last = math.floor(low / step), math.ceil(high / step)
     if first == last:
         first, last = first - 1, last + 1
@@ -32,9 +32,9 @@ def scale(low: float, high: float, first: float, last: float) -> Callable[[float
     return lambda value: first + (last - first) * (value - low) / (high - low)
 
 
-def line(variant: int, name: str, of: str, points: Points) -> View:
-    """A variant's line. `variant` is the variant's number, `of` what the line shows."""
-    return {"variant": variant, "name": name, "of": of, "points": points}
+def line(variant: int, name: str, series: str, points: Points) -> View:
+    """A variant's line. `variant` is the variant's number, `series` names what the line shows."""
+    return {"variant": variant, "name": name, "series": series, "points": points}
 
 
 def guide(points: Points, variant: int | None = None) -> View:
@@ -44,45 +44,43 @@ def guide(points: Points, variant: int | None = None) -> View:
 
 def plot(
     title: str,
-    across: str,
-    unit: str,
+    x_label: str,
+    y_label: str,
     lines: Sequence[View],
     guides: Sequence[View] = (),
-    smallest: float = 0.0,
+    min_x_step: float = 0.0,
 ) -> View:
     """A chart of `lines` over `guides`; its axes cover both.
 
-    `across` labels the x axis, whose ticks are at least `smallest` apart; `unit` labels the y axis.
+    The ticks of the x axis are at least `min_x_step` apart.
     """
-    every = [point for one in [*lines, *guides] for point in one["points"]]
-    across_values, values = [x for x, _ in every], ticks([y for _, y in every], 5)
-    low, high = min(across_values), max(across_values)
+    points = [point for curve in [*lines, *guides] for point in curve["points"]]
+    xs, y_ticks = [x for x, _ in points], ticks([y for _, y in points], 5)
+    low, high = min(xs), max(xs)
     x_of = scale(low, high, PLOT_LEFT + 6, PLOT_RIGHT - 6)
-    y_of = scale(values[0], values[-1], PLOT_BOTTOM, PLOT_TOP)
+    y_of = scale(y_ticks[0], y_ticks[-1], PLOT_BOTTOM, PLOT_TOP)
 
     def path(points: Points) -> str:
         return " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points)
 
     return {
         "title": title,
-        "across": across,
-        "unit": unit,
+        "x_label": x_label,
+        "y_label": y_label,
         "lines": [
             {
-                **one,
-                "path": path(one["points"]),
-                "marks": [(x_of(x), y_of(y), x, y) for x, y in _thinned(one["points"])],
+                **curve,
+                "path": path(curve["points"]),
+                "marks": [(x_of(x), y_of(y), x, y) for x, y in _thinned(curve["points"])],
             }
-            for one in lines
+            for curve in lines
         ],
-        "kinds": list(dict.fromkeys(one["of"] for one in lines)),
-        "guides": [{**one, "path": path(one["points"])} for one in guides],
+        "series": list(dict.fromkeys(curve["series"] for curve in lines)),
+        "guides": [{**curve, "path": path(curve["points"])} for curve in guides],
         "x_ticks": [
-            (x_of(tick), f"{tick:g}")
-            for tick in ticks(across_values, 6, smallest)
-            if low <= tick <= high
+            (x_of(tick), f"{tick:g}") for tick in ticks(xs, 6, min_x_step) if low <= tick <= high
         ],
-        "y_ticks": [(y_of(tick), f"{tick:g}") for tick in values],
+        "y_ticks": [(y_of(tick), f"{tick:g}") for tick in y_ticks],
         "frame": (PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM),
         "size": (CHART_WIDTH, CHART_HEIGHT),
     }

@@ -19,15 +19,15 @@ from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.predictions import Columns, mean, read_predictions
 from tasks.evaluation.slices import slice_table, slicings
 from tasks.reports import error_report
-from tasks.reports.calibration_section import Answered, certainty
-from tasks.reports.examples import example, of_distinct_contexts, surest_first
+from tasks.reports.calibration_section import VariantPredictions, calibration_view
+from tasks.reports.examples import example, first_per_context, rows_by_confidence
 from tasks.reports.html import TEMPLATES, Template, digits, plain, whole
 from tasks.reports.line_charts import Points, View, line, plot
 from tasks.tracking.runs import flatten
 
 TEMPLATE = Template(TEMPLATES / "report.html.j2")
 EXAMPLES = 5
-"""Number of predictions shown per kind (right and wrong) for each variant."""
+"""Number of correct and of wrong predictions shown for each variant."""
 CHARTS = [
     ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
     ("F1", "F1, %", {"dev/f1": "evaluation"}),
@@ -56,13 +56,13 @@ class VariantResult:
     config: Mapping[str, Any]  # nested plain values
     history: Sequence[Mapping[str, float]]  # one row per epoch
     predictions: Path  # predictions.parquet of the epoch that was kept
-    facts: Mapping[str, Any] = field(default_factory=dict)  # counts: trained "parameters", and
-    # questions they were "trained_on"
+    facts: Mapping[str, Any] = field(default_factory=dict)  # counts: "parameters", excluding word
+    # embeddings, and "trained_on", the questions used for training
     mlflow_run_url: str | None = None
-    errors: str | None = None  # address of the error report, relative to this report
+    errors: str | None = None  # URL of the error report, relative to this report
     scores: Mapping[str, float] = field(default_factory=dict)  # of the epoch that was kept
     threshold: float | None = None  # no-answer threshold, chosen on validation
-    no_threshold: str | None = None  # why there is no threshold
+    no_threshold_reason: str | None = None  # why there is no threshold
 
 
 @dataclass(frozen=True)
@@ -76,27 +76,31 @@ class ReportData:
 
 
 @dataclass(frozen=True)
-class _Scored:
+class _ScoredVariant:
     variant: VariantResult
     columns: Columns
 
     @property
-    def answered(self) -> Answered:
+    def predictions(self) -> VariantPredictions:
         """The predictions in the form that the calibration section needs."""
-        variant = self.variant
-        return Answered(variant.name, self.columns, variant.threshold, variant.no_threshold)
+        return VariantPredictions(
+            self.variant.name,
+            self.columns,
+            self.variant.threshold,
+            self.variant.no_threshold_reason,
+        )
 
 
 def write_report(
     out_file: Path,
     variants: Sequence[VariantResult],
     data: ReportData,
-    made: datetime | None = None,
+    created: datetime | None = None,
     template: Template = TEMPLATE,
 ) -> None:
     """Write the page to `out_file`: scores, learning curves, slices, examples, data, settings.
 
-    `made` is the time shown on the page, by default now.
+    `created` is the time shown on the page, by default now.
 
     Raises:
         ValueError: there are no variants.
@@ -105,86 +109,89 @@ def write_report(
     if not variants:
         raise ValueError("a report needs at least one variant")
     split = load_split(data.evaluation)
-    scored = [_Scored(one, read_predictions(one.predictions, split, one.name)) for one in variants]
-    view = _view(scored, split, data, made or datetime.now().astimezone())
+    scored = [
+        _ScoredVariant(variant, read_predictions(variant.predictions, split, variant.name))
+        for variant in variants
+    ]
+    view = _view(scored, split, data, created or datetime.now().astimezone())
     out_file.write_text(template.render(view), encoding="utf-8")
 
 
 def _view(
-    scored: Sequence[_Scored], split: EvaluationSplit, data: ReportData, made: datetime
+    scored: Sequence[_ScoredVariant], split: EvaluationSplit, data: ReportData, created: datetime
 ) -> View:
-    table = [_summary(one, split) for one in scored]
+    table = [_summary(variant, split) for variant in scored]
     return {
         "dataset": data.dataset,
-        "made": made,
+        "created": created,
         "questions": len(split),
         "contexts": len(split.contexts),
         "training": data.splits.get("train"),
         "v2": split.v2,
         "variants": table,
-        "leader": max(table, key=lambda row: row["f1"]),
+        "best_variant": max(table, key=lambda row: row["f1"]),
         "best": _best(table),
         "markers": [MARKERS[i % len(MARKERS)] for i in range(len(scored))],
-        "charts": [chart for chart in (_chart(scored, *kind) for kind in CHARTS) if chart],
-        "certainty": certainty([one.answered for one in scored], split),
+        "charts": [chart for chart in (_chart(scored, *spec) for spec in CHARTS) if chart],
+        "calibration": calibration_view([variant.predictions for variant in scored], split),
         "slices": [
-            slice_table(slicing, [one.columns for one in scored])
+            slice_table(slicing, [variant.columns for variant in scored])
             for slicing in slicings(split, packaged_words(), "GloVe 6B")
         ],
-        "examples": [_examples(one, split) for one in scored],
-        "ledger": _ledger(data.splits),
+        "examples": [_examples(variant, split) for variant in scored],
+        "data_rows": _data_rows(data.splits),
         "splits": list(data.splits),
         "vocabulary": _vocabulary(data.vocabulary),
-        "settings": _settings([one.variant for one in scored]),
+        "settings": _settings([scored_variant.variant for scored_variant in scored]),
     }
 
 
 # Scores of whole variants
 
 
-def _summary(one: _Scored, split: EvaluationSplit) -> View:
+def _summary(scored: _ScoredVariant, split: EvaluationSplit) -> View:
     """The variant's table row, with None for unknown values."""
-    variant, columns = one.variant, one.columns
-    everything = np.ones(len(split), bool)
-    agreed = map(answer_versus_none, columns["prediction"], split.gold_texts)
+    variant, columns = scored.variant, scored.columns
+    all_questions = np.ones(len(split), bool)
+    correct_avna = map(answer_versus_none, columns["prediction"], split.gold_texts)
     last = variant.history[-1] if variant.history else {}
     kept = {**last, **variant.scores}
     return {
         "name": variant.name,
-        "em": mean(columns["em"], everything),
+        "em": mean(columns["em"], all_questions),
         "em_margin": _margin(columns["em"]),
-        "f1": mean(columns["f1"], everything),
+        "f1": mean(columns["f1"], all_questions),
         "f1_margin": _margin(columns["f1"]),
-        "avna": 100 * sum(agreed) / len(split),
+        "avna": 100 * sum(correct_avna) / len(split),
         "nll": kept.get("dev/nll"),
-        "at_threshold": _part(kept, "at_threshold"),
+        "at_threshold": _scores_with(kept, "at_threshold"),
         "within": _within(kept, variant, split),
         "parameters": variant.facts.get("parameters"),
         "trained_on": variant.facts.get("trained_on"),
         "epochs": len(variant.history),
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
         "speed": last.get("examples_per_second"),
-        "url": _web_address(variant.mlflow_run_url),
+        "url": _http_url(variant.mlflow_run_url),
         "errors": variant.errors,
     }
 
 
-def _part(scores: Mapping[str, float], suffix: str) -> View | None:
+def _scores_with(scores: Mapping[str, float], suffix: str) -> View | None:
     """EM, F1, AvNA and NLL of the metrics with this suffix; None if there is no EM."""
     names = ("em", "f1", "avna", "nll")
-    found = {name: scores.get(f"dev/{name}_{suffix}") for name in names}
-    return None if found["em"] is None else found
+    values = {name: scores.get(f"dev/{name}_{suffix}") for name in names}
+    return None if values["em"] is None else values
 
 
 def _within(
     scores: Mapping[str, float], variant: VariantResult, split: EvaluationSplit
 ) -> View | None:
     """The scores without contexts longer than max_context_tokens; None if no context is longer."""
-    found, questions = _part(scores, "within"), scores.get("dev/questions_within")
-    if found is None or questions == len(split):
+    values, questions = _scores_with(scores, "within"), scores.get("dev/questions_within")
+    if values is None or questions == len(split):
         return None
     tokens = variant.config["training"]["max_context_tokens"]
-    return {"tokens": tokens, "questions": questions, **found}
+    return {"tokens": tokens, "questions": questions, **values}
 
 
 def _margin(scores: npt.NDArray[np.floating]) -> float:
@@ -196,7 +203,7 @@ def _finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _web_address(url: str | None) -> str | None:
+def _http_url(url: str | None) -> str | None:
     return url if url and url.startswith(("http://", "https://")) else None
 
 
@@ -215,18 +222,18 @@ def _best(table: Sequence[View]) -> dict[str, float | None]:
 
 
 def _chart(
-    scored: Sequence[_Scored], title: str, unit: str, metrics: Mapping[str, str]
+    scored: Sequence[_ScoredVariant], title: str, y_label: str, metrics: Mapping[str, str]
 ) -> View | None:
     """The chart of some metrics over the epochs; None if no variant has any of them."""
     lines = [
-        line(i, one.variant.name, of, points)
-        for i, one in enumerate(scored)
-        for metric, of in metrics.items()
-        if (points := _curve(one.variant.history, metric))
+        line(i, scored_variant.variant.name, series, points)
+        for i, scored_variant in enumerate(scored)
+        for metric, series in metrics.items()
+        if (points := _curve(scored_variant.variant.history, metric))
     ]
     if not lines:
         return None
-    return plot(title, "epoch", unit, lines, smallest=1.0)
+    return plot(title, "epoch", y_label, lines, min_x_step=1.0)
 
 
 def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
@@ -236,47 +243,49 @@ def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
 # Examples
 
 
-def _examples(one: _Scored, split: EvaluationSplit) -> View:
-    """The most confident right and wrong predictions, each kind from distinct contexts."""
-    columns = one.columns
+def _examples(scored: _ScoredVariant, split: EvaluationSplit) -> View:
+    """The most confident correct and wrong predictions, each from distinct contexts."""
+    columns = scored.columns
     em, f1 = columns["em"], columns["f1"]
-    order = surest_first(columns)
-    right = [row for row in order if em[row] == 1]
+    order = rows_by_confidence(columns)
+    correct = [row for row in order if em[row] == 1]
     wrong = [row for row in order if em[row] == 0 and f1[row] == 0]
     return {
-        "name": one.variant.name,
-        "right": [example(columns, split, r) for r in of_distinct_contexts(right, split, EXAMPLES)],
-        "wrong": [example(columns, split, r) for r in of_distinct_contexts(wrong, split, EXAMPLES)],
+        "name": scored.variant.name,
+        "correct": [
+            example(columns, split, r) for r in first_per_context(correct, split, EXAMPLES)
+        ],
+        "wrong": [example(columns, split, r) for r in first_per_context(wrong, split, EXAMPLES)],
     }
 
 
 # Data and settings
 
-LEDGER = [
+DATA_ROWS = [
     ("Articles", "articles"),
     ("Contexts", "contexts"),
     ("Questions", "questions"),
     ("– with an answer", "answerable"),
     ("– without an answer", "impossible"),
-    ("– – asked about another paragraph of their article", "negatives"),
-    ("Answers whose borders are token borders", "exact"),
-    ("Answers widened to token borders", "widened"),
-    ("Answers repaired", "repaired"),
-    ("Answers not found, left out of training", "dropped"),
+    ("– – same-article negatives", "negatives"),
+    ("Answers on token boundaries", "exact"),
+    ("Answers widened to token boundaries", "widened"),
+    ("Answers with a repaired offset or text", "repaired"),
+    ("Questions rejected (not trained on)", "dropped"),
     ("Best possible EM", "oracle_em"),
     ("Best possible F1", "oracle_f1"),
     ("Tokens in contexts", "context_tokens"),
     ("Tokens in questions", "question_tokens"),
 ]
 COVERAGE = [
-    ("Tokens of the training data that have a vector", "coverage_train", "tokens_looked_up"),
-    ("Distinct forms of the training data that have a vector", "coverage_train", "forms_looked_up"),
-    ("Tokens of the other data that have a vector", "coverage_others", "tokens_looked_up"),
-    ("Distinct forms of the other data that have a vector", "coverage_others", "forms_looked_up"),
+    ("Training data: tokens with a vector", "coverage_train", "tokens_looked_up"),
+    ("Training data: distinct tokens with a vector", "coverage_train", "forms_looked_up"),
+    ("Other splits: tokens with a vector", "coverage_others", "tokens_looked_up"),
+    ("Other splits: distinct tokens with a vector", "coverage_others", "forms_looked_up"),
 ]
 
 
-def _ledger(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[str]]]:
+def _data_rows(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[str]]]:
     return [
         (
             label,
@@ -285,30 +294,30 @@ def _ledger(splits: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[s
                 for facts in splits.values()
             ],
         )
-        for label, key in LEDGER
+        for label, key in DATA_ROWS
         if any(key in facts for facts in splits.values())
     ]
 
 
 def _vocabulary(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    sizes = [("Words", "words"), ("Characters", "characters"), ("Distinct forms", "types")]
+    sizes = [("Words", "words"), ("Characters", "characters"), ("Distinct tokens", "types")]
     rows = [(label, whole(facts[key])) for label, key in sizes if key in facts]
     return rows + [
-        (label, f"{100 * facts[part][share]:.1f} %")
-        for label, part, share in COVERAGE
-        if share in facts.get(part, {})
+        (label, f"{100 * facts[group][share]:.1f} %")
+        for label, group, share in COVERAGE
+        if share in facts.get(group, {})
     ]
 
 
 def _settings(variants: Sequence[VariantResult]) -> list[View]:
     """One row per setting with each variant's value; rows with different values are marked."""
     flat = [flatten({**variant.config, **variant.facts}) for variant in variants]
-    names = dict.fromkeys(name for one in flat for name in one if name != "name")
-    rows = [(name, [plain(one.get(name)) for one in flat]) for name in names]
+    names = dict.fromkeys(name for values in flat for name in values if name != "name")
+    rows = [(name, [plain(values.get(name)) for values in flat]) for name in names]
     return [{"name": n, "values": v, "differs": len(set(v)) > 1} for n, v in rows]
 
 
-def report_on(
+def report_variants(
     out: Path,
     dataset: str,
     trained: Sequence[Path],
@@ -340,8 +349,8 @@ def _variant_result(folder: Path, dataset: str) -> VariantResult:
         predictions=folder / "predictions.parquet",
         facts={name: facts.get(name) for name in ("parameters", "trained_on")},
         mlflow_run_url=facts["run_url"],
-        errors=quote(error_report.place(dataset, facts["variant"])),
+        errors=quote(error_report.page_path(dataset, facts["variant"])),
         scores=facts["scores"],
         threshold=facts["threshold"],
-        no_threshold=facts["no_threshold"],
+        no_threshold_reason=facts["no_threshold"],
     )

@@ -14,7 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from infra.parquet import row_batches
 from infra.ray_cluster import map_on_cluster
-from tasks.text.vocabulary import PADDING, SPECIAL, UNKNOWN, Lexicon, case_key, indices, typewriter
+from models.arrays import BoolArray
+from tasks.text.vocabulary import (
+    PADDING,
+    SPECIAL,
+    UNKNOWN,
+    Lexicon,
+    case_key,
+    composed_mask,
+    indices,
+    plain_punctuation,
+)
 
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 """The files of an ingested split that contain texts, and the text column of each."""
@@ -22,8 +32,8 @@ TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
 BATCH_ROWS = 1024
 """Rows in memory at a time: about 1 MB of Wikipedia paragraphs."""
-PART_ROWS = 50_000
-ROWS_AT_ONCE = 200_000
+CHUNK_ROWS = 50_000
+MERGE_ROWS = 200_000
 
 
 class VocabularyParameters(BaseModel):
@@ -34,21 +44,25 @@ class VocabularyParameters(BaseModel):
     min_count: int = Field(
         2,
         ge=1,
-        description="A word without a vector is kept if the training split has it so often.",
+        description="Keep a word without a pretrained vector if it occurs at least this often in "
+        "the training split.",
     )
     max_words: int | None = Field(
-        None, ge=1, description="At most so many words are kept, the most frequent ones."
+        None, ge=1, description="Keep at most this many words, the most frequent. Empty: no limit."
     )
     lower_case: bool = Field(
-        True, description="Look words up in lower case; characters keep their case either way."
+        True, description="Look up words in lower case. Characters always keep their case."
     )
     min_character_count: int = Field(
-        5, ge=1, description="A character is kept if the training split has it so often."
+        5,
+        ge=1,
+        description="Keep a character if it occurs at least this often in the training split.",
     )
     pretrained_words: int = Field(
         50_000,
         ge=0,
-        description="So many of the vectors' first words are kept for later questions.",
+        description="Also keep this many words from the start of the vector file, for questions "
+        "asked later. 0: none.",
     )
 
 
@@ -113,59 +127,59 @@ def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
 def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """`merge_counts` of any number of tables.
 
-    Waiting tables are merged once they have more rows than the running total (and more than
-    `ROWS_AT_ONCE`), so memory grows with the number of distinct forms, not with the texts.
+    Tables are merged once they have more rows than the running total (and more than
+    `MERGE_ROWS`), so memory grows with the number of distinct forms, not with the texts.
     """
     total, waiting = merge_counts([]), []
     for table in tables:
         waiting.append(table)
-        if sum(each.num_rows for each in waiting) > max(ROWS_AT_ONCE, total.num_rows):
+        if sum(part.num_rows for part in waiting) > max(MERGE_ROWS, total.num_rows):
             total, waiting = merge_counts([total, *waiting]), []
     return merge_counts([total, *waiting])
 
 
-class Part(NamedTuple):
-    """A part of a split's texts: some row groups of one of its files."""
+class CountChunk(NamedTuple):
+    """A chunk of a split's texts: some row groups of one of its files."""
 
     file: Path
     column: str
     row_groups: list[int]
 
 
-def parts_of(split: Path) -> Iterator[Part]:
-    """Yield the parts of a split, to be counted separately: about `PART_ROWS` rows each."""
+def count_chunks(split: Path) -> Iterator[CountChunk]:
+    """Yield the chunks of a split, to be counted separately: about `CHUNK_ROWS` rows each."""
     for name, column in TEXT_COLUMNS.items():
         metadata = pq.read_metadata(split / name)
         groups: list[int] = []
         for group in range(metadata.num_row_groups):
             groups.append(group)
-            rows = sum(metadata.row_group(each).num_rows for each in groups)
-            if rows >= PART_ROWS or group == metadata.num_row_groups - 1:
-                yield Part(split / name, column, groups)
+            rows = sum(metadata.row_group(g).num_rows for g in groups)
+            if rows >= CHUNK_ROWS or group == metadata.num_row_groups - 1:
+                yield CountChunk(split / name, column, groups)
                 groups = []
 
 
-def count_part(part: Part) -> pa.Table:
-    """The distinct token texts of a part, as a (form, count) table sorted by form."""
-    batches = read_batches(part.file, text_columns(part.column), part.row_groups)
-    return sum_counts(count_batch(batch, part.column) for batch in batches)
+def count_chunk(chunk: CountChunk) -> pa.Table:
+    """The distinct token texts of a chunk, as a (form, count) table sorted by form."""
+    batches = read_batches(chunk.file, text_columns(chunk.column), chunk.row_groups)
+    return sum_counts(count_batch(batch, chunk.column) for batch in batches)
 
 
 def distinct_forms(splits: Sequence[Path]) -> pa.Table:
     """The (form, count) table of all tokens in the questions and contexts of ingested splits.
 
-    A context counts once, however many questions it has. Parts are counted in parallel if a Ray
+    A context counts once, however many questions it has. Chunks are counted in parallel if a Ray
     cluster is available, else sequentially.
     """
-    parts = (part for split in splits for part in parts_of(split))
-    return sum_counts(map_on_cluster(count_part, parts))
+    chunks = (chunk for split in splits for chunk in count_chunks(split))
+    return sum_counts(map_on_cluster(count_chunk, chunks))
 
 
 def wanted_words(splits: Sequence[Path], lower_case: bool) -> set[str]:
     """All words under which the forms of these splits may be looked up."""
     forms: Any = distinct_forms(splits)["form"].to_pylist()
     keys = {case_key(form, lower_case) for form in forms}
-    return keys | {typewriter(key) for key in keys}
+    return keys | {plain_punctuation(key) for key in keys}
 
 
 def form_counts(splits: Sequence[Path]) -> dict[str, int]:
@@ -180,7 +194,7 @@ def word_of(form: str, vectors: Mapping[str, int], lower_case: bool) -> str:
     The case policy applies in both cases.
     """
     key = case_key(form, lower_case)
-    return key if key in vectors else typewriter(key)
+    return key if key in vectors else plain_punctuation(key)
 
 
 def choose_words(
@@ -188,20 +202,20 @@ def choose_words(
     others: Mapping[str, int],
     vectors: Mapping[str, int],
     parameters: VocabularyParameters,
-    spelt: Container[str] = (),
+    composed: Container[str] = (),
 ) -> list[str]:
     """The words of the vocabulary, in order.
 
-    `train` and `others` map forms to counts; `vectors` maps words to rows. The words in `spelt`
-    (OOV words composed from subwords) are kept if they occur at all. Words are sorted by descending
-    training count, then by word; words that the training split lacks come last, in the order of the
-    vectors. At most `max_words` remain.
+    `train` and `others` map forms to counts; `vectors` maps words to rows. The words in
+    `composed` (OOV words composed from subwords) are kept if they occur at all. Words are sorted by
+    descending training count, then by word; words that the training split lacks come last, in the
+    order of the vectors. At most `max_words` remain.
     """
     counts: Counter[str] = Counter()
     for form, count in train.items():
         counts[word_of(form, vectors, parameters.lower_case)] += count
     seen = {word_of(form, vectors, parameters.lower_case) for form in others}.union(counts)
-    kept = {w for w in seen if w in vectors or w in spelt or counts[w] >= parameters.min_count}
+    kept = {w for w in seen if w in vectors or w in composed or counts[w] >= parameters.min_count}
     first = list(vectors)[: parameters.pretrained_words]
     kept.update(w for w in first if case_key(w, parameters.lower_case) == w)
 
@@ -246,19 +260,19 @@ def build_vocabulary(
     others: Sequence[Path],
     vectors: Path,
     parameters: VocabularyParameters,
-    spell: bool = True,
+    compose_oov: bool = True,
 ) -> dict[str, Any]:
     """Write words.parquet, characters.parquet and types.parquet; return statistics about them.
 
     `train` and `others` are folders of ingested splits; `vectors` is a folder that `select_vectors`
     wrote. Counts come from `train` alone; `others` add forms, and words that have a vector. With
-    `spell`, OOV words composed from subwords are kept too, however rare, for models that use such
-    vectors; they still count as words without a vector of their own.
+    `compose_oov`, OOV words composed from subwords are kept too, however rare, for models that use
+    such vectors; they still count as words without a vector of their own.
     """
     counts, other_counts = form_counts([train]), form_counts(others)
     rows = vector_rows(vectors)
-    spelt = spelt_words(vectors) if spell else frozenset()
-    words = choose_words(counts, other_counts, rows, parameters, spelt)
+    composed = composed_words(vectors) if compose_oov else frozenset()
+    words = choose_words(counts, other_counts, rows, parameters, composed)
     characters = choose_characters(counts, parameters.min_character_count)
     lexicon = Lexicon(indices(words), indices(characters), parameters.lower_case)
     forms = [*counts, *(form for form in other_counts if form not in counts)]
@@ -282,15 +296,21 @@ def build_vocabulary(
 
 def vector_rows(folder: Path) -> dict[str, int]:
     """The words with vectors of their own (not composed from subwords), and their rows."""
-    table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"]).to_pydict()
-    rows = enumerate(zip(table["word"], table["spelt"], strict=True))
-    return {word: row for row, (word, spelt) in rows if not spelt}
+    words, composed = _words_and_mask(folder)
+    rows = enumerate(zip(words.to_pylist(), composed.tolist(), strict=True))
+    return {word: row for row, (word, is_composed) in rows if not is_composed}
 
 
-def spelt_words(folder: Path) -> frozenset[str]:
+def composed_words(folder: Path) -> frozenset[str]:
     """The words whose vectors are composed from subwords."""
-    table: Any = pq.read_table(folder / "vectors.parquet", columns=["word", "spelt"])
-    return frozenset(table["word"].filter(table["spelt"]).to_pylist())
+    words, composed = _words_and_mask(folder)
+    return frozenset(words.filter(pa.array(composed)).to_pylist())
+
+
+def _words_and_mask(folder: Path) -> tuple[Any, BoolArray]:
+    file = folder / "vectors.parquet"
+    words: Any = pq.read_table(file, columns=["word"])["word"]
+    return words, composed_mask(file)
 
 
 def types_table(forms: Sequence[str], lexicon: Lexicon) -> pa.Table:
@@ -318,12 +338,12 @@ def words_table(
 
     `weights` are the training counts of the forms, (forms,), without the two special rows.
     """
-    found = types["word"].to_numpy()[len(SPECIAL) :]
+    word_ids = types["word"].to_numpy()[len(SPECIAL) :]
     return pa.table(
         {
             "index": pa.array(range(len(words) + len(SPECIAL)), pa.int32()),
             "word": pa.array([*SPECIAL, *words], pa.string()),
-            "count": _totals(found, weights, len(words)),
+            "count": _totals(word_ids, weights, len(words)),
             "in_vectors": pa.array([False, False, *(word in vectors for word in words)]),
         },
         metadata={"case": "lower" if lower_case else "keep"},
@@ -337,22 +357,22 @@ def characters_table(
 
     `weights` are the training counts of the forms, (forms,), without the two special rows.
     """
-    spelled: Any = types["characters"].combine_chunks()[len(SPECIAL) :]
-    lengths = pc.list_value_length(spelled).to_numpy()
-    found = spelled.flatten().to_numpy()
+    lists: Any = types["characters"].combine_chunks()[len(SPECIAL) :]
+    lengths = pc.list_value_length(lists).to_numpy()
+    character_ids = lists.flatten().to_numpy()
     return pa.table(
         {
             "index": pa.array(range(len(characters) + len(SPECIAL)), pa.int32()),
             "character": pa.array([*SPECIAL, *characters], pa.string()),
-            "count": _totals(found, np.repeat(weights, lengths), len(characters)),
+            "count": _totals(character_ids, np.repeat(weights, lengths), len(characters)),
         }
     )
 
 
 def _totals(
-    found: npt.NDArray[np.integer], weights: npt.NDArray[np.int64], entries: int
+    ids: npt.NDArray[np.integer], weights: npt.NDArray[np.int64], entries: int
 ) -> pa.Int64Array:
-    """The sum of the weights for each index, (entries + 2,)."""
+    """The sum of the weights for each id, (entries + 2,)."""
     totals = np.zeros(entries + len(SPECIAL), dtype=np.int64)
-    np.add.at(totals, found, weights)
+    np.add.at(totals, ids, weights)
     return pa.array(totals, pa.int64())

@@ -43,9 +43,9 @@ def encode_split(out: Path, split: Path, vocabulary: Path) -> dict[str, Any]:
     Raises UserError if the vocabulary was built without this split.
     """
     forms = pq.read_table(vocabulary / "types.parquet", columns=["form"])["form"]
-    known: Any = forms.combine_chunks()[len(SPECIAL) :]
-    contexts = _write(out / "contexts.arrow", CONTEXTS, _contexts(split, known), "tokens")
-    examples = _write(out / "examples.arrow", EXAMPLES, _examples(split, known), "question")
+    known_forms: Any = forms.combine_chunks()[len(SPECIAL) :]
+    contexts = _write(out / "contexts.arrow", CONTEXTS, _contexts(split, known_forms), "tokens")
+    examples = _write(out / "examples.arrow", EXAMPLES, _examples(split, known_forms), "question")
     return {
         "contexts": contexts.rows,
         "questions": examples.rows,
@@ -54,42 +54,43 @@ def encode_split(out: Path, split: Path, vocabulary: Path) -> dict[str, Any]:
     }
 
 
-def _contexts(split: Path, known: pa.StringArray) -> Iterator[pa.RecordBatch]:
+def _contexts(split: Path, known_forms: pa.StringArray) -> Iterator[pa.RecordBatch]:
     for batch in read_batches(split / "contexts.parquet", text_columns("text")):
-        yield pa.record_batch([_token_ids(batch, "text", known)], schema=CONTEXTS)
+        yield pa.record_batch([_token_ids(batch, "text", known_forms)], schema=CONTEXTS)
 
 
-def _examples(split: Path, known: pa.StringArray) -> Iterator[pa.RecordBatch]:
+def _examples(split: Path, known_forms: pa.StringArray) -> Iterator[pa.RecordBatch]:
     columns = [*text_columns("question"), *TARGETS]
     for batch in read_batches(split / "questions.parquet", columns):
         context, start, end, impossible = (batch.column(name) for name in TARGETS)
-        ids = _token_ids(batch, "question", known)
+        ids = _token_ids(batch, "question", known_forms)
         yield pa.record_batch([context, ids, start, end, impossible], schema=EXAMPLES)
 
 
-def _token_ids(batch: pa.RecordBatch, column: str, known: pa.StringArray) -> "Lists":
+def _token_ids(batch: pa.RecordBatch, column: str, known_forms: pa.StringArray) -> "Lists":
     """The tokens of each row as type ids, list<int32>; raises UserError for an unknown form."""
     texts = token_texts(batch, column)
-    found = pc.index_in(texts, value_set=known)
-    if found.null_count:
-        form = texts.filter(found.is_null())[0].as_py()
+    index = pc.index_in(texts, value_set=known_forms)
+    if index.null_count:
+        form = texts.filter(index.is_null())[0].as_py()
         raise UserError(
-            f"The vocabulary was built without this split: it lacks {form!r}; build it again."
+            f"The vocabulary lacks {form!r} because it was built without this split. Rebuild it "
+            "with this split."
         )
-    ids: Any = found.to_numpy() + np.int32(len(SPECIAL))
+    ids: Any = index.to_numpy() + np.int32(len(SPECIAL))
     lengths = pc.list_value_length(batch.column("token_starts")).to_numpy()
     offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32())
     return pa.ListArray.from_arrays(offsets, pa.array(ids))
 
 
-class _Written(NamedTuple):
+class _Counts(NamedTuple):
     rows: int
     tokens: int
 
 
 def _write(
     file: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
-) -> _Written:
+) -> _Counts:
     """Write the batches as fewer, larger ones; `column` contains the tokens."""
     rows = tokens = 0
     with pa.ipc.new_file(str(file), schema) as writer:
@@ -97,7 +98,7 @@ def _write(
             writer.write_batch(batch)
             rows += batch.num_rows
             tokens += _token_count(batch, column)
-    return _Written(rows, tokens)
+    return _Counts(rows, tokens)
 
 
 def _joined(

@@ -3,18 +3,19 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-# Only `Lexicon.load` imports pyarrow: lookups do not need it.
+if TYPE_CHECKING:
+    from models.arrays import BoolArray
+
+# pyarrow is imported locally: lookups do not need it. models.arrays would import numpy.
 
 PADDING = 0
 UNKNOWN = 1
 SPECIAL = ("<padding>", "<unknown>")
 """Names of rows 0 and 1 in every vocabulary table; lookups never match them."""
 
-_TYPEWRITER = str.maketrans(
-    {"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "–": "--", "—": "--"}
-)
+_PLAIN = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "–": "--", "—": "--"})
 
 
 def case_key(form: str, lower_case: bool) -> str:
@@ -22,9 +23,21 @@ def case_key(form: str, lower_case: bool) -> str:
     return form.lower() if lower_case else form
 
 
-def typewriter(word: str) -> str:
+def plain_punctuation(word: str) -> str:
     """The word with plain quotes and dashes, for vectors that have only those."""
-    return word.translate(_TYPEWRITER)
+    return word.translate(_PLAIN)
+
+
+def composed_mask(vectors: Path) -> "BoolArray":
+    """(words,) which rows of a vectors.parquet were composed from n-grams.
+
+    Earlier releases wrote the column as `spelt`.
+    """
+    import pyarrow.parquet as pq
+
+    name = "composed" if "composed" in pq.read_schema(vectors).names else "spelt"
+    mask: BoolArray = pq.read_table(vectors, columns=[name])[name].to_numpy()
+    return mask
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,7 @@ class Lexicon:
         key = case_key(form, self.lower_case)
         index = self.word_indices.get(key)
         if index is None:
-            index = self.word_indices.get(typewriter(key), UNKNOWN)
+            index = self.word_indices.get(plain_punctuation(key), UNKNOWN)
         return index
 
     def characters(self, form: str) -> list[int]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def run_url(uri: str, run_id: str) -> str:
     """URL of the run's page; for a SQLite store, on the server that `make up` starts."""
     experiment_id = client_of(uri).get_run(run_id).info.experiment_id
-    server = server_address(uri) or settings().mlflow_url
+    server = server_url(uri) or settings().mlflow_url
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
@@ -31,8 +31,8 @@ def reading_client(uri: str) -> "MlflowClient":
     return client_of(uri)
 
 
-def server_address(uri: str) -> str | None:
-    """The server's address without user name and password; None for a local store."""
+def server_url(uri: str) -> str | None:
+    """The server's URL without user name and password; None for a local store."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return None
@@ -51,15 +51,15 @@ def require_server(uri: str) -> None:
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
-    server = server_address(uri)
+    server = server_url(uri)
     if server is None:
         return
     try:
         http_request(get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=10)
     except MlflowException as error:
         raise UserError(
-            f"No MLflow server answers at {server}: start it, or unset "
-            "BIDAFLOW_MLFLOW_TRACKING_URI to record runs in a file."
+            f"No MLflow server responds at {server}. Start it, or unset "
+            "BIDAFLOW_MLFLOW_TRACKING_URI to record runs in a local file."
         ) from error
 
 

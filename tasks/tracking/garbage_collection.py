@@ -14,13 +14,13 @@ from pathlib import Path
 
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
-from infra.artifacts.in_use import lock_file, newest_uses
+from infra.artifacts.in_use import lock_file, stages_of_newest_runs
 from infra.artifacts.locks import lock_if_free
 from infra.artifacts.manifest import stages_folder
 from infra.artifacts.stage import BUILDING
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.tracking.lineage import all_made, ancestors
+from tasks.tracking.lineage import ancestors, finished_stages
 from tasks.tracking.run_records import RecordedRun, recorded_runs
 
 PRUNED = ".pruned-"
@@ -30,11 +30,11 @@ LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
 
 
 @dataclass(frozen=True)
-class Leftover:
+class Garbage:
     """A folder or file that can be removed once its lock is free."""
 
     path: Path
-    why: str
+    reason: str
     lock: Path
 
     @property
@@ -48,28 +48,28 @@ class Leftover:
             return not free
 
 
-def leftovers(uri: str) -> list[Leftover]:
+def find_garbage(uri: str) -> list[Garbage]:
     """All removable folders and files, given the runs that MLflow keeps at `uri`.
 
     Raises:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
-    runs = recorded_runs(_required_store(uri))
-    return [*_unreferenced(runs), *_broken_off(), *_ended_trainings(runs), *_stale_downloads()]
+    runs = recorded_runs(_require_store_with_trainings(uri))
+    return [*_unreferenced(runs), *_interrupted(), *_ended_trainings(runs), *_stale_downloads()]
 
 
-def prune(uri: str) -> list[Leftover]:
-    """Remove all leftovers that are not in use. Returns the removed ones.
+def prune(uri: str) -> list[Garbage]:
+    """Remove all garbage that is not in use. Returns what was removed.
 
     Raises:
-        UserError: as `leftovers` does.
+        UserError: as `find_garbage` does.
     """
-    locks = sorted({each.lock for each in leftovers(uri)})
-    parts = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
-    return [removed for part in parts for removed in _prune_what_is_free(part, uri)]
+    locks = sorted({item.lock for item in find_garbage(uri)})
+    batches = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
+    return [removed for batch in batches for removed in _remove_unlocked(batch, uri)]
 
 
-def _required_store(uri: str) -> str:
+def _require_store_with_trainings(uri: str) -> str:
     """Return `uri` if the store has recorded at least one of the trainings here.
 
     Raises:
@@ -79,62 +79,62 @@ def _required_store(uri: str) -> str:
     file = Path(uri.removeprefix("sqlite:///"))
     exists = not uri.startswith("sqlite:") or file.is_file()
     trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
-    known = {run.stage for run in recorded_runs(uri, deleted_too=True)} if exists else set()
+    known = {run.stage for run in recorded_runs(uri, include_deleted=True)} if exists else set()
     if trained and not trained & known:
         raise UserError(
-            f"None of the {len(trained)} trainings under {settings().root} was ever recorded in "
-            "the MLflow store in use, so all of them would go: set BIDAFLOW_MLFLOW_TRACKING_URI to "
-            "the store that has their runs."
+            f"None of the {len(trained)} trainings under {settings().root} is recorded in the "
+            "current MLflow store, so pruning would remove all of them. Set "
+            "BIDAFLOW_MLFLOW_TRACKING_URI to the store that has their runs."
         )
     return uri
 
 
-def _prune_what_is_free(locks: Iterable[Path], uri: str) -> list[Leftover]:
-    """Lock what is free, list the leftovers again, and remove those that are locked.
+def _remove_unlocked(locks: Iterable[Path], uri: str) -> list[Garbage]:
+    """Take all free locks, list the garbage again, and remove the items whose lock is held.
 
     Listing after locking protects data that a flow has begun to use or a new run refers to.
     """
     with ExitStack() as held:
         free = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
-        removed = [each for each in leftovers(uri) if each.lock in free]
-        for each in removed:
-            _remove(each.path)
+        removed = [item for item in find_garbage(uri) if item.lock in free]
+        for item in removed:
+            _remove(item.path)
     return removed
 
 
-def _unreferenced(runs: Sequence[RecordedRun]) -> Iterator[Leftover]:
-    made = all_made(stages_folder())
-    trained = {run.stage for run in runs}
-    of_runs = {name for name, each in made.items() if each.folder.name in trained}
-    kept = ancestors(made, of_runs | (newest_uses() & made.keys()))
-    for name in sorted(made.keys() - kept):
-        folder = made[name].folder
-        yield Leftover(folder, "no kept run was made of it", lock_file(folder, "use"))
+def _unreferenced(runs: Sequence[RecordedRun]) -> Iterator[Garbage]:
+    stages = finished_stages(stages_folder())
+    keys = {run.stage for run in runs}
+    trainings = {name for name, stage in stages.items() if stage.folder.name in keys}
+    kept = ancestors(stages, trainings | (stages_of_newest_runs() & stages.keys()))
+    for name in sorted(stages.keys() - kept):
+        folder = stages[name].folder
+        yield Garbage(folder, "not used by any kept run", lock_file(folder, "use"))
 
 
-def _broken_off() -> Iterator[Leftover]:
+def _interrupted() -> Iterator[Garbage]:
     for folder in sorted(stages_folder().glob(f"*/{BUILDING}*")):
         final = folder.with_name(folder.name.removeprefix(BUILDING))
-        yield Leftover(folder, "its making was broken off", lock_file(final, "build"))
+        yield Garbage(folder, "interrupted while it was built", lock_file(final, "build"))
     for folder in sorted(stages_folder().glob(f"*/{PRUNED}*")):
-        yield Leftover(folder, "its removal was broken off", lock_file(folder, "use"))
+        yield Garbage(folder, "interrupted while it was removed", lock_file(folder, "use"))
 
 
-def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Leftover]:
+def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
     """Ray storage of trainings that will not be resumed."""
-    to_go_on = {run.stage for run in runs}
+    resumable = {run.stage for run in runs}
     for folder in sorted((settings().root.resolve() / "ray").glob("*/")):
         final = stages_folder() / TRAINING_STAGE / folder.name
-        if final.exists() or folder.name not in to_go_on:
-            yield Leftover(folder, "no kept run will go on with it", lock_file(final, "build"))
+        if final.exists() or folder.name not in resumable:
+            yield Garbage(folder, "no kept run will resume from it", lock_file(final, "build"))
 
 
-def _stale_downloads() -> Iterator[Leftover]:
+def _stale_downloads() -> Iterator[Garbage]:
     for file in sorted((settings().root.resolve() / "downloads").glob("*")):
         if file.suffix != ".lock" and time.time() - file.stat().st_mtime > STALE_SECONDS:
             download = file.with_name(file.name.removesuffix(".validator"))
             lock = download.with_name(f"{download.name}.lock")
-            yield Leftover(file, "it was broken off days ago", lock)
+            yield Garbage(file, "download interrupted days ago", lock)
 
 
 def _remove(path: Path) -> None:

@@ -11,11 +11,11 @@ from infra.artifacts.manifest import MANIFEST, Manifest, content_digest, read_ma
 from infra.errors import UserError
 from tasks.tracking.run_records import RecordedRun
 
-Entry = Mapping[str, Any]
+ManifestEntry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Made:
+class FinishedStage:
     """A finished stage."""
 
     folder: Path
@@ -27,26 +27,27 @@ class Made:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
-    def origins(self) -> list[Entry]:
+    def inputs(self) -> list[ManifestEntry]:
         """The stage's inputs, one entry per file or folder."""
-        origins: list[Entry] = self.manifest["made_from"]
-        return origins
+        inputs: list[ManifestEntry] = self.manifest["made_from"]
+        return inputs
 
     @property
     def parents(self) -> set[str]:
         """Names of the stages whose outputs were its inputs."""
-        return {f"{each['stage']}/{each['key']}" for each in self.origins if "stage" in each}
+        return {f"{entry['stage']}/{entry['key']}" for entry in self.inputs if "stage" in entry}
 
 
-def all_made(stages: Path) -> dict[str, Made]:
+def finished_stages(stages: Path) -> dict[str, FinishedStage]:
     """All finished stages by name."""
-    made = [Made(file.parent, read_manifest(file.parent)) for file in _manifests(stages)]
-    return {each.name: each for each in made}
+    folders = [manifest.parent for manifest in _manifests(stages)]
+    finished = [FinishedStage(folder, read_manifest(folder)) for folder in folders]
+    return {stage.name: stage for stage in finished}
 
 
 def _manifests(stages: Path) -> list[Path]:
-    found = sorted(stages.glob(f"*/*/{MANIFEST}"))
-    return [file for file in found if not file.parent.name.startswith(".")]
+    files = sorted(stages.glob(f"*/*/{MANIFEST}"))
+    return [file for file in files if not file.parent.name.startswith(".")]
 
 
 def closure(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> set[str]:
@@ -60,29 +61,29 @@ def closure(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -
     return reached
 
 
-def ancestors(made: Mapping[str, Made], starts: Iterable[str]) -> set[str]:
+def ancestors(stages: Mapping[str, FinishedStage], starts: Iterable[str]) -> set[str]:
     """The stages `starts`, and all stages that they depend on, directly or indirectly."""
-    return closure(starts, lambda name: made[name].parents & made.keys())
+    return closure(starts, lambda name: stages[name].parents & stages.keys())
 
 
-def state_of(path: Path, recorded: Entry, verify: bool) -> str:
-    """Whether a file or folder still matches its manifest entry: "missing", "changed", "here" or
-    "intact".
+def file_state(path: Path, recorded: ManifestEntry, verify: bool) -> str:
+    """Whether a file or folder still matches its manifest entry: "missing", "changed", "present"
+    or "intact".
 
     A file is compared by its size, or with `verify` by its hash ("intact").
     """
     if not path.exists():
         return "missing"
     if path.is_dir():
-        return "here" if content_digest(path) == recorded["digest"] else "changed"
+        return "present" if content_digest(path) == recorded["digest"] else "changed"
     if path.stat().st_size != recorded["bytes"]:
         return "changed"
     if not verify:
-        return "here"
+        return "present"
     return "intact" if hash_file(path) == recorded["sha256"] else "changed"
 
 
-def find_runs(runs: Sequence[RecordedRun], asked: str) -> list[RecordedRun]:
+def find_runs(runs: Sequence[RecordedRun], query: str) -> list[RecordedRun]:
     """The variant runs that an id, a model, an alias or a run name (the newest match) refers to.
 
     For a flow run's parent run, these are the runs of its variants.
@@ -90,90 +91,90 @@ def find_runs(runs: Sequence[RecordedRun], asked: str) -> list[RecordedRun]:
     Raises:
         UserError: nothing matches, or the run trained nothing.
     """
-    model = asked.removeprefix("models:/")
+    model = query.removeprefix("models:/")
     matches = (
-        [run for run in runs if asked == run.id or model in run.models],
-        [run for run in runs if any(name.endswith(f"@{asked}") for name in run.models)],
-        [run for run in runs if asked == run.name][:1],
+        [run for run in runs if query == run.id or model in run.models],
+        [run for run in runs if any(name.endswith(f"@{query}") for name in run.models)],
+        [run for run in runs if query == run.name][:1],
     )
-    for found in filter(None, matches):
-        return [trained for run in found for trained in _trained(runs, run)]
+    for matching in filter(None, matches):
+        return [variant for run in matching for variant in _variant_runs(runs, run)]
     names = ", ".join(dict.fromkeys(run.name for run in runs if run.stage)) or "none"
     raise UserError(
-        f"MLflow has no run {asked!r}: give a run's id or name, a model such as bidaf-tiny/3, or "
-        f"an alias such as champion (names of the runs: {names})."
+        f"MLflow has no run {query!r}. Give a run's id or name, a model version such as "
+        f"bidaf-tiny/3, or an alias such as champion. Names of the runs: {names}."
     )
 
 
-def _trained(runs: Sequence[RecordedRun], run: RecordedRun) -> list[RecordedRun]:
-    below = [each for each in (run, *runs) if each.stage and run.id in (each.id, each.parent)]
-    if not below:
-        raise UserError(f"The run {run.name!r} ({run.id}) trained nothing; name another one.")
-    return list(dict.fromkeys(below))
+def _variant_runs(runs: Sequence[RecordedRun], run: RecordedRun) -> list[RecordedRun]:
+    variants = [r for r in (run, *runs) if r.stage and run.id in (r.id, r.parent)]
+    if not variants:
+        raise UserError(f"Run {run.name!r} ({run.id}) did not train a model. Choose another run.")
+    return list(dict.fromkeys(variants))
 
 
-def required_stage(made: Mapping[str, Made], run: RecordedRun) -> Made:
+def required_stage(stages: Mapping[str, FinishedStage], run: RecordedRun) -> FinishedStage:
     """The stage that trained a run.
 
     Raises:
         UserError: the stage does not exist (any more).
     """
-    for each in made.values():
-        if each.folder.name == run.stage:
-            return each
+    for stage in stages.values():
+        if stage.folder.name == run.stage:
+            return stage
     digests = "; ".join(f"{name} {digest}" for name, digest in run.digests.items())
     raise UserError(
-        f"The stage {run.stage} of the run {run.name!r} ({run.status}) is not here: it was never "
-        f"finished, or has been pruned. Its inputs had these digests: {digests}."
+        f"Stage {run.stage} of run {run.name!r} ({run.status}) does not exist: it never finished, "
+        f"or it was pruned. Digests of its inputs: {digests}."
     )
 
 
-def made_of(made: Mapping[str, Made], stage: Made, digest: str) -> Made:
+def parent_with_digest(
+    stages: Mapping[str, FinishedStage], stage: FinishedStage, digest: str
+) -> FinishedStage:
     """The parent of a stage whose content has this digest.
 
     Raises:
         UserError: the parent does not exist any more.
     """
-    for name in stage.parents & made.keys():
-        if made[name].manifest["digest"] == digest:
-            return made[name]
-    raise UserError(
-        f"An input of {stage.name}, of digest {digest}, is not here: it has been pruned."
-    )
+    for name in stage.parents & stages.keys():
+        if stages[name].manifest["digest"] == digest:
+            return stages[name]
+    raise UserError(f"An input of {stage.name} (digest {digest}) was pruned. Run its flow again.")
 
 
-def users_of(made: Mapping[str, Made], asked: str) -> set[str]:
+def stages_using(stages: Mapping[str, FinishedStage], query: str) -> set[str]:
     """Names of the stages that have a file as input or output.
 
-    `asked` is a path, or the first digits of a digest or key.
+    `query` is a path, or the first digits of a digest or key.
 
     Raises:
         UserError: no stage refers to it.
     """
-    path = Path(asked).expanduser()
-    there = path.is_file() or (path / MANIFEST).is_file()
-    digest = content_digest(path) if there else asked.lower()
-    if not there and not re.fullmatch("[0-9a-f]{6,64}", digest):
+    path = Path(query).expanduser()
+    exists = path.is_file() or (path / MANIFEST).is_file()
+    digest = content_digest(path) if exists else query.lower()
+    if not exists and not re.fullmatch("[0-9a-f]{6,64}", digest):
         digest = "no digest"
     users = {
         name
-        for name, each in made.items()
-        if any(_is_meant(entry, digest, str(path.absolute())) for entry in _entries(each))
+        for name, stage in stages.items()
+        if any(_matches(entry, digest, str(path.absolute())) for entry in _entries(stage))
     }
     if not users:
         raise UserError(
-            f"No stage was made of {asked}, and none has made it: give a file's path, or at least "
-            "six digits of its SHA-256."
+            f"No stage has {query} as an input or output. Give a file's path, or at least six "
+            "digits of its SHA-256."
         )
     return users
 
 
-def _entries(made: Made) -> Iterator[Entry]:
-    yield made.manifest
-    yield from made.origins
-    yield from made.manifest["files"].values()
+def _entries(stage: FinishedStage) -> Iterator[ManifestEntry]:
+    yield stage.manifest
+    yield from stage.inputs
+    yield from stage.manifest["files"].values()
 
 
-def _is_meant(entry: Entry, digest: str, path: str) -> bool:
+def _matches(entry: ManifestEntry, digest: str, path: str) -> bool:
     digests = (str(entry.get(name, "")) for name in ("sha256", "digest", "key"))
-    return entry.get("path") == path or any(each.startswith(digest) for each in digests)
+    return entry.get("path") == path or any(known.startswith(digest) for known in digests)

@@ -26,15 +26,15 @@ class EpochLogger:
         uri: str,
         run_id: str,
         nlls: list[float] | None = None,
-        waiting: list[list[Any]] | None = None,
+        unsent: list[list[Any]] | None = None,
     ) -> None:
-        """`nlls` and `waiting` ([name, value, milliseconds, step]) hold values still to be sent.
+        """`nlls` and `unsent` ([name, value, milliseconds, step]) hold values still to be sent.
 
         Both are updated in place, so that a checkpoint can include unsent values.
         """
         self.client, self.run_id = client_of(uri), run_id
         self.nlls = [] if nlls is None else nlls
-        self.waiting = [] if waiting is None else waiting
+        self.unsent = [] if unsent is None else unsent
 
     def step(self, step: int, nll: float) -> None:
         """Record the loss (nats) of one optimisation step."""
@@ -46,8 +46,8 @@ class EpochLogger:
     def epoch(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send an epoch's metrics at optimisation step `step`, and all points not sent yet.
 
-        MLflow retries for two minutes to reach its server. Metrics that it can't send then wait for
-        the next call, so that an unavailable server does not end a training.
+        MLflow retries for two minutes to reach its server. Metrics that it can't send are queued
+        for the next call, so that an unavailable server does not end a training.
         """
         from mlflow.exceptions import MlflowException
 
@@ -55,19 +55,20 @@ class EpochLogger:
         try:
             self._send()
         except MlflowException as error:
-            print(f"MLflow is away; {len(self.waiting)} metrics wait for it ({error}).", flush=True)
+            count = len(self.unsent)
+            print(f"MLflow is unreachable; {count} metrics are queued ({error}).", flush=True)
 
     def _send(self) -> None:
         from mlflow.entities import Metric
 
-        while self.waiting:
-            metrics = [Metric(*each) for each in self.waiting[:METRICS_PER_CALL]]
+        while self.unsent:
+            metrics = [Metric(*point) for point in self.unsent[:METRICS_PER_CALL]]
             self.client.log_batch(self.run_id, metrics=metrics)
-            del self.waiting[:METRICS_PER_CALL]
+            del self.unsent[:METRICS_PER_CALL]
 
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
-        self.waiting += [[name, value, now, step] for name, value in metrics.items()]
+        self.unsent += [[name, value, now, step] for name, value in metrics.items()]
 
 
 @contextmanager

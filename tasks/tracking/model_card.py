@@ -6,21 +6,23 @@ DIGESTS = ("train.digest", "dev.digest", "vocabulary.digest", "vectors.digest")
 SCORES = {
     "dev/em": "EM",
     "dev/f1": "F1",
-    "dev/nll": "NLL, nats",
+    "dev/nll": "NLL (nats)",
     "dev/avna": "AvNA",
-    "dev/ece": "ECE, points",
+    "dev/ece": "ECE (points)",
 }
 LIMITS = """\
-It finds an answer that stands word for word in the given text, or says that there is none where
-its training data held such questions; it knows nothing else, and answers of other languages,
-domains or kinds than its training data's are likely to be wrong. A high score is no promise: the
-`score` is how sure the model is, not how right. Data may carry biases of their authors."""
+The model is extractive: an answer is a span of the given context, or no answer if the training
+data had unanswerable questions. It has no other knowledge. Answers in languages, domains or
+question types that the training data lacks are likely to be wrong. `score` is the model's
+confidence, not the probability that the answer is correct. The model may reproduce biases of its
+training data."""
 
 
 THRESHOLD = """\
-"No answer" is given where it is more probable than every span (argmax). On the validation split F1
-is best where it has to exceed the best span by {threshold} nats: load the model with
-`mlflow.pyfunc.load_model(uri, model_config={{"no_answer": "threshold"}})` to answer so."""
+By default (argmax), the model predicts "no answer" if it is more probable than every span.
+Validation F1 is highest if the log-probability of "no answer" must exceed the best span's by
+{threshold} nats. To use this threshold, load the model with
+`mlflow.pyfunc.load_model(uri, model_config={{"no_answer": "threshold"}})`."""
 
 
 def model_card(
@@ -35,11 +37,12 @@ def model_card(
     lines = [
         f"# {name}: {tags.get('variant', 'a variant')} of BiDAF, trained on {dataset}",
         "",
-        "Takes `question` and `context`; gives `answer`, its `start` and `end` in the context's "
-        "characters (-1 for no answer), `score` and `no_answer_probability`.",
+        "Input: `question` and `context`. Output: `answer`, its `start` and `end` (character "
+        "offsets in the context, -1 for no answer), `score` (log-probability) and "
+        "`no_answer_probability`.",
         "",
         "## Data",
-        f"Dataset `{dataset}`; digests of what was read:",
+        f"Dataset `{dataset}`. Digests of the input data:",
         "",
         *digests,
         "",

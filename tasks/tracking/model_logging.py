@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 # MLflow is imported locally, because it takes a second to load.
 
-ANSWERING_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
+INFERENCE_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
 
 
-def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
+def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
     """Log a model folder with its inference code, register it as a new version, and return its URI.
 
     `step` is the optimisation step of the weights; the run's metrics at that step become the
@@ -56,7 +56,7 @@ def log_answerer(uri: str, run_id: str, model_folder: Path, registered_name: str
 def _requirements() -> list[str]:
     """The installed versions of the inference packages, without local suffixes such as "+cpu",
     which PyPI lacks."""
-    return [f"{package}=={version(package).partition('+')[0]}" for package in ANSWERING_PACKAGES]
+    return [f"{package}=={version(package).partition('+')[0]}" for package in INFERENCE_PACKAGES]
 
 
 def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:

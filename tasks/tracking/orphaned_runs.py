@@ -23,28 +23,28 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Crashed
 
-from infra.processes import Recorded, end, record
+from infra.processes import ProcessRecord, end, record_process
 from infra.settings import settings
 from tasks.tracking.runs import finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
-PATIENCE_SECONDS = 10.0
-ENDED = "Its process had been killed; the next start has found it out."
+TERMINATION_SECONDS = 10.0
+CRASH_MESSAGE = "Process was killed; detected at the next start."
 UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
 @contextmanager
-def under_way() -> Iterator[None]:
+def track_flow_run() -> Iterator[None]:
     """Clean up orphaned runs, then record this flow run as active during the block."""
     if VARIABLE in os.environ and _note(os.environ[VARIABLE]).exists():
         yield  # a subflow run in the process of its parent
         return
-    sweep()
+    end_orphaned_runs()
     run_id = str(flow_run.id)
     note = _note(run_id)
     note.parent.mkdir(parents=True, exist_ok=True)
     unfinished = note.with_suffix(".unfinished")
-    unfinished.write_text(record(os.getpid()).model_dump_json(), encoding="utf-8")
+    unfinished.write_text(record_process(os.getpid()).model_dump_json(), encoding="utf-8")
     unfinished.replace(note)  # atomic, as other processes read notes at any time
     os.environ[VARIABLE] = run_id
     try:
@@ -54,23 +54,23 @@ def under_way() -> Iterator[None]:
         note.unlink(missing_ok=True)
 
 
-def sweep() -> list[str]:
+def end_orphaned_runs() -> list[str]:
     """Clean up all orphaned runs of this machine. Returns their ids."""
-    swept = [run_id for run_id, process in _notes().items() if not process.alive]
-    for run_id in swept:
+    orphaned = [run_id for run_id, process in _notes().items() if not process.alive]
+    for run_id in orphaned:
         _end_in_prefect(run_id)
-        end_rest_of(run_id)
-    return swept
+        end_orphaned_run(run_id)
+    return orphaned
 
 
-def end_rest_of(run_id: str) -> None:
+def end_orphaned_run(run_id: str) -> None:
     """End the remaining MLflow runs and processes of a flow run whose own process is gone."""
     finish_flow_run(settings().tracking_uri, run_id, "KILLED")
-    end(_left_by(run_id), PATIENCE_SECONDS)
+    end(_remaining_processes(run_id), TERMINATION_SECONDS)
     _note(run_id).unlink(missing_ok=True)
 
 
-def sweep_unnoted() -> int:
+def crash_untracked_runs() -> int:
     """Mark all unfinished deployment runs without a live process as crashed in Prefect.
 
     Call it only before a worker runs, because a run that has just been picked up has no note yet.
@@ -82,7 +82,7 @@ def sweep_unnoted() -> int:
         runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
         stuck = [run for run in runs if _is_stuck(run, alive)]
         for run in stuck:
-            client.set_flow_run_state(run.id, Crashed(message=ENDED), force=True)
+            client.set_flow_run_state(run.id, Crashed(message=CRASH_MESSAGE), force=True)
     return len(stuck)
 
 
@@ -97,26 +97,26 @@ def _end_in_prefect(run_id: str) -> None:
         except ObjectNotFound:
             return  # the run belongs to another Prefect server
         if run.state is not None and not run.state.is_final():
-            client.set_flow_run_state(run.id, Crashed(message=ENDED), force=True)
+            client.set_flow_run_state(run.id, Crashed(message=CRASH_MESSAGE), force=True)
 
 
-def _left_by(run_id: str) -> list[psutil.Process]:
+def _remaining_processes(run_id: str) -> list[psutil.Process]:
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    return [p for p in psutil.process_iter() if p.pid not in own and _bears(p, run_id)]
+    return [p for p in psutil.process_iter() if p.pid not in own and _belongs_to(p, run_id)]
 
 
-def _bears(process: psutil.Process, run_id: str) -> bool:
+def _belongs_to(process: psutil.Process, run_id: str) -> bool:
     try:
         return process.environ().get(VARIABLE) == run_id
     except (psutil.Error, OSError):
         return False  # it has ended, or belongs to another user
 
 
-def _notes() -> dict[str, Recorded]:
+def _notes() -> dict[str, ProcessRecord]:
     notes = {}
     for file in _folder().glob("*.json"):
         with suppress(FileNotFoundError):  # its run has just ended
-            notes[file.stem] = Recorded.model_validate_json(file.read_text(encoding="utf-8"))
+            notes[file.stem] = ProcessRecord.model_validate_json(file.read_text(encoding="utf-8"))
     return notes
 
 

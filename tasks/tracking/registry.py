@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 # MLflow is imported locally, because it takes a second to load.
 
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
-NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+NOT_FOUND = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """MLflow's error codes for an unknown model or version, and for an unknown alias."""
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredVersion:
     """A version of a registered model. A `model_id` is never reused."""
 
     name: str
@@ -36,7 +36,7 @@ class Registered:
         return f"models:/{self.name}/{self.version}"
 
 
-def registered(uri: str, model_uri: str) -> Registered:
+def get_version(uri: str, model_uri: str) -> RegisteredVersion:
     """The version with the URI `models:/<name>/<version>`.
 
     Raises:
@@ -46,17 +46,17 @@ def registered(uri: str, model_uri: str) -> Registered:
 
     name, version = model_uri.removeprefix("models:/").rsplit("/", 1)
     try:
-        return _registered(client_of(uri).get_model_version(name, version))
+        return _version(client_of(uri).get_model_version(name, version))
     except MlflowException as error:
-        if error.error_code not in NOT_THERE:
+        if error.error_code not in NOT_FOUND:
             raise
         raise UserError(
-            f"MLflow has no version {version} of {name} any more: remove the stages of `train`, or "
-            "choose another seed, and it is trained anew."
+            f"Version {version} of {name} no longer exists in MLflow. To train it again, remove "
+            "the `train` stages, or choose another seed."
         ) from error
 
 
-def with_alias(uri: str, name: str, alias: str) -> Registered | None:
+def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     """The version with an alias; None if there is none.
 
     Raises:
@@ -65,14 +65,14 @@ def with_alias(uri: str, name: str, alias: str) -> Registered | None:
     from mlflow.exceptions import MlflowException
 
     try:
-        return _registered(client_of(uri).get_model_version_by_alias(name, alias))
+        return _version(client_of(uri).get_model_version_by_alias(name, alias))
     except MlflowException as error:
-        if error.error_code not in NOT_THERE:
+        if error.error_code not in NOT_FOUND:
             raise
         return None
 
 
-def crown(uri: str, model: Registered) -> None:
+def set_champion(uri: str, model: RegisteredVersion) -> None:
     """Promote a version to champion; the champion before it becomes the previous one."""
     before = with_alias(uri, model.name, CHAMPION)
     client = client_of(uri)
@@ -81,26 +81,26 @@ def crown(uri: str, model: Registered) -> None:
     client.set_registered_model_alias(model.name, CHAMPION, model.version)
 
 
-def challenge(uri: str, model: Registered) -> None:
+def set_challenger(uri: str, model: RegisteredVersion) -> None:
     """Make a version the challenger, replacing an earlier one."""
     client_of(uri).set_registered_model_alias(model.name, CHALLENGER, model.version)
 
 
-def rollback(uri: str, name: str) -> tuple[Registered, Registered | None]:
+def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
     """Make the previous champion the champion again. Returns it, and the version it replaces.
 
     Raises:
         UserError: there is no previous champion.
     """
-    again = with_alias(uri, name, PREVIOUS)
-    if again is None:
-        raise UserError(f"{name} has no previous champion to go back to.")
+    restored = with_alias(uri, name, PREVIOUS)
+    if restored is None:
+        raise UserError(f"{name} has no previous champion to roll back to.")
     replaced = with_alias(uri, name, CHAMPION)
-    crown(uri, again)
-    return again, replaced
+    set_champion(uri, restored)
+    return restored, replaced
 
 
-def tag(uri: str, model: Registered, tags: Mapping[str, str]) -> None:
+def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:
     """Tag a version, and the run that trained it."""
     client = client_of(uri)
     for key, value in tags.items():
@@ -115,20 +115,21 @@ def download(uri: str, model_id: str, folder: Path) -> None:
     client_of(uri)
     mlflow.set_tracking_uri(uri)  # the download takes a tracking URI only for runs
     with tempfile.TemporaryDirectory() as temporary:
-        found = mlflow.artifacts.download_artifacts(
+        downloaded = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
         )
-        (logged,) = (Path(found) / "artifacts").iterdir()  # named like the logged folder
+        (logged,) = (Path(downloaded) / "artifacts").iterdir()  # named like the logged folder
         shutil.copytree(logged, folder)
 
 
-def versions(uri: str, name: str) -> Iterable[Registered]:
+def versions(uri: str, name: str) -> Iterable[RegisteredVersion]:
     """All versions of a registered model."""
-    return [_registered(one) for one in client_of(uri).search_model_versions(f"name = '{name}'")]
+    results = client_of(uri).search_model_versions(f"name = '{name}'")
+    return [_version(version) for version in results]
 
 
-def _registered(version: "ModelVersion") -> Registered:
+def _version(version: "ModelVersion") -> RegisteredVersion:
     model_id = str(version.source).removeprefix("models:/")  # set by `model_logging`
-    return Registered(
+    return RegisteredVersion(
         version.name, str(version.version), version.run_id, model_id, dict(version.tags)
     )

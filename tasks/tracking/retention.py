@@ -8,28 +8,34 @@ from tasks.tracking.client import client_of
 from tasks.tracking.run_records import RecordedRun, recorded_runs
 
 
-def retire(uri: str, experiment: str, keep: int, spared: Collection[str] = ()) -> list[RecordedRun]:
+def retire(
+    uri: str, experiment: str, keep: int, kept_stages: Collection[str] = ()
+) -> list[RecordedRun]:
     """Delete the MLflow runs of all but the `keep` newest flow runs of an experiment, with their
     models. Returns the deleted runs.
 
     Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
-    `spared` stages (<stage>/<key>), and runs that are still running. With a local database, the
+    `kept_stages` (<stage>/<key>), and runs that are still running. With a local database, the
     artifacts of deleted runs are removed too.
     """
     runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
     parents = [run for run in runs if run.parent is None]
     retired: list[RecordedRun] = []
     for parent in parents[keep:]:
-        below = [run for run in runs if run.parent == parent.id]
-        free = [run for run in below if not _is_wanted(run) and f"train/{run.stage}" not in spared]
+        variants = [run for run in runs if run.parent == parent.id]
+        free = [
+            run
+            for run in variants
+            if not _is_protected(run) and f"train/{run.stage}" not in kept_stages
+        ]
         retired += free
-        if len(free) == len(below) and not _is_wanted(parent):
+        if len(free) == len(variants) and not _is_protected(parent):
             retired.append(parent)
     _delete(uri, retired)
     return retired
 
 
-def _is_wanted(run: RecordedRun) -> bool:
+def _is_protected(run: RecordedRun) -> bool:
     return run.status == "RUNNING" or any("@" in model for model in run.models)
 
 

@@ -27,20 +27,20 @@ class RecordedRun:
     models: tuple[str, ...]  # versions and aliases, such as bidaf-tiny/3, bidaf-tiny@champion
 
 
-def recorded_runs(uri: str, deleted_too: bool = False) -> list[RecordedRun]:
-    """All runs, newest first; with `deleted_too` including deleted runs that MLflow still has.
+def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
+    """All runs, newest first; with `include_deleted` also deleted runs that MLflow still has.
 
     Raises:
         UserError: the server does not respond.
     """
     client = reading_client(uri)
     models = _models(client)
-    view = ALL if deleted_too else ACTIVE_ONLY
+    view = ALL if include_deleted else ACTIVE_ONLY
     experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=view)}
-    found = _all_pages(
+    pages = _all_pages(
         lambda token: client.search_runs(list(experiments), run_view_type=view, page_token=token)
     )
-    runs = [_recorded(run, experiments, models[run.info.run_id]) for run in found]
+    runs = [_recorded(run, experiments, models[run.info.run_id]) for run in pages]
     return sorted(runs, key=lambda run: run.started, reverse=True)
 
 
@@ -64,18 +64,18 @@ def _models(client: Any) -> dict[str, tuple[str, ...]]:
     names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
     registered = _all_pages(lambda token: client.search_registered_models(page_token=token))
     aliases = {model.name: model.aliases for model in registered}
-    for found in _all_pages(lambda token: client.search_model_versions(page_token=token)):
-        version = str(found.version)
-        named = [alias for alias, of in aliases[found.name].items() if str(of) == version]
-        names[found.run_id] += (f"{found.name}/{version}", *(f"{found.name}@{a}" for a in named))
+    for model in _all_pages(lambda token: client.search_model_versions(page_token=token)):
+        version = str(model.version)
+        own = [alias for alias, target in aliases[model.name].items() if str(target) == version]
+        names[model.run_id] += (f"{model.name}/{version}", *(f"{model.name}@{a}" for a in own))
     return names
 
 
 def _all_pages(page: Callable[[str | None], Any]) -> Iterator[Any]:
     token = None
     while True:
-        found = page(token)
-        yield from found
-        token = found.token
+        results = page(token)
+        yield from results
+        token = results.token
         if not token:
             return

@@ -43,7 +43,7 @@ def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset
 
 def digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
     """The full digests as tags, because MLflow truncates those of run inputs."""
-    return {f"{each.context}.digest": each.digest for each in datasets}
+    return {f"{dataset.context}.digest": dataset.digest for dataset in datasets}
 
 
 def parent_run(
@@ -65,9 +65,9 @@ def parent_run(
     client = client_of(uri)
     experiment_id = _experiment_id(client, uri, experiment)
     own = {"bidaflow.role": "parent", "prefect.flow_run_id": flow_run_id}
-    found = _search(client, [experiment_id], own)
+    existing = _search(client, [experiment_id], own)
     own |= _flow_run_link(flow_run_url) | _git_commit()
-    return _open_run(client, experiment_id, found[:1], name, {**own, **tags})
+    return _open_run(client, experiment_id, existing[:1], name, {**own, **tags})
 
 
 def start_variant_run(
@@ -78,14 +78,14 @@ def start_variant_run(
     config: Mapping[str, Any],
     tags: Mapping[str, str],
     datasets: Sequence[InputDataset],
-    goes_on: bool = False,
+    resumed: bool = False,
 ) -> str:
     """Reopen or create the run that trains one variant, a child of `parent_run_id`. Returns its id.
 
     A run of the same stage (its key) is reopened if the same flow run opened it, or if it failed or
-    was killed in another flow run. A run that another flow run finished is not reopened, unless its
-    training `goes_on` (is resumed), because the process was killed after the run ended but before
-    the stage was complete.
+    was killed in another flow run. A run that another flow run finished is reopened only if its
+    training is `resumed`, because the process was killed after the run ended but before the stage
+    was complete.
 
     A reopened run keeps its parameters, because MLflow does not allow changes. They may differ from
     `config`: different settings may produce inputs with equal content.
@@ -95,17 +95,17 @@ def start_variant_run(
     client = client_of(uri)
     parent = client.get_run(parent_run_id)
     own = {"bidaflow.role": "variant", "bidaflow.stage": stage}
-    broken_off = ("FAILED", "KILLED", "FINISHED") if goes_on else ("FAILED", "KILLED")
-    found = [
+    reopenable = ("FAILED", "KILLED", "FINISHED") if resumed else ("FAILED", "KILLED")
+    existing = [
         run
         for run in _search(client, [parent.info.experiment_id], own)
-        if run.info.status in broken_off or run.data.tags["mlflow.parentRunId"] == parent_run_id
+        if run.info.status in reopenable or run.data.tags["mlflow.parentRunId"] == parent_run_id
     ]
     inherited = ("prefect.flow_run_id", "prefect.flow_run_url", "git.commit", "mlflow.note.content")
     own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}
     own |= {"mlflow.parentRunId": parent_run_id, **tags}
-    run_id = _open_run(client, parent.info.experiment_id, found[:1], name, own)
-    known = found[0].data.params if found else {}
+    run_id = _open_run(client, parent.info.experiment_id, existing[:1], name, own)
+    known = existing[0].data.params if existing else {}
     params = [Param(k, str(v)) for k, v in flatten(config).items() if k not in known]
     client.log_batch(run_id, params=params)
     _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in datasets])
@@ -182,8 +182,8 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
 
 
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    existing = client.get_experiment_by_name(name)
+    if existing is None:
         return str(
             client.create_experiment(
                 name,
@@ -191,12 +191,12 @@ def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
                 tags={"mlflow.experimentKind": "custom_model_development"},  # sets the UI's view
             )
         )
-    if found.lifecycle_stage != "active":
+    if existing.lifecycle_stage != "active":
         raise UserError(
-            f"The MLflow experiment '{name}' has been deleted: bring it back with "
-            f"`mlflow experiments restore --experiment-id {found.experiment_id}`."
+            f"MLflow experiment '{name}' is deleted. Restore it with "
+            f"`mlflow experiments restore --experiment-id {existing.experiment_id}`."
         )
-    return str(found.experiment_id)
+    return str(existing.experiment_id)
 
 
 def _artifact_location(uri: str, experiment: str) -> str | None:
@@ -218,15 +218,15 @@ def _search(
 def _open_run(
     client: "MlflowClient",
     experiment_id: str,
-    found: "Sequence[Run]",
+    existing: "Sequence[Run]",
     name: str,
     tags: Mapping[str, str],
 ) -> str:
     from mlflow.entities import RunTag
 
-    if not found:
+    if not existing:
         return str(client.create_run(experiment_id, tags=dict(tags), run_name=name).info.run_id)
-    run_id = str(found[0].info.run_id)
+    run_id = str(existing[0].info.run_id)
     client.update_run(run_id, status="RUNNING")
     client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
     return run_id

@@ -15,13 +15,13 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
 
-class _NamedWhenWhole:
+class _AtomicFile:
     """An output file with a temporary name, which is renamed once it is closed and synced."""
 
     def __init__(self, path: str) -> None:
-        self.place = Path(path)
-        self.part = self.place.with_name(f".{self.place.name}.{os.getpid()}")
-        self.file = self.part.open("wb")
+        self.path = Path(path)
+        self.temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        self.file = self.temporary.open("wb")
 
     @property
     def closed(self) -> bool:
@@ -30,7 +30,7 @@ class _NamedWhenWhole:
 
     def write(self, data: Any) -> int:
         """Write all of these bytes."""
-        with self._whole_or_nothing():
+        with self._discard_on_error():
             return self.file.write(data)
 
     def flush(self) -> None:
@@ -40,30 +40,30 @@ class _NamedWhenWhole:
         """Sync the file to disk, and rename it to its final name."""
         if self.closed:
             return
-        with self._whole_or_nothing():
+        with self._discard_on_error():
             self.file.flush()
             os.fsync(self.file.fileno())  # else a system crash may leave an empty file
             self.file.close()
-            os.replace(self.part, self.place)
+            os.replace(self.temporary, self.path)
 
     @contextmanager
-    def _whole_or_nothing(self) -> Iterator[None]:
+    def _discard_on_error(self) -> Iterator[None]:
         """Remove the temporary file on a write error, for example on a full disk."""
         try:
             yield
         except OSError:
             with suppress(OSError):  # closing flushes, and may fail too
                 self.file.close()
-            self.part.unlink(missing_ok=True)
+            self.temporary.unlink(missing_ok=True)
             raise
 
 
-class _WholeFiles(FSSpecHandler):
+class _AtomicHandler(FSSpecHandler):
     def open_output_stream(self, path: str, metadata: Any) -> Any:
         # Not an IOBase: its finaliser would close, and so rename, an abandoned file.
-        return pa.PythonFile(_NamedWhenWhole(path), mode="w")  # type: ignore[arg-type]
+        return pa.PythonFile(_AtomicFile(path), mode="w")  # type: ignore[arg-type]
 
 
-def whole_files() -> PyFileSystem:
+def atomic_local_filesystem() -> PyFileSystem:
     """The local file system for pyarrow, with atomic writes."""
-    return PyFileSystem(_WholeFiles(LocalFileSystem()))  # type: ignore[abstract]
+    return PyFileSystem(_AtomicHandler(LocalFileSystem()))  # type: ignore[abstract]

@@ -23,7 +23,7 @@ TENSORS, NUMBERS, PREDICTIONS = "state.safetensors", "state.json", "predictions.
 
 
 @dataclass
-class Record:
+class TrainingRecord:
     """The results of a training so far."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Record:
 
 
 def save_checkpoint(
-    folder: Path, trainer: Trainer, record: Record, predictions: Predictions | None
+    folder: Path, trainer: Trainer, record: TrainingRecord, predictions: Predictions | None
 ) -> None:
     """Write this worker's part of a checkpoint, from which training resumes or is finished.
 
@@ -61,7 +61,7 @@ def save_checkpoint(
         save_arrays(arrays, folder / PREDICTIONS)
 
 
-def resume_from(folder: Path, trainer: Trainer) -> Record:
+def resume_from(folder: Path, trainer: Trainer) -> TrainingRecord:
     """Restore the trainer from a checkpoint. Returns the record up to the checkpoint.
 
     Also restores the number of threads, because it affects the rounding of sums.
@@ -81,9 +81,9 @@ def _random_state_file(trainer: Trainer) -> str:
     return f"random-{trainer.rank}-of-{trainer.world_size}.safetensors"
 
 
-def load_record(folder: Path) -> Record:
+def load_record(folder: Path) -> TrainingRecord:
     """The record of the training up to the checkpoint."""
-    return Record(**json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["record"])
+    return TrainingRecord(**json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["record"])
 
 
 def load_predictions(folder: Path) -> Predictions:
@@ -111,7 +111,7 @@ class CheckpointSchedule:
     def is_due(self, step: int, seconds: float) -> bool:
         if self.last_seconds is None:
             self.last_seconds = seconds
-        late = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
-        if late:
+        due = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
+        if due:
             self.last_step, self.last_seconds = step, seconds
-        return late
+        return due

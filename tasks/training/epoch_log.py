@@ -15,7 +15,7 @@ TARGET_F1 = 75.0
 History = list[dict[str, Any]]
 
 
-def entry_of(
+def history_entry(
     trainer: Trainer, epoch: Epoch, scores: dict[str, float], history: History
 ) -> dict[str, Any]:
     """An epoch's entry in the history, under MLflow's metric names.
@@ -46,11 +46,11 @@ def seconds_to(history: History, f1: float) -> float | None:
 def progress_line(variant: VariantConfig, epoch: int, reading: Reading) -> str:
     """One line on the progress of training, with the time left if it does not stop early."""
     training = variant.training
-    steps_left = reading.steps_in_epoch * (training.epochs - epoch + 1) - reading.of_epoch
+    steps_left = reading.steps_in_epoch * (training.epochs - epoch + 1) - reading.epoch_step
     seconds = steps_left * training.batch_size / reading.examples_per_second
     return (
         f"{variant.name} epoch {epoch}/{training.epochs} "
-        f"step {reading.of_epoch}/{reading.steps_in_epoch}"
+        f"step {reading.epoch_step}/{reading.steps_in_epoch}"
         f"  nll {reading.nlls[-1]:.2f}  {reading.examples_per_second:.0f} examples/s"
         f"  {int(seconds) // 60}:{int(seconds) % 60:02d} left"
     )
@@ -58,11 +58,11 @@ def progress_line(variant: VariantConfig, epoch: int, reading: Reading) -> str:
 
 def epoch_line(variant: VariantConfig, entry: dict[str, Any]) -> str:
     """One line on the results of an epoch."""
-    validated = ""
+    validation = ""
     if "validation/f1" in entry:
-        validated = f"validation F1 {entry['validation/f1']:.2f}, "
+        validation = f"validation F1 {entry['validation/f1']:.2f}, "
     return (
-        f"{variant.name} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, {validated}"
+        f"{variant.name} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, {validation}"
         f"dev nll {entry['dev/nll']:.3f}, EM {entry['dev/em']:.2f}, F1 {entry['dev/f1']:.2f}, "
         f"{entry['examples_per_second']:.0f} examples/s"
     )

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from infra.errors import UserError
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
-from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, CarriedOver, carry_over
+from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.training.inputs import TrainingData
 
@@ -41,7 +41,7 @@ class _Vocabulary:
         return [self.words[row] for row in lacking if row > 0]
 
 
-def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, CarriedOver | None]:
+def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmStartResult | None]:
     """The variant's model for the data's vocabulary, and what a warm start carried over.
 
     Weights are drawn from the seed. With `data.start_from`, those of that earlier model replace
@@ -52,51 +52,51 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, Carrie
     """
     policy, seed = variant.model.unknown_words, variant.training.seed
     vectors = load_word_vectors(data.vocabulary, data.vectors, policy, seed)
-    now = _Vocabulary.load(data.vocabulary, vectors)
+    vocabulary = _Vocabulary.load(data.vocabulary, vectors)
     torch.manual_seed(seed)
-    model = BiDAF(variant.model, torch.from_numpy(vectors), len(now.characters))
+    model = BiDAF(variant.model, torch.from_numpy(vectors), len(vocabulary.characters))
     if data.start_from is None:
         return model, None
-    return model, _carry_over(variant.name, model, now, data.start_from / "model")
+    return model, _copy_weights(variant.name, model, vocabulary, data.start_from / "model")
 
 
-def _carry_over(name: str, model: BiDAF, now: _Vocabulary, folder: Path) -> CarriedOver:
+def _copy_weights(name: str, model: BiDAF, new: _Vocabulary, folder: Path) -> WarmStartResult:
     vectors = load_file(folder / "vectors.safetensors")["word_vectors"].numpy()
-    before = _Vocabulary.load(folder, vectors)
-    _require_same_vectors(before, now)
+    old = _Vocabulary.load(folder, vectors)
+    _require_same_vectors(old, new)
     symbols = {
-        CHARACTER_EMBEDDING: (before.characters, now.characters),
-        TRAINED_WORDS: (before.without_vector, now.without_vector),
+        CHARACTER_EMBEDDING: (old.characters, new.characters),
+        TRAINED_WORDS: (old.without_vector, new.without_vector),
     }
     try:
-        return carry_over(model, load_file(folder / "weights.safetensors"), symbols)
+        return copy_weights(model, load_file(folder / "weights.safetensors"), symbols)
     except ValueError as error:
         raise UserError(
-            f"{name} can't start from that model: {error}. Start from one of the same variant and "
-            "hidden_size, or from none."
+            f"{name} can't be initialized from the model in start_from: {error}. Choose a model "
+            "of the same variant and hidden_size, or omit start_from to train from scratch."
         ) from error
 
 
-def _require_same_vectors(before: _Vocabulary, now: _Vocabulary) -> None:
+def _require_same_vectors(old: _Vocabulary, new: _Vocabulary) -> None:
     """Raises UserError if common words have different vectors: weights only fit the vectors that
     they were trained with."""
-    rows = {word: row for row, word in enumerate(before.words)}
+    rows = {word: row for row, word in enumerate(old.words)}
     common = [
         (rows[word], row)
-        for row, word in enumerate(now.words)
-        if word in rows and now.in_vectors[row] and before.in_vectors[rows[word]]
+        for row, word in enumerate(new.words)
+        if word in rows and new.in_vectors[row] and old.in_vectors[rows[word]]
     ]
-    old = before.vectors[[row for row, _ in common]]
-    new = now.vectors[[row for _, row in common]]
-    if old.shape == new.shape and np.allclose(old, new, atol=1e-6):
+    old_vectors = old.vectors[[row for row, _ in common]]
+    new_vectors = new.vectors[[row for _, row in common]]
+    if old_vectors.shape == new_vectors.shape and np.allclose(old_vectors, new_vectors, atol=1e-6):
         return
     raise UserError(
-        "The model to start from was trained over other word vectors: give the same ones as "
-        "vectors.source."
+        "The model in start_from was trained with other word vectors. Set vectors.source to the "
+        "ones it was trained with."
     )
 
 
-def told(carried: CarriedOver, variant: VariantConfig) -> str:
+def warm_start_summary(carried: WarmStartResult, variant: VariantConfig) -> str:
     """One line on what a warm start carried over."""
     by_symbol = [
         f"{carried.rows[name]} {symbols}"
@@ -104,14 +104,14 @@ def told(carried: CarriedOver, variant: VariantConfig) -> str:
         if name in carried.rows
     ]
     known = f" and the vectors of {' and '.join(by_symbol)}" if by_symbol else ""
-    fresh = f"; new: {', '.join(carried.fresh)}" if carried.fresh else ""
+    fresh = f"; randomly initialized: {', '.join(carried.fresh)}" if carried.fresh else ""
     return (
-        f"{variant.name} starts with {len(carried.parameters)} parameters of the earlier model"
-        f"{known}, {100 * carried.share:.1f} % of its weights{fresh}."
+        f"{variant.name}: warm start with {len(carried.parameters)} parameter tensors of the "
+        f"earlier model{known}, {100 * carried.share:.1f} % of its weights{fresh}."
     )
 
 
-def facts_of_start(carried: CarriedOver | None) -> dict[str, Any]:
+def warm_start_facts(carried: WarmStartResult | None) -> dict[str, Any]:
     """The stage's facts about a warm start; empty without one."""
     return {} if carried is None else {"carried_over": asdict(carried)}
 

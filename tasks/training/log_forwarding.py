@@ -13,30 +13,30 @@ from rich.progress import Progress, TaskID, TextColumn
 from infra.progress import bar_column, log_console
 from infra.progress_artifact import ProgressArtifact
 
-FROM_WORKER = re.compile(
+WORKER_LINE = re.compile(
     r"^(?:\x1b\[\d+m)?\((?P<worker>[^)]*pid=[^)]*)\)(?:\x1b\[0m)? (?P<line>.*)$"
 )
 """Format in which Ray forwards a worker's line to the driver."""
 
-HOW_FAR = re.compile(
-    r"^(?P<what>\S+) epoch (?P<epoch>\d+)/(?P<epochs>\d+) step (?P<step>\d+)/(?P<steps>\d+)"
-    r"(?P<more>.*)$"
+PROGRESS_LINE = re.compile(
+    r"^(?P<variant>\S+) epoch (?P<epoch>\d+)/(?P<epochs>\d+) step (?P<step>\d+)/(?P<steps>\d+)"
+    r"(?P<details>.*)$"
 )
-ENDED = re.compile(r"^\S+ ended: ")
+ENDED_LINE = re.compile(r"^\S+ ended: ")
 
 
 @contextmanager
-def following() -> Iterator[None]:
+def forwarding_logs() -> Iterator[None]:
     """Forward workers' lines to the log of the current flow run during the block."""
-    lines = _Lines()
-    with redirect_stdout(lines):
+    output = _ForwardedOutput()
+    with redirect_stdout(output):
         try:
             yield
         finally:
-            lines.end()
+            output.end()
 
 
-class _Lines(io.TextIOBase):
+class _ForwardedOutput(io.TextIOBase):
     """Replaces standard output, to which Ray prints the workers' lines."""
 
     def __init__(self) -> None:
@@ -47,19 +47,19 @@ class _Lines(io.TextIOBase):
     def write(self, text: str) -> int:
         *lines, self.rest = (self.rest + text).split("\n")
         for line in lines:
-            self._take(line)
+            self._forward(line)
         return len(text)
 
     def end(self) -> None:
         """Forward an unterminated last line, and complete the progress artifacts and bars."""
         if self.rest:
-            self._take(self.rest)
+            self._forward(self.rest)
         self.progress.complete()
 
-    def _take(self, line: str) -> None:
-        found = FROM_WORKER.match(line)
-        if not (found and self.progress.follow(found["worker"], found["line"])):
-            self.log.info(found["line"] if found else line)
+    def _forward(self, line: str) -> None:
+        match = WORKER_LINE.match(line)
+        if not (match and self.progress.update(match["worker"], match["line"])):
+            self.log.info(match["line"] if match else line)
 
 
 class _Progress:
@@ -70,22 +70,21 @@ class _Progress:
         self.artifacts: dict[str, ProgressArtifact] = {}
         self.bars = _Bars()
 
-    def follow(self, worker: str, line: str) -> bool:
+    def update(self, worker: str, line: str) -> bool:
         """Update the progress from a worker's line. Returns whether a bar shows it."""
-        if ENDED.match(line):
+        if ENDED_LINE.match(line):
             self.bars.remove(worker)
-        found = HOW_FAR.match(line)
-        if not found:
+        match = PROGRESS_LINE.match(line)
+        if not match:
             return False
-        epoch, epochs, step, steps = (int(found[n]) for n in ("epoch", "epochs", "step", "steps"))
+        epoch, epochs, step, steps = (int(match[n]) for n in ("epoch", "epochs", "step", "steps"))
         if worker not in self.artifacts:
-            key = f"progress-{found['what']}"
+            key = f"progress-{match['variant']}"
             self.artifacts[worker] = self.context.copy().run(ProgressArtifact, key)
         percent = 100 * (epoch - 1 + step / steps) / epochs
-        self.artifacts[worker].at(percent, line)
-        return self.bars.at(
-            worker, percent, f"{found['what']} epoch {epoch}/{epochs}", found["more"]
-        )
+        self.artifacts[worker].update(percent, line)
+        title = f"{match['variant']} epoch {epoch}/{epochs}"
+        return self.bars.update(worker, percent, title, match["details"])
 
     def complete(self) -> None:
         self.bars.end()
@@ -100,7 +99,7 @@ class _Bars:
         columns = (
             TextColumn("{task.description}"),
             bar_column(None),
-            TextColumn("{task.fields[more]}"),
+            TextColumn("{task.fields[details]}"),
         )
         console = log_console()
         self.shown = console.is_interactive
@@ -109,14 +108,16 @@ class _Bars:
         )
         self.tasks: dict[str, TaskID] = {}
 
-    def at(self, worker: str, percent: float, what: str, more: str) -> bool:
+    def update(self, worker: str, percent: float, title: str, details: str) -> bool:
         """Update a worker's bar. Returns whether bars are shown."""
         if not self.shown:
             return False
         if worker not in self.tasks:
             self.progress.start()
-            self.tasks[worker] = self.progress.add_task(what, more=more)
-        self.progress.update(self.tasks[worker], description=what, completed=percent, more=more)
+            self.tasks[worker] = self.progress.add_task(title, details=details)
+        self.progress.update(
+            self.tasks[worker], description=title, completed=percent, details=details
+        )
         return True
 
     def remove(self, worker: str) -> None:

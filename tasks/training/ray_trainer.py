@@ -19,15 +19,15 @@ from ray.train.torch import TorchTrainer
 from infra.errors import UserError
 from infra.ray_cluster import Allotment
 from infra.settings import settings
-from tasks.training.atomic_filesystem import whole_files
+from tasks.training.atomic_filesystem import atomic_local_filesystem
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
-RESTARTS = 3
-"""How often failed workers are replaced."""
+MAX_RESTARTS = 3
+"""The number of times that failed workers are replaced."""
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """The result of a training: checkpoint folders, and its duration in seconds."""
 
     last: Path
@@ -35,7 +35,7 @@ class Fitted:
     seconds: float
 
 
-def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
+def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
     """Run the workers until training ends.
 
     An interrupted training of the same name, of this or another process, resumes from its last
@@ -45,13 +45,13 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
         UserError: the training diverged, or Ray Train's controller died, and the workers with it.
         ray.train.TrainingFailedError: workers failed, and so did their replacements.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     try:
         result = _trainer(job, allotment, name, storage).fit()
     except RayActorError as error:
         raise UserError(
-            "Ray Train's controller has died, for want of memory or by another's hand: run the "
-            "flow again, and the training goes on from its last checkpoint."
+            "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
+            "the training from its last checkpoint."
         ) from error
     if result.return_value is not None:
         shutil.rmtree(storage / name)  # a diverged training can't be resumed
@@ -59,15 +59,15 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> Fitted:
     last = Path(result.checkpoint.path)
     best = last
     if job.data.validation is not None:
-        checkpoint, _ = max(result.best_checkpoints, key=lambda kept: kept[1][PREFERENCE])
+        checkpoint, _ = max(result.best_checkpoints, key=lambda item: item[1][PREFERENCE])
         best = Path(checkpoint.path)
-    return Fitted(last, best, time.perf_counter() - began)
+    return FitResult(last, best, time.perf_counter() - start)
 
 
 def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchTrainer:
-    by_score: dict[str, Any] = {}
+    ranking: dict[str, Any] = {}
     if job.data.validation is not None:
-        by_score = {"checkpoint_score_attribute": PREFERENCE}
+        ranking = {"checkpoint_score_attribute": PREFERENCE}
     return TorchTrainer(
         train_worker,
         train_loop_config={"job": job, "allotment": allotment},
@@ -82,9 +82,9 @@ def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchT
         run_config=RunConfig(
             name=name,
             storage_path=str(storage),
-            storage_filesystem=whole_files(),
-            failure_config=FailureConfig(max_failures=RESTARTS),
-            checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **by_score),
+            storage_filesystem=atomic_local_filesystem(),
+            failure_config=FailureConfig(max_failures=MAX_RESTARTS),
+            checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
             logging_config=LoggingConfig(log_level="WARNING"),
         ),
     )

@@ -58,8 +58,8 @@ def _stage(origin: Mapping[str, Any]) -> str:
 def _data(train: Manifest) -> dict[str, Any]:
     """The settings that produced the training split."""
     inputs, apart = train["inputs"], train["inputs"]["apart"]
-    ingested = next(each for each in train["made_from"] if each["input"] == "portions")
-    of_file = read_manifest(stages_folder() / _stage(ingested))["inputs"]
+    ingested = next(origin for origin in train["made_from"] if origin["input"] == "portions")
+    ingestion = read_manifest(stages_folder() / _stage(ingested))["inputs"]
     return {
         "seed": inputs["shares"]["seed"],
         "validation_share": inputs["shares"]["validation"],
@@ -67,10 +67,10 @@ def _data(train: Manifest) -> dict[str, Any]:
         "overlap": apart["overlap"] if apart["scored"] else None,
         "mix": _mix(inputs["mixed"]),
         "negatives": inputs["negatives"],
-        "repair": of_file["repair"],
-        "max_rejected": of_file["max_rejected"],
+        "repair": ingestion["repair"],
+        "max_rejected": ingestion["max_rejected"],
     }
 
 
 def _mix(mixed: Sequence[Mapping[str, Any]]) -> str | None:
-    return ", ".join(f"{each['name']} × {each['weight']:g}" for each in mixed) or None
+    return ", ".join(f"{source['name']} × {source['weight']:g}" for source in mixed) or None

@@ -23,7 +23,7 @@ from tasks.training.inputs import TrainingData
 from tasks.training.run_params import run_parameters
 
 if TYPE_CHECKING:
-    from tasks.training.ray_trainer import Fitted
+    from tasks.training.ray_trainer import FitResult
     from tasks.training.worker import Job
 
 # Modules that load torch or Ray Train are imported locally: flows import this module, and both take
@@ -48,7 +48,7 @@ def train_variant(
         UserError: the cluster has fewer resources than requested, no question can be trained on,
             early stopping has no validation split, or the model of the warm start is incompatible.
     """
-    from tasks.training.initialization import facts_of_start, new_model, told
+    from tasks.training.initialization import new_model, warm_start_facts, warm_start_summary
     from tasks.training.ray_trainer import fit
     from tasks.training.worker import Job
 
@@ -56,23 +56,23 @@ def train_variant(
     trained_on = _trained_questions(data.train.encoded, variant.training)
     _, carried = new_model(variant, data)
     if carried is not None:
-        print(told(carried, variant), flush=True)
+        print(warm_start_summary(carried, variant), flush=True)
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = ray_cluster.allot(resources)
     uri = settings().tracking_uri
-    began = time.perf_counter()
+    start = time.perf_counter()
     storage = _storage()
-    goes_on = (storage / out.name).exists()
-    run_id = start_run(uri, dataset, variant, out.name, data, resources, goes_on)
+    resumed = (storage / out.name).exists()
+    run_id = start_run(uri, dataset, variant, out.name, data, resources, resumed)
     runs.tag(uri, run_id, {"allotment": str(allotment)})
     if carried is not None:
-        runs.tag(uri, run_id, {"carried_over": told(carried, variant)})
+        runs.tag(uri, run_id, {"carried_over": warm_start_summary(carried, variant)})
     job = Job(variant, data, uri, run_id)
-    with _ending(uri, run_id):
-        seconds["mlflow"] = time.perf_counter() - began
+    with _finishing_run(uri, run_id):
+        seconds["mlflow"] = time.perf_counter() - start
         fitted = fit(job, allotment, out.name, storage)
         facts = _finish(out, job, fitted, dataset, seconds)
-    return facts | {"trained_on": trained_on} | facts_of_start(carried)
+    return facts | {"trained_on": trained_on} | warm_start_facts(carried)
 
 
 def remove_checkpoints(trained: Path) -> None:
@@ -88,17 +88,18 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
     for name in ("patience", "stop_at_f1"):
         if getattr(training, name) is not None and data.validation is None:
             raise UserError(
-                f"{name} ends a training by its F1 on a validation split, and there is none: give "
-                f"data.validation_share, and more articles, or leave {name} open."
+                f"{name} needs a validation split, and this dataset has none. Set "
+                "data.validation_share above 0 (the split needs enough articles), or leave "
+                f"{name} empty."
             )
 
 
 def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
-    from models.sliding_windows import trained_questions
+    from models.sliding_windows import count_trainable
     from tasks.text.encoded import load_encoded
 
     try:
-        return trained_questions(load_encoded(encoded_train), training)
+        return count_trainable(load_encoded(encoded_train), training)
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -122,7 +123,7 @@ def start_run(
     stage: str,
     data: TrainingData,
     resources: Resources,
-    goes_on: bool,
+    resumed: bool,
 ) -> str:
     """Start or reopen this variant's MLflow run, a child of the flow run's. Returns its id."""
     splits: dict[runs.Split, Path] = {"train": data.train.ingested, "dev": data.dev.ingested}
@@ -143,12 +144,12 @@ def start_run(
             "vectors.digest": content_digest(data.vectors),
         },
         datasets=datasets,
-        goes_on=goes_on,
+        resumed=resumed,
     )
 
 
 @contextmanager
-def _ending(uri: str, run_id: str) -> Iterator[None]:
+def _finishing_run(uri: str, run_id: str) -> Iterator[None]:
     """Log system metrics during the block, then end the MLflow run with the block's outcome."""
     try:
         with metric_logger.system_metrics(uri, run_id):
@@ -160,7 +161,7 @@ def _ending(uri: str, run_id: str) -> Iterator[None]:
 
 
 def _finish(
-    out: Path, job: "Job", fitted: "Fitted", dataset: str, seconds: dict[str, float]
+    out: Path, job: "Job", fitted: "FitResult", dataset: str, seconds: dict[str, float]
 ) -> dict[str, Any]:
     """Write the stage's files from the checkpoint to keep, log to MLflow, and return the facts."""
     from tasks.training.checkpoints import load_record
@@ -174,17 +175,18 @@ def _finish(
     write_json(out / "history.json", record.history)
     write_json(out / "config.json", job.variant.to_dict())
     seconds |= {"fit": fitted.seconds, "fit_overhead": fitted.seconds - record.loop_seconds}
-    began = time.perf_counter()
+    start = time.perf_counter()
     uri, run_id = job.tracking_uri, job.run_id
-    ended = {"ended": str(record.ended), "epoch": str(kept["epoch"])}
-    told = {} if threshold is None else {"threshold": f"{threshold:.4f}"}
-    runs.tag(uri, run_id, ended | told)
+    tags = {"ended": str(record.ended), "epoch": str(kept["epoch"])}
+    if threshold is not None:
+        tags["threshold"] = f"{threshold:.4f}"
+    runs.tag(uri, run_id, tags)
     files = [out / name for name in ("history.json", "config.json", "predictions.parquet")]
     runs.log_artifacts(uri, run_id, files)
-    model_uri = model_logging.log_answerer(
+    model_uri = model_logging.log_model(
         uri, run_id, out / "model", f"bidaf-{dataset}", step=kept["step"]
     )
-    seconds["mlflow"] += time.perf_counter() - began
+    seconds["mlflow"] += time.perf_counter() - start
     return {
         "variant": job.variant.name,
         "run_id": run_id,
@@ -202,11 +204,11 @@ def _finish(
 
 
 def _why_no_threshold(data: TrainingData) -> str | None:
-    from tasks.evaluation.thresholds import why_none
+    from tasks.evaluation.thresholds import no_threshold_reason
     from tasks.text.encoded import load_encoded
 
     validation = load_encoded(data.validation.encoded) if data.validation else None
-    return why_none(load_encoded(data.train.encoded), validation)
+    return no_threshold_reason(load_encoded(data.train.encoded), validation)
 
 
 def _allows_no_answer(data: TrainingData) -> bool:

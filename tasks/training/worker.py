@@ -17,22 +17,27 @@ from torch import nn
 
 from models.arrays import FloatArray
 from models.configs.variant import TrainingConfig, VariantConfig
-from models.early_stopping import is_out_of_time, reason_to_end
+from models.early_stopping import is_out_of_time, stop_reason
 from models.span_decoding import Predictions, argmax_threshold
 from models.trainer import DATA_PARALLEL, Diverged, Reading, Trainer
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.evaluation.metrics import (
     THRESHOLD,
+    evaluation_metrics,
     mean_nll,
-    measures,
-    measures_at,
-    measures_within,
+    metrics_at_threshold,
+    metrics_within,
 )
-from tasks.evaluation.thresholds import best_threshold, why_none
+from tasks.evaluation.thresholds import best_threshold, no_threshold_reason
 from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.training.checkpoints import CheckpointSchedule, Record, resume_from, save_checkpoint
-from tasks.training.epoch_log import entry_of, epoch_line, progress_line
+from tasks.training.checkpoints import (
+    CheckpointSchedule,
+    TrainingRecord,
+    resume_from,
+    save_checkpoint,
+)
+from tasks.training.epoch_log import epoch_line, history_entry, progress_line
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 
@@ -67,7 +72,7 @@ def make_trainer(job: Job, threads: int) -> Trainer:
         new_model(job.variant, job.data)[0],
         training,
         wrap=_prepare,
-        add_up=_add_up,
+        all_reduce=_all_reduce,
         rank=rank,
         world_size=size,
     )
@@ -87,17 +92,17 @@ def train_worker(config: dict[str, Any]) -> str | None:
         _Loop(job, trainer).run()
     except Diverged as error:
         if trainer.rank == 0:
-            _say(f"{job.variant.name} ended: it diverged.")
-        return f"{job.variant.name} diverged: {error}; {_remedy(job.variant.training)}."
+            _print(f"{job.variant.name} ended: it diverged.")
+        return f"{job.variant.name} diverged: {error}. {_remedy(job.variant.training)}."
     return None
 
 
 def _remedy(training: TrainingConfig) -> str:
-    smaller = f"set a smaller learning_rate than {training.learning_rate:g}"
-    return smaller if training.precision == "float32" else f"{smaller}, or precision to float32"
+    remedy = f"Set learning_rate below {training.learning_rate:g}"
+    return remedy if training.precision == "float32" else f"{remedy}, or set precision to float32"
 
 
-def _add_up(tensor: torch.Tensor) -> None:
+def _all_reduce(tensor: torch.Tensor) -> None:
     if torch.distributed.is_initialized():
         torch.distributed.all_reduce(tensor)
 
@@ -114,10 +119,10 @@ def _prepare(model: nn.Module) -> nn.Module:
     return prepared
 
 
-def _resume(trainer: Trainer) -> Record:
+def _resume(trainer: Trainer) -> TrainingRecord:
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
-        return Record()
+        return TrainingRecord()
     with checkpoint.as_directory() as folder:
         return resume_from(Path(folder), trainer)
 
@@ -129,23 +134,25 @@ class _Loop:
     """
 
     def __init__(self, job: Job, trainer: Trainer) -> None:
-        self.began = time.perf_counter()
+        self.start = time.perf_counter()
         self.job, self.trainer = job, trainer
         self.variant, self.training = job.variant, job.variant.training
         self.record = _resume(trainer)
         self.train = load_encoded(job.data.train.encoded)
         self.types = load_types(job.data.vocabulary)
-        self.cadence = CheckpointSchedule(self.training, trainer.step)
+        self.checkpoint_schedule = CheckpointSchedule(self.training, trainer.step)
         self.is_first = trainer.rank == 0
         splits = {"validation": job.data.validation, "dev": job.data.dev}
-        there = {name: folders for name, folders in splits.items() if folders is not None}
-        self.asked = {name: load_encoded(folders.encoded) for name, folders in there.items()}
+        present = {name: folders for name, folders in splits.items() if folders is not None}
+        self.examples = {name: load_encoded(folders.encoded) for name, folders in present.items()}
         if self.is_first:
-            self.splits = {name: load_split(folders.ingested) for name, folders in there.items()}
-            self.chooses = not why_none(self.train, self.asked.get("validation"))
+            self.splits = {name: load_split(folders.ingested) for name, folders in present.items()}
+            self.chooses_threshold = not no_threshold_reason(
+                self.train, self.examples.get("validation")
+            )
             unlogged = self.record.unlogged_nlls, self.record.unsent
             self.logger = EpochLogger(job.tracking_uri, job.run_id, *unlogged)
-            self.spoke = time.monotonic()
+            self.last_progress = time.monotonic()
 
     def run(self) -> None:
         """Train epoch by epoch; after each epoch evaluate and write a checkpoint."""
@@ -153,38 +160,38 @@ class _Loop:
             epoch = self.trainer.train_epoch(self.train, self.types, self._after_reading)
             answered = {
                 name: self.trainer.predict(examples, self.types)
-                for name, examples in self.asked.items()
+                for name, examples in self.examples.items()
             }
             ended = None
             if self.is_first:
                 scores = self._scores(answered)
-                entry = entry_of(self.trainer, epoch, scores, self.record.history)
+                entry = history_entry(self.trainer, epoch, scores, self.record.history)
                 self.record.history.append(entry)
-                self._tell(entry)
-                ended = reason_to_end(self.training, self._validation_f1s(), self.trainer.seconds)
+                self._log_epoch(entry)
+                ended = stop_reason(self.training, self._validation_f1s(), self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)
             self._save(answered["dev"][0] if self.is_first else None)
         if self.is_first:
-            _say(f"{self.variant.name} ended: {self.record.ended}.")
+            _print(f"{self.variant.name} ended: {self.record.ended}.")
 
     def _after_reading(self, reading: Reading) -> bool:
         """Log, print, and write a checkpoint if one is due. Returns whether to continue."""
         if self.is_first:
-            self._note(reading)
+            self._log_steps(reading)
         if is_out_of_time(self.training, reading.seconds):
             return False
-        epoch_ends = reading.of_epoch == reading.steps_in_epoch
-        if self.cadence.is_due(reading.step, reading.seconds) and not epoch_ends:
+        epoch_ends = reading.epoch_step == reading.steps_in_epoch
+        if self.checkpoint_schedule.is_due(reading.step, reading.seconds) and not epoch_ends:
             self._save(None)
         return True
 
-    def _note(self, reading: Reading) -> None:
+    def _log_steps(self, reading: Reading) -> None:
         first = reading.step - len(reading.nlls)
         for step, nll in enumerate(reading.nlls, first):
             self.logger.step(step, nll)
-        if time.monotonic() - self.spoke >= PROGRESS_SECONDS:
-            self.spoke = time.monotonic()
-            _say(progress_line(self.variant, self.trainer.epoch + 1, reading))
+        if time.monotonic() - self.last_progress >= PROGRESS_SECONDS:
+            self.last_progress = time.monotonic()
+            _print(progress_line(self.variant, self.trainer.epoch + 1, reading))
 
     def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
         """Scores by the official rules on every question of each split, from its predictions.
@@ -197,24 +204,26 @@ class _Loop:
         scores: dict[str, float] = {}
         for name, split in self.splits.items():  # validation first
             predictions, nlls = answered[name]
-            found = evaluate(split, predictions, argmax)
-            with_target = self.asked[name].has_target
-            scores |= measures(name, found) | {f"{name}/nll": mean_nll(nlls, with_target)}
-            if self.chooses and name == "validation":
+            evaluation = evaluate(split, predictions, argmax)
+            with_target = self.examples[name].has_target
+            scores |= evaluation_metrics(name, evaluation) | {
+                f"{name}/nll": mean_nll(nlls, with_target)
+            }
+            if self.chooses_threshold and name == "validation":
                 scores[THRESHOLD] = best_threshold(split, predictions)
-            if self.chooses:
-                scores |= measures_at(name, split, predictions, scores[THRESHOLD])
+            if self.chooses_threshold:
+                scores |= metrics_at_threshold(name, split, predictions, scores[THRESHOLD])
             if name == "dev":
-                within = self.asked[name].context_lengths <= self.training.max_context_tokens
-                scores |= measures_within(name, found, within)
+                within = self.examples[name].context_lengths <= self.training.max_context_tokens
+                scores |= metrics_within(name, evaluation, within)
                 scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
         return scores
 
     def _validation_f1s(self) -> list[float]:
         return [entry.get("validation/f1", math.nan) for entry in self.record.history]
 
-    def _tell(self, entry: dict[str, Any]) -> None:
-        _say(epoch_line(self.variant, entry))
+    def _log_epoch(self, entry: dict[str, Any]) -> None:
+        _print(epoch_line(self.variant, entry))
         metrics = {name: value for name, value in entry.items() if name != "step"}
         self.logger.epoch(self.trainer.step, metrics)
 
@@ -223,7 +232,7 @@ class _Loop:
         f1 = NOT_EVALUATED
         if predictions is not None:
             f1 = self.record.history[-1].get("validation/f1", NOT_EVALUATED)
-        self.record.loop_seconds = time.perf_counter() - self.began
+        self.record.loop_seconds = time.perf_counter() - self.start
         with tempfile.TemporaryDirectory() as folder:
             save_checkpoint(Path(folder), self.trainer, self.record, predictions)
             ray.train.report(
@@ -233,5 +242,5 @@ class _Loop:
             )
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)

@@ -15,19 +15,19 @@ from tests.factories.training_data import prepare
 
 pytestmark = pytest.mark.heavy
 
-WITHOUT = """\
+HIDE_PACKAGES = """\
 import sys
 
-class Missing:
+class HiddenPackages:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {names}:
             raise ImportError(name)
 
-sys.meta_path.insert(0, Missing())
+sys.meta_path.insert(0, HiddenPackages())
 """
 """A sitecustomize module that makes these packages fail to import, as if not installed."""
 
-ABSENT = {"ray", "prefect", "mlflow", "pydantic", "gensim", "httpx", "rich", "scipy", "matplotlib"}
+HIDDEN = {"ray", "prefect", "mlflow", "pydantic", "gensim", "httpx", "rich", "scipy", "matplotlib"}
 
 
 def train(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
@@ -51,24 +51,24 @@ def test_trains_seeds_without_ray_prefect_or_mlflow(tmp_path: Path) -> None:
     gather(folder, "made", *parts, data.dev.ingested)
     flags = ["--variant", "baseline", "--epochs", "1", "--seeds", "3", "4", "--batch-size", "5"]
     # Python imports it when this process starts, and when the processes for the seeds start.
-    (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(names=ABSENT))
-    trained = train(folder, out, *flags, "--profile", packages=tmp_path)
-    assert trained.returncode == 0, trained.stderr
+    (tmp_path / "sitecustomize.py").write_text(HIDE_PACKAGES.format(names=HIDDEN))
+    run = train(folder, out, *flags, "--profile", packages=tmp_path)
+    assert run.returncode == 0, run.stderr
     for seed in (3, 4):
         lines = (out / f"baseline-seed{seed}.tsv").read_text().splitlines()
-        told = json.loads((out / f"baseline-seed{seed}.json").read_text())
+        result = json.loads((out / f"baseline-seed{seed}.json").read_text())
         assert lines[0] == "epoch\thours\tf1Score"
         assert [line.partition("\t")[0] for line in lines[1:]] == ["1"]
-        assert (told["epochs"], told["config"]["training"]["seed"]) == (1, seed)
-        assert told["data"] == {"dataset": "made", "trained_on": 25, "questions": questions}
-        assert told["history"][0]["dev/f1"] / 100 == pytest.approx(told["dev_f1"], abs=1e-4)
-        profile = told["profile"]
-        assert profile["steps"] == 4, "all but the first one, which comes after data are placed"
+        assert (result["epochs"], result["config"]["training"]["seed"]) == (1, seed)
+        assert result["data"] == {"dataset": "made", "trained_on": 25, "questions": questions}
+        assert result["history"][0]["dev/f1"] / 100 == pytest.approx(result["dev_f1"], abs=1e-4)
+        profile = result["profile"]
+        assert profile["steps"] == 4, "all steps but the first, which also moves the data"
         assert profile["seconds_a_step"] > 0 and profile["device_busy"] is None
         assert 0 < sum(profile["operators"].values()) <= 1
 
 
 def test_rejects_abbreviated_flags(tmp_path: Path) -> None:
-    refused = train(tmp_path, tmp_path, "--seed", "3", "4")
-    assert refused.returncode == 2
-    assert "unrecognized arguments: --seed 3 4" in refused.stderr
+    run = train(tmp_path, tmp_path, "--seed", "3", "4")
+    assert run.returncode == 2
+    assert "unrecognized arguments: --seed 3 4" in run.stderr

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.comparison import Trained, newest_alike
+from benchmarks.comparison import Trained, newest_comparable
 
 
 def trained(folder: Path, variant: str, dev: str, epochs: int) -> Trained:
@@ -21,4 +21,4 @@ def test_table_keeps_newest_comparable_run_per_variant(tmp_path: Path) -> None:
     ]
     baseline = trained(tmp_path / "4", "baseline", "dev", 2)
     char = trained(tmp_path / "5", "char", "dev", 2)
-    assert newest_alike([*others, baseline, char]) == [baseline, char]
+    assert newest_comparable([*others, baseline, char]) == [baseline, char]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import judging, medical
+from benchmarks import embedding_evaluation, medical
 from flows.common.parameters import CorpusParameters
 from flows.train_embeddings import train_embeddings
 from infra.artifacts.stage import result_of
@@ -28,7 +28,7 @@ F1 = {"glove-6b-50d": [0.0, 1.0, 0.5, 0.5], "medquad-fasttext": [1.0, 1.0, 0.5, 
 IDS = ["262", "276", "56be4db0acb8001400a502ec", "56be4db0acb8001400a502ed"]  # two of covid_qa
 
 
-def trained_on(source: Path, folder: Path, name: str) -> str:
+def train_small_set(source: Path, folder: Path, name: str) -> str:
     """Path of a small set of vectors, trained on the first `LINES` lines of a corpus.
 
     The shortened corpus keeps its file name.
@@ -36,31 +36,31 @@ def trained_on(source: Path, folder: Path, name: str) -> str:
     part = folder / source.name
     with lzma.open(source) as text, lzma.open(part, "wb") as out:
         out.writelines(islice(text, LINES))
-    made = train_embeddings(
+    state = train_embeddings(
         CorpusParameters(files=[str(part)]),
         EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, epochs=1, workers=1),
         name=name,
         return_state=True,
     )
-    return str(result_of(made)["files"][0])
+    return str(result_of(state)["files"][0])
 
 
 def ingest_four(folder: Path, shared_data: Path) -> None:
     """Ingest the questions of `IDS` as a split."""
     files = ("qa/covid_qa.json", "squad/dev-v1.1.json")
-    read = [json.loads((shared_data / file).read_text(encoding="utf-8")) for file in files]
-    articles = [article for data in read for article in data["data"]]
+    datasets = [json.loads((shared_data / file).read_text(encoding="utf-8")) for file in files]
+    articles = [article for data in datasets for article in data["data"]]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
     for paragraph in paragraphs:
-        paragraph["qas"] = [each for each in paragraph["qas"] if str(each["id"]) in IDS]
-    asked = [paragraph for paragraph in paragraphs if paragraph["qas"]]
+        paragraph["qas"] = [qa for qa in paragraph["qas"] if str(qa["id"]) in IDS]
+    kept = [paragraph for paragraph in paragraphs if paragraph["qas"]]
     folder.mkdir(parents=True)
     file = folder / "four.json"
-    file.write_text(json.dumps({"data": [{"paragraphs": asked}]}), encoding="utf-8")
+    file.write_text(json.dumps({"data": [{"paragraphs": kept}]}), encoding="utf-8")
     ingest_file(folder, file)
 
 
-def plant(folder: Path, f1: list[float]) -> Path:
+def write_training_stage(folder: Path, f1: list[float]) -> Path:
     """The folder that a stage leaves for a training scored on those questions."""
     folder.mkdir(parents=True)
     names = ("em", "f1", "nll", "avna")
@@ -79,7 +79,7 @@ def plant(folder: Path, f1: list[float]) -> Path:
 
 
 @pytest.fixture
-def sets(
+def vector_sets(
     root: Path,
     prefect_server: None,
     shared_data: Path,
@@ -92,15 +92,15 @@ def sets(
     """
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
     corpora = shared_data / "corpora"
-    trained = [
-        trained_on(corpora / medical.WIKIPEDIA, tmp_path, "wiki-fasttext"),
-        trained_on(corpora / "medquad.txt.xz", tmp_path, "medquad-fasttext"),
+    sets = [
+        train_small_set(corpora / medical.WIKIPEDIA, tmp_path, "wiki-fasttext"),
+        train_small_set(corpora / "medquad.txt.xz", tmp_path, "medquad-fasttext"),
     ]
     cells = [Cell("medical", name, "char") for name in F1]
     stages = root.resolve() / "stages"
     ingest_four(stages / "split" / "dev", shared_data)
     folders = [
-        [plant(stages / stage / f"{name}-{seed}", f1) for seed in (0, 1)]
+        [write_training_stage(stages / stage / f"{name}-{seed}", f1) for seed in (0, 1)]
         for stage in ("train", "error-report")
         for name, f1 in F1.items()
     ]
@@ -110,17 +110,17 @@ def sets(
     manifest["finished"] = "2020-01-01T00:00:00+00:00"
     (first.folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     in_flow(lambda: comparing(cells, folders[:2], folders[2:], [0, 1], {}), "compare")
-    yield trained
+    yield sets
 
 
 def test_collects_results_from_flow_outputs(
-    sets: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vector_sets: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "medical.json"
-    monkeypatch.setattr(sys, "argv", ["medical", *sets, "--out", str(out)])
+    monkeypatch.setattr(sys, "argv", ["medical", *vector_sets, "--out", str(out)])
     medical.main()
-    told = json.loads(out.read_text(encoding="utf-8"))
-    glove, domain = told["answers"]
+    results = json.loads(out.read_text(encoding="utf-8"))
+    glove, domain = results["answers"]
     assert (glove["vectors"], domain["vectors"]) == tuple(F1)
     assert (glove["covid_qa: F1"], domain["covid_qa: F1"]) == ("50.00 ± 0.00", "100.00 ± 0.00")
     assert (glove["SQuAD dev: F1"], domain["SQuAD dev: F1"]) == ("50.00 ± 0.00", "25.00 ± 0.00")
@@ -130,26 +130,27 @@ def test_collects_results_from_flow_outputs(
     assert domain["covid_qa: F1 gain, 95 %"].startswith("+50.00")
     # "DC-SIGNR" is outside GloVe; only the second question asks for it.
     assert glove["outside GloVe: F1"] == domain["outside GloVe: F1"] == "100.00 ± 0.00"
-    (gain,) = told["gains"]
+    (gain,) = results["gains"]
     assert (gain["from"], gain["to"]) == tuple(f"{name}, char, zero" for name in F1)
     assert gain["SQuAD dev"].startswith("-25.00") and gain["outside GloVe"].startswith("+0.00")
-    covered = {name: each["covered"] for name, each in told["coverage"].items()}
+    covered = {name: row["covered"] for name, row in results["coverage"].items()}
     assert 0 < covered["medquad-fasttext"] < covered["glove-6b-50d"] < 1
-    assert told["coverage"]["glove-6b-50d"]["terms"] > 20
-    near = [word for word, _ in told["neighbours"]["glove-6b-50d"]["insulin"]]
-    assert len(near) == 10 and "hormone" in near
+    assert results["coverage"]["glove-6b-50d"]["terms"] > 20
+    neighbours = [word for word, _ in results["neighbours"]["glove-6b-50d"]["insulin"]]
+    assert len(neighbours) == 10 and "hormone" in neighbours
     text = out.with_suffix(".md").read_text(encoding="utf-8")
     assert text.count("\n| ---") == 4 and "coronavirus" in text
     assert out.with_suffix(".png").stat().st_size > 10_000
 
-    out = tmp_path / "judged.json"
+    out = tmp_path / "evaluated.json"
     words = ["--words", *medical.TERMS]
-    arguments = ["judging", *sets, "--dataset", "covid_qa", *words, "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", arguments)
-    judging.main()
-    told = json.loads(out.read_text(encoding="utf-8"))
-    assert told["query"]["words"] == 400_000 and told["query"]["queries"] == judging.QUERIES
-    assert told["sets"]["wiki-fasttext"]["method"] == "fasttext"
+    arguments = [*vector_sets, "--dataset", "covid_qa", *words, "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["embedding_evaluation", *arguments])
+    embedding_evaluation.main()
+    results = json.loads(out.read_text(encoding="utf-8"))
+    query = results["query"]
+    assert (query["words"], query["queries"]) == (400_000, embedding_evaluation.QUERIES)
+    assert results["sets"]["wiki-fasttext"]["method"] == "fasttext"
     text = out.with_suffix(".md").read_text(encoding="utf-8")
     assert "| WordSim-353, Spearman | 0.5" in text and "analogies, capital-world" in text
     assert out.with_suffix(".png").stat().st_size > 10_000

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.embeddings import some_pairs, torch_glove
+from benchmarks.embeddings import sample_pairs, torch_glove
 from infra.settings import CHECKOUT
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
-from tests.factories.corpus import corpus_of, worlds
+from tests.factories.corpus import corpus_of, two_topic_sentences
 
-MEASURED = """
+LOAD_MEASURED_MODULES = """
 import sys, benchmarks.embeddings, gensim.models
 import tasks.embeddings.training.glove, tasks.embeddings.training.word2vec
 sys.exit(" ".join({"torch", "prefect"} & set(sys.modules)) or None)
@@ -20,15 +20,15 @@ sys.exit(" ".join({"torch", "prefect"} & set(sys.modules)) or None)
 
 
 def test_measured_process_loads_no_unused_packages() -> None:
-    subprocess.run([sys.executable, "-c", MEASURED], check=True, cwd=CHECKOUT)
+    subprocess.run([sys.executable, "-c", LOAD_MEASURED_MODULES], check=True, cwd=CHECKOUT)
 
 
 def test_torch_glove_pairs_match_the_corpus(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, worlds(40))
+    corpus = corpus_of(tmp_path, two_topic_sentences(40))
     parameters = EmbeddingParameters(method="glove", min_count=1, dimension=4)
     words = list(read_vocabulary(corpus, 1))
-    pairs = some_pairs(corpus, words, parameters)
-    found = {(words[i], words[j]) for i, j in np.stack([pairs["i"], pairs["j"]], 1)}
-    assert {("badger", "otter"), ("otter", "badger")} <= found
-    assert ("badger", "hammer") not in found
+    pairs = sample_pairs(corpus, words, parameters)
+    sampled = {(words[i], words[j]) for i, j in np.stack([pairs["i"], pairs["j"]], 1)}
+    assert {("badger", "otter"), ("otter", "badger")} <= sampled
+    assert ("badger", "hammer") not in sampled
     assert torch_glove(corpus, {}, parameters)["pairs_per_second"] > 0

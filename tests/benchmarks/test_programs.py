@@ -22,16 +22,16 @@ ONE_STEP = ("--steps", "1")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a dataset named "own"."""
-    place = tmp_path_factory.mktemp("benchmarks")
-    (place / "own").mkdir()
+    folder = tmp_path_factory.mktemp("benchmarks")
+    (folder / "own").mkdir()
     for name, split in zip(("train", "dev"), generate(3, 3, 4, 10), strict=True):
-        (place / "own" / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
-    return place
+        (folder / "own" / f"{name}.json").write_text(json.dumps(split), encoding="utf-8")
+    return folder
 
 
 def run(folder: Path, program: str, *arguments: str | Path) -> None:
     """Run one of the programs in its own process and under its own root."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{program}", *map(str, arguments)],
         env=environment_for(folder / "root"),
         cwd=CHECKOUT,
@@ -40,42 +40,48 @@ def run(folder: Path, program: str, *arguments: str | Path) -> None:
         timeout=1500,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def race(folder: Path, out: Path) -> dict[str, Any]:
     """The results that a race of `baseline` writes."""
     flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
     run(folder, "race", out, *flags, "--variants", "baseline", *QUICK)
-    told: dict[str, Any] = json.loads((out / "baseline-seed0.json").read_text(encoding="utf-8"))
-    return told
+    result: dict[str, Any] = json.loads((out / "baseline-seed0.json").read_text(encoding="utf-8"))
+    return result
 
 
 @pytest.fixture(scope="module")
-def raced(folder: Path) -> dict[str, Any]:
+def race_result(folder: Path) -> dict[str, Any]:
     return race(folder, folder / "first")
 
 
-def test_race_records_every_epoch_and_the_kept_one(folder: Path, raced: dict[str, Any]) -> None:
-    (epoch,) = raced["history"]
-    assert raced["data"]["questions"] == DEV_QUESTIONS
+def test_race_records_every_epoch_and_the_kept_one(
+    folder: Path, race_result: dict[str, Any]
+) -> None:
+    (epoch,) = race_result["history"]
+    assert race_result["data"]["questions"] == DEV_QUESTIONS
     assert {"dev/em", "dev/f1", "elapsed_seconds"} <= epoch.keys()
-    assert raced["kept"]["epoch"] == 1
-    assert raced["kept"]["dev/f1"] == epoch["dev/f1"]
-    assert raced["seconds_with_evaluations"] >= raced["seconds"]
+    assert race_result["kept"]["epoch"] == 1
+    assert race_result["kept"]["dev/f1"] == epoch["dev/f1"]
+    assert race_result["seconds_with_evaluations"] >= race_result["seconds"]
     header, line = (folder / "first" / "baseline-seed0.tsv").read_text().splitlines()
     assert header == "epoch\thours\tf1Score"
     assert float(line.split("\t")[2]) == pytest.approx(epoch["dev/f1"] / 100, abs=1e-6)
     assert (folder / "first" / "baseline-seed0.png").stat().st_size > 1000
 
 
-def test_repeated_race_reports_the_recorded_results(folder: Path, raced: dict[str, Any]) -> None:
+def test_repeated_race_reports_the_recorded_results(
+    folder: Path, race_result: dict[str, Any]
+) -> None:
     again = race(folder, folder / "again")
-    assert again.pop("command") != raced.pop("command")
-    assert again == raced
+    assert again.pop("command") != race_result.pop("command")
+    assert again == race_result
 
 
-def test_measures_answering_latency_and_throughput(folder: Path, raced: dict[str, Any]) -> None:
+def test_measures_answering_latency_and_throughput(
+    folder: Path, race_result: dict[str, Any]
+) -> None:
     stages, out = folder / "root" / "stages", folder / "answering.json"
     (model,) = (stages / "train").glob("[!.]*/model")
     (dev,) = (
@@ -84,11 +90,11 @@ def test_measures_answering_latency_and_throughput(folder: Path, raced: dict[str
         if facts_of(folder)["questions"] == DEV_QUESTIONS
     )
     run(folder, "answering", model, dev, "--threads", "1", "--out", out)
-    told = json.loads(out.read_text(encoding="utf-8"))
-    measured = told["measured"]
+    result = json.loads(out.read_text(encoding="utf-8"))
+    measured = result["measured"]
     assert measured["one_question_ms_95_percent"] >= measured["one_question_ms_median"] > 0
     assert measured["answers_per_second"] > 0
-    assert told["model"] == {"name": "baseline", "hidden_size": 8}
+    assert result["model"] == {"name": "baseline", "hidden_size": 8}
 
 
 def test_measures_steps_against_the_references(folder: Path) -> None:
@@ -96,15 +102,15 @@ def test_measures_steps_against_the_references(folder: Path) -> None:
     run(folder, "step", "--dataset", folder / "own", *ONE_STEP, "--out", out)
     measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
     assert measured.keys() == {"bidaflow bfloat16", "bidaflow", "padded", "packed"}
-    for way in measured.values():
-        assert way["examples_per_second"] > 0 and way["answers_per_second"] > 0
-        assert 0 <= way["padding_ratio"] < 1
+    for result in measured.values():
+        assert result["examples_per_second"] > 0 and result["answers_per_second"] > 0
+        assert 0 <= result["padding_ratio"] < 1
 
 
 def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
     out = folder / "floor.json"
     run(folder, "floor", "--dataset", folder / "own", *ONE_STEP, "--out", out)
-    for told in json.loads(out.read_text(encoding="utf-8"))["measured"].values():
-        assert told["seconds_a_step"] > 0
-        assert min(told["floor_seconds_a_step"].values()) > 0
-        assert 0 < sum(told["operators"].values()) <= 1
+    for result in json.loads(out.read_text(encoding="utf-8"))["measured"].values():
+        assert result["seconds_a_step"] > 0
+        assert min(result["floor_seconds_a_step"].values()) > 0
+        assert 0 < sum(result["operators"].values()) <= 1

@@ -29,15 +29,15 @@ COMMON = [("Where does the mill stand?", CONTEXT), ("Where is the inn?", CONTEXT
 RELATIVE, ABSOLUTE = 5e-4, 1e-5
 
 
-def alike(one: AnswerRow, other: AnswerRow) -> bool:
-    places = [(row["answer"], row["start"], row["end"]) for row in (one, other)]
-    return places[0] == places[1] and all(
-        math.isclose(one[name], other[name], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+def same_answers(left: AnswerRow, right: AnswerRow) -> bool:
+    spans = [(row["answer"], row["start"], row["end"]) for row in (left, right)]
+    return spans[0] == spans[1] and all(
+        math.isclose(left[name], right[name], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
         for name in ("score", "no_answer_probability")
     )
 
 
-def stands_in(row: AnswerRow, context: str, limit: int) -> bool:
+def is_token_span(row: AnswerRow, context: str, limit: int) -> bool:
     """Whether the answer is a span of at most `limit` whole tokens of the context."""
     inside = [s for s in tokenize(context) if row["start"] <= s[0] and s[1] <= row["end"]]
     return (

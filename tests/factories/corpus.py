@@ -20,11 +20,11 @@ ANIMALS = ["owlet", "badger", "otter", "weasel", "lynx"]
 TOOLS = ["hammer", "spanner", "chisel", "plane", "anvil"]
 
 
-def worlds(lines: int = 400, length: int = 20) -> list[list[str]]:
+def two_topic_sentences(lines: int = 400, length: int = 20) -> list[list[str]]:
     """Sentences with words for animals or for tools, never both, mixed with common words."""
     rng = np.random.default_rng(7)
-    made = []
+    sentences = []
     for number in range(lines):
-        kind = [ANIMALS, TOOLS][number % 2]
-        made.append(rng.choice([*kind, "the", "of"], length).tolist())
-    return made
+        topic = [ANIMALS, TOOLS][number % 2]
+        sentences.append(rng.choice([*topic, "the", "of"], length).tolist())
+    return sentences

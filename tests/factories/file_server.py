@@ -18,7 +18,7 @@ class Served:
     ranges: bool = True
     faults: list[str] = field(default_factory=list)
     """One per request: "cut N", "stall N", "slow", "shift", "status N", "to ADDRESS"."""
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
     sent: int = 0
     url: str = ""
 
@@ -26,7 +26,7 @@ class Served:
 def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            served.asked.append({"path": self.path, **dict(self.headers)})
+            served.requests.append({"path": self.path, **dict(self.headers)})
             kind, _, value = (served.faults.pop(0) if served.faults else "").partition(" ")
             if kind == "status":
                 self.send_response(int(value))
@@ -37,10 +37,10 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Location", value)
                 self.end_headers()
             else:
-                self.give(kind, int(value or 0))
+                self.send_content(kind, int(value or 0))
 
-        def give(self, kind: str, limit: int) -> None:
-            begin = self.begin()
+        def send_content(self, kind: str, limit: int) -> None:
+            begin = self.first_byte()
             if begin > 0 and begin >= len(served.content):
                 self.send_response(416)
                 self.send_header("Content-Range", f"bytes */{len(served.content)}")
@@ -57,12 +57,12 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
                 self.send_header("ETag", served.tag)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.pour(body[:limit] if kind in ("cut", "stall") else body, kind)
+            self.write_body(body[:limit] if kind in ("cut", "stall") else body, kind)
             if kind == "stall":
                 time.sleep(60)
             self.close_connection = True
 
-        def pour(self, body: bytes, kind: str) -> None:
+        def write_body(self, body: bytes, kind: str) -> None:
             step = 1000 if kind == "slow" else len(body) or 1
             for start in range(0, len(body), step):
                 # Count before writing: the client may read the last bytes, and its test may end,
@@ -72,10 +72,10 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
                 if kind == "slow":
                     time.sleep(0.05)
 
-        def begin(self) -> int:
-            asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        def first_byte(self) -> int:
+            requested = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
             same = self.headers.get("If-Range") in (None, served.tag)
-            return int(asked[1]) if asked and same and served.ranges else 0
+            return int(requested[1]) if requested and same and served.ranges else 0
 
         def log_message(self, *args: object) -> None:
             """Suppress the request log."""

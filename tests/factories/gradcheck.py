@@ -24,12 +24,12 @@ def make_mask(lengths: Sequence[int], extra: int = 0) -> Tensor:
     return torch.arange(max(lengths) + extra) < torch.tensor(lengths).unsqueeze(1)
 
 
-def drawn(seed: int, *shape: int) -> Tensor:
+def random_tensor(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def assert_close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+def assert_close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-9)
 
 
 def check_gradients(module: nn.Module, *inputs: Tensor) -> None:

@@ -29,13 +29,13 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def shown(page: str) -> str:
+def visible_text(page: str) -> str:
     """The text that a reader sees, with white space normalised."""
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
 
-def assert_stands_alone(page: str) -> None:
+def assert_self_contained(page: str) -> None:
     """Assert that a page is nested correctly, and that it runs, loads and links to nothing."""
     for tag, attributes in Page(page).elements:
         assert tag not in {"script", "link", "img", "iframe", "object"}

@@ -11,12 +11,12 @@ ANSWER_SECONDS = 120
 BUSY_SECONDS = 600
 
 
-def ask(method: str, address: str, body: Any = None) -> httpx.Response:
+def send_request(method: str, url: str, body: Any = None) -> httpx.Response:
     """The server's response. Repeats the request while its database is locked (status 503),
     as Prefect's own client does."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
-        answer = httpx.request(method, address, json=body, timeout=ANSWER_SECONDS)
-        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
-            return answer
+        response = httpx.request(method, url, json=body, timeout=ANSWER_SECONDS)
+        if response.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+            return response
         time.sleep(0.5)

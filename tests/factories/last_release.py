@@ -61,9 +61,9 @@ def unpack_last_release(folder: Path) -> LastRelease:
     for pattern in TEXT_FILES:
         for file in root.glob(pattern):
             file.write_text(_moved(file.read_text(encoding="utf-8"), folder), encoding="utf-8")
-    known = json.loads((DATA / "answers.json").read_text(encoding="utf-8"))
+    stored = json.loads((DATA / "answers.json").read_text(encoding="utf-8"))
     return LastRelease(
-        root, folder / "tickets", folder / "vectors.txt", known["questions"], known["answers"]
+        root, folder / "tickets", folder / "vectors.txt", stored["questions"], stored["answers"]
     )
 
 

@@ -19,7 +19,7 @@ from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
 
 CONTEXT = "The mill stands on the hill. The inn stands by the river."
-ASKED = [
+MODEL_INPUT = [
     {"question": "Where does the mill stand?", "context": CONTEXT},
     {"question": "Where is the inn?", "context": CONTEXT},
 ]
@@ -38,12 +38,12 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -
             return
         except OSError:
             time.sleep(0.2)
-    raise AssertionError(f"{url} never answered")
+    raise AssertionError(f"no response from {url}")
 
 
-def made_model(root: Path) -> Path:
+def save_untrained_model(root: Path) -> Path:
     """Save a small untrained model below `root`; returns its folder."""
-    split = ingest(root / "split", (CONTEXT, [asked["question"] for asked in ASKED]))
+    split = ingest(root / "split", (CONTEXT, [row["question"] for row in MODEL_INPUT]))
     (root / "vectors").mkdir()
     (root / "vocabulary").mkdir()
     rows = [f"{word} {i / 9:.3f} 0.5 -0.5" for i, word in enumerate(CONTEXT.lower().split())]

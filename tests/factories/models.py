@@ -18,7 +18,7 @@ VECTOR_SIZE = 6
 CHARACTERS = 20
 
 
-BY_HEART: dict[str, Any] = {
+MEMORIZING: dict[str, Any] = {
     "hidden_size": 16,
     "batch_size": 8,
     "optimizer": "adam",
@@ -33,8 +33,8 @@ def make_types(seed: int = 0, longest: int = 10) -> Types:
     """A type for each word, with 1 to `longest` random characters."""
     random = np.random.default_rng(seed)
     lengths = random.integers(1, longest + 1, WORDS - 2)
-    spelled = [random.integers(2, CHARACTERS, length).tolist() for length in lengths]
-    return Types(np.arange(WORDS, dtype=np.int32), Ragged.from_rows([[], [1], *spelled]))
+    character_rows = [random.integers(2, CHARACTERS, length).tolist() for length in lengths]
+    return Types(np.arange(WORDS, dtype=np.int32), Ragged.from_rows([[], [1], *character_rows]))
 
 
 def make_examples(

@@ -7,6 +7,6 @@ from prefect.client.orchestration import get_client
 
 def artifacts(key: str) -> list[Any]:
     with get_client(sync_client=True) as client:
-        wanted = {"artifacts": {"key": {"any_": [key]}}}  # unfiltered, only 200 are returned
-        found: list[Any] = client.request("POST", "/artifacts/filter", json=wanted).json()
-    return found
+        filters = {"artifacts": {"key": {"any_": [key]}}}  # unfiltered, only 200 are returned
+        results: list[Any] = client.request("POST", "/artifacts/filter", json=filters).json()
+    return results

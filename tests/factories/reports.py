@@ -10,7 +10,7 @@ from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, write_predictions
 from tasks.reports.training_report import ReportData, VariantResult, write_report
 
-MADE = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)
+CREATED = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)
 
 
 def history(epochs: int) -> list[dict[str, float]]:
@@ -42,7 +42,7 @@ def variant(
     return VariantResult(name, predictions=file, **more)
 
 
-def written(folder: Path, variants: list[VariantResult], **data: Any) -> str:
-    given = {"dataset": "made", "evaluation": folder, "splits": {}, **data}
-    write_report(folder / "report.html", variants, ReportData(**given), MADE)
+def written_report(folder: Path, variants: list[VariantResult], **data: Any) -> str:
+    fields = {"dataset": "made", "evaluation": folder, "splits": {}, **data}
+    write_report(folder / "report.html", variants, ReportData(**fields), CREATED)
     return (folder / "report.html").read_text(encoding="utf-8")

@@ -16,11 +16,11 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from infra.processes import end
-from infra.running_services import Up
+from infra.running_services import ServicesRecord
 from infra.settings import CHECKOUT
 from tasks.tracking.orphaned_runs import VARIABLE
 from tests.factories.cli import environment_for
-from tests.factories.http import ask
+from tests.factories.http import send_request
 from tests.factories.ports import free_port
 
 SECONDS = 1200
@@ -38,17 +38,17 @@ QUICK = {
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
-def wait(what: str, condition: Callable[[], Any]) -> Any:
+def wait(event: str, condition: Callable[[], Any]) -> Any:
     """Wait until the condition returns a true value, and return it.
 
     Raises:
         AssertionError: the condition is not met within `SECONDS`.
     """
     deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {SECONDS} s for {what}"
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"waited {SECONDS} s for {event}"
         time.sleep(0.3)
-    return found
+    return result
 
 
 class Services:
@@ -118,24 +118,26 @@ class Services:
             end(processes_with("BIDAFLOW_ROOT", str(self.root)), patience=15)
 
     @property
-    def recorded(self) -> Up:
-        return Up.model_validate_json((self.root / "services.json").read_text(encoding="utf-8"))
+    def record(self) -> ServicesRecord:
+        return ServicesRecord.model_validate_json(
+            (self.root / "services.json").read_text(encoding="utf-8")
+        )
 
     def processes(self) -> list[psutil.Process]:
         """All processes of the services, with their children."""
-        services = [psutil.Process(one.pid) for one in self.recorded.services.values()]
-        return [p for one in services for p in (one, *one.children(recursive=True))]
+        services = [psutil.Process(service.pid) for service in self.record.services.values()]
+        return [p for service in services for p in (service, *service.children(recursive=True))]
 
     def deployment(self, name: str) -> dict[str, Any]:
-        address = f"{self.recorded.prefect_url}/api/deployments/filter"
-        found: list[dict[str, Any]] = ask("POST", address, {}).json()
-        return next(one for one in found if one["name"] == name)
+        url = f"{self.record.prefect_url}/api/deployments/filter"
+        deployments: list[dict[str, Any]] = send_request("POST", url, {}).json()
+        return next(deployment for deployment in deployments if deployment["name"] == name)
 
     def worker_is_online(self, since: datetime) -> bool:
         """Whether a worker has polled the server for work after `since`."""
-        address = f"{self.recorded.prefect_url}/api/work_pools/local/workers/filter"
+        url = f"{self.record.prefect_url}/api/work_pools/local/workers/filter"
         try:
-            workers = ask("POST", address, {}).raise_for_status().json()
+            workers = send_request("POST", url, {}).raise_for_status().json()
         except (httpx.TransportError, httpx.HTTPStatusError):
             return False
         seen = [datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in workers]
@@ -147,27 +149,27 @@ class Server:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.api = f"{services.recorded.prefect_url}/api"
+        self.api = f"{services.record.prefect_url}/api"
         self.retrain = services.deployment("retrain")["id"]
 
     def start(self, parameters: dict[str, Any]) -> str:
         """Create a run; returns its id."""
-        address = f"{self.api}/deployments/{self.retrain}/create_flow_run"
+        url = f"{self.api}/deployments/{self.retrain}/create_flow_run"
 
         def created() -> str | None:
             try:
-                answer = ask("POST", address, {"parameters": parameters})
+                response = send_request("POST", url, {"parameters": parameters})
             except httpx.TransportError:
                 return None
-            assert answer.is_success, answer.text
-            return str(answer.json()["id"])
+            assert response.is_success, response.text
+            return str(response.json()["id"])
 
         return str(wait("a new run", created))
 
     def runs(self, **filters: Any) -> list[dict[str, Any]]:
         """The runs of flow `retrain`, newest first."""
-        wanted = {"flows": {"name": {"any_": ["retrain"]}}, **filters}
-        runs = ask("POST", f"{self.api}/flow_runs/filter", wanted).raise_for_status().json()
+        body = {"flows": {"name": {"any_": ["retrain"]}}, **filters}
+        runs = send_request("POST", f"{self.api}/flow_runs/filter", body).raise_for_status().json()
         return sorted(runs, key=lambda run: str(run["created"]), reverse=True)
 
     def newest(self) -> str:
@@ -176,8 +178,8 @@ class Server:
 
     def run(self, run_id: str) -> dict[str, Any]:
         try:
-            answer = ask("GET", f"{self.api}/flow_runs/{run_id}")
-            run: dict[str, Any] = answer.raise_for_status().json()
+            response = send_request("GET", f"{self.api}/flow_runs/{run_id}")
+            run: dict[str, Any] = response.raise_for_status().json()
             return run
         except (httpx.TransportError, httpx.HTTPStatusError):
             return {"state_type": "AWAY", "state_name": "Away"}
@@ -193,7 +195,8 @@ class Server:
         def is_training() -> bool:
             run = self.run(run_id)
             assert run["state_type"] not in FINAL, f"{run['state_name']}: {self.logs(run_id)}"
-            return any(one.data.metrics.get("epoch", 0) >= 1 for one in self.mlflow_runs(run_id))
+            runs = self.mlflow_runs(run_id)
+            return any(run.data.metrics.get("epoch", 0) >= 1 for run in runs)
 
         wait("training", is_training)
 
@@ -203,36 +206,36 @@ class Server:
         wait("the end of all runs", lambda: not list(under_way.glob("*.json")))
 
     def logs(self, run_id: str) -> str:
-        wanted = {"logs": {"flow_run_id": {"any_": [run_id]}}, "limit": 200}
-        lines = ask("POST", f"{self.api}/logs/filter", wanted).json()
+        filters = {"logs": {"flow_run_id": {"any_": [run_id]}}, "limit": 200}
+        lines = send_request("POST", f"{self.api}/logs/filter", filters).json()
         return "\n".join(line["message"] for line in lines)
 
     def artifacts(self, run_id: str) -> dict[str, Any]:
-        wanted = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
-        found = ask("POST", f"{self.api}/artifacts/filter", wanted).json()
-        return {artifact["key"]: artifact["data"] for artifact in found}
+        filters = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
+        artifacts = send_request("POST", f"{self.api}/artifacts/filter", filters).json()
+        return {artifact["key"]: artifact["data"] for artifact in artifacts}
 
     def mlflow_runs(self, run_id: str, role: str = "variant") -> list[Run]:
         client = MlflowClient(f"sqlite:///{self.services.root}/mlflow.db")
-        experiments = [one.experiment_id for one in client.search_experiments()]
-        wanted = f"tags.`prefect.flow_run_id` = '{run_id}' and tags.`bidaflow.role` = '{role}'"
-        return list(client.search_runs(experiments, wanted))
+        experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+        query = f"tags.`prefect.flow_run_id` = '{run_id}' and tags.`bidaflow.role` = '{role}'"
+        return list(client.search_runs(experiments, query))
 
 
-def left_by(run_id: str) -> list[str]:
+def command_lines_of(run_id: str) -> list[str]:
     """The command lines of the running processes that a flow run started."""
-    titles = []
+    command_lines = []
     for process in processes_with(VARIABLE, run_id):
         with suppress(psutil.Error):
-            titles.append(" ".join(process.cmdline()))
-    return titles
+            command_lines.append(" ".join(process.cmdline()))
+    return command_lines
 
 
 def processes_with(variable: str, value: str) -> list[psutil.Process]:
     """The processes that were started with this value of an environment variable."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(variable) == value:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes

@@ -24,8 +24,8 @@ def write(file: Path, data: dict[str, Any]) -> Path:
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     table: Any = pq.read_table(folder / f"{name}.parquet")
-    found: list[dict[str, Any]] = table.to_pylist()
-    return found
+    records: list[dict[str, Any]] = table.to_pylist()
+    return records
 
 
 def new(folder: Path) -> Path:

@@ -34,11 +34,11 @@ def write_split(folder: Path, *, answered_only: bool = False) -> Path:
         "token_ends": pa.array([[end for _, end in row] for _, row in WRITTEN], offsets),
     }
     kept = [row for row in QUESTIONS if row[3] or not answered_only]
-    ids, of, questions, answers, spans = zip(*kept, strict=True)
+    ids, context_ids, questions, answers, spans = zip(*kept, strict=True)
     answer = pa.struct([("text", pa.string()), ("start", pa.int32())])
     columns = {
         "id": pa.array(ids),
-        "context_id": pa.array(of, pa.int32()),
+        "context_id": pa.array(context_ids, pa.int32()),
         "question": pa.array(questions),
         "answers": pa.array(answers, pa.list_(answer)),
         "span_start": pa.array([start for start, _ in spans], pa.int32()),
@@ -52,7 +52,7 @@ def write_split(folder: Path, *, answered_only: bool = False) -> Path:
 def ingest(folder: Path, *paragraphs: tuple[str, list[str]]) -> Path:
     """Ingest a split of contexts, each with its unanswerable questions; returns the folder."""
     folder.mkdir()
-    made = [
+    parsed = [
         Paragraph(
             context=context,
             qas=[
@@ -62,5 +62,5 @@ def ingest(folder: Path, *paragraphs: tuple[str, list[str]]) -> Path:
         )
         for number, (context, questions) in enumerate(paragraphs)
     ]
-    ingest_articles([Article(title="made", paragraphs=made)], folder)
+    ingest_articles([Article(title="made", paragraphs=parsed)], folder)
     return folder

@@ -35,8 +35,8 @@ def train(out: Path, words: Path, counts: Path) -> dict[str, Any]:
     uri = settings().tracking_uri
     parent = runs.parent_run(uri, "bidaflow/words", out.name, None, "parent", {})
     run_id = runs.start_variant_run(uri, parent, "char", out.name, {}, {"train.digest": "abc"}, [])
-    for each in (run_id, parent):
-        runs.finish(uri, each, "FINISHED")
+    for finished in (run_id, parent):
+        runs.finish(uri, finished, "FINISHED")
     (out / "model.json").write_text("of " + (counts / "counts.json").read_text())
     return {"run_id": run_id, "parent": parent}
 

@@ -26,7 +26,7 @@ def paragraphs(dataset: dict[str, Any]) -> list[dict[str, Any]]:
     return [p for article in dataset["data"] for p in article["paragraphs"]]
 
 
-def asked(dataset: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def question_pairs(dataset: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The (context, question) pair of every question."""
     return ((p["context"], q) for p in paragraphs(dataset) for q in p["qas"])
 
@@ -36,7 +36,7 @@ def golds(question: dict[str, Any]) -> list[str]:
 
 
 def mean_f1(guess: Callable[[str, dict[str, Any]], str], dataset: dict[str, Any]) -> float:
-    return 100 * mean(f1(guess(c, q), golds(q), v2=True) for c, q in asked(dataset))
+    return 100 * mean(f1(guess(c, q), golds(q), v2=True) for c, q in question_pairs(dataset))
 
 
 def words(text: str) -> set[str]:

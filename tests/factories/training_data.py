@@ -24,14 +24,14 @@ def prepare(folder: Path, articles: int = 4) -> TrainingData:
     Each article has 25 questions.
     """
     train, dev = generate(7, articles, 1, 5)
-    made = {"train": train, "dev": dev, "validation": generate(8, articles, 1, 5)[1]}
-    splits = {name: SplitFolders(folder / name, folder / f"encoded-{name}") for name in made}
+    squad = {"train": train, "dev": dev, "validation": generate(8, articles, 1, 5)[1]}
+    splits = {name: SplitFolders(folder / name, folder / f"encoded-{name}") for name in squad}
     vectors, vocabulary = folder / "vectors", folder / "vocabulary"
     for part in (vectors, vocabulary):
         part.mkdir()
     for name, folders in splits.items():
         folders.ingested.mkdir()
-        ingest_articles(map(Article.model_validate, made[name]["data"]), folders.ingested)
+        ingest_articles(map(Article.model_validate, squad[name]["data"]), folders.ingested)
     ingested = [folders.ingested for folders in splits.values()]
     parameters = VocabularyParameters(pretrained_words=0)
     select_vectors(vectors, PACKAGED, wanted_words(ingested, parameters.lower_case), 0)
@@ -52,6 +52,6 @@ def make_job(folder: Path, data: TrainingData, variant: VariantConfig) -> Job:
     """The training job of a variant, with a new MLflow run in the folder's database."""
     uri = f"sqlite:///{folder}/mlflow.db"
     client = MlflowClient(uri)
-    found = client.get_experiment_by_name("tests")
-    experiment = found.experiment_id if found else client.create_experiment("tests")
+    existing = client.get_experiment_by_name("tests")
+    experiment = existing.experiment_id if existing else client.create_experiment("tests")
     return Job(variant, data, uri, client.create_run(experiment).info.run_id)

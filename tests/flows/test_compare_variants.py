@@ -11,9 +11,9 @@ from flows.common.parameters import (
     TrainingParameters,
     VectorParameters,
 )
-from flows.common.results import examples_of_each
+from flows.common.results import match_examples
 from flows.common.splits import Splits
-from flows.compare_variants import announce, grid_of
+from flows.compare_variants import announce, build_grid
 from infra.errors import UserError
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
@@ -41,7 +41,7 @@ def test_same_named_inputs_get_separate_cells(
         vectors.append(VectorParameters(source=file))
     parameters = VocabularyParameters(), TrainingParameters(), None
     grid = in_flow(
-        lambda: grid_of(data, vectors, [("baseline", 0), ("baseline", 1)], *parameters), "grid"
+        lambda: build_grid(data, vectors, [("baseline", 0), ("baseline", 1)], *parameters), "grid"
     )
     cells = [cell for cell, _ in grid]
     inputs = [(training.splits.train, training.encoded.vectors) for _, training in grid]
@@ -52,7 +52,7 @@ def test_same_named_inputs_get_separate_cells(
     assert {cell.dataset for cell in cells} == {"place1/own", "place2/own"}
     assert {cell.vectors for cell in cells} == {"support/vectors.txt", "legal/vectors.txt"}
     assert {training.splits.name for _, training in grid} == {"own"}
-    _drawn_where_they_are_asked([training.splits for _, training in grid])
+    _assert_examples_match_their_dataset([training.splits for _, training in grid])
 
 
 def test_rejects_vectors_without_ngrams_early(
@@ -62,23 +62,23 @@ def test_rejects_vectors_without_ngrams_early(
     training = TrainingParameters(unknown_words="subword")
     parameters = VocabularyParameters(), training, None
     data = [own_data(tmp_path / "own", 1)]
-    with pytest.raises(UserError, match=r"'subword', and the vectors .*plain\.txt have no n-grams"):
-        in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+    with pytest.raises(UserError, match=r"'subword', but the vectors .*plain\.txt have no n-grams"):
+        in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
     corpus = CorpusParameters(files=[str(tmp_path / "plain.txt")])
     vectors = [VectorParameters(source=method, corpus=corpus) for method in ("fasttext", "cbow")]
-    with pytest.raises(UserError, match="vectors that cbow trains have no n-grams"):
-        in_flow(lambda: grid_of(data, vectors, [("baseline", 0)], *parameters), "unspelt")
+    with pytest.raises(UserError, match="vectors trained with cbow have no n-grams"):
+        in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
     assert not (root / "stages" / "prepare-corpus").exists()
 
 
-def _drawn_where_they_are_asked(splits: list[Splits]) -> None:
-    questions = [load_split(each.dev.folder).questions for each in splits]
+def _assert_examples_match_their_dataset(splits: list[Splits]) -> None:
+    questions = [load_split(dataset.dev.folder).questions for dataset in splits]
     own = next(text for text in questions[0] if text not in questions[-1])
-    drawn = examples_of_each(splits, ["Who", own])
-    assert drawn == [["Who", *([own] if own in asked else [])] for asked in questions]
-    with pytest.raises(UserError, match="holds these words"):
-        examples_of_each(splits, ["Who", "no such words"])
-    assert examples_of_each(splits, []) == [[]] * len(splits)
+    matched = match_examples(splits, ["Who", own])
+    assert matched == [["Who", *([own] if own in texts else [])] for texts in questions]
+    with pytest.raises(UserError, match="contains these words"):
+        match_examples(splits, ["Who", "no such words"])
+    assert match_examples(splits, []) == [[]] * len(splits)
 
 
 def test_result_table_fits_80_columns(
@@ -92,5 +92,5 @@ def test_result_table_fits_80_columns(
     announce({"rows": [row, row | {"vectors": "glove"}], "report": "comparison.html"})
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
-    for told in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
-        assert told in printed
+    for value in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
+        assert value in printed

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from flows import evaluate_embeddings as flow_file
-from flows.common.cli import parameters_from
+from flows.common.cli import parse_parameters
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import result_of
 from tasks.datasets.tiny import generate
-from tasks.embeddings.evaluation.evaluate import JUDGEMENT, Asked
+from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
 from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
@@ -32,21 +32,21 @@ def test_evaluates_logs_and_reports_two_sets(
     one = write_lines(tmp_path / "one.txt", "the 1 0", "is 0 1", "in 1 1", "of 2 1")
     two = write_lines(tmp_path / "two.txt", "the 1 0", "of 0 1")
     data = str(tmp_path / "tickets.json")
-    made = generate(3)[0]
-    write_lines(Path(data), json.dumps({**made, "data": made["data"][:30]}))
+    tiny = generate(3)[0]
+    write_lines(Path(data), json.dumps({**tiny, "data": tiny["data"][:30]}))
     result = result_of(
-        evaluate_embeddings([one, two], data, Asked(words=["the"]), return_state=True)
+        evaluate_embeddings([one, two], data, Queries(words=["the"]), return_state=True)
     )
-    page = Path(result["page"])
-    assert page == root / "reports" / "vectors-one.txt-two.txt.html" and page.exists()
+    report = Path(result["report"])
+    assert report == root / "reports" / "vectors-one.txt-two.txt.html" and report.exists()
     covered = [result["metrics"][name]["coverage/all.tokens"] for name in ("one.txt", "two.txt")]
     assert 0 < covered[1] < covered[0] < 1
     splits = ingest_dataset(DataParameters(dataset=data))
     assert splits.validation is not None
     parts = [splits.train.folder, splits.validation.folder, splits.dev.folder]
-    for file in root.glob("stages/judge-embeddings/*/judgement.json"):
-        told = json.loads(file.read_text(encoding="utf-8"))
-        assert told["coverage"]["all"]["tokens"] == sum(form_counts(parts).values())
+    for file in root.glob("stages/evaluate-embeddings/*/evaluation.json"):
+        evaluation = json.loads(file.read_text(encoding="utf-8"))
+        assert evaluation["coverage"]["all"]["tokens"] == sum(form_counts(parts).values())
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("bidaflow/embeddings")
     runs = client.search_runs([experiment.experiment_id])
@@ -55,19 +55,19 @@ def test_evaluates_logs_and_reports_two_sets(
     assert {run.info.status for run in runs} == {"FINISHED"} and len(runs) == 3
     folders = dict(zip(("train", "validation", "dev"), parts, strict=True))
     for name, file in (("one.txt", one), ("two.txt", two)):
-        told = logged[name].data
-        asked = {"dataset": "tickets", "lower_case": "True", "vectors.source": name}
-        asked |= {"vectors.dimension": "2", "vectors.method": "pre-trained"}
-        assert {key: told.params.get(key) for key in asked} == asked
+        data_of_run = logged[name].data
+        params = {"dataset": "tickets", "lower_case": "True", "vectors.source": name}
+        params |= {"vectors.dimension": "2", "vectors.method": "pre-trained"}
+        assert {key: data_of_run.params.get(key) for key in params} == params
         digests = {f"{part}.digest": content_digest(folders[part]) for part in folders}
         digests["vectors.digest"] = content_digest(Path(file))
-        assert {key: told.tags.get(key) for key in digests} == digests
-        given = logged[name].inputs.dataset_inputs
-        assert {each.tags[0].value: each.dataset.digest for each in given} == {
+        assert {key: data_of_run.tags.get(key) for key in digests} == digests
+        inputs = logged[name].inputs.dataset_inputs
+        assert {i.tags[0].value: i.dataset.digest for i in inputs} == {
             part: content_digest(folder)[:36] for part, folder in folders.items()
         }
-        kept = client.download_artifacts(logged[name].info.run_id, JUDGEMENT, str(tmp_path))
-        assert kept and json.loads(Path(kept).read_text(encoding="utf-8"))["dimension"] == 2
+        artifact = client.download_artifacts(logged[name].info.run_id, EVALUATION, str(tmp_path))
+        assert artifact and json.loads(Path(artifact).read_text(encoding="utf-8"))["dimension"] == 2
 
 
 def test_run_records_how_the_set_was_trained(
@@ -75,10 +75,10 @@ def test_run_records_how_the_set_was_trained(
 ) -> None:
     from mlflow.tracking import MlflowClient
 
-    told = {"method": "skipgram", "corpus": "c0" * 32, "lower_case": False}
-    told |= {"parameters": {"dimension": 2, "window": 3}}
+    metadata = {"method": "skipgram", "corpus": "c0" * 32, "lower_case": False}
+    metadata |= {"parameters": {"dimension": 2, "window": 3}}
     (tmp_path / "own").mkdir()
-    write_vectors(tmp_path / "own", WordSet(["the", "is"], np.eye(2, dtype=np.float32)), told)
+    write_vectors(tmp_path / "own", WordSet(["the", "is"], np.eye(2, dtype=np.float32)), metadata)
     spec = str(tmp_path / "own" / "vectors.parquet")
     result_of(evaluate_embeddings([spec], lower_case=False, return_state=True))
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
@@ -116,14 +116,14 @@ def test_benchmarks_are_downloaded_only_on_request(
         known["sha256"] = hashlib.sha256(content).hexdigest()
         test = SIMILARITY_TESTS["MEN"].model_copy(update=known)
         monkeypatch.setattr(flow_file, "PUBLISHED", {"MEN": test})
-        results, asked = [], []
+        results, request_counts = [], []
         for flags in ([], ["--fetch"], []):
-            parameters = parameters_from(["--vectors", source, *flags], evaluate_embeddings)
+            parameters = parse_parameters(["--vectors", source, *flags], evaluate_embeddings)
             results.append(result_of(evaluate_embeddings(**parameters, return_state=True)))
-            asked.append(len(served.asked))
-    assert asked == [0, 1, 1]
+            request_counts.append(len(served.requests))
+    assert request_counts == [0, 1, 1]
     assert [result["left_out"] for result in results] == [["MEN"], [], []]
     assert "similarity/MEN" not in results[0]["metrics"]["v.txt"]
     assert results[2]["metrics"]["v.txt"]["similarity/MEN"] == pytest.approx(1.0)
     flow_file.announce(results[0])
-    assert "not here: MEN. ARGS=--fetch" in capsys.readouterr().out
+    assert "missing: MEN. Use ARGS=--fetch" in capsys.readouterr().out

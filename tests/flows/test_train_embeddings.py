@@ -10,7 +10,7 @@ from prefect.utilities.callables import parameter_schema
 
 from flows.common import vectors as flow_file
 from flows.common.parameters import CorpusParameters, VectorParameters
-from flows.common.vectors import corpus_files, train_set, vectors_of
+from flows.common.vectors import corpus_files, resolve_vectors, train_from_corpus
 from flows.train_embeddings import train_embeddings
 from infra.artifacts.digests import hash_file
 from infra.artifacts.manifest import origins
@@ -21,7 +21,7 @@ from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters, EmbeddingSettings
 from tasks.embeddings.training.word2vec import make_model
-from tests.factories.corpus import ANIMALS, worlds
+from tests.factories.corpus import ANIMALS, two_topic_sentences
 
 SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
 
@@ -30,45 +30,48 @@ SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
 def text(tmp_path: Path) -> Path:
     """A corpus of twelve words."""
     file = tmp_path / "domain.txt"
-    file.write_text("\n".join(" ".join(line) for line in worlds(60)), encoding="utf-8")
+    file.write_text("\n".join(" ".join(line) for line in two_topic_sentences(60)), encoding="utf-8")
     return file
 
 
 def test_trained_set_is_published_and_reused(root: Path, prefect_server: None, text: Path) -> None:
-    given: Any = {
+    parameters: Any = {
         "corpus": CorpusParameters(files=[str(text)]),
         "embedding": EmbeddingParameters(method="fasttext", buckets=100, **SMALL),
         "name": "domain",
         "exports": ["word2vec"],
     }
-    made = result_of(train_embeddings(**given, return_state=True))
+    result = result_of(train_embeddings(**parameters, return_state=True))
     folder = root / "embeddings" / "domain"
     names = ["vectors.parquet", "subwords.safetensors", "word2vec.txt"]
-    assert made["files"] == [str(folder / name) for name in names]
-    assert set(ANIMALS) < set(load_vectors(made["files"][0]).words)
-    assert not made["cached"] and result_of(train_embeddings(**given, return_state=True))["cached"]
+    assert result["files"] == [str(folder / name) for name in names]
+    assert set(ANIMALS) < set(load_vectors(result["files"][0]).words)
+    assert (
+        not result["cached"]
+        and result_of(train_embeddings(**parameters, return_state=True))["cached"]
+    )
     text.unlink()
-    refused = train_embeddings(**given, return_state=True)
-    with pytest.raises(UserError, match="is not there"):
-        result_of(refused)
+    failed = train_embeddings(**parameters, return_state=True)
+    with pytest.raises(UserError, match="does not exist"):
+        result_of(failed)
 
 
 @pytest.mark.heavy
 def test_set_is_evaluated_against_its_start(root: Path, prefect_server: None, text: Path) -> None:
     corpus = CorpusParameters(files=[str(text)])
-    given: Any = {"embedding": EmbeddingParameters(**SMALL), "judge_on": "tiny"}
-    first = result_of(train_embeddings(corpus, name="first", **given, return_state=True))
-    assert Path(first["judgement"]).name == "vectors-first-glove-6b-50d.html"
-    given |= {"start": first["files"][0], "name": "second"}
-    second = result_of(train_embeddings(corpus, **given, return_state=True))
-    assert Path(second["judgement"]) == root / "reports" / "vectors-second-first.html"
-    assert Path(second["judgement"]).exists()
-    given |= {"start": second["files"][0]}
-    third = result_of(train_embeddings(corpus, **given, return_state=True))
-    assert Path(third["judgement"]).name == "vectors-second.html", "it was gone on from in place"
+    parameters: Any = {"embedding": EmbeddingParameters(**SMALL), "evaluate_on": "tiny"}
+    first = result_of(train_embeddings(corpus, name="first", **parameters, return_state=True))
+    assert Path(first["report"]).name == "vectors-first-glove-6b-50d.html"
+    parameters |= {"start": first["files"][0], "name": "second"}
+    second = result_of(train_embeddings(corpus, **parameters, return_state=True))
+    assert Path(second["report"]) == root / "reports" / "vectors-second-first.html"
+    assert Path(second["report"]).exists()
+    parameters |= {"start": second["files"][0]}
+    third = result_of(train_embeddings(corpus, **parameters, return_state=True))
+    assert Path(third["report"]).name == "vectors-second.html", "the set replaced its start set"
     with pytest.raises(UserError, match="nowhere"):
-        result_of(train_embeddings(corpus, judge_on="nowhere.json", return_state=True))
-    assert not (root / "embeddings" / "trained").exists(), "told before hours of training"
+        result_of(train_embeddings(corpus, evaluate_on="nowhere.json", return_state=True))
+    assert not (root / "embeddings" / "trained").exists(), "reported before hours of training"
 
 
 @pytest.mark.parametrize("name", ["..", ".", "../up", ".part"])
@@ -83,10 +86,10 @@ def test_retrain_trains_the_requested_vectors(root: Path, prefect_server: None, 
         corpus=CorpusParameters(files=[str(text)]),
         training=EmbeddingSettings(**SMALL),
     )
-    assert load_vectors(str(vectors_of(vectors))).vectors.shape == (12, 8)
-    assert str(vectors_of(VectorParameters())) == PACKAGED
-    with pytest.raises(UserError, match="There is no corpus to train word vectors on"):
-        vectors_of(VectorParameters(source="cbow"))
+    assert load_vectors(str(resolve_vectors(vectors))).vectors.shape == (12, 8)
+    assert str(resolve_vectors(VectorParameters())) == PACKAGED
+    with pytest.raises(UserError, match="No corpus to train word vectors on"):
+        resolve_vectors(VectorParameters(source="cbow"))
 
 
 @pytest.mark.parametrize(
@@ -94,25 +97,28 @@ def test_retrain_trains_the_requested_vectors(root: Path, prefect_server: None, 
     [
         ("gone.txt", r"gone\.txt can't be read \(No such file"),
         ("gone.parquet", r"gone\.parquet can't be read"),
-        ("other.txt", r"have 3 numbers a word, and 8 are asked for: set dimension to 3"),
+        ("other.txt", r"have dimension 3, but dimension is set to 8\. Set it to 3"),
     ],
 )
 def test_rejects_unusable_start_before_reading_corpus(
     tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, start: str, message: str
 ) -> None:
     (tmp_path / "other.txt").write_text("owl 1 2 3\n", encoding="utf-8")
-    monkeypatch.setattr(flow_file, "preparing_corpus", lambda *_: pytest.fail("it is read"))
+    monkeypatch.setattr(flow_file, "preparing_corpus", lambda *_: pytest.fail("the corpus is read"))
     corpus, small = CorpusParameters(files=[str(text)]), EmbeddingParameters(**SMALL)
     with pytest.raises(UserError, match=message):
-        train_set(corpus, small, str(tmp_path / start))
+        train_from_corpus(corpus, small, str(tmp_path / start))
 
 
 def test_rejects_unsupported_export_before_training(
     root: Path, prefect_server: None, text: Path
 ) -> None:
-    given: Any = {"corpus": CorpusParameters(files=[str(text)]), "exports": ["fasttext-binary"]}
-    with pytest.raises(UserError, match="set method to fasttext"):
-        result_of(train_embeddings(**given, return_state=True))
+    parameters: Any = {
+        "corpus": CorpusParameters(files=[str(text)]),
+        "exports": ["fasttext-binary"],
+    }
+    with pytest.raises(UserError, match="Set method to fasttext"):
+        result_of(train_embeddings(**parameters, return_state=True))
     assert not (root / "stages" / "prepare-corpus").exists()
 
 
@@ -120,20 +126,20 @@ def test_local_files_take_precedence_over_downloads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(flow_file, "fetching", lambda _: pytest.fail("it is downloaded"))
+    monkeypatch.setattr(flow_file, "fetching", lambda _: pytest.fail("a file is downloaded"))
     for name in ("glove.6B/glove.6B.100d.txt", "medquad/a.txt"):
         Path(name).parent.mkdir()
         Path(name).touch()
     with zipfile.ZipFile("glove.6B/packed.zip", "w"):
         pass
     for spec in ("glove.6B/glove.6B.100d.txt", "glove.6B/packed.zip/a.txt"):
-        assert vectors_of(VectorParameters(source=spec)) == Path(spec)
+        assert resolve_vectors(VectorParameters(source=spec)) == Path(spec)
     (file,) = corpus_files(CorpusParameters(files=["medquad"]))
     assert file.path == Path("medquad/a.txt")
 
 
 def test_packaged_vectors_are_recorded_by_digest() -> None:
-    files = list(origins({"source": vectors_of(VectorParameters())}))
+    files = list(origins({"source": resolve_vectors(VectorParameters())}))
     assert [Path(file["path"]).suffix for file in files] == [".parquet", ".npy"]
     for file in files:
         assert file["sha256"] == hash_file(Path(file["path"]))
@@ -153,12 +159,12 @@ def test_known_set_is_fetched_and_recorded_by_digest(
     monkeypatch.setitem(DOWNLOADED, "glove.6B", known)
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(tmp_path))
     (root / "stages").mkdir(parents=True)
-    chosen = vectors_of(VectorParameters(source="glove.6B/made.3d.txt"))
+    chosen = resolve_vectors(VectorParameters(source="glove.6B/made.3d.txt"))
     assert load_vectors(str(chosen)).vectors.tolist() == [[1, 2, 3]]
     (origin,) = origins({"source": chosen})
     assert (origin["file"], origin["sha256"]) == ("made.zip/made.3d.txt", digest)
     with pytest.raises(UserError, match=r"made\.2d\.txt, made\.3d\.txt"):
-        load_vectors(str(vectors_of(VectorParameters(source="glove.6B"))))
+        load_vectors(str(resolve_vectors(VectorParameters(source="glove.6B"))))
 
 
 def test_corpus_can_be_a_dataset(root: Path, prefect_server: None) -> None:
@@ -193,10 +199,10 @@ def test_form_has_bounds_and_choices() -> None:
 def test_rejects_settings_of_another_method(
     method: str, name: str, value: float, readers: str
 ) -> None:
-    told = f"{name} has no effect where the method is {method}: leave it out, or choose {readers}"
-    with pytest.raises(ValueError, match=told):
+    message = f"{name} has no effect with method '{method}'; omit it, or set method to {readers}"
+    with pytest.raises(ValueError, match=message):
         EmbeddingParameters.model_validate({"method": method, name: value})
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         VectorParameters(source=method, training=EmbeddingSettings.model_validate({name: value}))
 
 

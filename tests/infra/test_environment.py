@@ -44,10 +44,10 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def test_command_runs_with_the_environment(tmp_path: Path) -> None:
     done = run("env", BIDAFLOW_ROOT=str(tmp_path), DO_NOT_TRACK="0")
-    told = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
-    assert told["PREFECT_HOME"] == str(tmp_path / "prefect")
-    assert told["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert told["DO_NOT_TRACK"] == "0"
+    variables = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    assert variables["PREFECT_HOME"] == str(tmp_path / "prefect")
+    assert variables["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    assert variables["DO_NOT_TRACK"] == "0"
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from infra import files
 from infra.errors import UserError
-from infra.files import HOW_FAR, archive_of, inner_suffix, members, open_input, stored_size
+from infra.files import READ_PROGRESS, archive_of, inner_suffix, members, open_input, stored_size
 
 TEXT = "".join(f'{{"id": {i}, "question": "Wäre {i * i} √?"}}\n' for i in range(3000)).encode()
 
@@ -60,14 +60,14 @@ def read(path: Path) -> bytes:
 def test_read_progress_is_reported(name: str, tmp_path: Path) -> None:
     content = random.Random(0).randbytes(3 << 20)  # incompressible
     path = write(tmp_path, name, PACKERS[name](content))
-    told: list[tuple[Path, float]] = []
-    before = HOW_FAR.set(lambda *one: told.append(one))
+    reported: list[tuple[Path, float]] = []
+    token = READ_PROGRESS.set(lambda *report: reported.append(report))
     try:
         assert read(path) == content
     finally:
-        HOW_FAR.reset(before)
-    shares = [share for _, share in told]
-    assert {file for file, _ in told} == {path}
+        READ_PROGRESS.reset(token)
+    shares = [share for _, share in reported]
+    assert {file for file, _ in reported} == {path}
     assert len(shares) > 2 and shares == sorted(shares)
     assert 0 < shares[0] < 1 and shares[-1] == 1
     packed = zipfile.ZipFile(tmp_path / name).infolist()[0].compress_size if ".zip" in name else 0
@@ -126,11 +126,11 @@ def test_rejects_decompression_bombs(
 ) -> None:
     monkeypatch.setattr(files, "UNPACKED_FREE", 1 << 20)
     path = write(tmp_path, name, PACKERS[name](bytes(50 << 20)))
-    given = 0
+    read_bytes = 0
     with pytest.raises(UserError, match="zip bomb"), open_input(path) as stream:
         while block := stream.read(1 << 16):
-            given += len(block)
-    assert given <= 4 << 20
+            read_bytes += len(block)
+    assert read_bytes <= 4 << 20
 
 
 @pytest.mark.parametrize("name", ["../../x.json", "/etc/x.json", "..\\x.json", "C:\\x.json"])
@@ -164,7 +164,9 @@ def test_missing_files_and_members_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zipped(TEXT))
     with pytest.raises(UserError, match=r"b\.json can't be read \(No such file"):
         open_input(tmp_path / "b.json")
-    with pytest.raises(UserError, match=r"a\.zip holds no b\.json \(it holds: a\.json\)"):
+    with pytest.raises(
+        UserError, match=r"a\.zip does not contain b\.json \(it contains: a\.json\)"
+    ):
         open_input(tmp_path / "a.zip" / "b.json")
 
 

@@ -32,17 +32,17 @@ def test_stop_does_not_wait_for_zombie_processes(
 ) -> None:
     """The child stays a zombie until this test waits for it, which it does only at the end."""
     child = start(code)
-    recorded = processes.record(child.pid)
+    record = processes.record_process(child.pid)
     began = time.monotonic()
-    processes.stop(recorded, patience)
+    processes.stop(record, patience)
     assert time.monotonic() - began < 30
-    assert not recorded.alive
+    assert not record.alive
     assert child.wait() == -ended_by
 
 
 def test_stop_ignores_a_reused_process_id() -> None:
     child = start("import time; print(flush=True); time.sleep(60)")
-    earlier = processes.Recorded(pid=child.pid, created=time.time() - 3600)
+    earlier = processes.ProcessRecord(pid=child.pid, created=time.time() - 3600)
     assert not earlier.alive
     processes.stop(earlier)
     assert child.poll() is None

@@ -8,7 +8,7 @@ from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from infra.errors import UserError
-from infra.ray_cluster import Allotment, Resources, allot, parts_of_gpus, share
+from infra.ray_cluster import Allotment, Resources, allot, gpu_fraction, with_parallel_trainings
 
 pytestmark = pytest.mark.heavy
 
@@ -24,7 +24,7 @@ def node_with_a_gpu() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("resources", "sentence"),
     [
         (Resources(workers=5, cpus_per_worker=1, gpu=False), "5 worker(s) with 1 CPU"),
         (Resources(workers=1, cpus_per_worker=5, gpu=False), "the cluster has 4 CPU"),
@@ -33,23 +33,23 @@ def node_with_a_gpu() -> Iterator[None]:
     ],
 )
 def test_rejects_more_resources_than_available(
-    node_with_a_gpu: None, asked: Resources, sentence: str
+    node_with_a_gpu: None, resources: Resources, sentence: str
 ) -> None:
-    with pytest.raises(UserError) as refused:
-        allot(asked)
-    assert sentence in str(refused.value)
+    with pytest.raises(UserError) as raised:
+        allot(resources)
+    assert sentence in str(raised.value)
 
 
-@pytest.mark.parametrize(("workers", "each"), [(1, 4), (2, 2), (3, 1)])
+@pytest.mark.parametrize(("workers", "per_worker"), [(1, 4), (2, 2), (3, 1)])
 def test_unset_cpus_are_divided_among_workers(
-    node_with_a_gpu: None, workers: int, each: int
+    node_with_a_gpu: None, workers: int, per_worker: int
 ) -> None:
     allotted = allot(Resources(workers=workers))  # torch sees no GPU, so none is allotted
-    assert allotted == Allotment(workers=workers, cpus_per_worker=each, gpus_per_worker=0)
+    assert allotted == Allotment(workers=workers, cpus_per_worker=per_worker, gpus_per_worker=0)
 
 
 @pytest.mark.parametrize(
-    ("asked", "trainings", "at_a_time", "each"),
+    ("resources", "trainings", "parallel", "per_worker"),
     [
         (Resources(), 2, 1, 4),  # each training would take the only GPU
         (Resources(gpu=False), 2, 2, 2),
@@ -59,14 +59,14 @@ def test_unset_cpus_are_divided_among_workers(
     ],
 )
 def test_parallel_trainings_share_the_cpus(
-    node_with_a_gpu: None, asked: Resources, trainings: int, at_a_time: int, each: int
+    node_with_a_gpu: None, resources: Resources, trainings: int, parallel: int, per_worker: int
 ) -> None:
-    shared = share(asked, trainings)
-    assert (shared.trainings, allot(shared).cpus_per_worker) == (at_a_time, each)
+    shared = with_parallel_trainings(resources, trainings)
+    assert (shared.trainings, allot(shared).cpus_per_worker) == (parallel, per_worker)
 
 
 @pytest.mark.parametrize(
-    ("workers", "trainings", "gpus", "each"),
+    ("workers", "trainings", "gpus", "per_worker"),
     [
         (1, 1, 1, 1.0),
         (1, 1, 4, 1.0),
@@ -76,18 +76,18 @@ def test_parallel_trainings_share_the_cpus(
     ],
 )
 def test_single_worker_trainings_share_gpus(
-    workers: int, trainings: int, gpus: int, each: float
+    workers: int, trainings: int, gpus: int, per_worker: float
 ) -> None:
-    assert parts_of_gpus(Resources(workers=workers, trainings=trainings), gpus) == each
+    assert gpu_fraction(Resources(workers=workers, trainings=trainings), gpus) == per_worker
 
 
 def gpus_of_this_worker() -> None:
-    """Assert that Ray gave the worker one GPU, or a part of one."""
+    """Assert that Ray gave the worker one GPU, or a fraction of one."""
     assert len(ray.get_gpu_ids()) == 1
 
 
-@pytest.mark.parametrize("part", [pytest.param(1, marks=pytest.mark.full), 0.25])
-def test_ray_schedules_gpu_requests(node_with_a_gpu: None, part: float) -> None:
-    asked = {"CPU": 1, "GPU": part}
-    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=asked)
+@pytest.mark.parametrize("fraction", [pytest.param(1, marks=pytest.mark.full), 0.25])
+def test_ray_schedules_gpu_requests(node_with_a_gpu: None, fraction: float) -> None:
+    resources = {"CPU": 1, "GPU": fraction}
+    scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=resources)
     TorchTrainer(gpus_of_this_worker, scaling_config=scaling, torch_config=GLOO).fit()

@@ -9,7 +9,7 @@ from infra.settings import CHECKOUT, Settings, settings
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def unset_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
         monkeypatch.delenv(f"BIDAFLOW_{name.upper()}", raising=False)
 

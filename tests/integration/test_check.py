@@ -48,7 +48,7 @@ def test_reports_each_file_and_sets_the_exit_status(prefect_server: None, tmp_pa
     (folder / "b.json").write_text(json.dumps({"data": articles[5:10]}))
     shifted = check(root, folder)
     assert shifted.returncode == 1
-    assert "b.json: more rejected than allowed" in shifted.stdout
+    assert "b.json: more rejected questions than data.max_rejected" in shifted.stdout
     assert check(root, folder, "--data.repair").returncode == 0
 
     (folder / "c.json").write_text('{"data": [')

@@ -53,23 +53,23 @@ def test_all_variants_and_seeds_are_in_one_table(
     assert {run.data.tags["mlflow.parentRunId"] for run in trained} == {parent.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
     for name, row in rows.items():
-        of_variant = [run for run in trained if run.data.tags["variant"] == name]
-        assert sorted(run.data.params["seed"] for run in of_variant) == ["0", "1"]
-        f1s = [run.data.metrics["dev/f1"] for run in of_variant]
+        variant_runs = [run for run in trained if run.data.tags["variant"] == name]
+        assert sorted(run.data.params["seed"] for run in variant_runs) == ["0", "1"]
+        f1s = [run.data.metrics["dev/f1"] for run in variant_runs]
         assert (row["seeds"], row["F1"]) == ("2", f"{mean(f1s):.2f} ± {stdev(f1s):.2f}")
 
     page = Path(compared["report"]).read_text(encoding="utf-8")
-    (address,) = re.findall(r'<a href="(comparison/.*?)">own · .* · seed 0</a>', page)
-    report = Path(compared["report"]).parent / address
+    (link,) = re.findall(r'<a href="(comparison/.*?)">own · .* · seed 0</a>', page)
+    report = Path(compared["report"]).parent / link
     assert "Calibration" in report.read_text(encoding="utf-8")
     for variant in rows:
         assert f'href="own/{variant}.html"' in report.read_text(encoding="utf-8")
         assert (report.parent / "own" / f"{variant}.html").stat().st_size > 0
     kept = {name: Path(client.download_artifacts(parent.info.run_id, name)) for name in FILES}
     assert kept["comparison.html"].read_text(encoding="utf-8") == page
-    told = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
-    assert told["seeds"] == SEEDS
-    for row in told["rows"]:
+    summary = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
+    assert summary["seeds"] == SEEDS
+    for row in summary["rows"]:
         assert row["f1"]["mean"] == pytest.approx(mean(row["f1"]["values"]))
         assert row["cell"]["variant"] in page and len(row["f1"]["values"]) == 2
     (artifact,) = artifacts("comparison")
@@ -83,7 +83,7 @@ def test_all_variants_and_seeds_are_in_one_table(
     vectors = rows["baseline"]["vectors"]
     assert list(written) == [f"own, {vectors}, seed 0", f"own, {vectors}, seed 1"]
     for number, table in enumerate(written.values()):
-        f1s = [f"{row['f1']['values'][number]:.2f}" for row in told["rows"]]
+        f1s = [f"{row['f1']['values'][number]:.2f}" for row in summary["rows"]]
         assert [row["F1"] for row in table] == f1s
-        assert table[0]["gain over the one before, 95 %"] == "reference"
+        assert table[0]["F1 gain over the row above, 95 %"] == "reference"
     assert out.with_suffix(".png").stat().st_size > 0

@@ -18,29 +18,31 @@ TYPES, EXAMPLES = make_types(), make_examples([4 + i % 9 for i in range(60)])
 
 
 def trainer(variant: VariantConfig, device: str) -> Trainer:
-    made = Trainer(make_model(variant), variant.training, wrap=lambda m: m.to(device))
+    on_device = Trainer(make_model(variant), variant.training, wrap=lambda m: m.to(device))
     torch.manual_seed(1)
-    return made
+    return on_device
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_losses_and_predictions_match_the_cpu(name: str) -> None:
     variant = small(name, batch_size=4, dropout=0.0, optimizer="adam", learning_rate=0.001)
-    found = []
+    results = []
     for device in ("cpu", "cuda"):
-        one = trainer(variant, device)
-        epochs = [one.train_epoch(EXAMPLES, TYPES) for _ in range(2)]
-        found.append(([epoch.nll for epoch in epochs], one.predict(EXAMPLES, TYPES)[1]))
-    (cpu, of_cpu), (gpu, of_gpu) = found
-    assert gpu == pytest.approx(cpu, rel=1e-3)
-    np.testing.assert_allclose(of_gpu, of_cpu, atol=1e-2)
+        model_trainer = trainer(variant, device)
+        epochs = [model_trainer.train_epoch(EXAMPLES, TYPES) for _ in range(2)]
+        results.append(([epoch.nll for epoch in epochs], model_trainer.predict(EXAMPLES, TYPES)[1]))
+    (cpu_losses, cpu_nlls), (gpu_losses, gpu_nlls) = results
+    assert gpu_losses == pytest.approx(cpu_losses, rel=1e-3)
+    np.testing.assert_allclose(gpu_nlls, cpu_nlls, atol=1e-2)
 
 
 def test_bfloat16_losses_match_float32() -> None:
     nlls = {}
     for precision in ("float32", "bfloat16"):
-        one = trainer(small("char", dropout=0.0, batch_size=8, precision=precision), "cuda")
-        nlls[precision] = [one.train_epoch(EXAMPLES, TYPES).nll for _ in range(3)]
+        model_trainer = trainer(
+            small("char", dropout=0.0, batch_size=8, precision=precision), "cuda"
+        )
+        nlls[precision] = [model_trainer.train_epoch(EXAMPLES, TYPES).nll for _ in range(3)]
     assert nlls["bfloat16"] == pytest.approx(nlls["float32"], rel=0.02)
 
 
@@ -51,9 +53,9 @@ def test_training_steps_do_not_synchronize_the_gpu(
     name: str, optimizer: str, precision: str
 ) -> None:
     variant = small(name, batch_size=4, optimizer=optimizer, precision=precision)
-    one = trainer(variant, "cuda")
-    one.train_epoch(EXAMPLES, TYPES)
-    inner = one._train_step
+    model_trainer = trainer(variant, "cuda")
+    model_trainer.train_epoch(EXAMPLES, TYPES)
+    inner = model_trainer._train_step
 
     def watched(*arguments: object) -> None:
         torch.cuda.set_sync_debug_mode("error")
@@ -62,8 +64,8 @@ def test_training_steps_do_not_synchronize_the_gpu(
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
-    one._train_step = watched  # type: ignore[method-assign,assignment]
-    one.train_epoch(EXAMPLES, TYPES)
+    model_trainer._train_step = watched  # type: ignore[method-assign,assignment]
+    model_trainer.train_epoch(EXAMPLES, TYPES)
 
 
 def test_resumed_training_is_bitwise_identical() -> None:

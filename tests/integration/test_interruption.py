@@ -96,9 +96,9 @@ def weights(root: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("dies_when_done", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("killed_at_the_end", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_killed_training_resumes_to_the_same_weights(
-    prefect_server: None, tmp_path: Path, dies_when_done: bool
+    prefect_server: None, tmp_path: Path, killed_at_the_end: bool
 ) -> None:
     root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     seed = random.SystemRandom().randrange(10**6)
@@ -106,13 +106,13 @@ def test_killed_training_resumes_to_the_same_weights(
     start_and_kill(root, data, wanted=2, delay=random.Random(seed).uniform(0, 0.5))
     assert not list((root / "stages" / "train").glob("[!.]*")), "nothing may look finished"
 
-    if dies_when_done:
-        said = train_and_die(root, data, tmp_path / "before")
-        assert "epoch 1:" not in said and "epoch 12:" in said
+    if killed_at_the_end:
+        output = train_and_die(root, data, tmp_path / "before")
+        assert "epoch 1:" not in output and "epoch 12:" in output
     done = train(root, data)
     assert done.returncode == 0, done.stderr
     assert "epoch 1:" not in done.stdout + done.stderr
-    assert ("epoch 12:" in done.stdout + done.stderr) is not dies_when_done
+    assert ("epoch 12:" in done.stdout + done.stderr) is not killed_at_the_end
     assert list((root / "ray").iterdir()) == []
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("bidaflow/own")

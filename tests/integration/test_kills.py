@@ -1,4 +1,4 @@
-"""SIGKILL in every stage at random moments: finished stages stay, and results do not change."""
+"""SIGKILL in every stage at random delays: finished stages stay, and results do not change."""
 
 import gzip
 import hashlib
@@ -44,7 +44,7 @@ STAGES = (
     "report",
     "check",
 )
-MOST_KILLS = 20
+MAX_KILLS = 20
 """Attempts per stage: on a busy machine, a short stage may end before this process sees it."""
 PAGE = re.compile("stages/(report|check)/")
 
@@ -57,8 +57,8 @@ def guess(out: Path, dev: Path) -> dict[str, Any]:
     write_predictions(out / "predictions.parquet", split, answered)
     for name, value in {"config": {}, "history": []}.items():
         (out / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
-    told = dict.fromkeys(["run_url", "threshold", "no_threshold"])
-    return {"variant": "guess", "parameters": 0, "scores": {}, **told}
+    empty = dict.fromkeys(["run_url", "threshold", "no_threshold"])
+    return {"variant": "guess", "parameters": 0, "scores": {}, **empty}
 
 
 def run_flow(root: Path, source: Source) -> None:
@@ -68,20 +68,20 @@ def run_flow(root: Path, source: Source) -> None:
     from flows.common.encoding import encode_dataset
     from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
     from flows.common.splits import ingest_dataset
-    from flows.common.vectors import train_set
+    from flows.common.vectors import train_from_corpus
     from tasks.embeddings.training.config import EmbeddingParameters
     from tasks.stages import fetching, generating, reporting
     from tasks.text.build_vocabulary import VocabularyParameters
 
     @flow
-    def road() -> None:
+    def pipeline() -> None:
         train = fetching(source).folder / source.name
         dev = generating(3).folder / "dev.json"
         data = DataParameters(dataset="killed", train_files=[str(train)], dev_files=[str(dev)])
         splits = ingest_dataset(data)
         corpus = CorpusParameters(files=[str(splits.train.folder / "contexts.parquet")])
         small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
-        train_set(corpus, small, None)
+        train_from_corpus(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
         folders = (splits.train.folder, None, splits.dev.folder, encoded.vocabulary.folder)
         reporting(
@@ -91,7 +91,7 @@ def run_flow(root: Path, source: Source) -> None:
         )
         check(data)
 
-    road()
+    pipeline()
 
 
 class Victim:
@@ -126,7 +126,7 @@ class Victim:
     def is_building(self, stage: str) -> bool:
         return any((self.root / "stages" / stage).glob(f"{BUILDING}*"))
 
-    def lose(self, stage: str) -> None:
+    def remove_outputs(self, stage: str) -> None:
         """Remove the stage's finished outputs, so that it runs again."""
         for manifest in self.manifests():
             if manifest.startswith(f"stages/{stage}/"):
@@ -142,7 +142,7 @@ class Victim:
     def digests(self) -> dict[str, str]:
         """Digests of all finished stages; empty for pages, which contain their build time."""
         digests = {name: json.loads(text)["digest"] for name, text in self.manifests().items()}
-        return {name: "" if PAGE.match(name) else found for name, found in digests.items()}
+        return {name: "" if PAGE.match(name) else digest for name, digest in digests.items()}
 
     def pages(self) -> list[str]:
         """The HTML reports, without the time at which they were built."""
@@ -151,8 +151,8 @@ class Victim:
 
     def seconds(self, stage: str) -> float:
         """Shortest recorded run of the stage, in seconds."""
-        told = [json.loads(manifest) for manifest in self.manifests().values()]
-        return min(float(each["seconds"]) for each in told if each["stage"] == stage)
+        manifests = [json.loads(manifest) for manifest in self.manifests().values()]
+        return min(float(m["seconds"]) for m in manifests if m["stage"] == stage)
 
 
 @pytest.fixture
@@ -173,25 +173,25 @@ def test_kills_keep_finished_stages_and_results(
     source: Source, tmp_path: Path, kills_per_stage: int
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
-    print(f"seed of the moments: {seed}")
-    moments = random.Random(seed)
+    print(f"seed of the delays: {seed}")
+    delays = random.Random(seed)
     undisturbed, killed = (Victim(tmp_path / name, source) for name in ("whole", "killed"))
     undisturbed.finish()
-    broken: Counter[str] = Counter()
+    interrupted: Counter[str] = Counter()
     for name in STAGES:
         longest = undisturbed.seconds(name)
-        for kill in range(MOST_KILLS):
-            if kill >= kills_per_stage and broken[name]:
+        for kill in range(MAX_KILLS):
+            if kill >= kills_per_stage and interrupted[name]:
                 break
             # Of every four kills, the first comes earliest and most likely interrupts the stage.
             latest = longest * (kill % 4 + 1) / 4
-            killed.lose(name)
+            killed.remove_outputs(name)
             finished = killed.manifests()
-            broken[name] += killed.kill_in(name, moments.uniform(0, latest))
-            assert killed.manifests().items() >= finished.items(), "made a second time"
+            interrupted[name] += killed.kill_in(name, delays.uniform(0, latest))
+            assert killed.manifests().items() >= finished.items(), "built a second time"
     finished = killed.manifests()
-    print(f"stages broken off: {dict(broken)}")
-    assert all(broken[stage] for stage in STAGES)
+    print(f"interrupted stages: {dict(interrupted)}")
+    assert all(interrupted[stage] for stage in STAGES)
     killed.finish()
     assert killed.manifests().items() >= finished.items()
     assert killed.pages() == undisturbed.pages()

@@ -28,7 +28,7 @@ def test_trains_and_answers_on_long_papers(
     files = {"train": papers[:4], "dev": papers[-1:]}
     for name, articles in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"data": articles}), encoding="utf-8")
-    told = train(
+    result = train(
         DataParameters(
             dataset="papers",
             train_files=[str(tmp_path / "train.json")],
@@ -41,16 +41,16 @@ def test_trains_and_answers_on_long_papers(
         ),
         resources=Resources(cpus_per_worker=1),
     )
-    asked = [question for p in papers[-1]["paragraphs"] for question in p["qas"]]
-    assert told["questions"] == len(asked) == 56
+    dev = [question for p in papers[-1]["paragraphs"] for question in p["qas"]]
+    assert result["questions"] == len(dev) == 56
     (trained,) = (root / "stages" / "train").glob("[!.]*")
     questions = sum(len(p["qas"]) for article in papers[:4] for p in article["paragraphs"])
     assert facts_of(trained)["trained_on"] == questions  # no question is skipped for its length
     table = pq.read_table(trained / "predictions.parquet").to_pydict()
-    assert table["id"] == [str(question["id"]) for question in asked]
+    assert table["id"] == [str(question["id"]) for question in dev]
     context = papers[-1]["paragraphs"][0]["context"]
     spans = list(zip(table["best_span_start_char"], table["best_span_end_char"], strict=True))
     assert [context[start:end] for start, end in spans] == table["best_prediction"]
     assert max(start for start, _ in spans) > 5_000  # far beyond the first window
-    errors = Path(told["report"]).parent / "papers" / "char.html"
+    errors = Path(result["report"]).parent / "papers" / "char.html"
     assert errors.stat().st_size > 0

@@ -16,11 +16,11 @@ import pytest
 from mlflow.tracking import MlflowClient
 from playwright.sync_api import Page, expect, sync_playwright
 
-from infra.processes import Recorded
+from infra.processes import ProcessRecord
 from tasks.datasets.tiny import generate
 from tests.factories.cli import kill, write_dataset
-from tests.factories.http import ask
-from tests.factories.services import FINAL, Server, Services, left_by, wait
+from tests.factories.http import send_request
+from tests.factories.services import FINAL, Server, Services, command_lines_of, wait
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -91,10 +91,10 @@ def runs(services: Services, dataset: Path) -> Runs:
     server = Server(services)
     killed = server.start(parameters(dataset, LONG, hidden_size=6))
     server.wait_for_training(killed)
-    worker = services.recorded.services["worker"]
-    note = services.root / "under-way" / f"{killed}.json"
-    process = Recorded.model_validate_json(note.read_text()).pid
-    assert len(left_by(killed)) > 1  # Ray's processes, too
+    worker = services.record.services["worker"]
+    file = services.root / "under-way" / f"{killed}.json"
+    process = ProcessRecord.model_validate_json(file.read_text()).pid
+    assert len(command_lines_of(killed)) > 1  # Ray's processes, too
     os.kill(worker.pid, signal.SIGKILL)
     os.kill(process, signal.SIGKILL)
     done = services.run(*flags(parameters(dataset)), module="flows.retrain")
@@ -106,7 +106,7 @@ def runs(services: Services, dataset: Path) -> Runs:
 def page() -> Iterator[Page]:
     """A tab of the system's browser, headless."""
     if CHROMIUM is None:
-        pytest.skip("the web pages need a browser: install chromium")
+        pytest.skip("needs a browser; install chromium")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=CHROMIUM,
@@ -122,7 +122,7 @@ def page() -> Iterator[Page]:
 def test_next_start_cleans_up_after_a_killed_run(server: Server, runs: Runs) -> None:
     assert server.run(runs.killed)["state_name"] == "Crashed"
     assert {run.info.status for run in server.mlflow_runs(runs.killed)} == {"KILLED"}
-    assert left_by(runs.killed) == []
+    assert command_lines_of(runs.killed) == []
     assert not list((server.services.root / "under-way").glob("*.json"))
 
 
@@ -138,13 +138,13 @@ def test_manual_flow_uses_the_running_server(server: Server, runs: Runs) -> None
 def test_run_started_from_the_form_can_be_compared(
     services: Services, server: Server, page: Page, runs: Runs, dataset: Path
 ) -> None:
-    # The address of "Copy to new run": the form, filled with an earlier run's parameters.
+    # The URL of "Copy to new run": the form, filled with an earlier run's parameters.
     form = f"deployments/deployment/{server.retrain}/run?parameters="
     copied = json.dumps(parameters(dataset, hidden_size=6))
-    page.goto(f"{services.recorded.prefect_url}/{form}{quote(copied)}")
+    page.goto(f"{services.record.prefect_url}/{form}{quote(copied)}")
     label = page.locator(".schema-form-property__label", has_text="Hidden Size")
     field = page.locator(".p-label", has=label).last
-    field.get_by_text("Width d of the model.").wait_for()
+    field.get_by_text("Hidden size of all layers (d in the BiDAF paper).").wait_for()
     field.locator("input").last.fill("0")
     page.get_by_role("button", name="Submit").click()
     field.get_by_text("not valid").wait_for()
@@ -164,7 +164,7 @@ def test_run_started_from_the_form_can_be_compared(
     compared = [server.mlflow_runs(run)[0] for run in (runs.killed, runs.finished)]
     assert [run.data.params["hidden_size"] for run in compared] == ["6", "4"]
     ids, experiment = [run.info.run_id for run in compared], compared[0].info.experiment_id
-    mlflow = f"{services.recorded.mlflow_url}/#"
+    mlflow = f"{services.record.mlflow_url}/#"
     page.goto(
         f"{mlflow}/compare-runs?runs={json.dumps(ids)}&experiments={json.dumps([experiment])}"
     )
@@ -178,7 +178,7 @@ def test_run_started_from_the_form_can_be_compared(
     page.frame_locator("iframe").get_by_text("Question answering report").first.wait_for()
 
     # With the number of the form, the run is the same as the finished one.
-    page.goto(f"{services.recorded.prefect_url}/runs/flow-run/{started}")
+    page.goto(f"{services.record.prefect_url}/runs/flow-run/{started}")
     assert server.ended(started) == "Nothing to do"
     page.get_by_text("Nothing to do").first.wait_for()
 
@@ -192,31 +192,31 @@ def test_second_run_waits_and_cancelled_run_cleans_up(server: Server, dataset: P
     wait("its turn", lambda: server.run(second)["state_name"] == waiting)
     assert server.run(run_id)["state_name"] == "Running"
     state = {"state": {"type": "CANCELLING"}}
-    ask("POST", f"{server.api}/flow_runs/{run_id}/set_state", state).raise_for_status()
+    send_request("POST", f"{server.api}/flow_runs/{run_id}/set_state", state).raise_for_status()
     assert server.ended(run_id) == "Cancelled"
     runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
     wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
     assert len(runs) == 2
-    wait("Ray's end", lambda: not left_by(run_id))
+    wait("Ray's end", lambda: not command_lines_of(run_id))
     assert server.ended(second) == "Refused"  # its turn came
 
 
 @pytest.mark.full
 def test_schedule_does_nothing_until_data_changes(server: Server, own: Path) -> None:
-    address = f"{server.api}/deployments/{server.retrain}/schedules"
+    url = f"{server.api}/deployments/{server.retrain}/schedules"
     every = {"interval": 45, "timezone": "UTC"}
     schedule = {"schedule": every, "active": True, "parameters": parameters(own), "slug": "often"}
-    (made,) = ask("POST", address, [schedule]).raise_for_status().json()
+    (created,) = send_request("POST", url, [schedule]).raise_for_status().json()
 
     def states() -> list[str]:
-        wanted = {
+        filters = {
             "deployments": {"id": {"any_": [server.retrain]}},
             "flow_runs": {"state": {"type": {"any_": list(FINAL)}}},
             "sort": "START_TIME_ASC",
         }
-        runs = ask("POST", f"{server.api}/flow_runs/filter", wanted).json()
-        of_own = [r for r in runs if r["parameters"]["data"]["dataset"] == str(own)]
-        return [run["state_name"] for run in of_own]
+        runs = send_request("POST", f"{server.api}/flow_runs/filter", filters).json()
+        own_runs = [r for r in runs if r["parameters"]["data"]["dataset"] == str(own)]
+        return [run["state_name"] for run in own_runs]
 
     try:
         wait("the second run", lambda: len(states()) >= 2)
@@ -225,7 +225,7 @@ def test_schedule_does_nothing_until_data_changes(server: Server, own: Path) -> 
         write_articles(own / "train-b.json", 4, 8)
         wait("the run on new data", lambda: "Completed" in states()[known:])
     finally:
-        ask("DELETE", f"{address}/{made['id']}").raise_for_status()
+        send_request("DELETE", f"{url}/{created['id']}").raise_for_status()
 
 
 @pytest.mark.full
@@ -251,15 +251,16 @@ def test_run_survives_the_death_of_all_services(server: Server, own: Path) -> No
     run_id = server.start(parameters(own, epochs))
     server.wait_for_training(run_id)
     for name in ("mlflow", "worker", "prefect"):
-        before = server.services.recorded.services[name]
+        before = server.services.record.services[name]
         process = psutil.Process(before.pid)
-        below = [] if name == "worker" else process.children(recursive=True)  # else the run itself
-        kill([process, *below])
+        # The worker's children are the run itself.
+        children = [] if name == "worker" else process.children(recursive=True)
+        kill([process, *children])
 
-        def again(name: str = name, before: Recorded = before) -> bool:
-            return server.services.recorded.services[name].pid != before.pid
+        def restarted(name: str = name, before: ProcessRecord = before) -> bool:
+            return server.services.record.services[name].pid != before.pid
 
-        wait(name, again)
+        wait(name, restarted)
     assert server.ended(run_id) == "Completed", server.logs(run_id)
     (run,) = server.mlflow_runs(run_id)
     client = MlflowClient(f"sqlite:///{server.services.root}/mlflow.db")
@@ -268,14 +269,14 @@ def test_run_survives_the_death_of_all_services(server: Server, own: Path) -> No
 
 
 def test_dead_services_restart_and_down_stops_orphans(services: Services) -> None:
-    """The last test: it leaves nothing up."""
+    """Runs last, because it stops the services."""
     assert services.process is not None
     services.process.send_signal(signal.SIGHUP)  # the end of its terminal ends nothing
-    before, killed = services.recorded.services, datetime.now(UTC)
+    before, killed = services.record.services, datetime.now(UTC)
     kill(services.processes())
 
     def all_are_new() -> bool:
-        now = services.recorded.services
+        now = services.record.services
         return now.keys() == before.keys() and all(now[k].pid != before[k].pid for k in before)
 
     wait("new services", all_are_new)
@@ -285,5 +286,5 @@ def test_dead_services_restart_and_down_stops_orphans(services: Services) -> Non
     services.process.kill()
     services.process.wait()
     assert services.run("down").stdout.strip() == "Stopped."
-    wait("the end", lambda: not any(one.is_running() for one in processes))  # init reaps them
-    assert services.run("down").stdout.strip() == "Nothing is up."
+    wait("the end", lambda: not any(p.is_running() for p in processes))  # init reaps them
+    assert services.run("down").stdout.strip() == "Nothing is running."

@@ -58,6 +58,6 @@ def test_cluster_listens_on_loopback_only() -> None:
 
 def is_loopback(address: str) -> bool:
     """Whether the address is loopback; IPv4 addresses written as IPv6 (::ffff:…) count too."""
-    found = ip_address(address)
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_loopback
+    parsed = ip_address(address)
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return (mapped or parsed).is_loopback

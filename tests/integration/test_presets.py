@@ -31,12 +31,12 @@ from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, 
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
 from tasks.text.vocabulary import Lexicon
-from tests.factories.answers import COMMON, LONG, STRANGE, alike, stands_in
+from tests.factories.answers import COMMON, LONG, STRANGE, is_token_span, same_answers
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
 EPOCHS = 150
-LEARNT = 0.05  # nats per question; exact match is computed only below it
+MEMORIZED_NLL = 0.05  # nats per question; exact match is computed only below it
 
 
 def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
@@ -49,7 +49,7 @@ def short_paragraphs(data: Path) -> Iterator[dict[str, object]]:
 
 
 @dataclass(frozen=True)
-class Made:
+class EncodedQuestions:
     """Real questions, encoded, with or without word vectors."""
 
     folder: Path
@@ -105,7 +105,7 @@ CASES = [Case(name, **SMALL) for name in ("char-only", "char-selfattn", "docqa")
 CASES += [pytest.param(Case(name), marks=pytest.mark.full) for name in PRESETS]  # type: ignore[misc]
 
 
-def made(folder: Path, data: Path, source: str, count: int) -> Made:
+def encode_questions(folder: Path, data: Path, source: str, count: int) -> EncodedQuestions:
     for name in ("split", "vectors", "vocabulary", "encoded"):
         (folder / name).mkdir()
     paragraphs = [*islice(short_paragraphs(data), count)]
@@ -117,7 +117,7 @@ def made(folder: Path, data: Path, source: str, count: int) -> Made:
     select_vectors(folder / "vectors", source, wanted, 0)
     build_vocabulary(folder / "vocabulary", folder / "split", [], folder / "vectors", parameters)
     encode_split(folder / "encoded", folder / "split", folder / "vocabulary")
-    return Made(folder, 4 * count)
+    return EncodedQuestions(folder, 4 * count)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -126,7 +126,7 @@ def test_preset_memorizes_questions_and_is_served(
 ) -> None:
     variant = case.variant()
     source = PACKAGED if variant.model.word_vectors else NO_VECTORS
-    data = made(tmp_path, shared_data, source, case.paragraphs)
+    data = encode_questions(tmp_path, shared_data, source, case.paragraphs)
     examples, types = load_encoded(data.folder / "encoded"), load_types(data.folder / "vocabulary")
     assert len(examples) == data.questions
     split, trainer = load_split(data.folder / "split"), data.trainer(variant)
@@ -135,18 +135,18 @@ def test_preset_memorizes_questions_and_is_served(
         predictions, _ = trainer.predict(examples, types)
         return evaluate(split, predictions).scores.em
 
-    while trainer.train_epoch(examples, types).nll > LEARNT or exact_match() < 100:
+    while trainer.train_epoch(examples, types).nll > MEMORIZED_NLL or exact_match() < 100:
         assert trainer.epoch < EPOCHS
 
     predictor = Predictor.load(data.save(trainer, variant))
     batch = make_batch(examples, types, np.arange(data.questions), trainer.model.max_characters)
     with torch.no_grad(), trainer.averages.in_use():
-        mine, theirs = trainer.model.eval()(batch), predictor.model.eval()(batch)
-    assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+        trained, loaded = trainer.model.eval()(batch), predictor.model.eval()(batch)
+    assert all(torch.equal(a, b) for a, b in zip(trained, loaded, strict=True))
 
     pairs = [*COMMON, *STRANGE.values(), LONG]
     together = predictor.answer(pairs)
     for pair, row in zip(pairs, together, strict=True):
-        assert alike(row, predictor.answer([pair])[0]), pair
+        assert same_answers(row, predictor.answer([pair])[0]), pair
         if row["answer"]:
-            assert stands_in(row, pair[1], variant.training.max_answer_tokens)
+            assert is_token_span(row, pair[1], variant.training.max_answer_tokens)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from flows.commands.rollback import rollback
 from flows.common.parameters import DataParameters
-from flows.common.promote import Contest, promote_best
+from flows.common.promote import PromotionResult, promote_best
 from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
@@ -26,7 +26,7 @@ from infra.settings import settings
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.inference.predictor import Predictor
 from tasks.tracking import model_logging, registry, runs
-from tests.factories.logged_models import CONTEXT, made_model
+from tests.factories.logged_models import CONTEXT, save_untrained_model
 
 pytestmark = pytest.mark.heavy
 
@@ -46,16 +46,16 @@ RIGHT = {
 @pytest.fixture
 def models(tmp_path: Path) -> dict[str, Path]:
     """Untrained models by name; all but `old` and `equal` answer differently."""
-    made = made_model(tmp_path)
+    saved = save_untrained_model(tmp_path)
     folders = {}
     for seed, name in enumerate(RIGHT):
         folders[name] = tmp_path / name
-        shutil.copytree(made, folders[name])
+        shutil.copytree(saved, folders[name])
         generator = torch.Generator().manual_seed(0 if name == "equal" else seed)
-        weights = load_file(made / "weights.safetensors")
+        weights = load_file(saved / "weights.safetensors")
         drawn = {n: 2 * torch.randn(w.shape, generator=generator) for n, w in weights.items()}
         save_file(drawn, folders[name] / "weights.safetensors")
-        config = json.loads((made / "config.json").read_text())
+        config = json.loads((saved / "config.json").read_text())
         config["variant"]["training"]["max_answer_tokens"] = 1  # right or wrong, never partly right
         (folders[name] / "config.json").write_text(json.dumps(config))
     return folders
@@ -64,14 +64,14 @@ def models(tmp_path: Path) -> dict[str, Path]:
 @pytest.fixture
 def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
     """Questions that each model answers correctly exactly where `RIGHT` says so."""
-    chance = random.Random(0)
+    rng = random.Random(0)
     words = sorted(set(CONTEXT.lower().replace(".", "").split()) - {"the"})
     words += ["ash", "birch", "cedar", "elm", "fir", "larch", "oak", "pine", "yew"]
-    asked = [
-        (f"{('Who', 'When', 'Where')[i % 3]} {chance.choice(words)}?", chance.sample(words, 12))
+    drawn = [
+        (f"{('Who', 'When', 'Where')[i % 3]} {rng.choice(words)}?", rng.sample(words, 12))
         for i in range(QUESTIONS)
     ]
-    pairs = [(question, " ".join(context)) for question, context in asked]
+    pairs = [(question, " ".join(context)) for question, context in drawn]
     golds: list[list[dict[str, object]]] = [[] for _ in pairs]
     for name, folder in models.items():
         for i, row in enumerate(Predictor.load(folder).answer(pairs)):
@@ -103,17 +103,17 @@ def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
 @pytest.fixture
 def promote(
     prefect_server: None, root: Path, models: dict[str, Path], dataset: DataParameters
-) -> Iterator[Callable[..., Contest]]:
+) -> Iterator[Callable[..., PromotionResult]]:
     """A flow that enters a model for promotion; the models are logged as if just trained."""
     uri = settings().tracking_uri
     parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
     uris = {}
     for name, folder in models.items():
         run_id = runs.start_variant_run(uri, parent, name, name, {}, {}, [])
-        uris[name] = model_logging.log_answerer(uri, run_id, folder, "bidaf-planted", step=0)
+        uris[name] = model_logging.log_model(uri, run_id, folder, "bidaf-planted", step=0)
 
     @flow
-    def promoting(name: str) -> Contest:
+    def promoting(name: str) -> PromotionResult:
         trained = Output(models[name], {"model_uri": uris[name]}, False)
         return promote_best(ingest_dataset(dataset), [trained], PromotionRule())
 
@@ -121,29 +121,31 @@ def promote(
 
 
 def version(alias: str) -> str | None:
-    found = registry.with_alias(settings().tracking_uri, "bidaf-planted", alias)
-    if found is None:
+    model = registry.with_alias(settings().tracking_uri, "bidaf-planted", alias)
+    if model is None:
         return None
-    run = MlflowClient(settings().tracking_uri).get_run(found.run_id)
+    run = MlflowClient(settings().tracking_uri).get_run(model.run_id)
     return str(run.info.run_name)
 
 
-def test_champion_stays_until_a_better_model_comes(promote: Callable[..., Contest]) -> None:
+def test_champion_stays_until_a_better_model_comes(promote: Callable[..., PromotionResult]) -> None:
     assert promote("old").decision.promoted  # type: ignore[union-attr]
     assert (version("champion"), version("previous")) == ("old", None)
     with pytest.raises(UserError, match="no previous"):
         rollback("planted")
 
     for name, reason in (("equal", "below 0.5"), ("worse", "may be worse")):
-        contest = promote(name)
-        assert contest.decision and not contest.decision.promoted
-        assert reason in contest.decision.reason
+        result = promote(name)
+        assert result.decision and not result.decision.promoted
+        assert reason in result.decision.reason
         assert version("champion") == "old"
     assert promote("equal").decision is None, "the same is not decided twice"
 
     uneven = promote("uneven")
     assert uneven.decision and uneven.decision.parts[0].gain.mean > 0.5
-    assert not uneven.decision.promoted and "question word where loses" in uneven.decision.reason
+    assert (
+        not uneven.decision.promoted and "'question word where' drops by" in uneven.decision.reason
+    )
 
     assert promote("better").decision.promoted  # type: ignore[union-attr]
     assert (version("champion"), version("previous")) == ("better", "old")
@@ -156,10 +158,10 @@ def test_champion_stays_until_a_better_model_comes(promote: Callable[..., Contes
 
 
 def test_retried_promotion_returns_first_decision(
-    promote: Callable[..., Contest],
+    promote: Callable[..., PromotionResult],
 ) -> None:
     @flow
-    def trying_twice(name: str) -> list[Contest]:
+    def trying_twice(name: str) -> list[PromotionResult]:
         return [promote.fn(name), promote.fn(name)]  # type: ignore[attr-defined]
 
     promote("old")
@@ -188,13 +190,13 @@ def test_registry_error_is_not_a_missing_champion(
         server.shutdown()
 
 
-def test_better_of_two_concurrent_models_wins(promote: Callable[..., Contest]) -> None:
+def test_better_of_two_concurrent_models_wins(promote: Callable[..., PromotionResult]) -> None:
     promote("old")
     with ThreadPoolExecutor(2) as both:
-        contests = list(both.map(promote, ["better", "best"]))
+        results = list(both.map(promote, ["better", "best"]))
     assert version("champion") == "best"
-    met = {contest.champion.version for contest in contests if contest.champion}
-    promoted = [contest for contest in contests if contest.decision and contest.decision.promoted]
+    champions = {result.champion.version for result in results if result.champion}
+    promoted = [result for result in results if result.decision and result.decision.promoted]
     # Either "best" came second and replaced "better", or it came first and stayed champion.
     assert version("previous") == ("better" if len(promoted) == 2 else "old")
-    assert len(met) == 2, "the second met the first one's champion"
+    assert len(champions) == 2, "the second met the first one's champion"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from infra.ray_cluster import memory_here
+from infra.ray_cluster import allocator_variables
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.configs.presets import preset
@@ -97,15 +97,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 def f1(tiny: Tiny) -> dict[str, float]:
     """Dev F1 of `char`, `char` with shuffled questions, and `baseline`, trained in parallel."""
     trainings = {"char": ("char", False), "shuffled": ("char", True), "baseline": ("baseline",)}
-    before = dict(os.environ)
-    os.environ.update(memory_here(), OMP_NUM_THREADS="1")
+    environment = dict(os.environ)
+    os.environ.update(allocator_variables(), OMP_NUM_THREADS="1")
     try:
         with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as processes:
-            found = {name: processes.submit(tiny.f1, *each) for name, each in trainings.items()}
-            return {name: each.result() for name, each in found.items()}
+            futures = {name: processes.submit(tiny.f1, *args) for name, args in trainings.items()}
+            return {name: future.result() for name, future in futures.items()}
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(environment)
 
 
 def test_word_overlap_scores_far_below_the_model(f1: dict[str, float]) -> None:

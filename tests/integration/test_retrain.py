@@ -10,7 +10,7 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from flows.commands.diff import differences
+from flows.commands.diff import compare_runs
 from infra.errors import UserError
 from tasks.datasets.tiny import generate
 from tests.factories.cli import QUICK, SMALL, retrain, tests_server, write_dataset
@@ -63,10 +63,10 @@ def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
 
 def test_every_dev_question_is_scored(first: Retrained) -> None:
     dev = json.loads((first.data / "dev.json").read_text(encoding="utf-8"))
-    asked = sum(
+    questions = sum(
         len(paragraph["qas"]) for article in dev["data"] for paragraph in article["paragraphs"]
     )
-    assert f"own: {asked} dev questions" in first.output
+    assert f"own: {questions} dev questions" in first.output
 
 
 def test_mlflow_has_a_run_per_variant_under_one_parent(first: Retrained) -> None:
@@ -96,14 +96,14 @@ def test_diff_compares_two_runs_by_answer(
     first: Retrained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_ROOT", str(first.root))
-    comparison, page = differences("bidaf-own/1, bidaf-own/2")
+    comparison, page = compare_runs("bidaf-own/1, bidaf-own/2")
     scores = [run.data.metrics["dev/f1"] for run in first.runs("variant")]
-    questions = sum(outcome.questions for outcome in comparison.outcomes)
+    questions = sum(change.questions for change in comparison.changes)
     assert f"{questions} dev questions" in first.output
     assert abs(comparison.gain.mean) == pytest.approx(abs(scores[0] - scores[1]), abs=1e-3)
-    assert page.parent == first.root / "reports" and "Who is right" in page.read_text("utf-8")
-    with pytest.raises(UserError, match="names 1 of the two runs"):
-        differences("champion")
+    assert page.parent == first.root / "reports" and "Correct answers" in page.read_text("utf-8")
+    with pytest.raises(UserError, match=r"names 1 run\(s\), expected two"):
+        compare_runs("champion")
 
 
 def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
@@ -111,7 +111,7 @@ def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
     champion = first.client.get_model_version_by_alias("bidaf-own", "champion")
     best = runs[champion.run_id]
     assert best.data.metrics["dev/f1"] == max(run.data.metrics["dev/f1"] for run in runs.values())
-    assert "no champion before" in best.data.tags["promotion"]
+    assert "no champion yet" in best.data.tags["promotion"]
     (parent,) = first.runs("parent")
     for run in (parent, best):
         artifacts = {file.path for file in first.client.list_artifacts(run.info.run_id)}
@@ -180,12 +180,12 @@ def test_user_error_ends_in_one_sentence(prefect_server: None, tmp_path: Path) -
 def test_default_dataset_needs_no_flags(tmp_path: Path) -> None:
     done = retrain(tmp_path, *QUICK)
     assert done.returncode == 0, done.stderr
-    asked = sum(
+    questions = sum(
         len(paragraph["qas"])
         for article in generate()[1]["data"]
         for paragraph in article["paragraphs"]
     )
-    assert f"tiny: {asked} dev questions" in done.stdout
+    assert f"tiny: {questions} dev questions" in done.stdout
 
 
 @pytest.mark.full

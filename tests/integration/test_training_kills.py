@@ -46,7 +46,7 @@ def start(root: Path, data: Path) -> subprocess.Popen[bytes]:
 
 
 @dataclass
-class Assault:
+class RepeatedKills:
     """Kills a flow or its Ray processes again and again, and restarts the flow when it ends."""
 
     root: Path
@@ -62,7 +62,7 @@ class Assault:
             target = self._target()
             self._wait(process)
             if process.poll() is not None:
-                assert process.returncode, "it ended before it was killed often enough"
+                assert process.returncode, f"the flow ended after {len(self.killed)} kills"
                 process = self._start()
             elif target == "flow":
                 self._kill_flow(process)
@@ -75,8 +75,8 @@ class Assault:
 
     def _target(self) -> str:
         """A random target, but each of them once before any is repeated."""
-        often = {target: n for target, n in TARGETS.items() if target not in self.killed} or TARGETS
-        (target,) = self.draws.choices(list(often), list(often.values()))
+        rest = {target: n for target, n in TARGETS.items() if target not in self.killed} or TARGETS
+        (target,) = self.draws.choices(list(rest), list(rest.values()))
         return target
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -107,12 +107,12 @@ class Assault:
         process.kill()
         process.wait()
         self.killed.append("flow")
-        _, left = psutil.wait_procs(children, timeout=10)
+        _, alive = psutil.wait_procs(children, timeout=10)
         deadline = time.monotonic() + 120
-        while any(is_titled(child, "Train") for child in left):
-            assert time.monotonic() < deadline, "workers that go on alone"
+        while any(is_titled(child, "Train") for child in alive):
+            assert time.monotonic() < deadline, "workers still run without their flow"
             time.sleep(0.2)
-        kill(left)
+        kill(alive)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -133,12 +133,12 @@ def result(root: Path) -> tuple[bytes, bytes, list[dict[str, Any]]]:
     (folder,) = (root / "stages" / "train").glob("[!.]*")
     measured = ("seconds", "examples_per_second", "memory")
     history = json.loads((folder / "history.json").read_text(encoding="utf-8"))
-    told = [
+    entries = [
         {name: value for name, value in entry.items() if not any(m in name for m in measured)}
         for entry in history
     ]
     weights = (folder / "model" / "weights.safetensors").read_bytes()
-    return weights, (folder / "predictions.parquet").read_bytes(), told
+    return weights, (folder / "predictions.parquet").read_bytes(), entries
 
 
 def test_kills_do_not_change_the_result(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_kills_do_not_change_the_result(tmp_path: Path) -> None:
     seed = int(os.environ.get("BIDAFLOW_TEST_SEED", random.randrange(10**6)))
     print(f"BIDAFLOW_TEST_SEED={seed}")
 
-    assault = Assault(tmp_path / "killed", data, random.Random(seed))
-    assault.run()
-    print(f"{assault.flows} flows; killed: {assault.killed}")
+    kills = RepeatedKills(tmp_path / "killed", data, random.Random(seed))
+    kills.run()
+    print(f"{kills.flows} flows; killed: {kills.killed}")
     undisturbed = start(tmp_path / "undisturbed", data)
     assert undisturbed.wait() == 0, (tmp_path / "undisturbed.log").read_text()
-    assert result(assault.root) == result(tmp_path / "undisturbed")
+    assert result(kills.root) == result(tmp_path / "undisturbed")

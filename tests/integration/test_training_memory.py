@@ -34,8 +34,8 @@ examples = Examples(
     span_end=np.zeros(BATCH, int),
     impossible=np.zeros(BATCH, bool),
 )
-spelled = random.integers(2, 90, (498, 9)).tolist()
-types = Types(np.arange(500), Ragged.from_rows([[], [1], *spelled]))
+character_rows = random.integers(2, 90, (498, 9)).tolist()
+types = Types(np.arange(500), Ragged.from_rows([[], [1], *character_rows]))
 variant = preset("char-selfattn").with_changes(hidden_size=100, batch_size=BATCH)
 trainer = Trainer(BiDAF(variant.model, torch.zeros(500, 50), 100), variant.training)
 trainer.train_epoch(examples, types)
@@ -65,19 +65,19 @@ examples = Examples(
     span_end=np.array([9, TOKENS - 5]),
     impossible=np.zeros(2, bool),
 )
-spelled = random.integers(2, 90, (498, 9)).tolist()
-types = Types(np.arange(500), Ragged.from_rows([[], [1], *spelled]))
+character_rows = random.integers(2, 90, (498, 9)).tolist()
+types = Types(np.arange(500), Ragged.from_rows([[], [1], *character_rows]))
 variant = preset("char-selfattn").with_changes(hidden_size=8, window_stride=200)
 trainer = Trainer(BiDAF(variant.model, torch.zeros(500, 50), 100), variant.training)
 before = peak_mib()
 trainer.train_epoch(examples, types)
-found, _ = trainer.predict(examples, types)
-assert len(found.span_start) == 2
+predictions, _ = trainer.predict(examples, types)
+assert len(predictions.span_start) == 2
 print(trainer.step, peak_mib() - before)
 """
 
 
-def bytes_of(script: str, *arguments: str) -> int:
+def peak_bytes(script: str, *arguments: str) -> int:
     """Peak memory in bytes that a script of one training step prints."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
@@ -94,7 +94,7 @@ def test_step_on_contexts_of_400_tokens_fits_memory(contexts: int, limit: float)
 
     Training would need that tensor more than once.
     """
-    assert bytes_of(STEP, str(contexts)) < limit
+    assert peak_bytes(STEP, str(contexts)) < limit
 
 
 def test_windowed_memory_ignores_context_length() -> None:
@@ -102,5 +102,5 @@ def test_windowed_memory_ignores_context_length() -> None:
 
     A single (T, T) matrix would take 0.7 GB or 2.9 GB.
     """
-    longest, twice = (bytes_of(WINDOWS, str(tokens)) for tokens in (13_349, 26_698))
+    longest, twice = (peak_bytes(WINDOWS, str(tokens)) for tokens in (13_349, 26_698))
     assert longest < 0.5e9 and twice < longest + 0.1e9

@@ -1,4 +1,4 @@
-"""The flow `retrain` on a Ray cluster that is there already: presets, word vectors, refusals."""
+"""The flow `retrain` on a running Ray cluster: presets, word vectors, rejected requests."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ from tasks.embeddings.formats.store import read_vectors
 from tasks.embeddings.formats.word_vectors import Subwords
 from tasks.embeddings.training.config import EmbeddingSettings
 from tests.factories.cli import write_dataset
-from tests.factories.corpus import worlds
+from tests.factories.corpus import two_topic_sentences
 
 pytestmark = [
     pytest.mark.heavy,
@@ -45,8 +45,8 @@ def data(tmp_path: Path) -> DataParameters:
 
 def run(data: DataParameters, *variants: str, **parameters: Any) -> Any:
     """The result of the flow with one CPU for each worker."""
-    given: dict[str, Any] = {"training": SMALL, "resources": Resources(cpus_per_worker=1)}
-    state = retrain(data, variants=list(variants), **(given | parameters), return_state=True)
+    defaults: dict[str, Any] = {"training": SMALL, "resources": Resources(cpus_per_worker=1)}
+    state = retrain(data, variants=list(variants), **(defaults | parameters), return_state=True)
     return result_of(state)
 
 
@@ -59,7 +59,7 @@ def run(data: DataParameters, *variants: str, **parameters: Any) -> Any:
         ({"training": TrainingParameters(max_context_tokens=3)}, "max_context_tokens"),
     ],
 )
-def test_refuses_what_it_cannot_train(
+def test_rejects_invalid_training_requests(
     data: DataParameters, parameters: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
@@ -69,7 +69,7 @@ def test_refuses_what_it_cannot_train(
 @pytest.mark.parametrize(
     ("names", "source"),
     [
-        # It reads no word vectors, so the file of them is not even looked for.
+        # This preset uses no word vectors, so a missing file is not an error.
         pytest.param(["char-only"], "gone.txt", marks=pytest.mark.full),
         pytest.param(WITH_CHARACTERS, "glove-6b-50d", marks=pytest.mark.full),
     ],
@@ -93,7 +93,9 @@ def test_composes_oov_words_in_training_and_serving(
 ) -> None:
     """The set is trained first, on a corpus with next to none of the dataset's words."""
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("\n".join(" ".join(line) for line in worlds(60)), encoding="utf-8")
+    corpus.write_text(
+        "\n".join(" ".join(line) for line in two_topic_sentences(60)), encoding="utf-8"
+    )
     vectors = VectorParameters(
         source="fasttext",
         corpus=CorpusParameters(files=[str(corpus)]),
@@ -102,21 +104,21 @@ def test_composes_oov_words_in_training_and_serving(
     subword = TrainingParameters(epochs=1, hidden_size=8, unknown_words="subword")
     run(data, "baseline", vectors=vectors, training=subword)
 
-    (picked,) = (file.parent for file in root.glob("stages/select-vectors/*/vectors.parquet"))
+    (selected,) = (file.parent for file in root.glob("stages/select-vectors/*/vectors.parquet"))
     (vocabulary,) = (file.parent for file in root.glob("stages/build-vocabulary/*/words.parquet"))
     words = pq.read_table(vocabulary / "words.parquet")["word"].to_pylist()
-    assert "where" in words and "where" not in read_vectors(picked, spelt=False)[0].to_pylist()
-    matrix, subwords = load_word_vectors(vocabulary, picked, "subword"), Subwords.load(picked)
+    assert "where" in words and "where" not in read_vectors(selected, composed=False)[0].to_pylist()
+    matrix, subwords = load_word_vectors(vocabulary, selected, "subword"), Subwords.load(selected)
     assert subwords is not None
     composed = subwords.vector("where")
     assert composed.any() and (matrix[words.index("where")] == composed).all()
 
     mlflow.set_tracking_uri(settings().tracking_uri)
     model = mlflow.pyfunc.load_model("models:/bidaf-own/1")
-    asked = [
+    questions = [
         {"question": "Where was it?", "context": f"It was seen in {name}."}
         for name in ("Xyzzyvale", "Quuxborough", "Xyzzyvale")
     ]
-    scores = [row["score"] for row in model.predict(asked)]
+    scores = [row["score"] for row in model.predict(questions)]
     assert not {"xyzzyvale", "quuxborough"} & set(words)
     assert scores[0] == pytest.approx(scores[2]) and scores[0] != pytest.approx(scores[1])

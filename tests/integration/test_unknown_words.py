@@ -16,13 +16,19 @@ from models.configs.variant import ModelConfig, TrainingConfig, UnknownWords, Va
 from models.word_representation import TrainedUnknown
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
-from tasks.embeddings.formats.source import files_of
-from tasks.embeddings.formats.store import require_subwords, write_vectors
+from tasks.embeddings.formats.source import stage_input
+from tasks.embeddings.formats.store import read_vectors, require_subwords, write_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.inference.model_folder import save_model
 from tasks.inference.predictor import Predictor
 from tasks.stages import selecting_vectors
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import (
+    VocabularyParameters,
+    build_vocabulary,
+    composed_words,
+    vector_rows,
+    wanted_words,
+)
 from tests.factories.splits import ingest
 from tests.factories.stages import in_flow
 
@@ -52,8 +58,12 @@ def prepared(tmp_path: Path, context: str) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("spell", "kept"), [(True, {"mouse", "mice", "who"}), (False, {"mouse"})])
-def test_composed_words_do_not_count_as_covered(folder: Path, spell: bool, kept: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("compose_oov", "kept"), [(True, {"mouse", "mice", "who"}), (False, {"mouse"})]
+)
+def test_composed_words_do_not_count_as_covered(
+    folder: Path, compose_oov: bool, kept: set[str]
+) -> None:
     (folder / "built").mkdir()
     facts = build_vocabulary(
         folder / "built",
@@ -61,7 +71,7 @@ def test_composed_words_do_not_count_as_covered(folder: Path, spell: bool, kept:
         [],
         folder / "vectors",
         VocabularyParameters(min_count=2),
-        spell,
+        compose_oov,
     )
     table = pq.read_table(folder / "built" / "words.parquet").to_pydict()
     in_vectors = dict(zip(table["word"], table["in_vectors"], strict=True))
@@ -84,12 +94,12 @@ def test_each_policy_fills_rows_of_unknown_words(folder: Path) -> None:
     known = [words.index(word) for word in KNOWN]
     np.testing.assert_array_equal(random[known], zero[known])
     np.testing.assert_array_equal(random, matrix_of(folder, "random")[1])
-    spelt = matrix_of(folder, "subword")[1]
+    composed = matrix_of(folder, "subword")[1]
     subwords = Subwords.load(folder / "vectors")
     assert subwords is not None
-    np.testing.assert_array_equal(spelt[words.index("mouse")], subwords.vector("mouse"))
-    np.testing.assert_array_equal(spelt[known], zero[known])
-    assert not spelt[:2].any()
+    np.testing.assert_array_equal(composed[words.index("mouse")], subwords.vector("mouse"))
+    np.testing.assert_array_equal(composed[known], zero[known])
+    assert not composed[:2].any()
 
 
 def test_only_unknown_words_have_trained_rows() -> None:
@@ -158,27 +168,42 @@ def test_ngrams_are_part_of_the_sets_identity(
     source = copied / "vectors.parquet"
     for name in ("vectors.parquet", SUBWORDS):
         shutil.copyfile(folder / "set" / name, copied / name)
-        picked = in_flow(
-            lambda: selecting_vectors(files_of(source), [], True, 3, True), "pick"
+        selected = in_flow(
+            lambda: selecting_vectors(stage_input(source), [], True, 3, True), "pick"
         ).folder
-        assert facts_of(picked).get("spelt") == (0 if name == SUBWORDS else None)
-    require_subwords(picked, "copied")
-    files = list(origins({"source": files_of(source)}))
-    assert {each["path"]: each["sha256"] for each in files} == {
+        assert facts_of(selected).get("composed") == (0 if name == SUBWORDS else None)
+    require_subwords(selected, "copied")
+    files = list(origins({"source": stage_input(source)}))
+    assert {file["path"]: file["sha256"] for file in files} == {
         str(copied / name): hash_file(copied / name) for name in ("vectors.parquet", SUBWORDS)
     }
 
 
 def test_ngrams_are_kept_only_for_subword_models(folder: Path) -> None:
-    (folder / "unspelt").mkdir()
+    (folder / "own").mkdir()
     source = str(folder / "set" / "vectors.parquet")
-    facts = select_vectors(folder / "unspelt", source, {"owl", "mouse"}, 0, spell=False)
-    assert facts["rows"] == 1 and "spelt" not in facts
-    assert [file.name for file in (folder / "unspelt").iterdir()] == ["vectors.parquet"]
+    facts = select_vectors(folder / "own", source, {"owl", "mouse"}, 0, compose_oov=False)
+    assert facts["rows"] == 1 and "composed" not in facts
+    assert [file.name for file in (folder / "own").iterdir()] == ["vectors.parquet"]
+
+
+def test_composed_column_of_earlier_releases_is_read(folder: Path) -> None:
+    def read() -> list[object]:
+        vectors = folder / "vectors"
+        own, _ = read_vectors(vectors, composed=False)
+        return [own.to_pylist(), vector_rows(vectors), composed_words(vectors)]
+
+    current = read()
+    file = folder / "vectors" / "vectors.parquet"
+    table = pq.read_table(file)
+    names = ["spelt" if name == "composed" else name for name in table.column_names]
+    pq.write_table(table.rename_columns(names), file)
+    assert "spelt" in names and read() == current
+    assert {"mouse", "mice", "who"} <= set(current[2])
 
 
 def test_subword_policy_requires_ngrams(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="unknown_words is 'subword', and the vectors plain have"):
+    with pytest.raises(UserError, match="unknown_words is 'subword', but the vectors plain have"):
         require_subwords(tmp_path, "plain")
     with pytest.raises(ValueError, match="unknown_words must be 'zero', 'random', 'trainable' or"):
         ModelConfig(unknown_words="nothing")  # type: ignore[arg-type]
@@ -192,5 +217,5 @@ def test_equal_ngrams_give_equal_files(tmp_path: Path) -> None:
         subwords.save(tmp_path)
         saved.append((tmp_path / SUBWORDS).read_bytes())
     assert len(set(saved)) == 1
-    found = Subwords.load(tmp_path)
-    assert found is not None and (found.min_ngram, found.max_ngram) == (3, 6)
+    loaded = Subwords.load(tmp_path)
+    assert loaded is not None and (loaded.min_ngram, loaded.max_ngram) == (3, 6)

@@ -22,16 +22,16 @@ VARIANT = small("char", batch_size=6, dropout=0.3)
 
 def trainer(rank: int) -> Trainer:
     """The trainer of one worker, before its first step."""
-    made = Trainer(
+    distributed = Trainer(
         make_model(VARIANT),
         VARIANT.training,
         wrap=lambda model: DistributedDataParallel(model, **DATA_PARALLEL),
-        add_up=torch.distributed.all_reduce,
+        all_reduce=torch.distributed.all_reduce,
         rank=rank,
         world_size=WORKERS,
     )
     torch.manual_seed(rank)
-    return made
+    return distributed
 
 
 def resume(rank: int, store: Path) -> None:
@@ -54,9 +54,9 @@ def resume(rank: int, store: Path) -> None:
     resumed = trainer(rank)
     resumed.resume(*kept[0])
     resumed.train_epoch(examples, types)
-    found, expected = resumed.tensors(), whole.tensors()
+    actual, expected = resumed.tensors(), whole.tensors()
     torch.distributed.destroy_process_group()
-    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+    assert [name for name in expected if not torch.equal(actual[name], expected[name])] == []
 
 
 def test_three_resumed_workers_are_bitwise_identical(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.factories.models import make_examples, make_model, make_types, small
 
 LENGTHS, QUESTIONS = [5, 9, 1], [4, 2, 6]
 EXAMPLES, TYPES = make_examples(LENGTHS, QUESTIONS), make_types()
-names = pytest.mark.parametrize("name", PRESETS)
+all_presets = pytest.mark.parametrize("name", PRESETS)
 
 
 def weights(model: BiDAF, rows: list[int]) -> AttentionWeights:
@@ -24,25 +24,25 @@ def weights(model: BiDAF, rows: list[int]) -> AttentionWeights:
     return attention_weights(model, batch)
 
 
-def cut(found: AttentionWeights, row: int, t: int, j: int) -> list[Tensor]:
+def trimmed(maps: AttentionWeights, row: int, t: int, j: int) -> list[Tensor]:
     """An example's weights without padding; asserts that padding has weight 0."""
-    queries = min(j, found.question_to_context.shape[1])
-    parts = [(found.context_to_question[row], t, j), (found.question_to_context[row], queries, t)]
-    if found.self_attention is not None:
-        parts.append((found.self_attention[row], t, t))
+    queries = min(j, maps.question_to_context.shape[1])
+    parts = [(maps.context_to_question[row], t, j), (maps.question_to_context[row], queries, t)]
+    if maps.self_attention is not None:
+        parts.append((maps.self_attention[row], t, t))
     for matrix, height, width in parts:
         assert matrix[height:].eq(0).all()
         assert matrix[:, width:].eq(0).all()
     return [matrix[:height, :width] for matrix, height, width in parts]
 
 
-@names
+@all_presets
 def test_attention_maps_ignore_padding_and_batching(name: str) -> None:
     model = make_model(small(name), scale=3.0)
     together = weights(model, [0, 1, 2])
     for row, (context, question) in enumerate(zip(LENGTHS, QUESTIONS, strict=True)):
-        matrices = cut(together, row, context + 1, question + 1)
-        alone = cut(weights(model, [row]), 0, context + 1, question + 1)
+        matrices = trimmed(together, row, context + 1, question + 1)
+        alone = trimmed(weights(model, [row]), 0, context + 1, question + 1)
         for matrix, single in zip(matrices, alone, strict=True):
             torch.testing.assert_close(matrix, single)
         for matrix in matrices[:2]:
@@ -54,28 +54,28 @@ def test_attention_maps_ignore_padding_and_batching(name: str) -> None:
             torch.testing.assert_close(matrices[2].sum(1), torch.ones(context + 1))
 
 
-@names
+@all_presets
 def test_attention_maps_reproduce_the_forward_pass(name: str) -> None:
     model = make_model(small(name), scale=3.0).eval()
     batch = make_batch(EXAMPLES, TYPES, np.arange(3), model.max_characters)
-    found = attention_weights(model, batch)
+    actual = attention_weights(model, batch)
     context, question, mask, _ = read = model.read(batch)
     g = model.attention(*read)
-    attended = found.question_to_context @ context
+    attended = actual.question_to_context @ context
     if model.config.query_to_context == "starter":
-        attended = found.context_to_question @ attended
-    expected = [found.context_to_question @ question, context * attended]
+        attended = actual.context_to_question @ attended
+    expected = [actual.context_to_question @ question, context * attended]
     for part, rebuilt in zip(g.chunk(4, 2)[1::2], expected, strict=True):
         torch.testing.assert_close(part[mask], rebuilt[mask])
     if model.matching is not None:
-        assert found.self_attention is not None
-        matched = model.matching.encoder(torch.cat([g, found.self_attention @ g], 2), mask)
+        assert actual.self_attention is not None
+        matched = model.matching.encoder(torch.cat([g, actual.self_attention @ g], 2), mask)
         torch.testing.assert_close(matched[mask], model.matching(g, mask)[mask])
     elif isinstance(model.modeling, ResidualSelfAttention):
-        assert found.self_attention is not None
+        assert actual.self_attention is not None
         x, m = model.modeling.read(g, mask)
-        c = found.self_attention @ m
+        c = actual.self_attention @ m
         merged = x + torch.relu(model.modeling.merging(torch.cat([c, m, c * m], 2)))
         torch.testing.assert_close(merged[mask], model.modeling(g, mask)[mask])
     else:
-        assert found.self_attention is None
+        assert actual.self_attention is None

@@ -12,13 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.arrays import IntArray
 from models.batching import (
     CONTEXT_STEP,
     NULL,
     PADDING,
     QUESTION_STEP,
     Examples,
-    IntArray,
     Ragged,
     ResidentExamples,
     Types,
@@ -57,9 +57,9 @@ EXAMPLES = Examples(
 
 def type_ids(types: Types, words: torch.Tensor, characters: torch.Tensor) -> list[int]:
     """The rows of `types` that correspond to a batch's distinct types."""
-    spelled = [[c for c in row if c] for row in characters.tolist()]
+    characters_of_types = [[c for c in row if c] for row in characters.tolist()]
     known = [(int(w), types.characters[i].tolist()) for i, w in enumerate(types.words)]
-    return [known.index(pair) for pair in zip(words.tolist(), spelled, strict=True)]
+    return [known.index(pair) for pair in zip(words.tolist(), characters_of_types, strict=True)]
 
 
 def test_batch_matches_a_worked_example() -> None:
@@ -133,10 +133,10 @@ def test_consecutive_batches_are_independent() -> None:
     """Types of an earlier batch leave no trace in the next one."""
     resident = ResidentExamples(EXAMPLES, TYPES, 16, torch.device("cpu"))
     for rows in ([1, 2, 0], [3], [2], [0, 1]):
-        found = resident.batch(np.array(rows))
+        actual = resident.batch(np.array(rows))
         expected = make_batch(EXAMPLES, TYPES, np.array(rows), 16)
-        for field in fields(found):
-            assert torch.equal(getattr(found, field.name), getattr(expected, field.name))
+        for field in fields(actual):
+            assert torch.equal(getattr(actual, field.name), getattr(expected, field.name))
 
 
 def test_trainable_skips_long_and_untargeted_rows() -> None:

@@ -21,7 +21,7 @@ from models.span_decoding import best_spans
 from tests.factories.models import WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
-names = pytest.mark.parametrize("name", PRESETS)
+all_presets = pytest.mark.parametrize("name", PRESETS)
 
 
 def logits(model: BiDAF, examples: Examples, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -57,7 +57,7 @@ COUNTS = {
 }
 
 
-@names
+@all_presets
 def test_parameter_count_matches_documentation(name: str) -> None:
     """The presets' docstrings and the README both state the count."""
     model = BiDAF(PRESETS[name].model, torch.zeros(9, 100), characters=100)
@@ -71,7 +71,7 @@ def test_parameter_count_matches_documentation(name: str) -> None:
     assert re.search(row, (CHECKOUT / "README.md").read_text("utf-8"), re.MULTILINE)
 
 
-@names
+@all_presets
 def test_word_vectors_are_frozen_and_not_in_state_dict(name: str) -> None:
     model = make_model(small(name))
     assert not model.words.word_vectors.requires_grad
@@ -99,7 +99,7 @@ def test_padding_does_not_change_logits(
             assert (out[:, tokens + 1 :] == MASKED).all()
 
 
-@names
+@all_presets
 def test_batched_answers_equal_single_answers(name: str) -> None:
     model = make_model(small(name, hidden_size=20), seed=1, scale=2.0).double()
     examples = make_examples([30, 1, 7, 18, 2, 25], [5, 1, 9, 0, 2, 12])
@@ -111,7 +111,7 @@ def test_batched_answers_equal_single_answers(name: str) -> None:
     assert len({tuple(span) for span in torch.stack([first, last], 1).tolist()}) > 2
 
 
-@names
+@all_presets
 @pytest.mark.parametrize(("tokens", "question"), [(1, 1), (1, 0), (1, 6), (9, 1), (9, 0)])
 def test_smallest_inputs_give_valid_spans(name: str, tokens: int, question: int) -> None:
     model = make_model(small(name))
@@ -124,7 +124,7 @@ def test_smallest_inputs_give_valid_spans(name: str, tokens: int, question: int)
     assert score.item() < 0
 
 
-@names
+@all_presets
 def test_logits_depend_on_the_question(name: str) -> None:
     examples = make_examples([9, 9], [3, 3])
     same_context = Examples(
@@ -139,7 +139,7 @@ def test_logits_depend_on_the_question(name: str) -> None:
     assert not torch.allclose(start[0], start[1], atol=1e-4)
 
 
-def spelled(word: int, characters: list[list[int]]) -> Types:
+def make_spelled_types(word: int, characters: list[list[int]]) -> Types:
     """Types that all have the same word; types 2, 3… have the given characters."""
     return Types(
         np.array([0, 1] + [word] * len(characters), dtype=np.int32),
@@ -166,7 +166,7 @@ def start_of(model: BiDAF, types: Types) -> torch.Tensor:
 
 def test_characters_distinguish_unknown_words() -> None:
     """Both words are unknown: only their characters differ."""
-    types, other = spelled(1, [[5, 6], [7]]), spelled(1, [[5, 6], [8, 9, 10]])
+    types, other = make_spelled_types(1, [[5, 6], [7]]), make_spelled_types(1, [[5, 6], [8, 9, 10]])
     char, baseline = make_model(small("char")), make_model(small("baseline"))
     assert not torch.allclose(start_of(char, types), start_of(char, other), atol=1e-6)
     assert torch.equal(start_of(baseline, types), start_of(baseline, other))
@@ -175,9 +175,11 @@ def test_characters_distinguish_unknown_words() -> None:
 def test_long_words_are_truncated() -> None:
     model = make_model(small("char"))
     word = [5] * 7 + [9] * 293
-    cut, longer = spelled(5, [[4], word[:8]]), spelled(5, [[4], word])
+    cut, longer = make_spelled_types(5, [[4], word[:8]]), make_spelled_types(5, [[4], word])
     assert torch.equal(start_of(model, longer), start_of(model, cut))
-    assert not torch.equal(start_of(model, longer), start_of(model, spelled(5, [[4], word[:7]])))
+    assert not torch.equal(
+        start_of(model, longer), start_of(model, make_spelled_types(5, [[4], word[:7]]))
+    )
 
 
 def test_model_uses_the_given_word_vectors() -> None:
@@ -185,8 +187,8 @@ def test_model_uses_the_given_word_vectors() -> None:
     vectors[7] = 1.0
     model = BiDAF(small("baseline").model, vectors, 20)
     batch = make_batch(make_examples([3]), TYPES, np.array([0]), model.max_characters)
-    found = model.words.of_types(batch)
-    assert torch.equal(found, vectors[batch.type_words])
+    actual = model.words.embed_types(batch)
+    assert torch.equal(actual, vectors[batch.type_words])
 
 
 def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:

@@ -28,8 +28,8 @@ def test_warmup_rises_linearly_then_stays_constant() -> None:
 
 
 def test_warmup_and_decay_are_multiplied() -> None:
-    found = rates(2, schedule="linear", warmup_steps=2)
-    assert found == pytest.approx([0.25, 0.375, 0.25, 0.125])
+    actual = rates(2, schedule="linear", warmup_steps=2)
+    assert actual == pytest.approx([0.25, 0.375, 0.25, 0.125])
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
@@ -37,12 +37,12 @@ def test_trainer_follows_its_schedule(optimizer: str) -> None:
     changes = {"schedule": "linear", "warmup_steps": 2, "learning_rate": 0.1}
     variant = small("baseline", batch_size=2, epochs=2, optimizer=optimizer, **changes)
     trainer = Trainer(make_model(variant), variant.training)
-    taken = []
+    rates_used = []
 
-    def note(reading: Reading) -> bool:
-        taken.append(trainer.optimizer.param_groups[0]["lr"])
+    def record(reading: Reading) -> bool:
+        rates_used.append(trainer.optimizer.param_groups[0]["lr"])
         return True
 
     for _ in range(2):
-        trainer.train_epoch(make_examples([5, 6, 7, 8]), make_types(), note)
-    assert taken == pytest.approx([0.05, 0.075, 0.05, 0.025])
+        trainer.train_epoch(make_examples([5, 6, 7, 8]), make_types(), record)
+    assert rates_used == pytest.approx([0.05, 0.075, 0.05, 0.025])

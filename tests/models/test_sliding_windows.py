@@ -15,9 +15,9 @@ from models.batching import CONTEXT_STEP, Batch, Examples, Ragged, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig, Window
 from models.predict import predict
-from models.sliding_windows import Windows, cut, to_train_on, trained_questions
+from models.sliding_windows import Windows, count_trainable, cut, select_for_epoch
 from models.trainer import Trainer
-from tests.factories.models import BY_HEART, WORDS, make_examples, make_model, make_types, small
+from tests.factories.models import MEMORIZING, WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
 
@@ -29,18 +29,18 @@ def cuts(draw: st.DrawFn) -> tuple[Examples, Window]:
     window = Window(tokens, draw(st.integers(1, tokens - 1)))
     lengths = draw(st.lists(st.integers(1, 30), min_size=1, max_size=6))
     examples = make_examples(lengths, draw(st.lists(st.integers(0, 4), min_size=6, max_size=6)))
-    of = draw(st.lists(st.integers(0, len(lengths) - 1), min_size=6, max_size=6))
-    span = [draw(st.integers(0, lengths[row] - 1)) for row in of]
+    context_of = draw(st.lists(st.integers(0, len(lengths) - 1), min_size=6, max_size=6))
+    span = [draw(st.integers(0, lengths[row] - 1)) for row in context_of]
     end = [
         min(start + draw(st.integers(0, 3)), lengths[row] - 1)
-        for start, row in zip(span, of, strict=True)
+        for start, row in zip(span, context_of, strict=True)
     ]
     kinds = st.sampled_from(["answered", "none", "unknown"])
     kind = np.array(draw(st.lists(kinds, min_size=6, max_size=6)))
     examples = Examples(
         contexts=examples.contexts,
         questions=Ragged.from_rows([[2] * (i % 3) for i in range(6)]),
-        context_of=np.array(of),
+        context_of=np.array(context_of),
         span_start=np.where(kind == "answered", span, -1),
         span_end=np.where(kind == "answered", end, -1),
         impossible=kind == "none",
@@ -49,8 +49,8 @@ def cuts(draw: st.DrawFn) -> tuple[Examples, Window]:
 
 
 @given(cuts())
-def test_windows_match_a_reference_loop(given: tuple[Examples, Window]) -> None:
-    examples, window = given
+def test_windows_match_a_reference_loop(case: tuple[Examples, Window]) -> None:
+    examples, window = case
     windows, row = cut(examples, window), 0
     for i in range(len(examples)):
         context, parts = examples.contexts[examples.context_of[i]], []
@@ -61,20 +61,23 @@ def test_windows_match_a_reference_loop(given: tuple[Examples, Window]) -> None:
             if parts[-1].stop == len(context):
                 break
             first += window.stride
-        assert windows.of_examples(np.array([i])).tolist() == list(range(row, row + len(parts)))
+        assert windows.windows_of(np.array([i])).tolist() == list(range(row, row + len(parts)))
         start, end = int(examples.span_start[i]), int(examples.span_end[i])
         holding = [part for part in parts if start >= 0 and start in part and end in part]
-        mine = windows.examples
+        cut_examples = windows.examples
         for part in parts:
-            assert mine.contexts[mine.context_of[row]].tolist() == context[part].tolist()
-            assert mine.questions[row].tolist() == examples.questions[i].tolist()
-            assert (windows.of[row], windows.first[row]) == (i, part.start)
+            assert (
+                cut_examples.contexts[cut_examples.context_of[row]].tolist()
+                == context[part].tolist()
+            )
+            assert cut_examples.questions[row].tolist() == examples.questions[i].tolist()
+            assert (windows.example_of[row], windows.first[row]) == (i, part.start)
             if part in holding:
-                assert mine.span_start[row] == start - part.start
-                assert mine.span_end[row] == end - part.start
+                assert cut_examples.span_start[row] == start - part.start
+                assert cut_examples.span_end[row] == end - part.start
             else:
-                assert mine.span_start[row] == mine.span_end[row] == -1
-            assert mine.impossible[row] == (
+                assert cut_examples.span_start[row] == cut_examples.span_end[row] == -1
+            assert cut_examples.impossible[row] == (
                 examples.impossible[i] or (bool(holding) and part not in holding)
             )
             row += 1
@@ -85,33 +88,33 @@ def test_windows_match_a_reference_loop(given: tuple[Examples, Window]) -> None:
             (owner,) = (p for p, a, b in zip(parts, starts, own, strict=True) if a <= token < b)
             room = [min(token - part.start, part.stop - 1 - token) for part in parts]
             assert min(token - owner.start, owner.stop - 1 - token) == max(room)
-    assert row == len(windows.of)
+    assert row == len(windows.example_of)
 
 
 @given(cuts(), st.integers(0, 5))
 def test_epoch_uses_answer_windows_and_one_negative(
-    given: tuple[Examples, Window], epoch: int
+    case: tuple[Examples, Window], epoch: int
 ) -> None:
-    examples, window = given
+    examples, window = case
     config = TrainingConfig(
         max_context_tokens=window.tokens, window_stride=window.stride, max_answer_tokens=1, seed=3
     )
     windows = cut(examples, window)
     try:
-        found, rows = to_train_on(examples, config, epoch)
+        actual, rows = select_for_epoch(examples, config, epoch)
     except ValueError:
         assert not (windows.examples.impossible | (windows.examples.span_start >= 0)).any()
         return
-    assert trained_questions(examples, config) == len(set(windows.of[rows].tolist()))
+    assert count_trainable(examples, config) == len(set(windows.example_of[rows].tolist()))
     assert len(set(rows.tolist())) == len(rows)
     for i in range(len(examples)):
-        own = windows.of_examples(np.array([i]))
+        own = windows.windows_of(np.array([i]))
         chosen = [row for row in own if row in rows]
-        holding = [row for row in own if found.span_start[row] >= 0]
-        others = [row for row in own if found.impossible[row]]
+        holding = [row for row in own if actual.span_start[row] >= 0]
+        others = [row for row in own if actual.impossible[row]]
         assert set(holding) <= set(chosen)
         assert len(chosen) == len(holding) + min(1, len(others))
-    assert to_train_on(examples, config, epoch)[1].tolist() == rows.tolist()
+    assert select_for_epoch(examples, config, epoch)[1].tolist() == rows.tolist()
 
 
 def test_short_answers_fit_a_window_and_negatives_vary() -> None:
@@ -121,17 +124,17 @@ def test_short_answers_fit_a_window_and_negatives_vary() -> None:
     for start in range(76):
         span = np.array([start])
         at = replace(examples, span_start=span, span_end=span + 4)
-        found, rows = to_train_on(at, config, epoch=start)
-        assert (found.span_start[rows] >= 0).any()
-        drawn |= set(rows[found.span_start[rows] < 0].tolist())
+        actual, rows = select_for_epoch(at, config, epoch=start)
+        assert (actual.span_start[rows] >= 0).any()
+        drawn |= set(rows[actual.span_start[rows] < 0].tolist())
     assert len(drawn) > 10
 
 
 def test_uncovered_answers_are_not_unanswerable() -> None:
     examples = replace(make_examples([30]), span_start=np.array([3]), span_end=np.array([20]))
     config = TrainingConfig(max_context_tokens=10, window_stride=3, max_answer_tokens=5)
-    with pytest.raises(ValueError, match="No question can be trained on"):
-        to_train_on(examples, config)
+    with pytest.raises(ValueError, match="No trainable questions"):
+        select_for_epoch(examples, config)
 
 
 # Prediction
@@ -159,7 +162,7 @@ def joined(model: BiDAF, examples: Examples, row: int, windows: Windows) -> torc
     size = int(examples.context_lengths[row])
     logits = torch.full((2, size + 1), torch.nan, dtype=torch.float64)
     nulls = []
-    for window in windows.of_examples(np.array([row])):
+    for window in windows.windows_of(np.array([row])):
         batch = make_batch(windows.examples, TYPES, np.array([window]), model.max_characters)
         start, end = model(batch)
         nulls.append(torch.stack([start[0, 0], end[0, 0]]))
@@ -176,7 +179,7 @@ def joined(model: BiDAF, examples: Examples, row: int, windows: Windows) -> torc
 def test_unnormalized_logits_compare_across_windows(name: str) -> None:
     examples, window = make_examples([50, 7, 31, 90, 20]), Window(12, 5)
     model = make_model(small(name, hidden_size=12), seed=4, scale=3.0).double().eval()
-    found, nlls = predict(model, examples, TYPES, 3, window)
+    actual, nlls = predict(model, examples, TYPES, 3, window)
     windows, expected = cut(examples, window), []
     for i in range(len(examples)):
         logits = joined(model, examples, i, windows)
@@ -186,10 +189,10 @@ def test_unnormalized_logits_compare_across_windows(name: str) -> None:
             for start in range(logits.shape[1] - 1)
             for end in range(start, min(start + 3, logits.shape[1] - 1))
         ]
-        assert (found.span_score[i], found.span_start[i], found.span_end[i]) == pytest.approx(
+        assert (actual.span_score[i], actual.span_start[i], actual.span_end[i]) == pytest.approx(
             max(spans), abs=1e-9
         )
-        assert found.no_answer_score[i] == pytest.approx(float(normal[:, 0].sum()), abs=1e-9)
+        assert actual.no_answer_score[i] == pytest.approx(float(normal[:, 0].sum()), abs=1e-9)
         start, end = examples.span_start[i] + 1, examples.span_end[i] + 1
         expected.append(-float(normal[0, start] + normal[1, end]))
     assert nlls == pytest.approx(np.array(expected), abs=1e-9)
@@ -201,11 +204,11 @@ def test_batches_stay_within_the_token_budget(monkeypatch: pytest.MonkeyPatch) -
     model = make_model(small("baseline"))
     forward = model.forward
 
-    def noted(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    def recording_forward(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         read.append(tuple(batch.context.shape))
         return forward(batch)
 
-    monkeypatch.setattr(model, "forward", noted)
+    monkeypatch.setattr(model, "forward", recording_forward)
     predict(model, make_examples([700, 5, 30]), TYPES, 3, Window(12, 4))
     assert {width for _, width in read} == {CONTEXT_STEP}  # 12 tokens and a null token, rounded up
     assert max(rows for rows, _ in read) * 13 <= 60
@@ -253,7 +256,7 @@ def needles(n: int, tokens: int) -> Examples:
 def test_learns_answers_in_long_contexts() -> None:
     variant = small(
         "baseline",
-        **BY_HEART,
+        **MEMORIZING,
         max_answer_tokens=4,
         max_context_tokens=12,
         window_stride=6,
@@ -261,7 +264,7 @@ def test_learns_answers_in_long_contexts() -> None:
     trainer, examples = Trainer(make_model(variant, 0), variant.training), needles(24, 34)
     for _ in range(40):
         trainer.train_epoch(examples, TYPES)
-    found, nlls = trainer.predict(examples, TYPES)
-    right = (found.span_start == examples.span_start) & (found.span_end == examples.span_end)
+    actual, nlls = trainer.predict(examples, TYPES)
+    right = (actual.span_start == examples.span_start) & (actual.span_end == examples.span_end)
     assert right.mean() > 0.9
     assert nlls.mean() < 1

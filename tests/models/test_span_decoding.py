@@ -64,8 +64,8 @@ def padded(rows: list[list[tuple[float, float]]]) -> tuple[Tensor, Tensor]:
 def test_best_spans_match_exhaustive_search(
     rows: list[list[tuple[float, float]]], max_tokens: int
 ) -> None:
-    found = best_spans(*padded(rows), max_tokens)
-    for row, first, last, score, no_answer in zip(rows, *map(Tensor.tolist, found), strict=True):
+    actual = best_spans(*padded(rows), max_tokens)
+    for row, first, last, score, no_answer in zip(rows, *map(Tensor.tolist, actual), strict=True):
         spans = all_spans(row, max_tokens)
         best = max(span.score for span in spans)
         assert no_answer == pytest.approx(null_score(row), abs=1e-9)
@@ -95,33 +95,33 @@ def predicted(logits: list[tuple[float, float]], max_tokens: int = 3) -> Predict
     return Predictions(*(part.numpy() for part in (first - 1, last - 1, score, no_answer)))
 
 
-def given(predictions: Predictions, threshold: float) -> tuple[int, int, float]:
+def decode(predictions: Predictions, threshold: float) -> tuple[int, int, float]:
     answers = predictions.answers(threshold)
     return int(answers.span_start[0]), int(answers.span_end[0]), float(answers.score[0])
 
 
 def test_no_answer_is_predicted_only_if_allowed() -> None:
-    found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
-    assert given(found, argmax_threshold(True)) == (-1, -1, found.no_answer_score[0])
-    assert given(found, argmax_threshold(False)) == (1, 1, found.span_score[0])
-    assert found.span_score[0] < found.no_answer_score[0]
+    actual = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
+    assert decode(actual, argmax_threshold(True)) == (-1, -1, actual.no_answer_score[0])
+    assert decode(actual, argmax_threshold(False)) == (1, 1, actual.span_score[0])
+    assert actual.span_score[0] < actual.no_answer_score[0]
 
 
 def test_threshold_applies_to_the_logit_difference() -> None:
     """The margin is 9 + 9 (no answer) minus 1 + 1 (best span); the normalizers cancel out."""
-    found = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
-    assert found.margin == pytest.approx([16])
-    assert given(found, 15.9)[:2] == (-1, -1)
-    assert given(found, 16.1)[:2] == (1, 1)
+    actual = predicted([(9.0, 9.0), (0.0, 0.0), (1.0, 1.0)])
+    assert actual.margin == pytest.approx([16])
+    assert decode(actual, 15.9)[:2] == (-1, -1)
+    assert decode(actual, 16.1)[:2] == (1, 1)
 
 
 def test_no_answer_wins_a_tie() -> None:
-    assert given(predicted([(1.0, 1.0), (1.0, 1.0)]), 0.0)[:2] == (-1, -1)
+    assert decode(predicted([(1.0, 1.0), (1.0, 1.0)]), 0.0)[:2] == (-1, -1)
 
 
 def test_null_start_with_real_end_is_not_a_span() -> None:
     """However likely, a null start with a real end is never predicted."""
-    assert given(predicted([(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]), 0.0)[:2] == (0, 1)
+    assert decode(predicted([(9.0, -9.0), (0.0, 0.0), (-1.0, 9.0)]), 0.0)[:2] == (0, 1)
 
 
 def test_float32_logits_are_not_rounded() -> None:
@@ -139,4 +139,4 @@ def test_float32_logits_are_not_rounded() -> None:
 def test_empty_context_gets_no_answer(width: int, threshold: float) -> None:
     """The context has only the null token, alone in its batch or beside longer contexts."""
     logits = [(0.3, 0.3), *[(MASKED, MASKED)] * (width - 1)]
-    assert given(predicted(logits, 15), threshold) == (-1, -1, pytest.approx(0.0))
+    assert decode(predicted(logits, 15), threshold) == (-1, -1, pytest.approx(0.0))

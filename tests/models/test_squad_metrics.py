@@ -128,10 +128,10 @@ def test_rejects_mismatched_counts_and_no_questions() -> None:
 
 @given(st.lists(st.tuples(WORDS, st.lists(WORDS, max_size=3)), min_size=1))
 def test_exact_match_never_exceeds_f1_or_avna(rows: list[tuple[str, list[str]]]) -> None:
-    def something(text: str) -> bool:
+    def has_words(text: str) -> bool:
         return text == "" or normalize_answer(text) != ""
 
-    kept = [(text, golds) for text, golds in rows if all(map(something, [text, *golds]))]
+    kept = [(text, golds) for text, golds in rows if all(map(has_words, [text, *golds]))]
     for row in score_questions([text for text, _ in kept], [golds for _, golds in kept], v2=True):
         assert row.em <= row.f1 <= 1
         assert row.em <= row.avna
@@ -143,8 +143,8 @@ def test_article_only_answer_has_em_above_avna() -> None:
 
 
 @given(WORDS, WORDS)
-def test_f1_is_symmetric(one: str, other: str) -> None:
-    assert f1(one, [other]) == f1(other, [one])
+def test_f1_is_symmetric(first: str, second: str) -> None:
+    assert f1(first, [second]) == f1(second, [first])
 
 
 @pytest.mark.parametrize(("name", "v2"), [("dev-v1.1", False), ("dev-v2.0", True)])

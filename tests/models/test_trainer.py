@@ -23,10 +23,10 @@ from models.configs.variant import VariantConfig
 from models.ema import AveragedWeights
 from models.predict import predict, span_nll
 from models.trainer import Diverged, Reading, Trainer
-from tests.factories.models import BY_HEART, WORDS, make_examples, make_model, make_types, small
+from tests.factories.models import MEMORIZING, WORDS, make_examples, make_model, make_types, small
 
 TYPES = make_types()
-names = pytest.mark.parametrize("name", PRESETS)
+all_presets = pytest.mark.parametrize("name", PRESETS)
 
 
 def make_trainer(variant: VariantConfig, **options: int) -> Trainer:
@@ -97,16 +97,16 @@ IN_ALL_TESTS = ("char-only", "char-selfattn", "docqa")
 def test_memorizes_24_examples(name: str) -> None:
     variant = small(
         name,
-        **BY_HEART,
+        **MEMORIZING,
     )
     trainer, examples = make_trainer(variant), answerable(24)
     before = trainer.train_epoch(examples, TYPES)
     for _ in range(29):
         after = trainer.train_epoch(examples, TYPES)
     predictions, nlls = trainer.predict(examples, TYPES)
-    found = predictions.answers(0.0)
-    assert found.span_start.tolist() == examples.span_start.tolist()
-    assert found.span_end.tolist() == examples.span_end.tolist()
+    actual = predictions.answers(0.0)
+    assert actual.span_start.tolist() == examples.span_start.tolist()
+    assert actual.span_end.tolist() == examples.span_end.tolist()
     assert after.nll < 0.3 < 2 < before.nll
     assert nlls.mean() < 0.3
     assert ((predictions.no_answer_score > np.log(0.5)) == examples.impossible).all()
@@ -115,7 +115,7 @@ def test_memorizes_24_examples(name: str) -> None:
 PARTS = ("", "_attention", "_modeling")
 
 
-@names
+@all_presets
 def test_word_vectors_and_padding_character_stay_fixed(name: str) -> None:
     trainer = make_trainer(small(name, optimizer="adam", learning_rate=0.01))
     vectors = trainer.model.words.word_vectors.clone()
@@ -138,8 +138,8 @@ def test_loss_is_the_likelihood_of_start_and_end() -> None:
     batch = replace(batch, start=torch.tensor([1, -1]), end=torch.tensor([3, -1]))
     start = torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 2).log()
     end = torch.tensor([[0.4, 0.3, 0.2, 0.1]] * 2).log()
-    found = span_nll(start, end, batch.start, batch.end)
-    assert found.tolist() == pytest.approx([-np.log(0.2) - np.log(0.1), 0.0])
+    actual = span_nll(start, end, batch.start, batch.end)
+    assert actual.tolist() == pytest.approx([-np.log(0.2) - np.log(0.1), 0.0])
 
 
 def test_gradients_are_clipped_to_the_norm() -> None:
@@ -154,13 +154,13 @@ def test_divergence_error_names_the_step(window_stride: int | None) -> None:
     sizes = {"max_context_tokens": 8, "window_stride": window_stride}
     trainer = make_trainer(small("baseline", learning_rate=1e30, **sizes))
     examples = make_examples([5, 6, 7, 8, 30])
-    told: list[Reading] = []
-    trainer.train_epoch(examples, TYPES, lambda reading: bool(told.append(reading)))
-    with pytest.raises(Diverged, match="after step 1 the probabilities"):
+    reported: list[Reading] = []
+    trainer.train_epoch(examples, TYPES, lambda reading: bool(reported.append(reading)))
+    with pytest.raises(Diverged, match="answer probabilities are not finite after step 1"):
         trainer.predict(examples, TYPES)
     with pytest.raises(Diverged, match=r"the loss of step 2 is (nan|inf)"):
-        trainer.train_epoch(examples, TYPES, lambda reading: bool(told.append(reading)))
-    assert [reading.step for reading in told] == [1]
+        trainer.train_epoch(examples, TYPES, lambda reading: bool(reported.append(reading)))
+    assert [reading.step for reading in reported] == [1]
 
 
 # Optimizers
@@ -295,9 +295,9 @@ def test_resumed_training_is_bitwise_identical(name: str, optimizer: str, steps:
     torch.manual_seed(1)
     resumed.resume(*kept[steps])
     while resumed.epoch < 2:
-        found = resumed.train_epoch(RESUMED, TYPES)
-        assert found.nll == expected[resumed.epoch - 1].nll
-        assert found.padding_ratio == expected[resumed.epoch - 1].padding_ratio
+        actual = resumed.train_epoch(RESUMED, TYPES)
+        assert actual.nll == expected[resumed.epoch - 1].nll
+        assert actual.padding_ratio == expected[resumed.epoch - 1].padding_ratio
     assert resumed.step == whole.step == 6
     assert resumed.tensors().keys() == whole.tensors().keys()
     for key, tensor in whole.tensors().items():
@@ -329,14 +329,14 @@ def test_resumed_epoch_counts_the_time_of_both_parts(
         return False
 
     trainer.train_epoch(RESUMED, TYPES)
-    told = readings_of(trainer, RESUMED)[0]
+    reported = readings_of(trainer, RESUMED)[0]
     tensors, random, counters = checkpoint(trainer)
     counters |= {"epoch": 1, "position": 1, "nll": 0.0, "seconds": 100.0, "epoch_began": 90.0}
     trainer.resume(tensors, random, counters)
     epoch = trainer.train_epoch(RESUMED, TYPES, after_a_step)
     assert 10.2 < epoch.seconds < 10.3
     assert epoch.examples_per_second == pytest.approx(8 / epoch.seconds, rel=1e-3)
-    assert told.seconds < 100.2 < trainer.seconds
+    assert reported.seconds < 100.2 < trainer.seconds
 
 
 def test_second_epoch_differs_from_the_first() -> None:
@@ -355,15 +355,15 @@ def test_second_epoch_differs_from_the_first() -> None:
 def test_interrupted_epoch_reports_its_own_steps() -> None:
     variant = small("baseline", batch_size=2, dropout=0.0)
     trainer, other = make_trainer(variant), make_trainer(variant)
-    told = readings_of(other, RESUMED)
+    reported = readings_of(other, RESUMED)
     readings: list[Reading] = []
 
-    def go_on(reading: Reading) -> bool:
+    def should_continue(reading: Reading) -> bool:
         readings.append(reading)
-        return reading.of_epoch < 2
+        return reading.epoch_step < 2
 
-    epoch = trainer.train_epoch(RESUMED, TYPES, go_on)
-    assert [reading.nlls for reading in readings] == [reading.nlls for reading in told[:2]]
+    epoch = trainer.train_epoch(RESUMED, TYPES, should_continue)
+    assert [reading.nlls for reading in readings] == [reading.nlls for reading in reported[:2]]
     assert epoch.nll == pytest.approx(np.mean([reading.nlls for reading in readings]))
     assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds, rel=0.01)
     assert (trainer.epoch, trainer.step, trainer.position) == (1, 2, 0)
@@ -374,26 +374,26 @@ def test_interrupted_epoch_reports_its_own_steps() -> None:
 
 def test_losses_do_not_depend_on_reading_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     variant = small("baseline", batch_size=2, dropout=0.3)
-    each_step, now_and_then = make_trainer(variant), make_trainer(variant)
+    every_step, every_second_step = make_trainer(variant), make_trainer(variant)
     torch.manual_seed(1)
-    steps = readings_of(each_step, RESUMED)
+    steps = readings_of(every_step, RESUMED)
     monkeypatch.setitem(models.trainer.STEPS_PER_READING, "cpu", 2)
     torch.manual_seed(1)
-    readings = readings_of(now_and_then, RESUMED)
-    assert [reading.of_epoch for reading in readings] == [2, 4, 5]
-    found = [nll for reading in readings for nll in reading.nlls]
-    assert found == [step.nlls[0] for step in steps]
+    readings = readings_of(every_second_step, RESUMED)
+    assert [reading.epoch_step for reading in readings] == [2, 4, 5]
+    actual = [nll for reading in readings for nll in reading.nlls]
+    assert actual == [step.nlls[0] for step in steps]
 
 
-@names
+@all_presets
 def test_bfloat16_is_close_to_float32(name: str) -> None:
-    found = {}
+    actual = {}
     for precision in ("float32", "bfloat16"):
         trainer = make_trainer(small(name, dropout=0.0, precision=precision))
-        found[precision] = trainer.train_epoch(RESUMED, TYPES).nll
+        actual[precision] = trainer.train_epoch(RESUMED, TYPES).nll
         assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
-    assert found["bfloat16"] != found["float32"]
-    assert found["bfloat16"] == pytest.approx(found["float32"], rel=0.02)
+    assert actual["bfloat16"] != actual["float32"]
+    assert actual["bfloat16"] == pytest.approx(actual["float32"], rel=0.02)
 
 
 # Workers
@@ -407,11 +407,11 @@ VARIANT = small("baseline")
 def test_worker_shares_make_up_the_global_batch(rows: list[int], n: int) -> None:
     seen, weight = [], 0.0
     for rank in range(n):
-        mine, each = make_trainer(VARIANT, rank=rank, world_size=n)._share(np.array(rows))
-        assert len(mine) > 0
-        if each:
-            seen += mine.tolist()
-            weight += each * len(mine) / n
+        share, row_weight = make_trainer(VARIANT, rank=rank, world_size=n)._share(np.array(rows))
+        assert len(share) > 0
+        if row_weight:
+            seen += share.tolist()
+            weight += row_weight * len(share) / n
     assert sorted(seen) == sorted(rows)
     assert weight == pytest.approx(1)
 
@@ -422,24 +422,24 @@ def gradients(trainer: Trainer, examples: Examples) -> list[Tensor]:
     return [p.grad.clone() for p in trainer.model.parameters()]
 
 
-@names
+@all_presets
 @pytest.mark.parametrize(("rows", "workers"), [(8, 2), (7, 2), (7, 3), (2, 3), (1, 2)])
 def test_averaged_worker_gradients_match_one_worker(name: str, rows: int, workers: int) -> None:
     variant = small(name, batch_size=8, dropout=0.0, clip_norm=1e9)
     examples = make_examples([4 + i for i in range(rows)])
-    alone = gradients(make_trainer(variant), examples)
+    single = gradients(make_trainer(variant), examples)
     shares = [
         gradients(make_trainer(variant, rank=rank, world_size=workers), examples)
         for rank in range(workers)
     ]
-    for one, parts in zip(alone, zip(*shares, strict=True), strict=True):
-        torch.testing.assert_close(sum(parts) / workers, one, rtol=1e-4, atol=1e-6)
+    for expected, parts in zip(single, zip(*shares, strict=True), strict=True):
+        torch.testing.assert_close(sum(parts) / workers, expected, rtol=1e-4, atol=1e-6)
     # With several rows, a worker's own gradients differ from the average.
     if rows > 1:
-        assert not torch.allclose(shares[0][0], alone[0], rtol=1e-4, atol=1e-6)
+        assert not torch.allclose(shares[0][0], single[0], rtol=1e-4, atol=1e-6)
 
 
-class Together:
+class ThreadedWorkers:
     """Workers that run as threads.
 
     Averages their gradients and adds their losses, as DistributedDataParallel and all_reduce do.
@@ -473,7 +473,7 @@ class Together:
             make_model(variant),
             variant.training,
             wrap=wrap,
-            add_up=lambda tensor: tensor.copy_(self.sum(rank, tensor)),
+            all_reduce=lambda tensor: tensor.copy_(self.sum(rank, tensor)),
             rank=rank,
             world_size=workers,
         )
@@ -483,8 +483,8 @@ class Together:
 def test_workers_train_the_same_model_as_one(workers: int) -> None:
     variant = small("char", batch_size=4, dropout=0.0, clip_norm=0.5)
     examples = make_examples([4 + i % 5 for i in range(13)])  # batches of 4, 4, 4 and 1
-    together = Together(workers)
-    trainers = [together.trainer(variant, rank) for rank in range(workers)]
+    pool = ThreadedWorkers(workers)
+    trainers = [pool.trainer(variant, rank) for rank in range(workers)]
     losses: list[list[float]] = [[] for _ in range(workers + 1)]
 
     def run(trainer: Trainer, number: int) -> None:
@@ -495,15 +495,15 @@ def test_workers_train_the_same_model_as_one(workers: int) -> None:
     threads = [threading.Thread(target=run, args=(t, i)) for i, t in enumerate(trainers)]
     for thread in threads:
         thread.start()
-    alone = make_trainer(variant)
-    run(alone, workers)
+    single = make_trainer(variant)
+    run(single, workers)
     for thread in threads:
         thread.join()
-    *found, expected = losses
-    for each in found:
-        assert each == found[0], "every worker reads the losses of all"
-        assert each == pytest.approx(expected, abs=1e-5)
-    for name, weight in alone.model.named_parameters():
+    *actual, expected = losses
+    for worker_losses in actual:
+        assert worker_losses == actual[0], "every worker reads the summed losses"
+        assert worker_losses == pytest.approx(expected, abs=1e-5)
+    for name, weight in single.model.named_parameters():
         first, *others = (dict(t.model.named_parameters())[name] for t in trainers)
         assert all(torch.equal(first, other) for other in others)
         torch.testing.assert_close(first, weight, rtol=0, atol=1e-5)
@@ -513,12 +513,12 @@ def test_workers_train_the_same_model_as_one(workers: int) -> None:
 def test_workers_predict_the_same_as_one(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 30)  # 4 batches
     variant, examples = small("char"), make_examples([4 + i % 5 for i in range(13)])
-    together = Together(workers)
-    trainers = [together.trainer(variant, rank) for rank in range(workers)]
-    with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda trainer: trainer.predict(examples, TYPES), trainers))
+    pool = ThreadedWorkers(workers)
+    trainers = [pool.trainer(variant, rank) for rank in range(workers)]
+    with ThreadPoolExecutor(workers) as executor:
+        actual = list(executor.map(lambda trainer: trainer.predict(examples, TYPES), trainers))
     expected, expected_nlls = make_trainer(variant).predict(examples, TYPES)
-    for predictions, nlls in found:
+    for predictions, nlls in actual:
         for name, numbers in vars(expected).items():
             np.testing.assert_array_equal(vars(predictions)[name], numbers, strict=True)
         np.testing.assert_array_equal(nlls, expected_nlls, strict=True)
@@ -530,7 +530,7 @@ def test_steps_do_not_depend_on_worker_count(world_size: int) -> None:
     for rank in range(world_size):
         trainer = make_trainer(small("baseline"), rank=rank, world_size=world_size)
         readings = readings_of(trainer, examples)
-        assert [(r.step, r.of_epoch, r.steps_in_epoch) for r in readings] == [
+        assert [(r.step, r.epoch_step, r.steps_in_epoch) for r in readings] == [
             (1, 1, 3),
             (2, 2, 3),
             (3, 3, 3),
@@ -545,10 +545,10 @@ def test_long_contexts_are_skipped_but_still_answered() -> None:
     variant = small("baseline", batch_size=1, max_context_tokens=20)
     trainer = make_trainer(variant)
     assert len(readings_of(trainer, examples)) == 3
-    found, _ = trainer.predict(examples, TYPES)
-    assert len(found.span_start) == 6
-    assert (found.span_start >= 0).all()
-    assert (found.span_end < examples.context_lengths).all()
+    actual, _ = trainer.predict(examples, TYPES)
+    assert len(actual.span_start) == 6
+    assert (actual.span_start >= 0).all()
+    assert (actual.span_end < examples.context_lengths).all()
 
 
 def test_skips_long_questions_and_rows_without_target() -> None:
@@ -569,14 +569,14 @@ def test_epoch_reports_loss_padding_and_speed() -> None:
     assert epoch.examples_per_second == pytest.approx(4 / epoch.seconds)
 
 
-@names
+@all_presets
 def test_batched_prediction_equals_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 30)
     examples = make_examples([9, 2, 14, 1, 40, 6, 9, 3, 11], [4, 1, 0, 7, 3, 3, 2, 5, 1])
     model = make_model(small(name, hidden_size=12), seed=4, scale=3.0).double()
-    found, nlls = predict(model, examples, TYPES, 4)
+    actual, nlls = predict(model, examples, TYPES, 4)
     for i in range(len(examples)):
-        one = replace(
+        single = replace(
             examples,
             questions=Ragged.from_rows([examples.questions[i].tolist()]),
             context_of=examples.context_of[i : i + 1],
@@ -584,15 +584,15 @@ def test_batched_prediction_equals_one_by_one(name: str, monkeypatch: pytest.Mon
             span_end=examples.span_end[i : i + 1],
             impossible=examples.impossible[i : i + 1],
         )
-        own, own_nll = predict(model, one, TYPES, 4)
+        own, own_nll = predict(model, single, TYPES, 4)
         assert nlls[i] == pytest.approx(own_nll[0], abs=1e-9)
-        assert (found.span_start[i], found.span_end[i]) == (own.span_start[0], own.span_end[0])
-        assert found.span_score[i] == pytest.approx(own.span_score[0], abs=1e-9)
-        assert found.no_answer_score[i] == pytest.approx(own.no_answer_score[0], abs=1e-9)
-    assert (found.span_end - found.span_start < 4).all()
-    assert (found.span_end < examples.context_lengths).all()
-    assert (found.span_start >= 0).all()
-    assert len(set(found.span_start.tolist())) > 2
+        assert (actual.span_start[i], actual.span_end[i]) == (own.span_start[0], own.span_end[0])
+        assert actual.span_score[i] == pytest.approx(own.span_score[0], abs=1e-9)
+        assert actual.no_answer_score[i] == pytest.approx(own.no_answer_score[0], abs=1e-9)
+    assert (actual.span_end - actual.span_start < 4).all()
+    assert (actual.span_end < examples.context_lengths).all()
+    assert (actual.span_start >= 0).all()
+    assert len(set(actual.span_start.tolist())) > 2
 
 
 def test_nll_is_computed_only_for_rows_with_a_target() -> None:
@@ -614,9 +614,9 @@ def test_nll_without_any_target_is_nan() -> None:
     nothing = replace(
         make_examples([5, 6]), span_start=np.array([-1, -1]), span_end=np.array([-1, -1])
     )
-    found, nlls = predict(make_model(small("baseline")), nothing, TYPES, 15)
+    actual, nlls = predict(make_model(small("baseline")), nothing, TYPES, 15)
     assert np.isnan(nlls).all()
-    assert np.isfinite(found.span_score).all()
+    assert np.isfinite(actual.span_score).all()
 
 
 def test_only_training_applies_dropout() -> None:

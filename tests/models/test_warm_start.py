@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.bidaf import BiDAF
-from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, carry_over
+from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, copy_weights
 from tests.factories.models import WORDS, make_model, small
 
 BEFORE, NOW = ["<padding>", "<unknown>", "a", "b", "c"], ["<padding>", "<unknown>", "c", "é", "a"]
@@ -20,14 +20,14 @@ def model(name: str, seed: int, characters: int = 5, **changes: object) -> BiDAF
     return BiDAF(small(name, **changes).model, vectors, characters)
 
 
-def weights_of(one: BiDAF) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in one.named_parameters()}
+def weights_of(network: BiDAF) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
 
 
 def test_weights_carry_over_by_name_and_character() -> None:
     earlier, new = weights_of(model("char", 1)), model("char", 2)
     drawn = weights_of(new)
-    carried = carry_over(new, earlier, CHARACTERS)
+    carried = copy_weights(new, earlier, CHARACTERS)
     now = weights_of(new)
     embeddings = now.pop(CHARACTER_EMBEDDING)
     assert all(torch.equal(now[name], earlier[name]) for name in now)
@@ -37,13 +37,13 @@ def test_weights_carry_over_by_name_and_character() -> None:
     assert (carried.rows, carried.fresh) == ({CHARACTER_EMBEDDING: 4}, [])
     assert set(carried.parameters) == set(earlier)
     numbers = sum(weight.numel() for weight in earlier.values())
-    assert carried.share == (numbers - embeddings.shape[1]) / numbers, "but for é's"
+    assert carried.share == (numbers - embeddings.shape[1]) / numbers, "all but the embedding of é"
 
 
 def test_missing_weights_are_freshly_initialized() -> None:
     earlier, new = weights_of(model("baseline", 1)), model("char", 2)
     drawn = weights_of(new)
-    carried = carry_over(new, earlier, CHARACTERS)
+    carried = copy_weights(new, earlier, CHARACTERS)
     now = weights_of(new)
     fresh = {n for n in now if n.startswith("words.characters.")} | {"words.projection.weight"}
     assert set(carried.fresh) == fresh
@@ -53,14 +53,14 @@ def test_missing_weights_are_freshly_initialized() -> None:
 
 def test_rejects_another_hidden_size() -> None:
     earlier, new = weights_of(model("char", 1)), model("char", 2, hidden_size=7)
-    with pytest.raises(ValueError, match=r"^its encoder\..* is 24 × 6, and here it must be 28 × 7"):
-        carry_over(new, earlier, CHARACTERS)
+    with pytest.raises(ValueError, match=r"encoder\..* is 24 × 6, but the new model needs 28 × 7$"):
+        copy_weights(new, earlier, CHARACTERS)
 
 
 def test_other_embedding_size_is_reinitialized() -> None:
     earlier = weights_of(model("char", 1))
     earlier[CHARACTER_EMBEDDING] = torch.zeros(5, 9)
-    carried = carry_over(model("char", 2), earlier, CHARACTERS)
+    carried = copy_weights(model("char", 2), earlier, CHARACTERS)
     assert carried.fresh == [CHARACTER_EMBEDDING]
     assert carried.rows == {}
 
@@ -75,16 +75,16 @@ def test_trained_word_rows_carry_over_by_word() -> None:
     weights = weights_of(earlier)
     weights[TRAINED_WORDS] = torch.arange(18.0).view(3, 6)
     symbols = {TRAINED_WORDS: (["<unknown>", "b", "c"], ["<unknown>", "c", "d"])}
-    carried = carry_over(new, weights, symbols)
-    found = weights_of(new)[TRAINED_WORDS]
-    assert found.tolist() == [*weights[TRAINED_WORDS][[0, 2]].tolist(), [0.0] * 6]
+    carried = copy_weights(new, weights, symbols)
+    actual = weights_of(new)[TRAINED_WORDS]
+    assert actual.tolist() == [*weights[TRAINED_WORDS][[0, 2]].tolist(), [0.0] * 6]
     assert carried.rows == {TRAINED_WORDS: 2}
 
 
 def test_identical_model_carries_over_completely() -> None:
     earlier, new = make_model(small("docqa"), 1), make_model(small("docqa"), 2)
     names = [str(i) for i in range(20)]
-    assert carry_over(new, weights_of(earlier), {CHARACTER_EMBEDDING: (names, names)}).share == 1
+    assert copy_weights(new, weights_of(earlier), {CHARACTER_EMBEDDING: (names, names)}).share == 1
     assert all(
         torch.equal(a, b) for a, b in zip(earlier.parameters(), new.parameters(), strict=True)
     )

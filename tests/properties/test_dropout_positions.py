@@ -67,21 +67,23 @@ def test_dropout_feeds_the_expected_layers(name: str) -> None:
     """The expected layers read the output of a dropout directly, in every call."""
     model = make_model(small(name, dropout=0.5)).train()
     dropped: list[Tensor] = []
-    straight: dict[str, bool] = {}
+    reads_dropout: dict[str, bool] = {}
 
-    def note(module: nn.Module, _: object, out: Tensor) -> None:
+    def record_output(module: nn.Module, _: object, out: Tensor) -> None:
         dropped.append(out)
 
-    def look(place: str, inputs: tuple[Tensor, ...]) -> None:
+    def check_inputs(place: str, inputs: tuple[Tensor, ...]) -> None:
         storages = {x.untyped_storage().data_ptr() for x in dropped}
         read = [x for x in inputs if x.is_floating_point()]
         is_dropped = all(x.untyped_storage().data_ptr() in storages for x in read)
-        straight[place] = straight.get(place, True) and is_dropped
+        reads_dropout[place] = reads_dropout.get(place, True) and is_dropped
 
     for place, module in model.named_modules():
         if isinstance(module, Dropout | VariationalDropout):
-            module.register_forward_hook(note)
+            module.register_forward_hook(record_output)
         elif isinstance(module, READERS):
-            module.register_forward_pre_hook(lambda _, inputs, place=place: look(place, inputs))
+            module.register_forward_pre_hook(
+                lambda _, inputs, place=place: check_inputs(place, inputs)
+            )
     model(make_batch(make_examples([9, 7], [5, 4]), make_types(), np.array([0, 1]), 8))
-    assert {place for place, is_dropped in straight.items() if is_dropped} == PLACES[name]
+    assert {place for place, is_dropped in reads_dropout.items() if is_dropped} == PLACES[name]

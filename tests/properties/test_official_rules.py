@@ -48,27 +48,27 @@ def overlap(one: list[str], other: list[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def first_rule(answer: str, golds: list[str]) -> tuple[float, float]:
+def v1_rule(answer: str, golds: list[str]) -> tuple[float, float]:
     """EM and F1 of one question by SQuAD 1.1."""
-    found = words(answer)
+    predicted = words(answer)
     return (
-        max(float(found == words(gold)) for gold in golds),
-        max(overlap(found, words(gold)) for gold in golds),
+        max(float(predicted == words(gold)) for gold in golds),
+        max(overlap(predicted, words(gold)) for gold in golds),
     )
 
 
-def second_rule(answer: str, golds: list[str]) -> tuple[float, float]:
+def v2_rule(answer: str, golds: list[str]) -> tuple[float, float]:
     """EM and F1 of one question by SQuAD 2.0.
 
     Gold answers without words are ignored. If none is left, the right answer is no answer. If the
     prediction or the gold answer is empty, F1 is 1 if both are, else 0.
     """
-    found = words(answer)
-    wanted = [words(gold) for gold in golds if words(gold)] or [[]]
-    exact = max(float(found == gold) for gold in wanted)
-    if not found:
+    predicted = words(answer)
+    targets = [words(gold) for gold in golds if words(gold)] or [[]]
+    exact = max(float(predicted == gold) for gold in targets)
+    if not predicted:
         return exact, exact
-    return exact, max(overlap(found, gold) for gold in wanted)
+    return exact, max(overlap(predicted, gold) for gold in targets)
 
 
 PIECES = st.sampled_from(
@@ -83,17 +83,17 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=6).map("".join), st.text(max_size=8)
 
 @given(TEXTS, st.lists(TEXTS, max_size=3))
 def test_scores_match_the_official_rules(answer: str, golds: list[str]) -> None:
-    (found,) = score_questions([answer], [golds], v2=True)
-    assert (found.em, found.f1) == pytest.approx(second_rule(answer, golds))
+    (score,) = score_questions([answer], [golds], v2=True)
+    assert (score.em, score.f1) == pytest.approx(v2_rule(answer, golds))
     if golds:
-        (found,) = score_questions([answer], [golds], v2=False)
-        assert (found.em, found.f1) == pytest.approx(first_rule(answer, golds))
+        (score,) = score_questions([answer], [golds], v2=False)
+        assert (score.em, score.f1) == pytest.approx(v1_rule(answer, golds))
 
 
 @given(TEXTS)
 def test_annotated_text_scores_100_percent(text: str) -> None:
-    (found,) = score_questions([text], [[text]], v2=True)
-    assert (found.em, found.f1) == (1, 1)
+    (score,) = score_questions([text], [[text]], v2=True)
+    assert (score.em, score.f1) == (1, 1)
 
 
 def neighbours_of_gold(split: EvaluationSplit) -> Predictions:
@@ -105,8 +105,8 @@ def neighbours_of_gold(split: EvaluationSplit) -> Predictions:
     first = [start, np.maximum(start - 1, 0), start, 0 * start, middle, 0 * start - 1]
     final = [end, end, np.minimum(end + 1, last), 0 * start, np.minimum(middle + 1, last)]
     final.append(0 * start - 1)
-    sure = np.zeros(len(split))
-    return Predictions(np.choose(kind, first), np.choose(kind, final), sure, sure - 1.0)
+    confidence = np.zeros(len(split))
+    return Predictions(np.choose(kind, first), np.choose(kind, final), confidence, confidence - 1.0)
 
 
 def annotated(file: Path) -> Iterator[tuple[str, list[str]]]:
@@ -121,8 +121,8 @@ def annotated(file: Path) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize(
     ("name", "rule", "em", "f1"),
     [
-        pytest.param("dev-v1.1", first_rule, 32.4503, 47.0189, marks=pytest.mark.full),
-        ("dev-v2.0", second_rule, 31.6769, 38.6820),
+        pytest.param("dev-v1.1", v1_rule, 32.4503, 47.0189, marks=pytest.mark.full),
+        ("dev-v2.0", v2_rule, 31.6769, 38.6820),
     ],
 )
 def test_stored_predictions_match_official_scores(
@@ -140,6 +140,6 @@ def test_stored_predictions_match_official_scores(
     assert sum(text.lower().startswith(("the ", "a ", "an ")) for text in texts) > 500
     scores = [rule(stored[id_], golds) for id_, golds in annotated(file)]
     assert len(scores) == len(stored) == evaluation.scores.count
-    found = [100 * sum(column) / len(scores) for column in zip(*scores, strict=True)]
-    assert (evaluation.scores.em, evaluation.scores.f1) == pytest.approx(found)
-    assert found == pytest.approx([em, f1], abs=5e-5)
+    expected = [100 * sum(column) / len(scores) for column in zip(*scores, strict=True)]
+    assert (evaluation.scores.em, evaluation.scores.f1) == pytest.approx(expected)
+    assert expected == pytest.approx([em, f1], abs=5e-5)

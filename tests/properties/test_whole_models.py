@@ -60,13 +60,13 @@ def word(w: Weights, vectors: Array, kind: int) -> Array:
 
 def best_matches(w: Weights, name: str, kind: int) -> Array:
     """The maximum of each filter's ReLU over the positions of a word, (filters,)."""
-    spelt = [w["words.characters.embedding.weight"][c] for c in TYPES.characters[kind][:LONGEST]]
+    embedded = [w["words.characters.embedding.weight"][c] for c in TYPES.characters[kind][:LONGEST]]
     kernel, bias = w[f"{name}.weight"], w[f"{name}.bias"]  # (filters, size, width), (filters,)
     width = kernel.shape[2]
-    spelt += [np.zeros(kernel.shape[1])] * (width - len(spelt))
+    embedded += [np.zeros(kernel.shape[1])] * (width - len(embedded))
     best = np.zeros(len(kernel))  # the minimum of ReLU
-    for place in range(len(spelt) - width + 1):
-        match = sum(kernel[:, :, i] @ spelt[place + i] for i in range(width))
+    for place in range(len(embedded) - width + 1):
+        match = sum(kernel[:, :, i] @ embedded[place + i] for i in range(width))
         best = np.maximum(best, match + bias)
     return best
 
@@ -97,10 +97,10 @@ def gru(w: Weights, name: str, rows: Rows) -> Rows:
     d = w[f"{name}.weight_hh_l0"].shape[1]
     h, out = np.zeros(d), []
     for x in rows:
-        of_x = (w[f"{name}.weight_ih_l0"] @ x + w[f"{name}.bias_ih_l0"]).reshape(3, d)
-        of_h = (w[f"{name}.weight_hh_l0"] @ h + w[f"{name}.bias_hh_l0"]).reshape(3, d)
-        r, z = sigmoid(of_x[:2] + of_h[:2])
-        h = (1 - z) * np.tanh(of_x[2] + r * of_h[2]) + z * h
+        from_input = (w[f"{name}.weight_ih_l0"] @ x + w[f"{name}.bias_ih_l0"]).reshape(3, d)
+        from_hidden = (w[f"{name}.weight_hh_l0"] @ h + w[f"{name}.bias_hh_l0"]).reshape(3, d)
+        r, z = sigmoid(from_input[:2] + from_hidden[:2])
+        h = (1 - z) * np.tanh(from_input[2] + r * from_hidden[2]) + z * h
         out.append(h)
     return out
 
@@ -139,10 +139,10 @@ def best_matching(s: Array, h: Rows) -> Rows:
     return [weighted(softmax(s.max(1)), h)] * len(h)
 
 
-def starters_product(s: Array, h: Rows) -> Rows:
+def starter_product(s: Array, h: Rows) -> Rows:
     """S₁S₂ᵀH (the CS224n starter code)."""
-    of_questions_words = [weighted(softmax(column), h) for column in s.T]
-    return [weighted(softmax(row), of_questions_words) for row in s]
+    by_question_word = [weighted(softmax(column), h) for column in s.T]
+    return [weighted(softmax(row), by_question_word) for row in s]
 
 
 def attention_flow(w: Weights, h: Rows, u: Rows, to_context: ToContext = best_matching) -> Rows:
@@ -178,7 +178,7 @@ def self_matching(w: Weights, p: Rows, similarity: Similarity) -> Rows:
     return bilstm(w, "matching.encoder", joined(p, [weighted(softmax(s), p) for s in scores]))
 
 
-def found_in_others(w: Weights, m: Rows) -> Rows:
+def masked_self_attention(w: Weights, m: Rows) -> Rows:
     """c_t = Σ_j a_tj·m_j with a_tj ∝ exp(s_tj) and a_tt = 0 (the code of Clark & Gardner).
 
     A learned logit takes part in the softmax and contributes no vector.
@@ -226,9 +226,11 @@ def seo2016(w: Weights, texts: Texts) -> Array:
     g = attention_flow(w, h, u)
     m = bilstm(w, "modeling", g, layers=2)
     start = pointer(w, "start", g, m)
-    found = weighted(softmax(start), m)
-    given_start = [np.concatenate([a, b, found, b * found]) for a, b in zip(g, m, strict=True)]
-    return np.array([start, pointer(w, "end", g, bilstm(w, "output.encoder", given_start))])
+    start_vector = weighted(softmax(start), m)
+    end_input = [
+        np.concatenate([a, b, start_vector, b * start_vector]) for a, b in zip(g, m, strict=True)
+    ]
+    return np.array([start, pointer(w, "end", g, bilstm(w, "output.encoder", end_input))])
 
 
 def docqa(w: Weights, texts: Texts) -> Array:
@@ -237,7 +239,7 @@ def docqa(w: Weights, texts: Texts) -> Array:
     x = [relu(linear(w, "modeling.reduction", a)) for a in attention_flow(w, h, u)]
     m = bigru(w, "modeling.encoder.layers.0", x)
     merged = []
-    for a, b, c in zip(x, m, found_in_others(w, m), strict=True):
+    for a, b, c in zip(x, m, masked_self_attention(w, m), strict=True):
         merged.append(a + relu(linear(w, "modeling.merging", np.concatenate([c, b, c * b]))))
     first = bigru(w, "output.start_encoder", merged)
     last = bigru(w, "output.end_encoder", joined(merged, first))
@@ -246,7 +248,7 @@ def docqa(w: Weights, texts: Texts) -> Array:
 
 
 MODELS: dict[str, Callable[[Weights, Texts], Array]] = {
-    "baseline": partial(cs224n, to_context=starters_product),
+    "baseline": partial(cs224n, to_context=starter_product),
     "char": cs224n,
     "char-selfattn": partial(cs224n, similarity=additive),
     "char-selfattn-dot": partial(cs224n, similarity=dot),
@@ -258,7 +260,7 @@ MODELS: dict[str, Callable[[Weights, Texts], Array]] = {
 }
 
 
-def numbers(model: BiDAF) -> Weights:
+def weights_of(model: BiDAF) -> Weights:
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
 
 
@@ -273,11 +275,11 @@ def test_presets_match_their_reference_formulas(name: str) -> None:
         model.words.characters.embedding.weight[0] = 0
     examples = make_examples([9, 4], [5, 2], seed=3)
     batch = make_batch(examples, TYPES, np.array([0, 1]), model.max_characters)
-    found = torch.stack(model(batch), 1).numpy()
-    w, vectors = numbers(model), model.words.word_vectors.numpy()
+    logits = torch.stack(model(batch), 1).numpy()
+    w, vectors = weights_of(model), model.words.word_vectors.numpy()
     for i in range(2):
         texts = examples.contexts[i], examples.questions[i]
         embedded = [[word(w, vectors, kind) for kind in [NULL, *text]] for text in texts]
         expected = MODELS[name](w, embedded)
         assert np.ptp(expected, 1).min() > 0.1, "the logits differ"
-        np.testing.assert_allclose(found[i, :, : expected.shape[1]], expected, atol=1e-9)
+        np.testing.assert_allclose(logits[i, :, : expected.shape[1]], expected, atol=1e-9)

@@ -7,10 +7,10 @@ from typing import TypedDict
 import numpy as np
 
 from infra.errors import UserError
-from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 
-ANALOGIES = COLLECTIONS["analogies"].source
+ANALOGIES = LEXICAL_RESOURCES["analogies"].source
 ANSWERS = 100_000
 """Candidate answers are the first 100,000 words of a set, so that results are comparable across
 sets."""
@@ -42,38 +42,41 @@ def read_questions(file: Path) -> dict[str, list[Question]]:
         elif len(line.split()) == 4:
             current.append(line.split())
         else:
-            raise UserError(f"{file.name}, line {number}, is no question of four words.")
+            raise UserError(
+                f"{file.name}, line {number}: expected four words or a section header (': name'). "
+                "Fix the line, or download the file again."
+            )
     return sections
 
 
 def analogies(space: Neighbours, file: Path) -> dict[str, Accuracy]:
     """Accuracy of 3CosAdd in each section, and over all sections ("all")."""
-    right: dict[str, list[bool]] = {}
+    correct: dict[str, list[bool]] = {}
     sections = read_questions(file)
     for name, questions in sections.items():
         rows = [[space.row(word) for word in question] for question in questions]
         known = [[r for r in q if r is not None and r < ANSWERS] for q in rows]
-        right[name] = _answered(space, [q for q in known if len(q) == 4])
-    told = {name: _accuracy(right[name], len(sections[name])) for name in sections}
-    together = [answer for answers in right.values() for answer in answers]
-    return {"all": _accuracy(together, sum(map(len, sections.values()))), **told}
+        correct[name] = _correct_answers(space, [q for q in known if len(q) == 4])
+    accuracies = {name: _accuracy(correct[name], len(sections[name])) for name in sections}
+    all_answers = [answer for answers in correct.values() for answer in answers]
+    return {"all": _accuracy(all_answers, sum(map(len, sections.values()))), **accuracies}
 
 
-def _accuracy(right: Sequence[bool], questions: int) -> Accuracy:
-    share = sum(right) / len(right) if right else None
+def _accuracy(correct: Sequence[bool], questions: int) -> Accuracy:
+    share = sum(correct) / len(correct) if correct else None
     return Accuracy(
-        accuracy=share, questions=questions, covered=len(right) / questions if questions else 0.0
+        accuracy=share, questions=questions, covered=len(correct) / questions if questions else 0.0
     )
 
 
-def _answered(space: Neighbours, questions: Sequence[Sequence[int]]) -> list[bool]:
+def _correct_answers(space: Neighbours, questions: Sequence[Sequence[int]]) -> list[bool]:
     """Whether the predicted row is the fourth row, for each question of four rows."""
     vectors = space.unit[:ANSWERS]
-    right: list[bool] = []
+    correct: list[bool] = []
     for first in range(0, len(questions), BATCH):
         a, b, c, expected = np.array(questions[first : first + BATCH]).T
         cosines = (vectors[b] - vectors[a] + vectors[c]) @ vectors.T
-        for asked in (a, b, c):
-            cosines[np.arange(len(a)), asked] = -np.inf
-        right += (cosines.argmax(axis=1) == expected).tolist()
-    return right
+        for question_rows in (a, b, c):
+            cosines[np.arange(len(a)), question_rows] = -np.inf
+        correct += (cosines.argmax(axis=1) == expected).tolist()
+    return correct

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
-from tasks.text.vocabulary import case_key, typewriter
+from tasks.text.vocabulary import case_key, plain_punctuation
 
 BANDS = {"once": 1, "2 to 4 times": 2, "5 to 9": 5, "10 to 99": 10, "100 and more": 100}
 """Frequency bands, each with its lowest count."""
@@ -40,7 +40,7 @@ def coverage_by_band(
 
 
 def _coverage(space: Neighbours, words: Mapping[str, int]) -> Coverage:
-    known = {w for w in words if w in space.rows or typewriter(w) in space.rows}
+    known = {w for w in words if w in space.rows or plain_punctuation(w) in space.rows}
     tokens = sum(words.values())
     missing = sorted((w for w in words if w not in known), key=lambda w: (-words[w], w))
     return Coverage(

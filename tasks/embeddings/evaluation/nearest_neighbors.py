@@ -9,8 +9,8 @@ from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.vocabulary import case_key
 
-Found = list[tuple[str, float]]
-ALIKE = 1e-6
+ScoredWords = list[tuple[str, float]]
+COSINE_TOLERANCE = 1e-6
 """Smaller differences between cosines are float32 rounding errors."""
 
 
@@ -21,15 +21,15 @@ class Neighbours:
     set has them; `lower_case` says whether it is lower-cased first.
     """
 
-    def __init__(self, chosen: WordSet, lower_case: bool = True) -> None:
-        self.words, self.rows, self.subwords = chosen.words, chosen.rows, chosen.subwords
+    def __init__(self, word_set: WordSet, lower_case: bool = True) -> None:
+        self.words, self.rows, self.subwords = word_set.words, word_set.rows, word_set.subwords
         self.lower_case = lower_case
-        self.unit = unit(chosen.vectors)
+        self.unit = unit(word_set.vectors)
 
     def row(self, word: str) -> int | None:
         """The word's row; None if the set lacks the word."""
-        found = self.rows.get(word)
-        return self.rows.get(word.lower()) if found is None else found
+        row = self.rows.get(word)
+        return self.rows.get(word.lower()) if row is None else row
 
     def vector(self, word: str) -> Float32Array | None:
         """The word's unit vector (d,); None if the word has no vector or a zero one."""
@@ -46,33 +46,33 @@ class Neighbours:
         """The word's unit vector (d,). Raises UserError if there is none."""
         vector = self.vector(word)
         if vector is None:
-            raise UserError(f"The set has no vector of {word!r}; ask for another word.")
+            raise UserError(f"The set has no vector for {word!r}; choose another word.")
         return vector
 
-    def near(self, vector: Float32Array, count: int, without: Iterable[str] = ()) -> Found:
+    def nearest(self, vector: Float32Array, count: int, exclude: Iterable[str] = ()) -> ScoredWords:
         """The `count` words with the highest cosine to a vector (d,), with their cosines.
 
-        Words in `without` are excluded.
+        Words in `exclude` are left out.
         """
         cosines = self.unit @ (vector / max(float(np.linalg.norm(vector)), 1e-12))
-        hidden = [row for row in map(self.row, without) if row is not None]
-        cosines[hidden] = -np.inf
-        count = min(count, len(cosines) - len(set(hidden)))
+        excluded = [row for row in map(self.row, exclude) if row is not None]
+        cosines[excluded] = -np.inf
+        count = min(count, len(cosines) - len(set(excluded)))
         best = np.argpartition(-cosines, max(count - 1, 0))[:count]
         best = best[np.argsort(-cosines[best], kind="stable")]
         return [(self.words[i], float(cosines[i])) for i in best]
 
-    def neighbours(self, word: str, count: int = 10) -> Found:
+    def neighbours(self, word: str, count: int = 10) -> ScoredWords:
         """The words nearest to a word, without the word itself."""
-        return self.near(self.require(word), count, [word])
+        return self.nearest(self.require(word), count, [word])
 
-    def analogy(self, a: str, b: str, c: str, count: int = 5) -> Found:
+    def analogy(self, a: str, b: str, c: str, count: int = 5) -> ScoredWords:
         """Words that are to `c` as `b` is to `a`, by 3CosAdd (Mikolov et al., 2013).
 
         The three given words are excluded.
         """
         vector = self.require(b) - self.require(a) + self.require(c)
-        return self.near(vector, count, [a, b, c])
+        return self.nearest(vector, count, [a, b, c])
 
 
 def unit(vectors: Float32Array) -> Float32Array:
@@ -86,7 +86,7 @@ def mean_cosines(left: Float32Array, right: Float32Array) -> Float32Array:
     return np.asarray((left @ right.T).mean(axis=1))
 
 
-def vectors_of(space: Neighbours, words: Sequence[str]) -> Float32Array:
+def known_vectors(space: Neighbours, words: Sequence[str]) -> Float32Array:
     """(k, d) unit vectors of the k words that have one."""
-    found = [vector for vector in map(space.vector, words) if vector is not None]
-    return np.stack(found) if found else np.empty((0, space.unit.shape[1]), np.float32)
+    vectors = [vector for vector in map(space.vector, words) if vector is not None]
+    return np.stack(vectors) if vectors else np.empty((0, space.unit.shape[1]), np.float32)

@@ -13,10 +13,10 @@ import numpy as np
 
 from models.arrays import Float32Array
 from tasks.embeddings.evaluation.nearest_neighbors import (
-    ALIKE,
+    COSINE_TOLERANCE,
     Neighbours,
+    known_vectors,
     mean_cosines,
-    vectors_of,
 )
 
 PERMUTATIONS = 10_000
@@ -77,14 +77,14 @@ class Bias(TypedDict):
 def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
     """Effect size and permutation p-value (equations in the paper's supplement, "Methods")."""
     words = [group.split() for group in test]
-    x, y, a, b = (vectors_of(space, group) for group in words)
+    x, y, a, b = (known_vectors(space, group) for group in words)
     covered = (len(x) + len(y) + len(a) + len(b)) / sum(map(len, words))
     if min(len(x), len(y)) < 2 or not len(a) or not len(b):
         return Bias(effect=None, p=None, covered=covered)
     targets = np.concatenate([x, y])
     scores = mean_cosines(targets, a) - mean_cosines(targets, b)
     spread = scores.std(ddof=1)
-    if spread < ALIKE:
+    if spread < COSINE_TOLERANCE:
         return Bias(effect=None, p=None, covered=covered)
     effect = (scores[: len(x)].mean() - scores[len(x) :].mean()) / spread
     return Bias(effect=float(effect), p=p_value(scores, len(x), seed), covered=covered)
@@ -95,12 +95,12 @@ def p_value(scores: Float32Array, first: int, seed: int) -> float:
 
     The observed partition is the first `first` scores and the rest.
     """
-    observed = scores[:first].sum() - ALIKE
-    sums = [scores[list(rows)].sum() for rows in _divisions(len(scores), first, seed)]
+    observed = scores[:first].sum() - COSINE_TOLERANCE
+    sums = [scores[list(rows)].sum() for rows in _partitions(len(scores), first, seed)]
     return float(np.mean(np.array(sums) >= observed))
 
 
-def _divisions(size: int, first: int, seed: int) -> Iterator[tuple[int, ...]]:
+def _partitions(size: int, first: int, seed: int) -> Iterator[tuple[int, ...]]:
     if math.comb(size, first) <= PERMUTATIONS:
         yield from combinations(range(size), first)
         return

@@ -30,7 +30,7 @@ FILES: dict[ExportFormat, str] = {
 }
 
 
-def require_suited(exports: Sequence[ExportFormat], method: str) -> None:
+def require_exportable(exports: Sequence[ExportFormat], method: str) -> None:
     """Check that the sets of a method can be exported to all of these formats.
 
     Raises:
@@ -38,90 +38,90 @@ def require_suited(exports: Sequence[ExportFormat], method: str) -> None:
     """
     if "fasttext-binary" in exports and method != "fasttext":
         raise UserError(
-            f"exports holds fasttext-binary, which takes n-grams, and {method} learns none: set "
-            "method to fasttext, or export word2vec-binary."
+            f"Export format 'fasttext-binary' needs n-grams, and method {method!r} learns none. "
+            "Set method to fasttext, or export word2vec-binary."
         )
 
 
-def publish_vectors(made: Path, folder: Path, exports: Sequence[ExportFormat]) -> list[Path]:
+def publish_vectors(trained: Path, folder: Path, exports: Sequence[ExportFormat]) -> list[Path]:
     """Copy a trained set to `folder`, and write the exports beside it.
 
     All files are written before those of an earlier set are removed. Returns the new files: the
     set's own first, then the exports.
     """
     exports = list(dict.fromkeys(exports))
-    filled = folder / ".part"
-    shutil.rmtree(filled, ignore_errors=True)  # left by a killed process
-    filled.mkdir(parents=True)
+    staging = folder / ".part"
+    shutil.rmtree(staging, ignore_errors=True)  # left by a killed process
+    staging.mkdir(parents=True)
     try:
-        names = _fill(filled, made, exports)
-        _replace_set(folder, filled, names)
+        names = _write_files(staging, trained, exports)
+        _replace_set(folder, staging, names)
     finally:
-        shutil.rmtree(filled)
+        shutil.rmtree(staging)
     return [folder / name for name in names]
 
 
-def _fill(folder: Path, made: Path, exports: Sequence[ExportFormat]) -> list[str]:
-    copied = [name for name in (VECTORS, SUBWORDS) if (made / name).exists()]
+def _write_files(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> list[str]:
+    copied = [name for name in (VECTORS, SUBWORDS) if (trained / name).exists()]
     for name in copied:
-        shutil.copyfile(made / name, folder / name)
+        shutil.copyfile(trained / name, folder / name)
     if exports:
-        chosen = _readable(load_vectors(str(made / VECTORS)))
-        for form in exports:
-            with (folder / FILES[form]).open("wb") as out:
-                export(out, chosen, form)
-    return [*copied, *(FILES[form] for form in exports)]
+        word_set = _exportable(load_vectors(str(trained / VECTORS)))
+        for file_format in exports:
+            with (folder / FILES[file_format]).open("wb") as out:
+                export(out, word_set, file_format)
+    return [*copied, *(FILES[file_format] for file_format in exports)]
 
 
-def _readable(chosen: WordSet) -> WordSet:
+def _exportable(word_set: WordSet) -> WordSet:
     """The words that other tools can read: they end a word at white space or NUL."""
-    keep = [word.replace("\0", " ").split() == [word] for word in chosen.words]
-    if all(keep):
-        return chosen
+    exportable = [word.replace("\0", " ").split() == [word] for word in word_set.words]
+    if all(exportable):
+        return word_set
     logger().info(
-        f"{keep.count(False):,} words are left out of the exports, as they hold white space or "
-        f"NUL, such as {chosen.words[keep.index(False)]!r}."
+        f"Omitted {exportable.count(False):,} words from the exports because they contain white "
+        f"space or NUL, for example {word_set.words[exportable.index(False)]!r}."
     )
-    rows = [row for row, kept in enumerate(keep) if kept]
-    words = [chosen.words[row] for row in rows]
-    return WordSet(words, chosen.vectors[rows], chosen.subwords)
+    rows = [row for row, keep in enumerate(exportable) if keep]
+    words = [word_set.words[row] for row in rows]
+    return WordSet(words, word_set.vectors[rows], word_set.subwords)
 
 
-def _replace_set(folder: Path, filled: Path, names: Sequence[str]) -> None:
+def _replace_set(folder: Path, staging: Path, names: Sequence[str]) -> None:
     """Move an earlier set's files out and the new ones in; undo all moves on failure.
 
     The vectors are moved out first and in last. A process that is killed in between therefore
     leaves no set, and never vectors without n-grams or with those of another set.
     """
-    earlier = filled / "earlier"
+    earlier = staging / "earlier"
     earlier.mkdir()
-    with ExitStack() as undoing:
+    with ExitStack() as rollback:
         for name in (VECTORS, SUBWORDS, *FILES.values()):
             if (folder / name).exists():
-                _move(folder / name, earlier / name, undoing)
+                _move(folder / name, earlier / name, rollback)
         for name in reversed(names):
-            _move(filled / name, folder / name, undoing)
-        undoing.pop_all()
+            _move(staging / name, folder / name, rollback)
+        rollback.pop_all()
 
 
-def _move(source: Path, target: Path, undoing: ExitStack) -> None:
+def _move(source: Path, target: Path, rollback: ExitStack) -> None:
     os.replace(source, target)
-    undoing.callback(os.replace, target, source)
+    rollback.callback(os.replace, target, source)
 
 
-def export(out: IO[bytes], chosen: WordSet, form: ExportFormat) -> None:
+def export(out: IO[bytes], word_set: WordSet, file_format: ExportFormat) -> None:
     """Write words and vectors: a header line (except for GloVe), then a word and its vector a row.
 
     Text formats have enough digits to restore the same float32. fastText's .bin has a different
     layout (see `write_fasttext`).
     """
-    if form == "fasttext-binary":
-        write_fasttext(out, chosen)
+    if file_format == "fasttext-binary":
+        write_fasttext(out, word_set)
         return
-    if form != "glove":
-        out.write(f"{len(chosen.words)} {chosen.vectors.shape[1]}\n".encode())
-    for word, vector in zip(chosen.words, chosen.vectors, strict=True):
-        if form == "word2vec-binary":
+    if file_format != "glove":
+        out.write(f"{len(word_set.words)} {word_set.vectors.shape[1]}\n".encode())
+    for word, vector in zip(word_set.words, word_set.vectors, strict=True):
+        if file_format == "word2vec-binary":
             out.write(word.encode() + b" " + vector.astype("<f4").tobytes())
         else:
             numbers = " ".join(np.format_float_positional(x, trim="0") for x in vector)

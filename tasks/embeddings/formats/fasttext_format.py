@@ -22,7 +22,7 @@ SETTINGS = [
     *("buckets", "min_ngram", "max_ngram", "update_rate"),
 ]
 
-OF_TRAINING = {
+TRAINING_SETTINGS = {
     **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
     **{"word_ngrams": 1, "loss": 2, "model": 2, "update_rate": 100},
 }
@@ -47,7 +47,10 @@ class FastTextReader:
     def __init__(self, path: Path) -> None:
         self.name = path.name
         if path.suffix.lower() != ".bin" or not path.is_file():
-            raise UserError(f"{path} is a packed fastText model, which can't be mapped: unpack it.")
+            raise UserError(
+                f"{path} is a compressed fastText model, which can't be memory-mapped. Decompress "
+                "it."
+            )
         try:
             with path.open("rb") as file:
                 self._read_header(file)
@@ -62,8 +65,8 @@ class FastTextReader:
         self._own = matrix[:words]
         self.row_count = words
         shortest, longest = self.settings["min_ngram"], self.settings["max_ngram"]
-        spells = self.settings["buckets"] > 0 and longest >= max(shortest, 1)
-        self.subwords = Subwords(matrix[words:], shortest, longest) if spells else None
+        has_ngrams = self.settings["buckets"] > 0 and longest >= max(shortest, 1)
+        self.subwords = Subwords(matrix[words:], shortest, longest) if has_ngrams else None
 
     def _read_header(self, file: IO[bytes]) -> None:
         version = _unpack(file, "<ii")[1]
@@ -72,14 +75,14 @@ class FastTextReader:
         _, words, labels, _, pruned = _unpack(file, "<iiiqq")
         if version != 12 or labels or pruned > 0:
             raise UserError(
-                f"{self.name} is a classifier, a compressed or an old fastText model; give one of "
-                "word vectors, as fastText writes with `skipgram` or `cbow`."
+                f"{self.name} is a fastText classifier, a quantized model, or a model in an old "
+                "format. Use a .bin that fastText's `skipgram` or `cbow` command wrote."
             )
         self.dimension = self.settings["dimension"]
-        self._words = [_entry(file) for _ in range(words)]
+        self._words = [_read_word(file) for _ in range(words)]
         quantised, rows, columns = _unpack(file, "<?qq")
         if quantised or (rows, columns) != (words + self.settings["buckets"], self.dimension):
-            raise UserError(f"{self.name} is compressed or damaged: fetch the whole .bin again.")
+            raise UserError(f"{self.name} is quantized or damaged. Download the full .bin again.")
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
@@ -97,18 +100,21 @@ class FastTextReader:
             total = own + self.subwords.ngrams[rows].sum(axis=0)
             vector = np.asarray(total / (len(rows) + 1), np.float32)
         if not np.isfinite(vector).all():
-            raise UserError(f"{self.name}: the vector of {word!r} is no number; fetch it again.")
+            raise UserError(
+                f"{self.name}: the vector of {word!r} has NaN or infinite values. Download the "
+                "file again."
+            )
         return vector
 
     def _cut_off(self) -> UserError:
-        return UserError(f"{self.name} is cut off; fetch it again.")
+        return UserError(f"{self.name} is truncated. Download it again.")
 
 
 def _unpack(file: IO[bytes], layout: str) -> tuple[Any, ...]:
     return struct.unpack(layout, file.read(struct.calcsize(layout)))
 
 
-def _entry(file: IO[bytes]) -> bytes:
+def _read_word(file: IO[bytes]) -> bytes:
     """A dictionary word: its bytes up to a NUL; the count and the type that follow are skipped."""
     word = bytearray()
     while (byte := file.read(1)) != b"\0":
@@ -119,24 +125,24 @@ def _entry(file: IO[bytes]) -> bytes:
     return bytes(word)
 
 
-def write_fasttext(out: IO[bytes], chosen: WordSet) -> None:
+def write_fasttext(out: IO[bytes], word_set: WordSet) -> None:
     """Write a set that has n-grams: its words, their own rows, the n-grams, and the output layer.
 
     The output layer is all zeros, as only training reads it.
     """
-    assert chosen.subwords is not None
-    words, dimension = chosen.vectors.shape
-    buckets, shortest, longest = chosen.subwords.kind
-    of_set = {"dimension": dimension, "buckets": buckets}
-    settings = OF_TRAINING | of_set | {"min_ngram": shortest, "max_ngram": longest}
+    assert word_set.subwords is not None
+    words, dimension = word_set.vectors.shape
+    buckets, shortest, longest = word_set.subwords.ngram_settings
+    set_settings = {"dimension": dimension, "buckets": buckets}
+    settings = TRAINING_SETTINGS | set_settings | {"min_ngram": shortest, "max_ngram": longest}
     out.write(MAGIC + struct.pack("<i12id", 12, *(settings[name] for name in SETTINGS), SAMPLE))
     out.write(struct.pack("<iiiqq", words, words, 0, COUNT * words, -1))
-    for word in chosen.words:
+    for word in word_set.words:
         out.write(word.encode() + struct.pack("<xqb", COUNT, 0))
     out.write(struct.pack("<?qq", False, words + buckets, dimension))
-    for word, vector in zip(chosen.words, chosen.vectors, strict=True):
-        out.write(_own_row(word, vector, chosen.subwords).astype("<f4").tobytes())
-    out.write(np.ascontiguousarray(chosen.subwords.ngrams, "<f4").data)
+    for word, vector in zip(word_set.words, word_set.vectors, strict=True):
+        out.write(_own_row(word, vector, word_set.subwords).astype("<f4").tobytes())
+    out.write(np.ascontiguousarray(word_set.subwords.ngrams, "<f4").data)
     out.write(struct.pack("<?qq", False, words, dimension))
     for _ in range(words):
         out.write(bytes(4 * dimension))

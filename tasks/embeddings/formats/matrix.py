@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from models.arrays import Float32Array, FloatArray
 from tasks.embeddings.formats.store import read_vectors
 from tasks.text.vocabulary import SPECIAL
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def load_word_vectors(
     vocabulary: Path, vectors: Path, unknown_words: "UnknownWords" = "zero", seed: int = 0
-) -> npt.NDArray[np.float32]:
+) -> Float32Array:
     """One vector per row of words.parquet, (V, d); zero for row 0 and for OOV words.
 
     With "subword", OOV words get the vectors that were composed from n-grams. With "random", row 1
@@ -26,19 +26,19 @@ def load_word_vectors(
     vectors. Apart from this scale, a word's random vector is the same in every vocabulary.
     """
     words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
-    known, rows = read_vectors(vectors, spelt=unknown_words == "subword")
-    found = pc.index_in(words.combine_chunks()[len(SPECIAL) :], value_set=known)
+    known, rows = read_vectors(vectors, composed=unknown_words == "subword")
+    positions = pc.index_in(words.combine_chunks()[len(SPECIAL) :], value_set=known)
     matrix = np.zeros((len(words), rows.shape[1]), dtype=np.float32)
-    index = np.flatnonzero(found.is_valid().to_numpy(False))
-    matrix[index + len(SPECIAL)] = rows[found.drop_null().to_numpy()]
+    index = np.flatnonzero(positions.is_valid().to_numpy(False))
+    matrix[index + len(SPECIAL)] = rows[positions.drop_null().to_numpy()]
     if unknown_words == "random":
         scale = rows.std() if rows.size else 1.0
         for row in np.flatnonzero(~matrix.any(axis=1))[1:]:
-            matrix[row] = scale * _drawn(words[int(row)].as_py(), rows.shape[1], seed)
+            matrix[row] = scale * _random_vector(words[int(row)].as_py(), rows.shape[1], seed)
     return matrix
 
 
-def _drawn(word: str, size: int, seed: int) -> npt.NDArray[np.float64]:
+def _random_vector(word: str, size: int, seed: int) -> FloatArray:
     """A word's random vector (size,); depends on the word and the seed only."""
     digest = hashlib.sha256(word.encode()).digest()
     return np.random.default_rng([seed, *digest]).standard_normal(size)

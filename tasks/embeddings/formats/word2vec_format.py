@@ -36,11 +36,14 @@ class TextReader:
         header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
         self.name = name
         self.row_count = 0
-        self.promised = int(header[1]) if header else None
+        self.expected_rows = int(header[1]) if header else None
         self.dimension = int(header[2]) if header else first.rstrip().count(b" ")
         self._lines = file if header else chain([first], file)
         if not self.dimension:
-            raise UserError(f"{name} holds no vectors: its first line has no numbers.")
+            raise UserError(
+                f"{name} contains no vectors: its first line has no numbers. Use a file of word "
+                "vectors."
+            )
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
@@ -50,10 +53,10 @@ class TextReader:
             if self.row_count <= keep_first or word in wanted:
                 with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
                     yield word.decode(), self._vector(numbers)
-        if self.promised is not None and self.promised != self.row_count:
+        if self.expected_rows is not None and self.expected_rows != self.row_count:
             raise UserError(
-                f"{self.name} promises {self.promised} rows and holds {self.row_count}; "
-                "fetch it again."
+                f"{self.name}: the header states {self.expected_rows} rows, but the file has "
+                f"{self.row_count}. Download it again."
             )
 
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
@@ -64,7 +67,7 @@ class TextReader:
             return word, numbers
         word, *fields = line.rsplit(b" ", self.dimension)
         if spaces < self.dimension or _is_number(word.rpartition(b" ")[2], fields):
-            raise self._error(f"has {spaces} numbers where {self.dimension} are due")
+            raise self._row_error(f"expected {self.dimension} numbers, found {spaces}")
         return word, b" ".join(fields)
 
     def _vector(self, numbers: bytes) -> Float32Array:
@@ -74,13 +77,13 @@ class TextReader:
         except ValueError:
             row = np.full(1, np.nan, dtype=np.float32)
         if not np.isfinite(row).all():
-            raise self._error("holds something that is not a number")
+            raise self._row_error("a value is not a finite number")
         return row
 
-    def _error(self, what: str) -> UserError:
-        line = self.row_count + (self.promised is not None)
+    def _row_error(self, problem: str) -> UserError:
+        line = self.row_count + (self.expected_rows is not None)
         return UserError(
-            f"{self.name}, line {line}, {what}; fetch the file again or mend the line."
+            f"{self.name}, line {line}: {problem}. Download the file again, or fix the line."
         )
 
 
@@ -97,24 +100,25 @@ class Word2VecReader:
         header = re.fullmatch(rb"(\d+) (\d+)\s*", file.readline(LONGEST_WORD))
         if header is None or not int(header[2]):
             raise UserError(
-                f"{name} is no word2vec or fastText file: it begins with neither's header."
+                f"{name} is neither a word2vec nor a fastText file: it has no such header. Use a "
+                ".bin that word2vec or fastText wrote."
             )
         self.name, self._file = name, file
-        self.promised, self.dimension = int(header[1]), int(header[2])
+        self.expected_rows, self.dimension = int(header[1]), int(header[2])
         self.row_count = 0
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
-        for number in range(1, self.promised + 1):
+        for number in range(1, self.expected_rows + 1):
             word = self._word()
             data = self._file.read(4 * self.dimension)
             if len(data) < 4 * self.dimension:
-                raise self._error("is cut off")
+                raise self._row_error("file is truncated")
             self.row_count = number
             if number <= keep_first or word in wanted:
                 vector = np.frombuffer(data, "<f4").astype(np.float32)
                 if not np.isfinite(vector).all():
-                    raise self._error("holds something that is not a number")
+                    raise self._row_error("a value is not a finite number")
                 with suppress(UnicodeDecodeError):  # text is valid UTF-8: it has no such word
                     yield word.decode(), vector
 
@@ -123,11 +127,12 @@ class Word2VecReader:
         word = bytearray()
         while (byte := self._file.read(1)) != b" ":
             if not byte or len(word) > LONGEST_WORD:
-                raise self._error("is cut off")
+                raise self._row_error("file is truncated")
             word += byte
         return bytes(word).lstrip(b"\n")
 
-    def _error(self, what: str) -> UserError:
+    def _row_error(self, problem: str) -> UserError:
         return UserError(
-            f"{self.name}, row {self.row_count + 1} of {self.promised}, {what}; fetch it again."
+            f"{self.name}, row {self.row_count + 1} of {self.expected_rows}: {problem}. Download "
+            "the file again."
         )

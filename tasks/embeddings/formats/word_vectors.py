@@ -27,7 +27,7 @@ class Subwords:
     max_ngram: int
 
     @property
-    def kind(self) -> tuple[int, int, int]:
+    def ngram_settings(self) -> tuple[int, int, int]:
         """Bucket count, shortest and longest n-gram; equal for sets with compatible n-grams."""
         return len(self.ngrams), self.min_ngram, self.max_ngram
 
@@ -44,8 +44,8 @@ class Subwords:
 
     def vectors(self, words: Iterable[str]) -> Float32Array:
         """(words, d) vectors composed from n-grams."""
-        made = [self.vector(word) for word in words]
-        return np.stack(made) if made else np.empty((0, self.ngrams.shape[1]), np.float32)
+        rows = [self.vector(word) for word in words]
+        return np.stack(rows) if rows else np.empty((0, self.ngrams.shape[1]), np.float32)
 
     def save(self, folder: Path) -> None:
         """Write subwords.safetensors."""
@@ -80,12 +80,12 @@ def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:
     n-grams, and n-grams are never empty.
     """
     text = f"<{word}>"
-    found = []
+    values = []
     for start in range(len(text)):
         for length in range(max(min_ngram, 1), min(max_ngram, len(text) - start) + 1):
             if length > 1 or 0 < start < len(text) - 1:
-                found.append(_fnv_1a(text[start : start + length].encode()))
-    return found
+                values.append(_fnv_1a(text[start : start + length].encode()))
+    return values
 
 
 def _fnv_1a(data: bytes) -> int:

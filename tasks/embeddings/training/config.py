@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Method = Literal["cbow", "skipgram", "fasttext", "glove"]
 METHODS: tuple[str, ...] = get_args(Method)
-READ_BY: dict[str, tuple[Method, ...]] = {
+USED_BY: dict[str, tuple[Method, ...]] = {
     "negatives": ("cbow", "skipgram", "fasttext"),
     **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
     **dict.fromkeys(("x_max", "alpha", "memory_mb"), ("glove",)),
@@ -25,38 +25,56 @@ class EmbeddingSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dimension: int = Field(100, ge=1, le=2000, description="Numbers in a word's vector.")
+    dimension: int = Field(100, ge=1, le=2000, description="Embedding dimension.")
     window: int | None = Field(
-        None, ge=1, le=100, description="Neighbours on each side; by default 5, for glove 10."
+        None,
+        ge=1,
+        le=100,
+        description="Context words on each side. Empty: 5 (10 for glove).",
     )
-    min_count: int = Field(5, ge=1, description="A word gets a vector if it occurs so often.")
+    min_count: int = Field(
+        5, ge=1, description="Minimum number of occurrences for a word to get a vector."
+    )
     negatives: int = Field(
-        5, ge=1, le=100, description="Random words that each neighbour is told from; not for glove."
+        5,
+        ge=1,
+        le=100,
+        description="Negative samples per context word. Unused by glove.",
     )
-    min_ngram: int = Field(3, ge=1, le=20, description="Fewest letters of fasttext's n-grams.")
-    max_ngram: int = Field(6, ge=1, le=20, description="Most letters of fasttext's n-grams.")
+    min_ngram: int = Field(3, ge=1, le=20, description="Shortest character n-gram. fasttext only.")
+    max_ngram: int = Field(6, ge=1, le=20, description="Longest character n-gram. fasttext only.")
     buckets: int = Field(
         500_000,
         ge=1,
-        description="Vectors that fasttext's n-grams share; each takes 4 bytes a dimension.",
+        description="Hash buckets (vectors) that the n-grams share. Each takes 4 bytes per "
+        "dimension. fasttext only.",
     )
     epochs: int | None = Field(
-        None, ge=1, le=1000, description="Passes; by default 5 over the text, 15 over the counts."
+        None, ge=1, le=1000, description="Number of epochs. Empty: 5 (15 for glove)."
     )
     x_max: float = Field(
-        100.0, gt=0, description="Counts from here on weigh alike; for glove (its paper's x_max)."
+        100.0,
+        gt=0,
+        description="Co-occurrence counts from x_max upwards get the full weight 1. glove only.",
     )
     alpha: float = Field(
-        0.75, gt=0, le=1, description="Power by which smaller counts weigh less; for glove."
+        0.75,
+        gt=0,
+        le=1,
+        description="Counts below x_max get the weight (count / x_max) ** alpha. glove only.",
     )
     memory_mb: int = Field(
-        1024, ge=16, description="Memory for glove's counts; what is more goes to disk."
+        1024,
+        ge=16,
+        description="Memory in MB for co-occurrence counts; more are spilled to disk. glove only.",
     )
     workers: int | None = Field(
-        None, ge=1, description="Threads; all cores by default. One makes training repeatable."
+        None,
+        ge=1,
+        description="Training threads. Empty: all cores. Only 1 makes training reproducible.",
     )
     seed: int = Field(
-        0, ge=0, lt=2**32, description="Draws first vectors, and the order of training."
+        0, ge=0, lt=2**32, description="Seed for the initial vectors and the training order."
     )
 
     @model_validator(mode="after")
@@ -68,16 +86,16 @@ class EmbeddingSettings(BaseModel):
         return self
 
 
-def require_effect(method: str, settings: EmbeddingSettings) -> None:
+def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
     """Raises ValueError if a setting that the method does not use differs from its default.
 
     Forms send every field, so only a value other than the default shows that the user set it.
     """
-    for name, methods in READ_BY.items():
+    for name, methods in USED_BY.items():
         default = EmbeddingSettings.model_fields[name].default
         if method not in methods and getattr(settings, name) != default:
             raise ValueError(
-                f"{name} has no effect where the method is {method}: leave it out, or choose "
+                f"{name} has no effect with method {method!r}; omit it, or set method to "
                 f"{' or '.join(methods)}"
             )
 
@@ -87,22 +105,22 @@ class EmbeddingParameters(EmbeddingSettings):
 
     method: Method = Field(
         "skipgram",
-        description="cbow and skipgram (word2vec), fasttext (skip-gram with the letters of a "
-        "word), or glove (counts of neighbours).",
+        description="cbow or skipgram (word2vec), fasttext (skip-gram with character n-grams), or "
+        "glove (co-occurrence counts).",
     )
 
     @model_validator(mode="after")
-    def _settings_have_an_effect(self) -> Self:
-        require_effect(self.method, self)
+    def _reject_unused_settings(self) -> Self:
+        reject_unused_settings(self.method, self)
         return self
 
     @property
-    def context(self) -> int:
+    def window_size(self) -> int:
         """Window size: neighbours on each side."""
         return self.window or (10 if self.method == "glove" else 5)
 
     @property
-    def passes(self) -> int:
+    def epoch_count(self) -> int:
         """Number of epochs."""
         return self.epochs or (15 if self.method == "glove" else 5)
 

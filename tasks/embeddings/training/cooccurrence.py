@@ -42,42 +42,42 @@ def count_pairs(
     size = len(vocabulary)
     side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
     square = np.zeros((side, side))
-    room = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
+    capacity = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
     runs: list[Spilled] = []
     progress = Progress("counting", words, "words")
     done = 0
     for ids in _blocks(corpus / "corpus.txt", vocabulary):
-        for run in _sorted_runs(ids, window, square, size, room):
+        for run in _sorted_runs(ids, window, square, size, capacity):
             runs.append(Spilled.write(run, scratch, len(runs)))
         done += int(np.count_nonzero(ids != END_OF_LINE))
-        progress.at(done)
-    yield from _merged(runs, room)
-    yield from _runs_of_square(square, size, room)
+        progress.report(done)
+    yield from _merged(runs, capacity)
+    yield from _runs_of_square(square, size, capacity)
 
 
 def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
     """Yield vocabulary rows for blocks of whole lines, -1 between lines; OOV words are omitted."""
-    find = {word.encode(): row for word, row in vocabulary.items()}
-    find[b"\n"] = END_OF_LINE
+    row_of = {word.encode(): row for word, row in vocabulary.items()}
+    row_of[b"\n"] = END_OF_LINE
     with file.open("rb") as corpus:
         while block := corpus.read(BLOCK_BYTES):
-            yield _rows_of(block + corpus.readline(), find)
+            yield _rows_of(block + corpus.readline(), row_of)
 
 
-def _rows_of(lines: bytes, find: Mapping[bytes, int]) -> Ids:
+def _rows_of(lines: bytes, row_of: Mapping[bytes, int]) -> Ids:
     tokens = lines.replace(b"\n", b" \n ").split(b" ")
-    return np.fromiter((find[token] for token in tokens if token in find), np.int32, count=-1)
+    return np.fromiter((row_of[token] for token in tokens if token in row_of), np.int32, count=-1)
 
 
-def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, room: int) -> Iterator[Run]:
-    """Add frequent words' pairs to `square`; yield the others as runs of at most `room` pairs."""
-    keys = np.empty(room, np.int64)
-    weights = np.empty(room, np.float32)
+def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, capacity: int) -> Iterator[Run]:
+    """Add frequent words' pairs to `square`; yield the others as runs of up to `capacity` pairs."""
+    keys = np.empty(capacity, np.int64)
+    weights = np.empty(capacity, np.float32)
     start = 0
     while start < len(ids):
-        start, found = pairs_of(ids, start, window, square, size, keys, weights)
-        if found:
-            yield _summed(keys[:found], weights[:found])
+        start, count = pairs_of(ids, start, window, square, size, keys, weights)
+        if count:
+            yield _summed(keys[:count], weights[:count])
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -94,10 +94,10 @@ def pairs_of(
 
     Returns the position to continue at, and the number of pairs written to `keys` and `weights`.
     """
-    found = 0
+    count = 0
     for position in range(start, len(ids)):
-        if len(keys) - found < window:
-            return position, found
+        if len(keys) - count < window:
+            return position, count
         word = ids[position]
         if word < 0:
             continue
@@ -110,10 +110,10 @@ def pairs_of(
             if high < len(square):
                 square[low, high] += weight
             else:
-                keys[found] = np.int64(low) * size + high
-                weights[found] = weight
-                found += 1
-    return len(ids), found
+                keys[count] = np.int64(low) * size + high
+                weights[count] = weight
+                count += 1
+    return len(ids), count
 
 
 def _summed(keys: Keys, weights: Any) -> Run:
@@ -150,12 +150,12 @@ class Spilled:
             values[:] = np.fromfile(file, values.dtype, len(values), offset=values.itemsize * start)
 
 
-def _merged(runs: list[Spilled], room: int) -> Iterator[Run]:
-    """Merge all runs into runs with disjoint, ascending keys, each from about `room` entries."""
+def _merged(runs: list[Spilled], capacity: int) -> Iterator[Run]:
+    """Merge runs into runs with disjoint, ascending keys, from about `capacity` entries each."""
     if not runs:
         return
     total = sum(run.length for run in runs)
-    parts = -(-total // room)
+    parts = -(-total // capacity)
     step = max(total // (64 * parts), 1)
     sample = np.sort(np.concatenate([np.array(run.mapped_keys()[::step]) for run in runs]))
     borders = np.unique(sample[[len(sample) * part // parts for part in range(1, parts)]])
@@ -163,10 +163,10 @@ def _merged(runs: list[Spilled], room: int) -> Iterator[Run]:
     ends = np.array([[0, *cut, run.length] for cut, run in zip(cuts, runs, strict=True)])
     for starts, stops in pairwise(ends.T):
         if (stops > starts).any():
-            yield _joined(runs, starts.tolist(), (stops - starts).tolist())
+            yield _merge_parts(runs, starts.tolist(), (stops - starts).tolist())
 
 
-def _joined(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
+def _merge_parts(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
     """One run from a part of each run: `lengths` entries from `starts` on."""
     keys, sums = np.empty(sum(lengths), np.int64), np.empty(sum(lengths), np.float64)
     filled = 0
@@ -177,9 +177,9 @@ def _joined(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
     return _summed(keys, sums)
 
 
-def _runs_of_square(square: Sums, size: int, room: int) -> Iterator[Run]:
-    """Yield the non-zero pairs of `square` as runs, each of some rows and about `room` pairs."""
-    step = max(room // max(len(square), 1), 1)
+def _runs_of_square(square: Sums, size: int, capacity: int) -> Iterator[Run]:
+    """Yield the non-zero pairs of `square` as runs of some rows and about `capacity` pairs."""
+    step = max(capacity // max(len(square), 1), 1)
     for first in range(0, len(square), step):
         rows, columns = np.nonzero(square[first : first + step])
         yield (first + rows) * size + columns, square[first + rows, columns]

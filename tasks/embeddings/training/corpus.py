@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from infra.files import stored_size, told_of_reading
+from infra.files import reporting_read_progress, stored_size
 from tasks.embeddings.training.config import cores
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
 from tasks.embeddings.training.progress import Progress
@@ -34,10 +34,10 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
     Raises:
         UserError: a file can't be read or is not text, or no file has a token.
     """
-    progress, read = Progress("corpus", 0, "words"), _Read(files)
+    progress, read = Progress("corpus", 0, "words"), _ReadShare(files)
     counts: Counter[str] = Counter()
     paragraphs = words = 0
-    with (out / "corpus.txt").open("wb") as corpus, told_of_reading(read.at):
+    with (out / "corpus.txt").open("wb") as corpus, reporting_read_progress(read.update):
         blocks = _blocks(text for file in files for text in read_texts(file))
         for lines, counted, total in _tokenised(blocks, lower_case):
             corpus.write(lines)
@@ -45,9 +45,11 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
             paragraphs += lines.count(b"\n")
             words += total
             progress.total = words / read.share  # estimated from the share read so far
-            progress.at(words)
+            progress.report(words)
     if not words:
-        raise UserError(f"The corpus is empty: {_names(files)} hold no word.")
+        raise UserError(
+            f"The corpus is empty: {_names(files)} contain no words. Add files with text."
+        )
     write_counts(out / "words.parquet", counts)
     return {
         "files": len(files),
@@ -58,7 +60,7 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
     }
 
 
-class _Read:
+class _ReadShare:
     """Tracks the share of the files that has been read, by their stored (compressed) size."""
 
     def __init__(self, files: Sequence[TextFile]) -> None:
@@ -71,7 +73,7 @@ class _Read:
         """Share read: above 0, and 1 at the end."""
         return min(max(sum(self.read.values()), 1.0) / max(self.total, 1), 1.0)
 
-    def at(self, file: Path, share: float) -> None:
+    def update(self, file: Path, share: float) -> None:
         """Record that a share of one of the files, or of a member of a zip, has been read."""
         if file not in self.sizes:
             self.sizes[file] = stored_size(file)
@@ -176,8 +178,8 @@ def read_vocabulary(corpus: Path, min_count: int) -> dict[str, int]:
     kept = {w: n for w, n in zip(words, counts, strict=True) if n >= min_count}
     if len(kept) < 2:
         raise UserError(
-            f"Only {len(kept)} of the corpus's {len(words)} words occur {min_count} times or more "
-            f"(the most frequent one, {words[0]!r}, {counts[0]} times): lower min_count, or give "
-            "more text."
+            f"Only {len(kept)} of the corpus's {len(words)} distinct words occur at least "
+            f"{min_count} times (the most frequent, {words[0]!r}, occurs {counts[0]} times). Lower "
+            "min_count, or add more text."
         )
     return kept

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from infra.files import HOW_FAR, archive_of, inner_suffix, matches, members, open_input
+from infra.files import READ_PROGRESS, archive_of, inner_suffix, matches, members, open_input
 from infra.parquet import row_batches
 from infra.run_logger import logger
 
@@ -45,12 +45,13 @@ def find_texts(spec: str) -> list[TextFile]:
 
 def _find(spec: str) -> list[Path]:
     path = Path(spec).expanduser()
-    found = [path] if path.exists() or archive_of(path) else matches(path)
-    if not found:
+    named = [path] if path.exists() or archive_of(path) else matches(path)
+    if not named:
         raise UserError(
-            f"The corpus {spec} is not there: give a file, a folder, a zip of texts, or a glob."
+            f"Corpus {spec} does not exist. Specify a text file, a folder, a zip of texts, or a "
+            "glob."
         )
-    return found
+    return named
 
 
 def _texts_of(path: Path) -> list[Path]:
@@ -58,8 +59,8 @@ def _texts_of(path: Path) -> list[Path]:
         return _texts_below(path)
     if inner_suffix(path) in JSON:
         raise UserError(
-            f"{path} is JSON, whose names and braces would be learnt as words: if it is a dataset, "
-            "give it as the corpus's dataset (--corpus.dataset)."
+            f"{path} is JSON, whose keys and braces would be learnt as words. If it is a dataset, "
+            "pass it as --corpus.dataset."
         )
     return [path]
 
@@ -67,18 +68,21 @@ def _texts_of(path: Path) -> list[Path]:
 def _texts_below(folder: Path) -> list[Path]:
     """The text files below a folder. Logs how many other files are ignored."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    texts = [file for file in files if _holds_text(file)]
+    texts = [file for file in files if _is_text(file)]
     if not texts:
-        raise UserError(f"{folder} holds no texts: .txt (packed or not), .zip or .parquet.")
-    others = [file.relative_to(folder) for file in files if not _holds_text(file)]
-    example = f", such as {others[0]}" if others else ""
+        raise UserError(
+            f"{folder} contains no texts; expected .txt (may be compressed), .zip or .parquet "
+            "files."
+        )
+    others = [file.relative_to(folder) for file in files if not _is_text(file)]
+    example = f" (for example {others[0]})" if others else ""
     logger().info(
-        f"Corpus {folder}: {len(texts):,} files to read, {len(others):,} passed over{example}."
+        f"Corpus {folder}: reading {len(texts):,} files, skipping {len(others):,} others{example}."
     )
     return texts
 
 
-def _holds_text(file: Path) -> bool:
+def _is_text(file: Path) -> bool:
     """Whether a file's suffix is .txt (compressed or not), .parquet or .zip."""
     return inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
 
@@ -102,7 +106,7 @@ def _unzipped(path: Path) -> list[Path]:
         return [path]
     texts = [member for member in members(path) if inner_suffix(member) == ".txt"]
     if not texts:
-        raise UserError(f"{path} holds no .txt file.")
+        raise UserError(f"{path} contains no .txt file. Add one, or choose another corpus.")
     return texts
 
 
@@ -114,9 +118,11 @@ def _read_column(file: Path, column: str) -> Iterator[str]:
             for batch in row_batches(table, BLOCK_ROWS, [column]):
                 yield from filter(None, batch.column(0).to_pylist())
                 read += batch.num_rows
-                HOW_FAR.get()(file, read / table.metadata.num_rows)
+                READ_PROGRESS.get()(file, read / table.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{file} can't be read as Parquet: {error}.") from error
+        raise UserError(
+            f"{file} can't be read as Parquet: {error}. Write or download the file again."
+        ) from error
 
 
 def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
@@ -125,23 +131,26 @@ def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
     ]
     if column not in texts:
         raise UserError(
-            f"{file} has no column {column!r} of text; name one as {file.name}#COLUMN, of: "
-            f"{', '.join(texts) or 'none'}."
+            f"{file} has no text column {column!r}. Select one as {file.name}#COLUMN; text "
+            f"columns: {', '.join(texts) or 'none'}."
         )
 
 
 def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
     for number, before, piece in _pieces(stream):
         if number == 1 and not before and piece.startswith(UTF_16):
-            raise UserError(f"{file} is UTF-16: convert the file to UTF-8.")
+            raise UserError(f"{file} is encoded in UTF-16. Convert it to UTF-8.")
         if b"\0" in piece:
-            raise UserError(f"{file}, line {number}, holds bytes of no text: is it a binary file?")
+            raise UserError(
+                f"{file}, line {number}: found a NUL byte, so this looks like a binary file. "
+                "Remove it from the corpus."
+            )
         try:
             yield piece.decode("utf-8" if number > 1 or before else "utf-8-sig")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{file}, line {number}, is not UTF-8 ({error.reason} at byte "
-                f"{before + error.start}): convert the file to UTF-8."
+                f"{file}, line {number}: not UTF-8 ({error.reason} at byte "
+                f"{before + error.start}). Convert the file to UTF-8."
             ) from error
 
 

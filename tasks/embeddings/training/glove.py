@@ -26,7 +26,7 @@ from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.embeddings.training.progress import Progress
 
 LEARNING_RATE = 0.05
-GREATEST_GRADIENT = np.float32(100.0)
+MAX_GRADIENT = np.float32(100.0)
 PAIR = np.dtype([("i", "<i4"), ("j", "<i4"), ("count", "<f4")])
 
 Pairs = npt.NDArray[np.void]
@@ -53,24 +53,28 @@ def train_glove(
     memory = parameters.memory_mb << 20
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=scratch) as folder:
         counting = Progress("counting", facts["words"], "words")
-        runs = count_pairs(corpus, facts["words"], rows, parameters.context, memory, Path(folder))
-        expected = facts["words"] * parameters.context
+        window = parameters.window_size
+        runs = count_pairs(corpus, facts["words"], rows, window, memory, Path(folder))
+        expected = facts["words"] * window
         parts = 1 + expected * BYTES_PER_PAIR // memory
         shuffled = scatter(runs, len(rows), parts, Path(folder), rng)
         pairs = sum(file.stat().st_size for file in shuffled) // PAIR.itemsize
         if not pairs:
-            raise UserError("No two words that occur often enough stand near each other.")
-        told: dict[str, Any] = {
+            raise UserError(
+                f"No two words with at least {parameters.min_count} occurrences co-occur within a "
+                f"window of {window}. Lower min_count, or add more text."
+            )
+        training_facts: dict[str, Any] = {
             "pairs": pairs,
             "words_counted_per_second": round(facts["words"] / counting.seconds),
         }
         state = State.draw(len(rows), parameters.dimension, rng)
         if start is not None:
-            state.begin_with(list(counts), start)
+            state.initialise_from(list(counts), start)
         losses, seconds = fit(state, shuffled, pairs, parameters, rng)
-    told["losses"] = losses
-    told["pairs_per_second"] = round(2 * pairs * parameters.passes / seconds)
-    return WordSet(list(counts), state.vectors()), told
+    training_facts["losses"] = losses
+    training_facts["pairs_per_second"] = round(2 * pairs * parameters.epoch_count / seconds)
+    return WordSet(list(counts), state.vectors()), training_facts
 
 
 def scatter(
@@ -119,11 +123,11 @@ class State:
         )
         return cls(words, contexts, np.ones(shape, np.float32), np.ones(shape, np.float32))
 
-    def begin_with(self, words: Sequence[str], start: WordSet) -> None:
+    def initialise_from(self, words: Sequence[str], start: WordSet) -> None:
         """Initialise the words that are in `start` with half of their vectors."""
         known = [(row, start.rows[w]) for row, w in enumerate(words) if w in start.rows]
-        for row, given in known:
-            self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[given] / 2
+        for row, start_row in known:
+            self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[start_row] / 2
 
     def vectors(self) -> Float32Array:
         """(V, d) w + w̃"""
@@ -143,23 +147,24 @@ def fit(
     pair and its mirror are two steps. Threads update the same weights without locks (Hogwild), so
     only training with one thread is reproducible.
     """
-    progress = Progress("glove", 2 * pairs * parameters.passes, "pairs")
+    progress = Progress("glove", 2 * pairs * parameters.epoch_count, "pairs")
     losses: list[float] = []
     done = 0
     with ThreadPoolExecutor(parameters.threads) as pool:
-        for epoch in range(1, parameters.passes + 1):
+        for epoch in range(1, parameters.epoch_count + 1):
             total, records = 0.0, 0
             for part in rng.permutation(len(files)):
-                held = np.fromfile(files[part], PAIR)
-                rng.shuffle(held)
-                shares = np.array_split(held, parameters.threads)
+                part_pairs = np.fromfile(files[part], PAIR)
+                rng.shuffle(part_pairs)
+                shares = np.array_split(part_pairs, parameters.threads)
                 total += sum(pool.map(lambda share: step(state, share, parameters), shares))
-                records += 2 * len(held) - int(np.count_nonzero(held["i"] == held["j"]))
-                done += 2 * len(held)
-                progress.at(done, f", epoch {epoch} of {parameters.passes}")
+                same = int(np.count_nonzero(part_pairs["i"] == part_pairs["j"]))
+                records += 2 * len(part_pairs) - same
+                done += 2 * len(part_pairs)
+                progress.report(done, f", epoch {epoch} of {parameters.epoch_count}")
             losses.append(total / records)
-            told = f", epoch {epoch} of {parameters.passes}, loss {losses[-1]:.4f}"
-            progress.at(done, told, always=True)
+            details = f", epoch {epoch} of {parameters.epoch_count}, loss {losses[-1]:.4f}"
+            progress.report(done, details, always=True)
     return losses, progress.seconds
 
 
@@ -213,19 +218,19 @@ def _pair(w, c, w_squares, c_squares, log, weight, rate):  # type: ignore[no-unt
         difference += w[k] * c[k]
     pull = weight * difference
     for k in range(last):
-        for_w, for_c = rate * _cut(pull * c[k]), rate * _cut(pull * w[k])
-        w[k] -= for_w / np.sqrt(w_squares[k])
-        c[k] -= for_c / np.sqrt(c_squares[k])
-        w_squares[k] += for_w * for_w
-        c_squares[k] += for_c * for_c
-    for_bias = rate * _cut(pull)
-    w[last] -= for_bias / np.sqrt(w_squares[last])
-    c[last] -= for_bias / np.sqrt(c_squares[last])
-    w_squares[last] += for_bias * for_bias
-    c_squares[last] += for_bias * for_bias
+        step_w, step_c = rate * _clip(pull * c[k]), rate * _clip(pull * w[k])
+        w[k] -= step_w / np.sqrt(w_squares[k])
+        c[k] -= step_c / np.sqrt(c_squares[k])
+        w_squares[k] += step_w * step_w
+        c_squares[k] += step_c * step_c
+    step_bias = rate * _clip(pull)
+    w[last] -= step_bias / np.sqrt(w_squares[last])
+    c[last] -= step_bias / np.sqrt(c_squares[last])
+    w_squares[last] += step_bias * step_bias
+    c_squares[last] += step_bias * step_bias
     return pull * difference / 2
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _cut(gradient):  # type: ignore[no-untyped-def]
-    return min(max(gradient, -GREATEST_GRADIENT), GREATEST_GRADIENT)
+def _clip(gradient):  # type: ignore[no-untyped-def]
+    return min(max(gradient, -MAX_GRADIENT), MAX_GRADIENT)

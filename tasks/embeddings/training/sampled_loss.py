@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from infra.errors import UserError
+from models.arrays import FloatArray, IntArray
 from tasks.embeddings.training.config import EmbeddingParameters
 
 WINDOWS = 4000
@@ -30,8 +30,8 @@ class SampledLoss:
         windows = list(_windows(file, model.wv.key_to_index, parameters, random))
         if not windows:
             raise UserError(
-                "No two words that occur often enough stand in one line, wherever the corpus was "
-                "looked at: word vectors are learnt from running text, a paragraph a line."
+                f"No sampled line has two words with at least {parameters.min_count} occurrences. "
+                "Use running text with one paragraph per line, or lower min_count."
             )
         targets = np.array([target for target, _ in windows])
         noise = random.choice(
@@ -70,10 +70,11 @@ def _windows(
         words = [rows[word] for word in line.split() if word in rows]
         if len(words) < 2:
             continue
-        at = int(random.integers(len(words)))
-        reach = int(random.integers(parameters.context)) + 1
-        context = words[max(at - reach, 0) : at] + words[at + 1 : at + 1 + reach]
-        yield words[at], context if parameters.method == "cbow" else [random.choice(context)]
+        position = int(random.integers(len(words)))
+        reach = int(random.integers(parameters.window_size)) + 1
+        before = words[max(position - reach, 0) : position]
+        context = before + words[position + 1 : position + 1 + reach]
+        yield words[position], context if parameters.method == "cbow" else [random.choice(context)]
 
 
 def _lines(file: Path) -> Iterator[str]:
@@ -81,27 +82,27 @@ def _lines(file: Path) -> Iterator[str]:
     lines more than once."""
     size = file.stat().st_size
     with file.open("rb") as stream:
-        for place in range(0, size, max(size // WINDOWS, 1)):
-            stream.seek(max(place - 1, 0))
-            if place:
+        for offset in range(0, size, max(size // WINDOWS, 1)):
+            stream.seek(max(offset - 1, 0))
+            if offset:
                 stream.readline()  # skip to the start of the next line
             yield stream.readline().decode()
 
 
-def _noise_shares(model: Any) -> npt.NDArray[np.floating]:
+def _noise_shares(model: Any) -> FloatArray:
     counts = [model.wv.get_vecattr(word, "count") for word in model.wv.index_to_key]
     shares = np.array(counts, np.float64) ** NOISE_POWER
     return np.asarray(shares / shares.sum())
 
 
-def _input_vectors(model: Any, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.floating]:
+def _input_vectors(model: Any, rows: IntArray) -> FloatArray:
     """The current input vectors; fastText's are composed from the rows that it trains."""
     if not hasattr(model.wv, "vectors_ngrams"):
         return np.asarray(model.wv.vectors[rows])
     return np.array([_composed(model.wv, row) for row in rows])
 
 
-def _composed(vectors: Any, row: int) -> npt.NDArray[np.floating]:
+def _composed(vectors: Any, row: int) -> FloatArray:
     buckets = vectors.buckets_word[row]
     total = vectors.vectors_vocab[row] + vectors.vectors_ngrams[buckets].sum(axis=0)
     return np.asarray(total / (len(buckets) + 1))

@@ -30,15 +30,15 @@ def train_vectors(
     Raises:
         UserError: too few words occur often enough, or `start` can't be read or is incompatible.
     """
-    told = facts_of(corpus)
-    begin = load_vectors(str(start)) if start is not None else None
-    if begin is not None:
-        _require_same_size(begin.vectors.shape[1], parameters)
-        _require_ngrams_kept(begin, parameters)
-    trained, facts = _train(out, corpus, told, parameters, begin)
-    if begin is not None:
-        facts |= _carried_over(trained, begin)
-        trained = _with_the_rest(trained, begin)
+    corpus_facts = facts_of(corpus)
+    start_set = load_vectors(str(start)) if start is not None else None
+    if start_set is not None:
+        _require_same_dimension(start_set.vectors.shape[1], parameters)
+        _require_ngrams_kept(start_set, parameters)
+    trained, facts = _train(out, corpus, corpus_facts, parameters, start_set)
+    if start_set is not None:
+        facts |= _carried_over(trained, start_set)
+        trained = _append_unchanged(trained, start_set)
     if trained.subwords is not None:
         trained.subwords.save(out)
     metadata = {
@@ -53,7 +53,7 @@ def train_vectors(
         "method": parameters.method,
         "dimension": parameters.dimension,
         "words": len(trained.words),
-        "corpus": {name: told[name] for name in ("words", "distinct", "paragraphs")},
+        "corpus": {name: corpus_facts[name] for name in ("words", "distinct", "paragraphs")},
         **facts,
     }
 
@@ -61,67 +61,67 @@ def train_vectors(
 def _train(
     out: Path,
     corpus: Path,
-    told: dict[str, Any],
+    corpus_facts: dict[str, Any],
     parameters: EmbeddingParameters,
-    begin: WordSet | None,
+    start_set: WordSet | None,
 ) -> tuple[WordSet, dict[str, Any]]:
     if parameters.method == "glove":
         from tasks.embeddings.training.glove import train_glove
 
         # The counts take gigabytes. They are in `out` so that pruning removes those of killed runs.
-        return train_glove(corpus, told, parameters, begin, out)
-    return train_by_gensim(corpus, told, parameters, begin)
+        return train_glove(corpus, corpus_facts, parameters, start_set, out)
+    return train_by_gensim(corpus, corpus_facts, parameters, start_set)
 
 
-def require_fitting_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
+def require_compatible_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
     """Check the warm-start set before the corpus is read, from the beginning of its file only.
 
     Raises:
         UserError: it is missing, is not a set of vectors, or has another dimension.
     """
-    _require_same_size(dimension_of(str(start)), parameters)
+    _require_same_dimension(dimension_of(str(start)), parameters)
 
 
-def _require_same_size(given: int, parameters: EmbeddingParameters) -> None:
-    if given != parameters.dimension:
+def _require_same_dimension(dimension: int, parameters: EmbeddingParameters) -> None:
+    if dimension != parameters.dimension:
         raise UserError(
-            f"The vectors to go on from have {given} numbers a word, and {parameters.dimension} "
-            f"are asked for: set dimension to {given}."
+            f"The start vectors have dimension {dimension}, but dimension is set to "
+            f"{parameters.dimension}. Set it to {dimension}."
         )
 
 
-def _require_ngrams_kept(begin: WordSet, parameters: EmbeddingParameters) -> None:
+def _require_ngrams_kept(start_set: WordSet, parameters: EmbeddingParameters) -> None:
     """Raises UserError if the method or the n-gram settings would discard the set's n-grams."""
-    if begin.subwords is None:
+    if start_set.subwords is None:
         return
     if parameters.method != "fasttext":
         raise UserError(
-            f"The vectors to go on from (start) have fasttext's n-grams, which {parameters.method} "
-            "would lose: set method to fasttext, or start to an export without n-grams."
+            f"The start vectors have n-grams, which method {parameters.method!r} would discard. "
+            "Set method to fasttext, or set start to an export without n-grams."
         )
     fields = ("buckets", "min_ngram", "max_ngram")
-    given = dict(zip(fields, begin.subwords.kind, strict=True))
-    wrong = [name for name in fields if given[name] != getattr(parameters, name)]
-    if wrong:
-        asked = ", ".join(f"{name} {getattr(parameters, name)}" for name in wrong)
-        wanted = ", ".join(f"{name} to {given[name]}" for name in wrong)
+    expected = dict(zip(fields, start_set.subwords.ngram_settings, strict=True))
+    differing = [name for name in fields if expected[name] != getattr(parameters, name)]
+    if differing:
+        actual = ", ".join(f"{name} {getattr(parameters, name)}" for name in differing)
+        changes = ", ".join(f"{name} to {expected[name]}" for name in differing)
         raise UserError(
-            f"The vectors to go on from have n-grams of another kind than {asked}: set {wanted}."
+            f"The n-gram settings ({actual}) differ from those of the start vectors. Set {changes}."
         )
 
 
-def _carried_over(trained: WordSet, begin: WordSet) -> dict[str, Any]:
-    """How many words were initialised from `begin`, are new, or keep their vectors of `begin`."""
-    shared = sum(word in begin.rows for word in trained.words)
+def _carried_over(trained: WordSet, start_set: WordSet) -> dict[str, Any]:
+    """How many words were warm-started, are new, or keep their vectors."""
+    shared = sum(word in start_set.rows for word in trained.words)
     return {
         "carried_over": shared,
         "new": len(trained.words) - shared,
-        "unchanged": len(begin.words) - shared,
+        "unchanged": len(start_set.words) - shared,
     }
 
 
-def _with_the_rest(trained: WordSet, begin: WordSet) -> WordSet:
-    rest = [row for word, row in begin.rows.items() if word not in trained.rows]
-    words = [*trained.words, *(begin.words[row] for row in rest)]
-    vectors = np.concatenate([trained.vectors, begin.vectors[rest]])
+def _append_unchanged(trained: WordSet, start_set: WordSet) -> WordSet:
+    rest = [row for word, row in start_set.rows.items() if word not in trained.rows]
+    words = [*trained.words, *(start_set.words[row] for row in rest)]
+    vectors = np.concatenate([trained.vectors, start_set.vectors[rest]])
     return WordSet(words, vectors, trained.subwords)

@@ -20,7 +20,7 @@ from tasks.embeddings.training.sampled_loss import SampledLoss
 
 # gensim is imported locally, because it takes seconds to load.
 
-SECONDS_BETWEEN_LOOKS = 1.0
+POLL_SECONDS = 1.0
 
 
 def train_by_gensim(
@@ -38,20 +38,22 @@ def train_by_gensim(
     model = make_model(parameters)
     model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
     if start is not None:
-        _begin_with(model, start)
+        _initialise_from(model, start)
     file = corpus / "corpus.txt"
     loss = SampledLoss(file, model, parameters)
-    progress = Progress(parameters.method, facts["words"] * parameters.passes, "words")
-    watch = ReadingProgress(file, facts["words"], loss, progress)
-    with watch.looking():
+    progress = Progress(parameters.method, facts["words"] * parameters.epoch_count, "words")
+    reading_progress = ReadingProgress(file, facts["words"], loss, progress)
+    with reading_progress.polling():
         model.train(
             corpus_file=str(file),
             total_words=facts["words"],
-            epochs=parameters.passes,
-            callbacks=[watch],
+            epochs=parameters.epoch_count,
+            callbacks=[reading_progress],
         )
-    told = {"words_per_second": round(facts["words"] * parameters.passes / progress.seconds)}
-    return _word_set(model, parameters), told | {"losses": watch.losses}
+    return _word_set(model, parameters), {
+        "words_per_second": round(facts["words"] * parameters.epoch_count / progress.seconds),
+        "losses": reading_progress.losses,
+    }
 
 
 def make_model(parameters: EmbeddingParameters) -> Any:
@@ -64,7 +66,7 @@ def make_model(parameters: EmbeddingParameters) -> Any:
 
     common = {
         "vector_size": parameters.dimension,
-        "window": parameters.context,
+        "window": parameters.window_size,
         "min_count": parameters.min_count,
         "negative": parameters.negatives,
         "alpha": 0.025 if parameters.method == "skipgram" else 0.05,
@@ -72,7 +74,7 @@ def make_model(parameters: EmbeddingParameters) -> Any:
         "sg": int(parameters.method != "cbow"),
         "seed": parameters.seed,
         "workers": parameters.threads,
-        "epochs": parameters.passes,
+        "epochs": parameters.epoch_count,
     }
     if parameters.method != "fasttext":
         return Word2Vec(**common)
@@ -84,7 +86,7 @@ def make_model(parameters: EmbeddingParameters) -> Any:
     )
 
 
-def _begin_with(model: Any, start: WordSet) -> None:
+def _initialise_from(model: Any, start: WordSet) -> None:
     """Initialise words, and for fastText n-grams, from `start`; its n-grams must be compatible."""
     rows = start.rows
     shared = [(i, rows[w]) for i, w in enumerate(model.wv.index_to_key) if w in rows]
@@ -133,25 +135,25 @@ class ReadingProgress:
         self.losses.append(self.loss(model))
         self.seen.clear()
         self.epoch += 1
-        more = f", epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
-        self.progress.at(self.epoch * self.words, more, always=True)
+        details = f", epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
+        self.progress.report(self.epoch * self.words, details, always=True)
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def polling(self) -> Iterator[None]:
         """Poll the read positions every second during the block."""
-        looker = threading.Thread(target=self._look, daemon=True)
-        looker.start()
+        poller = threading.Thread(target=self._poll, daemon=True)
+        poller.start()
         try:
             yield
         finally:
             self.done.set()
-            looker.join()
+            poller.join()
 
-    def _look(self) -> None:
-        while not self.done.wait(SECONDS_BETWEEN_LOOKS):
+    def _poll(self) -> None:
+        while not self.done.wait(POLL_SECONDS):
             share = self.share_read()
             if share:
-                self.progress.at((self.epoch + share) * self.words)
+                self.progress.report((self.epoch + share) * self.words)
 
     def share_read(self) -> float:
         """Share of the corpus file that its readers have read so far, from 0 to 1."""

@@ -17,30 +17,30 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("lineage")
 
 
 @pytest.fixture(scope="module")
-def files(place: Path) -> list[Path]:
-    paths = [place / "a.txt", place / "b.txt"]
+def files(folder: Path) -> list[Path]:
+    paths = [folder / "a.txt", folder / "b.txt"]
     paths[0].write_text("one two two three three three")
     paths[1].write_text("four four")
     return paths
 
 
 @pytest.fixture(scope="module")
-def made(place: Path, files: list[Path], prefect_server: None) -> Trained:
+def pipeline(folder: Path, files: list[Path], prefect_server: None) -> Trained:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BIDAFLOW_ROOT", str(place / "root"))
-        made = trained(files, 2)
-        register(made.run_id, "bidaf-words", "champion")
-        return made
+        patch.setenv("BIDAFLOW_ROOT", str(folder / "root"))
+        pipeline = trained(files, 2)
+        register(pipeline.run_id, "bidaf-words", "champion")
+        return pipeline
 
 
 @pytest.fixture(autouse=True)
-def in_root(made: Trained, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BIDAFLOW_ROOT", str(place / "root"))
+def in_root(pipeline: Trained, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(folder / "root"))
 
 
 def lineage(*flags: str) -> str:
@@ -48,66 +48,73 @@ def lineage(*flags: str) -> str:
     with redirect_stdout(StringIO()) as printed:
         try:
             main(list(flags))
-        except SystemExit as refused:
+        except SystemExit as error:
             assert printed.getvalue() == ""
-            return str(refused.code)
+            return str(error.code)
     return printed.getvalue()
 
 
-def test_run_lineage_reaches_input_digests(made: Trained, files: list[Path]) -> None:
-    told = lineage("--run", made.run_id, "--verify")
-    assert re.search(r"char .* FINISHED .* bidaf-words/1 +bidaf-words@champion", told)
-    for file in (*files, made.words / "words.parquet", made.counts / "counts.json"):
+def test_run_lineage_reaches_input_digests(pipeline: Trained, files: list[Path]) -> None:
+    output = lineage("--run", pipeline.run_id, "--verify")
+    assert re.search(r"char .* FINISHED .* bidaf-words/1 +bidaf-words@champion", output)
+    for file in (*files, pipeline.words / "words.parquet", pipeline.counts / "counts.json"):
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        (line,) = [line for line in told.splitlines() if digest in line]
+        (line,) = [line for line in output.splitlines() if digest in line]
         assert "intact" in line
         assert ("8 rows" in line) == (file.suffix == ".parquet")
-    assert str(files[0]) in told
-    assert told.index("train/") < told.index("read/") < told.index(str(files[0]))
+    assert str(files[0]) in output
+    assert output.index("train/") < output.index("read/") < output.index(str(files[0]))
 
 
-def test_run_is_found_by_each_of_its_names(made: Trained) -> None:
-    names = (made.run_id, made.parent, "char", "bidaf-words/1", "models:/bidaf-words/1", "champion")
+def test_run_is_found_by_each_of_its_names(pipeline: Trained) -> None:
+    names = (
+        pipeline.run_id,
+        pipeline.parent,
+        "char",
+        "bidaf-words/1",
+        "models:/bidaf-words/1",
+        "champion",
+    )
     assert len({lineage("--run", name) for name in (*names, "bidaf-words@champion")}) == 1
 
 
-def test_file_leads_to_its_runs_and_models(made: Trained, files: list[Path]) -> None:
-    told = lineage("--file", str(files[1]))
-    steps = ["read/", "count/", "train/", made.run_id, "bidaf-words/1"]
-    assert sorted(steps, key=told.index) == steps
+def test_file_leads_to_its_runs_and_models(pipeline: Trained, files: list[Path]) -> None:
+    output = lineage("--file", str(files[1]))
+    steps = ["read/", "count/", "train/", pipeline.run_id, "bidaf-words/1"]
+    assert sorted(steps, key=output.index) == steps
     digest = hashlib.sha256(files[1].read_bytes()).hexdigest()
-    assert lineage("--file", digest[:8]).splitlines()[1:] == told.splitlines()[1:]
-    assert made.run_id in lineage("--file", content_digest(made.counts))
+    assert lineage("--file", digest[:8]).splitlines()[1:] == output.splitlines()[1:]
+    assert pipeline.run_id in lineage("--file", content_digest(pipeline.counts))
 
 
 def test_verify_reports_missing_and_changed_files(
-    made: Trained, files: list[Path], tmp_path: Path, place: Path
+    pipeline: Trained, files: list[Path], tmp_path: Path, folder: Path
 ) -> None:
-    counts = made.counts / "counts.json"
+    counts = pipeline.counts / "counts.json"
     before = counts.read_bytes()
-    (place / "kept").mkdir()
-    files[0].rename(place / "kept" / "a.txt")
+    (folder / "kept").mkdir()
+    files[0].rename(folder / "kept" / "a.txt")
     try:
         counts.write_bytes(before[:-1] + b" ")
-        told = lineage("--run", "champion", "--verify")
+        output = lineage("--run", "champion", "--verify")
     finally:
         counts.write_bytes(before)
-        (place / "kept" / "a.txt").rename(files[0])
-    assert re.search(r"a\.txt +missing", told)
-    assert re.search(r"counts\.json +changed", told)
-    assert re.search(r"b\.txt +intact", told)
+        (folder / "kept" / "a.txt").rename(files[0])
+    assert re.search(r"a\.txt +missing", output)
+    assert re.search(r"counts\.json +changed", output)
+    assert re.search(r"b\.txt +intact", output)
 
 
-def test_unknown_runs_and_files_give_a_clear_error(made: Trained, files: list[Path]) -> None:
-    assert lineage("--run", "nobody").startswith("MLflow has no run 'nobody': give")
-    assert lineage("--file", "/nowhere/x.json").startswith("No stage was made of /nowhere/x.json")
-    assert lineage("--file", "0123456789ab").startswith("No stage was made of 0123456789ab")
+def test_unknown_runs_and_files_give_a_clear_error(pipeline: Trained, files: list[Path]) -> None:
+    assert lineage("--run", "nobody").startswith("MLflow has no run 'nobody'. Give")
+    assert lineage("--file", "/nowhere/x.json").startswith("No stage has /nowhere/x.json as")
+    assert lineage("--file", "0123456789ab").startswith("No stage has 0123456789ab as")
 
 
-def test_pruned_stages_are_reported(made: Trained, tmp_path: Path) -> None:
-    shutil.move(made.counts, tmp_path / "counts")
+def test_pruned_stages_are_reported(pipeline: Trained, tmp_path: Path) -> None:
+    shutil.move(pipeline.counts, tmp_path / "counts")
     assert re.search(r"count/\w+ +digest \w+ +pruned", lineage("--run", "champion"))
-    shutil.move(made.model, tmp_path / "model")
-    assert "pruned. Its inputs had these digests: train.digest abc" in lineage("--run", "champion")
-    shutil.move(tmp_path / "counts", made.counts)
-    shutil.move(tmp_path / "model", made.model)
+    shutil.move(pipeline.model, tmp_path / "model")
+    assert "pruned. Digests of its inputs: train.digest abc" in lineage("--run", "champion")
+    shutil.move(tmp_path / "counts", pipeline.counts)
+    shutil.move(tmp_path / "model", pipeline.model)

@@ -11,7 +11,7 @@ from flows.build_vocabulary import build_vocabulary
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.common.vectors import train_set
+from flows.common.vectors import train_from_corpus
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
@@ -25,27 +25,32 @@ from tests.factories.stages import in_flow
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("learnt", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.parametrize("trained_lower_case", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_rejects_vectors_trained_with_other_casing(
-    root: Path, prefect_server: None, learnt: bool
+    root: Path, prefect_server: None, trained_lower_case: bool
 ) -> None:
-    corpus = CorpusParameters(files=["texts/"], lower_case=learnt)
+    corpus = CorpusParameters(files=["texts/"], lower_case=trained_lower_case)
     vectors = VectorParameters(source="skipgram", corpus=corpus)
-    asked: dict[str, Any] = {"vocabulary": VocabularyParameters(lower_case=not learnt)}
-    told = f"vectors.corpus.lower_case is {learnt} and vocabulary.lower_case is {not learnt}"
+    vocabulary = VocabularyParameters(lower_case=not trained_lower_case)
+    message = (
+        f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
+        f"{not trained_lower_case}: "
+    )
     for state in (
-        retrain(vectors=vectors, **asked, return_state=True),
-        compare_variants(vectors=[VectorParameters(), vectors], **asked, return_state=True),
-        build_vocabulary(vectors=vectors, **asked, return_state=True),
+        retrain(vectors=vectors, vocabulary=vocabulary, return_state=True),
+        compare_variants(
+            vectors=[VectorParameters(), vectors], vocabulary=vocabulary, return_state=True
+        ),
+        build_vocabulary(vectors=vectors, vocabulary=vocabulary, return_state=True),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             result_of(state)
-    assert not list(root.glob("stages/*")), "told before anything runs"
+    assert not list(root.glob("stages/*")), "refused before any stage runs"
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("learnt", "warned"),
+    ("trained_lower_case", "warned"),
     [(True, True), pytest.param(False, False, marks=pytest.mark.full), (None, False)],
 )
 def test_warns_if_vectors_have_other_casing(
@@ -53,24 +58,24 @@ def test_warns_if_vectors_have_other_casing(
     prefect_server: None,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    learnt: bool | None,
+    trained_lower_case: bool | None,
     warned: bool,
 ) -> None:
     history: dict[str, Any] = {"method": "cbow"}
-    if learnt is not None:
-        history["lower_case"] = learnt
+    if trained_lower_case is not None:
+        history["lower_case"] = trained_lower_case
     write_vectors(tmp_path, WordSet(["the", "is"], np.eye(2, dtype=np.float32)), history)
     spec = str(tmp_path / "vectors.parquet")
-    asked = VectorParameters(source=spec), VocabularyParameters(lower_case=False)
+    parameters = VectorParameters(source=spec), VocabularyParameters(lower_case=False)
     (tmp_path / "text.txt").write_text("the cat is the cat\n" * 9, encoding="utf-8")
     corpus = CorpusParameters(files=[str(tmp_path / "text.txt")], lower_case=False)
     embedding = EmbeddingParameters(method="cbow", dimension=2, min_count=1)
     with caplog.at_level(logging.WARNING):
-        in_flow(lambda: encode_dataset(ingest_dataset(DataParameters()), *asked), "encoded")
+        in_flow(lambda: encode_dataset(ingest_dataset(DataParameters()), *parameters), "encoded")
         result_of(evaluate_embeddings([spec], lower_case=False, return_state=True))
-        in_flow(lambda: train_set(corpus, embedding, spec), "going on")
-    told = [text for text in caplog.messages if "were trained with lower_case True" in text]
+        in_flow(lambda: train_from_corpus(corpus, embedding, spec), "warm-start")
+    warnings = [text for text in caplog.messages if "were trained with lower_case=True" in text]
     fields = ("vocabulary.lower_case", "lower_case", "corpus.lower_case") if warned else ()
-    assert len(told) == len(fields)
-    for text, field in zip(told, fields, strict=True):
-        assert f"and {field} is False" in text and f"set {field} to True." in text
+    assert len(warnings) == len(fields)
+    for text, field in zip(warnings, fields, strict=True):
+        assert f"but {field} is False" in text and f"Set {field} to True." in text

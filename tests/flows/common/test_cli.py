@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from flows.common.cli import parameters_from
+from flows.common.cli import parse_parameters
 from flows.common.parameters import (
     CharacterParameters,
     DataParameters,
-    MixedIn,
+    MixedSource,
     TrainingParameters,
     VectorParameters,
 )
@@ -40,7 +40,7 @@ DEFAULTS = {name: group() for name, group in GROUPS.items()} | {
 
 
 def read(*flags: str) -> dict[str, Any]:
-    return parameters_from(list(flags), retrain)
+    return parse_parameters(list(flags), retrain)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
@@ -48,9 +48,9 @@ def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
     with pytest.raises(SystemExit) as ended:
         read(*flags)
     assert ended.value.code not in (0, None)
-    told = f"{ended.value.code}\n{capsys.readouterr().err}"
-    assert "Traceback" not in told
-    return told
+    output = f"{ended.value.code}\n{capsys.readouterr().err}"
+    assert "Traceback" not in output
+    return output
 
 
 def test_no_flags_give_the_flow_defaults() -> None:
@@ -71,11 +71,11 @@ def test_each_flag_type_sets_its_field() -> None:
         "--resources.gpu": "false",
         "--examples": "Who wrote it?,q7",
     }
-    given = read(*(part for flag in flags.items() for part in flag), "--no-vocabulary.lower-case")
-    assert given == {
+    parsed = read(*(part for flag in flags.items() for part in flag), "--no-vocabulary.lower-case")
+    assert parsed == {
         "data": DataParameters(
             dataset="my questions",
-            mix=[MixedIn(files=["squad-v1.1"], weight=0.5)],
+            mix=[MixedSource(files=["squad-v1.1"], weight=0.5)],
             train_files=["a.json", "b c.json"],
             dev_share=0.25,
         ),
@@ -102,25 +102,25 @@ def test_lists_accept_commas_repeats_and_json(flags: list[str]) -> None:
     assert read(*flags)["variants"] == ["char", "baseline"]
 
 
-def made(target: str, *variables: str) -> list[str]:
+def make_flags(target: str, *variables: str) -> list[str]:
     """The flags that a Makefile target passes to its flow."""
     command = ["make", "--dry-run", "--no-print-directory", "INSTALLED=", target, *variables]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT).stdout
-    words = shlex.split(told.replace("\\\n", ""))
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    words = shlex.split(printed.stdout.replace("\\\n", ""))
     *_, last = (number for number, word in enumerate(words) if word == "-m")
     return words[last + 2 :]
 
 
 def test_make_passes_vector_settings_to_the_flow() -> None:
-    trained = read(*made("retrain", "CORPUS=texts/,b.txt", "METHOD=fasttext", "EPOCHS=2"))
+    trained = read(*make_flags("retrain", "CORPUS=texts/,b.txt", "METHOD=fasttext", "EPOCHS=2"))
     assert trained["vectors"].source == "fasttext" and trained["training"].epochs == 2
     assert trained["vectors"].corpus.files == ["texts/", "b.txt"]
-    flags = made("compare", "VECTORS=my set.txt,glove-6b-50d", "SEEDS=0,1")
-    compared = parameters_from(flags, compare_variants)
-    assert [each.source for each in compared["vectors"]] == ["my set.txt", "glove-6b-50d"]
+    flags = make_flags("compare", "VECTORS=my set.txt,glove-6b-50d", "SEEDS=0,1")
+    compared = parse_parameters(flags, compare_variants)
+    assert [source.source for source in compared["vectors"]] == ["my set.txt", "glove-6b-50d"]
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        made("retrain", "VECTORS=a.txt", "METHOD=glove")
-    assert "VECTORS= and METHOD= both say" in refused.value.stderr
+        make_flags("retrain", "VECTORS=a.txt", "METHOD=glove")
+    assert "VECTORS= and METHOD= both choose" in refused.value.stderr
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_make_passes_vector_settings_to_the_flow() -> None:
         ("compare", "DEV=b.json"),
         ("embeddings", "VECTORS=a.txt"),
         ("embeddings", "VARIANTS=char"),
-        ("judge", "CORPUS=texts/"),
-        ("judge", "EPOCHS=2"),
+        ("evaluate", "CORPUS=texts/"),
+        ("evaluate", "EPOCHS=2"),
         ("retrain", "SEEDS=0,1"),
         ("check", "DATASET=squad-v1.1"),
         ("lineage", "DATASET=tiny"),
@@ -144,50 +144,50 @@ def test_make_passes_vector_settings_to_the_flow() -> None:
 )
 def test_make_rejects_variables_a_target_does_not_take(target: str, variable: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        made(target, variable)
-    told = refused.value.stderr
-    assert f"make {target} takes no {variable.partition('=')[0]}=, but " in told
+        make_flags(target, variable)
+    name = variable.partition("=")[0]
+    assert f"make {target} does not take {name}=; it takes " in refused.value.stderr
 
 
 def test_make_rejects_variables_if_target_takes_none() -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        made("datasets", "DATASET=tiny")
-    assert "make datasets takes no DATASET=." in refused.value.stderr
+        make_flags("datasets", "DATASET=tiny")
+    message = "make datasets does not take DATASET=; it takes no variables."
+    assert message in refused.value.stderr
 
 
 def test_make_passes_variables_to_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAME", "of this machine")
-    flags = made("judge", "VECTORS=a.txt,b.txt", "DATASET=own.json")
-    judged = parameters_from(flags, evaluate_embeddings)
-    assert (judged["vectors"], judged["dataset"]) == (["a.txt", "b.txt"], "own.json")
-    flags = made("compare", "DATASET=own.json", "VARIANTS=char", "EPOCHS=2")
-    compared = parameters_from(flags, compare_variants)
-    assert [each.dataset for each in compared["data"]] == ["own.json"]
+    flags = make_flags("evaluate", "VECTORS=a.txt,b.txt", "DATASET=own.json")
+    evaluated = parse_parameters(flags, evaluate_embeddings)
+    assert (evaluated["vectors"], evaluated["dataset"]) == (["a.txt", "b.txt"], "own.json")
+    flags = make_flags("compare", "DATASET=own.json", "VARIANTS=char", "EPOCHS=2")
+    compared = parse_parameters(flags, compare_variants)
+    assert [data.dataset for data in compared["data"]] == ["own.json"]
     assert (compared["variants"], compared["training"].epochs) == (["char"], 2)
-    asked = ("CORPUS=texts/", "METHOD=glove", "EPOCHS=3", "NAME=mine")
-    flags = made("embeddings", *asked)
-    trained = parameters_from(flags, train_embeddings)
-    assert (trained["embedding"].method, trained["embedding"].passes) == ("glove", 3)
+    flags = make_flags("embeddings", "CORPUS=texts/", "METHOD=glove", "EPOCHS=3", "NAME=mine")
+    trained = parse_parameters(flags, train_embeddings)
+    assert (trained["embedding"].method, trained["embedding"].epoch_count) == ("glove", 3)
     assert (trained["corpus"].files, trained["name"]) == (["texts/"], "mine")
 
 
 def test_rejects_training_flags_for_pretrained_vectors(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "--vectors.corpus.files", "texts/", "--vectors.training.epochs", "2")
-    assert "--vectors: " in told and "corpus and training would have no effect" in told
-    assert "source is glove-6b-50d" in told and "a method (cbow, " in told
-    told = refused(capsys, "--vectors.source", "cbow", "--vectors.start", "none")
-    assert "nothing to go on from" in told
+    output = refused(capsys, "--vectors.corpus.files", "texts/", "--vectors.training.epochs", "2")
+    assert "--vectors: " in output and "corpus and training would have no effect" in output
+    assert "source is glove-6b-50d" in output and "a training method (cbow, " in output
+    output = refused(capsys, "--vectors.source", "cbow", "--vectors.start", "none")
+    assert "'none' is not valid for start" in output
 
 
 def test_each_invalid_field_gets_one_error_line(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--training.epochs", "many", "--data.dev-share", "1.5", "--variants", "char,cahr"]
     lines = refused(capsys, *flags).strip().splitlines()
-    told = {line.partition(": ")[0]: line for line in lines}
-    assert set(told) == {"--training.epochs", "--data.dev-share", "--variants.1"}
-    assert len(lines) == len(told)
-    assert "integer" in told["--training.epochs"] and "'many'" in told["--training.epochs"]
-    assert "less than 1" in told["--data.dev-share"] and "1.5" in told["--data.dev-share"]
-    assert "'baseline', 'char', " in told["--variants.1"] and "'cahr'" in told["--variants.1"]
+    errors = {line.partition(": ")[0]: line for line in lines}
+    assert set(errors) == {"--training.epochs", "--data.dev-share", "--variants.1"}
+    assert len(lines) == len(errors)
+    assert "integer" in errors["--training.epochs"] and "'many'" in errors["--training.epochs"]
+    assert "less than 1" in errors["--data.dev-share"] and "1.5" in errors["--data.dev-share"]
+    assert "'baseline', 'char', " in errors["--variants.1"] and "'cahr'" in errors["--variants.1"]
     assert all("--help" in line for line in lines)
 
 
@@ -220,8 +220,8 @@ def test_help_describes_every_field(
     with pytest.raises(SystemExit) as ended:
         read("--help")
     assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert str(retrain.description) in told
+    output = capsys.readouterr().out
+    assert str(retrain.description) in output
     for group, form in {**GROUPS, "training.characters": CharacterParameters}.items():
         for name, field in form.model_fields.items():
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -230,9 +230,9 @@ def test_help_describes_every_field(
             assert field.description
             entry = rf"^  {flag}\b.*(\n +| ){re.escape(field.description)}"
             # A group's own description is printed above its fields.
-            alone = rf"^{group}.{name} options:\n  {re.escape(field.description)}"
-            assert re.search(f"({entry})|({alone})", told, re.M), flag
-    assert re.search(r"^  --variants\b", told, re.M)
+            group_entry = rf"^{group}.{name} options:\n  {re.escape(field.description)}"
+            assert re.search(f"({entry})|({group_entry})", output, re.M), flag
+    assert re.search(r"^  --variants\b", output, re.M)
 
 
 def test_nested_group_fields_can_be_set() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from flows.common.data_files import find_files, name_of
-from flows.common.parameters import DataParameters, MixedIn
+from flows.common.data_files import dataset_name, find_files
+from flows.common.parameters import DataParameters, MixedSource
 from infra.errors import UserError
 
 
@@ -23,7 +23,7 @@ def test_own_files_override_the_catalog(two: list[str]) -> None:
     assert (files.validation_share, files.overlap) == (0.1, "refuse")
     files = find_files(DataParameters(train_files=two[:1], dev_files=two[1:]))
     assert (files.train, files.dev) == ([Path(two[0])], [Path(two[1])])
-    assert files.name == "a", "not the default's name, whose champion it would challenge"
+    assert files.name == "a", "must not compete with the champion of the default dataset"
 
 
 def test_dataset_names_resolve_to_their_files(
@@ -38,7 +38,7 @@ def test_dataset_names_resolve_to_their_files(
         dataset="mine",
         train_files=two[:1],
         dev_files=["squad-v1.1"],
-        mix=[MixedIn(files=["squad-v1.1-recovered", two[1]], weight=0.5)],
+        mix=[MixedSource(files=["squad-v1.1-recovered", two[1]], weight=0.5)],
     )
     files = find_files(data)
     assert [file.name for file in files.dev] == ["dev-v1.1.json"]
@@ -47,13 +47,13 @@ def test_dataset_names_resolve_to_their_files(
 
 
 def test_rejects_dev_files_without_train_files(two: list[str]) -> None:
-    with pytest.raises(UserError, match="none to train on"):
+    with pytest.raises(UserError, match="no files to train on"):
         find_files(DataParameters(dev_files=two))
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "/etc/x", "..", "a:b", "a\n", " a", "-a"])
 def test_rejects_unsafe_dataset_names(name: str, two: list[str]) -> None:
-    with pytest.raises(ValidationError, match="dataset is only a name"):
+    with pytest.raises(ValidationError, match="dataset must be a plain name"):
         DataParameters(dataset=name, train_files=two)
 
 
@@ -70,4 +70,4 @@ def test_rejects_unsafe_dataset_names(name: str, two: list[str]) -> None:
     ],
 )
 def test_dataset_name_is_derived_from_its_path(place: str, name: str) -> None:
-    assert name_of(place) == name
+    assert dataset_name(place) == name

@@ -10,9 +10,9 @@ from flows.common.display_names import (
     distinct_names,
     names_of_data,
     names_of_vectors,
-    require_each_once,
+    require_unique,
 )
-from flows.common.parameters import DataParameters, MixedIn, VectorParameters
+from flows.common.parameters import DataParameters, MixedSource, VectorParameters
 from infra.errors import UserError
 from tasks.embeddings.training.config import EmbeddingSettings
 
@@ -26,7 +26,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 DESCRIBED = st.lists(
-    st.tuples(PATHS, FIELDS), max_size=8, unique_by=lambda one: json.dumps(one, sort_keys=True)
+    st.tuples(PATHS, FIELDS), max_size=8, unique_by=lambda item: json.dumps(item, sort_keys=True)
 )
 
 
@@ -52,8 +52,8 @@ def test_vector_names_differ_by_folder_or_settings() -> None:
         *("support", "legal"),
         *("glove-6b-50d", "v.txt"),
     ]
-    alike = [VectorParameters(source=f"{place}/own/vectors.parquet") for place in ("a", "b")]
-    assert names_of_vectors(alike) == ["a/own", "b/own"]
+    same_name = [VectorParameters(source=f"{place}/own/vectors.parquet") for place in ("a", "b")]
+    assert names_of_vectors(same_name) == ["a/own", "b/own"]
     trained = [
         VectorParameters(source="skipgram", training=EmbeddingSettings(dimension=dimension))
         for dimension in (50, 100)
@@ -65,13 +65,13 @@ def test_vector_names_differ_by_folder_or_settings() -> None:
 
 
 def test_dataset_names_differ_by_folder_or_settings() -> None:
-    (one,) = names_of_data([DataParameters(dataset="2026/tickets.json")])
-    assert one == "tickets"
+    (name,) = names_of_data([DataParameters(dataset="2026/tickets.json")])
+    assert name == "tickets"
     data = [
         DataParameters(dataset="2025/tickets.json"),
         DataParameters(dataset="2026/tickets.json"),
         DataParameters(dataset="2026/tickets.json", negatives=0.5),
-        DataParameters(dataset="2026/tickets.json", mix=[MixedIn(files=["tiny"])]),
+        DataParameters(dataset="2026/tickets.json", mix=[MixedSource(files=["tiny"])]),
         DataParameters(dataset="squad-v1.1"),
     ]
     mix = "[{'files': ['tiny'], 'weight': 1.0}]"
@@ -85,7 +85,7 @@ def test_dataset_names_differ_by_folder_or_settings() -> None:
 
 
 def test_rejects_duplicate_entries() -> None:
-    require_each_once("seeds", [0, 1])
+    require_unique("seeds", [0, 1])
     twice = [VectorParameters(), VectorParameters(source="v.txt"), VectorParameters()]
-    with pytest.raises(UserError, match="vectors holds something twice"):
-        require_each_once("vectors", twice)
+    with pytest.raises(UserError, match="vectors contains duplicates"):
+        require_unique("vectors", twice)

@@ -11,8 +11,8 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
-from flows.common.hooks import ENDING_RUNS
-from flows.common.user_errors import told_in_a_sentence
+from flows.common.hooks import CLEANUP_HOOKS
+from flows.common.user_errors import report_user_errors
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.runs import finish, parent_run, start_variant_run
@@ -22,17 +22,17 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 @pytest.fixture(scope="module")
-def one_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One root for all tests, because creating MLflow's database takes longer than the tests."""
     return tmp_path_factory.mktemp("root")
 
 
 @pytest.fixture(autouse=True)
-def root(one_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BIDAFLOW_ROOT", str(one_root))
+def root(shared_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(shared_root))
 
 
-class Begun(NamedTuple):
+class StartedWork(NamedTuple):
     """What a flow run had started before it was interrupted."""
 
     flow_run_id: str
@@ -44,7 +44,7 @@ class Begun(NamedTuple):
         return [client.get_run(run_id).info.status for run_id in self.runs]
 
 
-def begin() -> Begun:
+def start_work() -> StartedWork:
     uri, own = settings().tracking_uri, str(flow_run.id)
     runs = [parent := parent_run_of("made")]
     runs += [
@@ -53,14 +53,14 @@ def begin() -> Begun:
     ]
     finish(uri, runs[-1], "FINISHED")
     runs.append(parent_run(uri, "bidaflow/made", "another", None, "another", {}))
-    return Begun(own, runs, subprocess.Popen(["sleep", "600"]))
+    return StartedWork(own, runs, subprocess.Popen(["sleep", "600"]))
 
 
 @pytest.mark.parametrize(
     ("error", "state", "status"),
     [
-        (RuntimeError("out of paper"), "Failed", "FAILED"),
-        (UserError("The mill has no door."), "Refused", "FAILED"),
+        (RuntimeError("disk is full"), "Failed", "FAILED"),
+        (UserError("broken.json: not valid JSON."), "Refused", "FAILED"),
         (KeyboardInterrupt(), "Crashed", "KILLED"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
@@ -68,24 +68,24 @@ def begin() -> Begun:
 def test_interrupted_flow_ends_its_runs_and_processes(
     error: BaseException, state: str, status: str
 ) -> None:
-    all_begun: list[Begun] = []
+    started: list[StartedWork] = []
 
-    @flow(name="breaking-off", **ENDING_RUNS)
-    @told_in_a_sentence
-    def breaking_off() -> None:
-        all_begun.append(begin())
+    @flow(name="interrupted", **CLEANUP_HOOKS)
+    @report_user_errors
+    def interrupted() -> None:
+        started.append(start_work())
         raise error
 
     with suppress(KeyboardInterrupt):
-        breaking_off(return_state=True)
-    (begun,) = all_begun
+        interrupted(return_state=True)
+    (work,) = started
     try:
-        assert begun.statuses() == [status, status, "FINISHED", "RUNNING"]
+        assert work.statuses() == [status, status, "FINISHED", "RUNNING"]
         with get_client(sync_client=True) as client:
-            found = client.request("GET", f"/flow_runs/{begun.flow_run_id}").json()
-        assert found["state_name"] == state
-        assert (begun.process.poll() is not None) == (state == "Crashed")
+            run = client.request("GET", f"/flow_runs/{work.flow_run_id}").json()
+        assert run["state_name"] == state
+        assert (work.process.poll() is not None) == (state == "Crashed")
         assert not list((settings().root / "under-way").iterdir())
     finally:
-        begun.process.kill()
-        begun.process.wait()
+        work.process.kill()
+        work.process.wait()

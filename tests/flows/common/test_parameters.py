@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from flows.build_vocabulary import build_vocabulary
 from flows.common.parameters import (
-    OFF_AT_0,
+    DISABLED_BY_ZERO,
     CharacterParameters,
     DataParameters,
     TrainingParameters,
@@ -89,23 +89,23 @@ def test_rejects_values_out_of_bounds(form: type[BaseModel], values: dict[str, A
     assert [error["loc"] for error in refused.value.errors()] == [tuple(values)]
 
 
-@pytest.mark.parametrize("of", [ingest, build_vocabulary, retrain], ids=lambda flow: flow.name)
-def test_prefect_schema_includes_choices_and_bounds(of: Any) -> None:
-    schema = parameter_schema(of.fn)
+@pytest.mark.parametrize("flow", [ingest, build_vocabulary, retrain], ids=lambda flow: flow.name)
+def test_prefect_schema_includes_choices_and_bounds(flow: Any) -> None:
+    schema = parameter_schema(flow.fn)
     dev_share = schema.definitions["DataParameters"]["properties"]["dev_share"]
     assert (dev_share["exclusiveMinimum"], dev_share["exclusiveMaximum"]) == (0, 1)
     assert dev_share["description"] == DataParameters.model_fields["dev_share"].description
-    if of is retrain:
+    if flow is retrain:
         assert schema.properties["variants"]["items"]["enum"] == list(PRESETS)
 
 
 DEPLOYED = [ingest, build_vocabulary, train_embeddings, train, compare_variants, retrain]
-deployed = pytest.mark.parametrize("of", DEPLOYED, ids=lambda flow: flow.name)
+deployed = pytest.mark.parametrize("flow", DEPLOYED, ids=lambda flow: flow.name)
 
 
-def shown(of: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def shown(flow: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place and schema of every field in a flow's form."""
-    schema = parameter_schema(of)
+    schema = parameter_schema(flow)
     yield from schema.properties.items()
     for form, definition in schema.definitions.items():
         for name, field in definition.get("properties", {}).items():
@@ -113,24 +113,24 @@ def shown(of: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @deployed
-def test_prefect_schema_has_descriptions_and_defaults(of: Any) -> None:
-    definitions = parameter_schema(of).definitions
-    for place, field in shown(of):
-        told = definitions[Path(field["$ref"]).name] if "$ref" in field else field
-        assert told.get("description", "").endswith("."), place
-        assert "default" in field or place == "MixedIn.files", place
+def test_prefect_schema_has_descriptions_and_defaults(flow: Any) -> None:
+    definitions = parameter_schema(flow).definitions
+    for place, field in shown(flow):
+        described = definitions[Path(field["$ref"]).name] if "$ref" in field else field
+        assert described.get("description", "").endswith("."), place
+        assert "default" in field or place == "MixedSource.files", place
 
 
 @deployed
-def test_prefect_schema_bounds_every_number(of: Any) -> None:
-    for place, field in shown(of):
+def test_prefect_schema_bounds_every_number(flow: Any) -> None:
+    for place, field in shown(flow):
         for kind in (field, field.get("items", {}), *field.get("anyOf", ())):
             if kind.get("type") in ("integer", "number"):
                 assert {"minimum", "exclusiveMinimum"} & kind.keys(), place
 
 
 @pytest.mark.parametrize(
-    ("of", "place", "choices"),
+    ("flow", "place", "choices"),
     [
         (train, "variants", list(PRESETS)),
         (compare_variants, "variants", list(PRESETS)),
@@ -140,15 +140,15 @@ def test_prefect_schema_bounds_every_number(of: Any) -> None:
         (train_embeddings, "exports", list(FILES)),
     ],
 )
-def test_prefect_schema_lists_choices(of: Any, place: str, choices: list[str]) -> None:
-    field = dict(shown(of))[place]
+def test_prefect_schema_lists_choices(flow: Any, place: str, choices: list[str]) -> None:
+    field = dict(shown(flow))[place]
     kinds = (field, field.get("items", {}), *field.get("anyOf", ()))
     assert [kind["enum"] for kind in kinds if "enum" in kind] == [choices]
 
 
 def test_dataset_help_names_every_known_dataset() -> None:
-    told = str(DataParameters.model_fields["dataset"].description)
-    assert [name for name in DATASETS if name not in told] == []
+    description = str(DataParameters.model_fields["dataset"].description)
+    assert [name for name in DATASETS if name not in description] == []
 
 
 def test_every_preset_can_be_selected() -> None:
@@ -158,8 +158,8 @@ def test_every_preset_can_be_selected() -> None:
 def test_form_exposes_every_config_field() -> None:
     known = {field.name for config in (ModelConfig, TrainingConfig) for field in fields(config)}
     assert set(TrainingParameters.model_fields) == {*known, "start_from"}
-    of_characters = {field.name for field in fields(CharacterConfig)}
-    assert set(CharacterParameters.model_fields) == of_characters
+    character_fields = {field.name for field in fields(CharacterConfig)}
+    assert set(CharacterParameters.model_fields) == character_fields
 
 
 def test_changes_a_single_character_setting() -> None:
@@ -167,7 +167,7 @@ def test_changes_a_single_character_setting() -> None:
     before = preset("char").model.characters
     assert before is not None
     assert configure("char", mine.changes()).model.characters == replace(before, max_characters=20)
-    with pytest.raises(UserError, match=r"max_characters .* baseline reads no characters"):
+    with pytest.raises(UserError, match=r"max_characters .* baseline has no character CNN"):
         configure("baseline", mine.changes())
 
 
@@ -196,16 +196,18 @@ def test_user_settings_override_dataset_settings() -> None:
     assert (changed.model.hidden_size, changed.model.dropout) == (12, 0.0)
     assert changed.model.characters == preset("char").model.characters
     assert changed.name == "char"
-    assert suited == before, "the catalogue itself is left as it was"
+    assert suited == before, "the catalogue is not modified"
 
 
 def test_zero_disables_preset_and_dataset_settings() -> None:
     optional = [field.name for field in fields(TrainingConfig) if "None" in str(field.type)]
     datasets = [{}, *(dataset.training for dataset in DATASETS.values())]
     trainings = [configure(name, suited).training for name in PRESETS for suited in datasets]
-    used = {name for name in optional for each in trainings if getattr(each, name) is not None}
-    assert used == set(OFF_AT_0)
-    off = TrainingParameters(**dict.fromkeys(OFF_AT_0, 0)).changes()
+    used = {
+        name for name in optional for training in trainings if getattr(training, name) is not None
+    }
+    assert used == set(DISABLED_BY_ZERO)
+    off = TrainingParameters(**dict.fromkeys(DISABLED_BY_ZERO, 0)).changes()
     changed = configure("char", DATASETS["covid_qa"].training, off).training
     assert (changed.window, changed.checkpoint_minutes) == (None, None)
     assert changed.max_answer_tokens == 60
@@ -265,25 +267,25 @@ def test_form_minimums_are_valid_for_every_preset() -> None:
         changed = configure(name, least.changes())  # type: ignore[arg-type]
         assert (changed.model.characters is None) == (variant.model.characters is None)
         values = {**vars(changed.model), **vars(changed.training)}
-        assert {key: values[key] for key in LEAST} == LEAST | dict.fromkeys(OFF_AT_0)
+        assert {key: values[key] for key in LEAST} == LEAST | dict.fromkeys(DISABLED_BY_ZERO)
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"epochs": 0}, r"^epochs must be at least 1\.$"),
         ({"dropout": 1.0}, r"^dropout must lie in \[0, 0\.99\]\.$"),
         ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
-        ({"word_vectors": False}, r"^word_vectors is off and characters is empty: .*\.$"),
+        ({"word_vectors": False}, r"^word_vectors is off and characters is empty\. .*\.$"),
     ],
 )
-def test_invalid_changes_raise_a_user_error(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
+def test_invalid_changes_raise_a_user_error(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         configure("baseline", changes)
 
 
 def test_unknown_variant_error_lists_known_variants() -> None:
-    with pytest.raises(UserError, match=r"'cahr'; there are: baseline, char, .*docqa\.$"):
+    with pytest.raises(UserError, match=r"'cahr'; expected one of: baseline, char, .*docqa\.$"):
         configure("cahr", {})  # type: ignore[arg-type]
 
 
@@ -302,8 +304,8 @@ def test_vectors_are_used_only_by_word_level_variants() -> None:
 
 
 def test_rejects_subword_for_methods_without_ngrams() -> None:
-    spelling = configure("char", {"unknown_words": "subword"})
-    by_letters = VectorParameters(source="fasttext")
-    assert vectors_for([spelling], by_letters) == by_letters
-    with pytest.raises(UserError, match="vectors that glove trains have no n-grams"):
-        vectors_for([preset("char"), spelling], VectorParameters(source="glove"))
+    subword_variant = configure("char", {"unknown_words": "subword"})
+    fasttext = VectorParameters(source="fasttext")
+    assert vectors_for([subword_variant], fasttext) == fasttext
+    with pytest.raises(UserError, match="vectors trained with glove have no n-grams"):
+        vectors_for([preset("char"), subword_variant], VectorParameters(source="glove"))

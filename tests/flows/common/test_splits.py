@@ -11,13 +11,13 @@ import pytest
 from prefect import flow
 
 from flows.common.encoding import encode_dataset
-from flows.common.parameters import DataParameters, MixedIn, VectorParameters
+from flows.common.parameters import DataParameters, MixedSource, VectorParameters
 from flows.common.splits import Splits, ingest_dataset
 from infra import progress_artifact
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
-from infra.files import HOW_FAR
-from infra.progress_artifact import reading
+from infra.files import READ_PROGRESS
+from infra.progress_artifact import showing_read_progress
 from tasks.datasets.tiny import generate
 from tasks.text.build_vocabulary import VocabularyParameters
 from tests.factories.prefect_artifacts import artifacts
@@ -33,11 +33,11 @@ def write(file: Path, articles: list[dict[str, Any]]) -> str:
     return str(file)
 
 
-def ingested(data: DataParameters) -> Splits:
+def ingest_in_flow(data: DataParameters) -> Splits:
     return flow(lambda: ingest_dataset(data), name="ingesting")()
 
 
-def parsed(root: Path) -> int:
+def parsed_files(root: Path) -> int:
     return len(list((root / "stages" / "ingest").iterdir()))
 
 
@@ -52,13 +52,13 @@ def test_new_file_alone_is_parsed_and_changes_digest(tmp_path: Path, root: Path)
     write(months / "train-june.json", ARTICLES[6:12])
     write(months / "dev.json", ARTICLES[20:])
     data = DataParameters(dataset=str(months))
-    before = ingested(data)
-    assert parsed(root) == 3
-    assert ingested(data).train.cached
+    before = ingest_in_flow(data)
+    assert parsed_files(root) == 3
+    assert ingest_in_flow(data).train.cached
 
     write(months / "train-july.json", ARTICLES[12:18])
-    after = ingested(data)
-    assert parsed(root) == 4
+    after = ingest_in_flow(data)
+    assert parsed_files(root) == 4
     assert after.dev.cached and not after.train.cached
     assert content_digest(after.train.folder) != content_digest(before.train.folder)
     assert after.train.facts["questions"] > before.train.facts["questions"]
@@ -71,18 +71,18 @@ def test_new_file_alone_is_parsed_and_changes_digest(tmp_path: Path, root: Path)
 
 def test_negatives_reach_train_and_validation_only(tmp_path: Path) -> None:
     file = write(tmp_path / "all.json", ARTICLES)
-    splits = ingested(DataParameters(dataset=file, validation_share=0.2, negatives=0.5))
+    splits = ingest_in_flow(DataParameters(dataset=file, validation_share=0.2, negatives=0.5))
     assert splits.validation is not None
     for facts in (splits.train.facts, splits.validation.facts):
-        asked = facts["answerable"]
-        assert facts["negatives"] == pytest.approx(0.5 * asked, rel=0.2)
+        assert facts["negatives"] == pytest.approx(0.5 * facts["answerable"], rel=0.2)
     assert splits.dev.facts["negatives"] == 0
 
 
 def test_validation_includes_articles_of_a_small_file(tmp_path: Path) -> None:
     for article in (small := deepcopy(ARTICLES[20:22])):
-        for asked in (asked for paragraph in article["paragraphs"] for asked in paragraph["qas"]):
-            asked |= {"answers": [], "is_impossible": True}
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                question |= {"answers": [], "is_impossible": True}
     large = [
         {**article, "paragraphs": [_answerable(p) for p in article["paragraphs"]]}
         for article in ARTICLES[:20]
@@ -91,7 +91,7 @@ def test_validation_includes_articles_of_a_small_file(tmp_path: Path) -> None:
     dev = write(tmp_path / "dev.json", ARTICLES[22:])
     for seed in range(4):
         data = DataParameters(dataset="mine", train_files=files, dev_files=[dev], seed=seed)
-        splits = ingested(data)
+        splits = ingest_in_flow(data)
         assert splits.validation is not None
         assert splits.validation.facts["articles"] == 2
         for facts in (splits.train.facts, splits.validation.facts):
@@ -99,18 +99,18 @@ def test_validation_includes_articles_of_a_small_file(tmp_path: Path) -> None:
 
 
 def _answerable(paragraph: dict[str, Any]) -> dict[str, Any]:
-    return {**paragraph, "qas": [asked for asked in paragraph["qas"] if asked["answers"]]}
+    return {**paragraph, "qas": [q for q in paragraph["qas"] if q["answers"]]}
 
 
 def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
     file = write(tmp_path / "all.json", ARTICLES)
-    splits = ingested(DataParameters(dataset=file, validation_share=0.2))
+    splits = ingest_in_flow(DataParameters(dataset=file, validation_share=0.2))
     assert splits.name == "all"
     assert splits.validation is not None
-    made = (splits.train, splits.validation, splits.dev)
-    asked = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
-    assert sum(split.facts["questions"] for split in made) == asked
-    train, validation, dev = (texts(split.folder) for split in made)
+    outputs = (splits.train, splits.validation, splits.dev)
+    questions = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
+    assert sum(split.facts["questions"] for split in outputs) == questions
+    train, validation, dev = (texts(split.folder) for split in outputs)
     assert not train & validation and not train & dev and not validation & dev
 
     encoded = flow(
@@ -125,23 +125,25 @@ def test_zip_members_in_folders_are_ingested(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for name, part in (("deep/train.json", ARTICLES[:8]), ("deep/dev.json", ARTICLES[8:])):
             archive.writestr(name, json.dumps({"data": part}))
-    splits = ingested(DataParameters(dataset=str(tmp_path / "all.zip"), validation_share=0))
-    asked = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
-    assert splits.train.facts["questions"] + splits.dev.facts["questions"] == asked
+    splits = ingest_in_flow(DataParameters(dataset=str(tmp_path / "all.zip"), validation_share=0))
+    questions = sum(len(p["qas"]) for article in ARTICLES for p in article["paragraphs"])
+    assert splits.train.facts["questions"] + splits.dev.facts["questions"] == questions
     assert splits.name == "all"
 
 
 def test_tiny_and_small_datasets_have_no_validation(tmp_path: Path) -> None:
-    assert ingested(DataParameters()).validation is None
+    assert ingest_in_flow(DataParameters()).validation is None
     file = write(tmp_path / "few.json", ARTICLES[:4])
-    assert ingested(DataParameters(dataset=file)).validation is None
+    assert ingest_in_flow(DataParameters(dataset=file)).validation is None
 
 
 def test_mixed_in_files_are_used_for_training_only(tmp_path: Path) -> None:
     own = write(tmp_path / "own.json", ARTICLES[:10])
     other = write(tmp_path / "other.json", ARTICLES[10:])
-    splits = ingested(
-        DataParameters(dataset=own, mix=[MixedIn(files=[other], weight=2)], validation_share=0.2)
+    splits = ingest_in_flow(
+        DataParameters(
+            dataset=own, mix=[MixedSource(files=[other], weight=2)], validation_share=0.2
+        )
     )
     assert splits.validation is not None
     contexts = {p["context"] for article in ARTICLES[10:] for p in article["paragraphs"]}
@@ -153,10 +155,10 @@ def test_mixed_in_files_are_used_for_training_only(tmp_path: Path) -> None:
 def test_overlap_is_rejected_unless_left_out(tmp_path: Path) -> None:
     train = write(tmp_path / "a.json", ARTICLES[:10])
     dev = write(tmp_path / "b.json", ARTICLES[9:12])
-    given = DataParameters(dataset="mine", train_files=[train], dev_files=[dev])
-    with pytest.raises(UserError, match=r"also stand in the set to score on"):
-        ingested(given)
-    splits = ingested(given.model_copy(update={"overlap": "leave out"}))
+    data = DataParameters(dataset="mine", train_files=[train], dev_files=[dev])
+    with pytest.raises(UserError, match=r"also occur in the evaluation set"):
+        ingest_in_flow(data)
+    splits = ingest_in_flow(data.model_copy(update={"overlap": "leave out"}))
     assert splits.train.facts["contexts_left_out"] == len(ARTICLES[9]["paragraphs"])
 
 
@@ -177,9 +179,9 @@ def test_prefect_artifact_shows_read_progress(
 
     @flow(name="reading")
     def read() -> None:
-        with reading([*data, data[0]]):
+        with showing_read_progress([*data, data[0]]):
             for file, share in ((data[0], 0.5), (data[0], 0.4), (data[0], 1), (data[1], 0.2)):
-                HOW_FAR.get()(file, share)
+                READ_PROGRESS.get()(file, share)
                 seen.append(shown())
 
     read()
@@ -195,10 +197,10 @@ def test_progress_skips_fast_reads_and_counts_cached(
     known = len(artifacts("progress-reading"))
     file = write(tmp_path / "all.json", ARTICLES)
     data = DataParameters(dataset="mine", train_files=[file])
-    ingested(data)
+    ingest_in_flow(data)
     assert len(artifacts("progress-reading")) == known
     monkeypatch.setattr(progress_artifact, "SECONDS_BETWEEN", 0.0)
-    ingested(data.model_copy(update={"seed": 1}))  # the parsed file is a cache hit
+    ingest_in_flow(data.model_copy(update={"seed": 1}))  # the parsed file is a cache hit
     newest = max(artifacts("progress-reading"), key=lambda artifact: str(artifact["created"]))
     size = (tmp_path / "all.json").stat().st_size / 1e6
     assert len(artifacts("progress-reading")) == known + 1

@@ -1,4 +1,4 @@
-"""A user error in a real flow run: one sentence in its state, in its log and on the terminal."""
+"""A user error in a real flow run: one message in its state, in its log and on the terminal."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging.configuration import setup_logging
 
 from flows.common.parameters import DataParameters
-from flows.common.user_errors import result_or_exit, told_in_a_sentence
+from flows.common.user_errors import report_user_errors, result_or_exit
 from flows.ingest import ingest
 from infra.artifacts.stage import REFUSED
 from infra.errors import UserError
@@ -24,21 +24,21 @@ from tasks.datasets.fetch import Source
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
-SENTENCE = "The mill has no door: give it one."
+MESSAGE = "broken.json: not valid JSON. Fix the file."
 
 
-@flow(name="refusing")
-@told_in_a_sentence
-def refusing(mistake: bool = True) -> str:
-    if mistake:
-        raise UserError(SENTENCE)
+@flow(name="refused")
+@report_user_errors
+def refused_flow(fail: bool = True) -> str:
+    if fail:
+        raise UserError(MESSAGE)
     return "done"
 
 
-@flow(name="breaking")
-@told_in_a_sentence
-def breaking() -> None:
-    raise RuntimeError("out of paper")
+@flow(name="crashing")
+@report_user_errors
+def crashing_flow() -> None:
+    raise RuntimeError("disk is full")
 
 
 @pytest.fixture
@@ -56,66 +56,66 @@ def log() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-def exit_of(state: State[Any]) -> Any:
+def exit_code(state: State[Any]) -> Any:
     with pytest.raises(SystemExit) as ended:
         result_or_exit(state)
     return ended.value.code
 
 
 def test_user_error_reaches_state_log_and_terminal(log: list[str]) -> None:
-    state = refusing(return_state=True)
-    assert (state.name, state.message, state.is_failed()) == (REFUSED, SENTENCE, True)
-    assert SENTENCE in log
-    assert not any("Traceback" in line for line in log)
-    assert exit_of(state) == f"\n{SENTENCE}"
+    state = refused_flow(return_state=True)
+    assert (state.name, state.message, state.is_failed()) == (REFUSED, MESSAGE, True)
+    assert [line for line in log if MESSAGE in line] == [MESSAGE]
+    assert not any("Traceback" in line or "NoneType" in line for line in log)
+    assert exit_code(state) == f"\n{MESSAGE}"
 
 
 def test_successful_flow_returns_its_result() -> None:
-    assert result_or_exit(refusing(mistake=False, return_state=True)) == "done"
+    assert result_or_exit(refused_flow(fail=False, return_state=True)) == "done"
 
 
 def test_other_errors_keep_their_traceback(log: list[str]) -> None:
-    state = breaking(return_state=True)
+    state = crashing_flow(return_state=True)
     assert state.name == "Failed"
-    assert any("Traceback" in line and "out of paper" in line for line in log)
-    with pytest.raises(RuntimeError, match="out of paper"):
+    assert any("Traceback" in line and "disk is full" in line for line in log)
+    with pytest.raises(RuntimeError, match="disk is full"):
         result_or_exit(state)
 
 
 def test_wrapped_flow_keeps_its_parameters() -> None:
-    assert set(refusing.parameters.properties) == {"mistake"}
-    assert refusing.fn.__name__ == "refusing"
+    assert set(refused_flow.parameters.properties) == {"fail"}
+    assert refused_flow.fn.__name__ == "refused_flow"
 
 
-def ingesting(path: Path) -> State[Any]:
+def ingest_path(path: Path) -> State[Any]:
     return ingest(DataParameters(dataset=str(path)), return_state=True)
 
 
 def test_missing_data_is_rejected(tmp_path: Path, log: list[str]) -> None:
-    state = ingesting(tmp_path / "nowhere")
+    state = ingest_path(tmp_path / "nowhere")
     assert state.name == REFUSED
-    assert str(tmp_path / "nowhere") in exit_of(state)
+    assert str(tmp_path / "nowhere") in exit_code(state)
     assert not any("Traceback" in line for line in log)
 
 
 def test_stage_error_becomes_the_flow_error(tmp_path: Path, root: Path, log: list[str]) -> None:
     answer = {"text": "mill", "answer_start": "here"}
-    asked = {"id": "q1", "question": "What?", "answers": [answer]}
-    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [asked]}]}
+    question = {"id": "q1", "question": "What?", "answers": [answer]}
+    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [question]}]}
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({"data": [article, article]}))
-    state = ingesting(broken)
+    state = ingest_path(broken)
     assert state.name == REFUSED
-    assert all(part in exit_of(state) for part in (str(broken), "Mills", "q1", "answer_start"))
+    assert all(part in exit_code(state) for part in (str(broken), "Mills", "q1", "answer_start"))
     assert not any("Traceback" in line for line in log)
     assert not list((root / "stages" / "ingest").iterdir())
 
 
 def test_rejects_splitting_a_single_article(tmp_path: Path) -> None:
-    asked = {"id": "q1", "question": "What?", "answers": [], "is_impossible": True}
-    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [asked]}]}
+    question = {"id": "q1", "question": "What?", "answers": [], "is_impossible": True}
+    article = {"title": "Mills", "paragraphs": [{"context": "The mill.", "qas": [question]}]}
     (tmp_path / "one.json").write_text(json.dumps({"data": [article]}))
-    assert "one article" in exit_of(ingesting(tmp_path / "one.json"))
+    assert "one article" in exit_code(ingest_path(tmp_path / "one.json"))
 
 
 def test_unreachable_host_gives_a_user_error(
@@ -123,29 +123,29 @@ def test_unreachable_host_gives_a_user_error(
 ) -> None:
     monkeypatch.delenv("BIDAFLOW_MIRROR", raising=False)
     monkeypatch.setattr(download, "BACK_OFF_SECONDS", 0.01)
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # bound, but not listening
-        url = f"http://127.0.0.1:{held.getsockname()[1]}/made.json"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # bound, but not listening
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/made.json"
         source = Source(name="made.json", sha256="0" * 64, url=url)
         made = Dataset(name="made", about="", licence="", train=source, dev=source)
         monkeypatch.setitem(catalog.DATASETS, "made", made)
         state = ingest(DataParameters(dataset="made"), return_state=True)
-    told = exit_of(state)
-    assert url in told and "by hand" in told and "BIDAFLOW_MIRROR" in told
-    assert len([line for line in log if "trying again" in line]) == download.ATTEMPTS - 1
+    message = exit_code(state)
+    assert url in message and "by hand" in message and "BIDAFLOW_MIRROR" in message
+    assert len([line for line in log if "retrying in" in line]) == download.ATTEMPTS - 1
     assert not any("Traceback" in line for line in log)
 
 
 @pytest.mark.heavy
 def test_timed_out_flow_is_not_retried() -> None:
-    tries = []
+    attempts = []
 
     @flow(name="idling", timeout_seconds=3, retries=2)
-    @told_in_a_sentence
+    @report_user_errors
     def idling() -> None:
-        tries.append(time.monotonic())
+        attempts.append(time.monotonic())
         for _ in range(600):
             time.sleep(0.1)  # the timeout is raised only after a call returns
 
     state = idling(return_state=True)
-    assert (state.name, len(tries)) == ("TimedOut", 1)
+    assert (state.name, len(attempts)) == ("TimedOut", 1)

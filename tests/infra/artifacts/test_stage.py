@@ -70,7 +70,7 @@ def in_flow(work: Callable[[], T]) -> T:
     return flow(work, name="stages")()
 
 
-def left_in(root: Path, name: str) -> list[str]:
+def names_in(root: Path, name: str) -> list[str]:
     return sorted(path.name for path in (root / "stages" / name).iterdir())
 
 
@@ -125,8 +125,8 @@ def test_reformatted_data_reruns_only_ingestion(tmp_path: Path) -> None:
     from tasks.stages import ingesting
 
     follow = stage(lambda out, split: {}, "follow", code="infra.errors")
-    asked = {"id": "1", "question": "Where?", "answers": [], "is_impossible": True}
-    paragraphs = [{"context": "The mill stands on the hill.", "qas": [asked]}]
+    question = {"id": "1", "question": "Where?", "answers": [], "is_impossible": True}
+    paragraphs = [{"context": "The mill stands on the hill.", "qas": [question]}]
     squad = {"version": "v2.0", "data": [{"title": "Mills", "paragraphs": paragraphs}]}
     file = tmp_path / "squad.json"
     outputs = []
@@ -167,13 +167,13 @@ FACTS = {
 }
 
 
-def tell(out: Path) -> dict[str, Any]:
+def return_facts(out: Path) -> dict[str, Any]:
     return FACTS
 
 
 def test_facts_match_from_stage_cache_and_manifest() -> None:
-    telling = stage(tell, "tell", code="infra.errors")
-    first, again = in_flow(lambda: telling()), in_flow(lambda: telling())
+    facts_stage = stage(return_facts, "return_facts", code="infra.errors")
+    first, again = in_flow(lambda: facts_stage()), in_flow(lambda: facts_stage())
     assert again.cached
     assert first.facts == again.facts == facts_of(first.folder) == FACTS
 
@@ -246,17 +246,17 @@ def refused(key: str, inputs: dict[str, Any]) -> tuple[str | None, str | None, b
 
 
 def test_user_error_has_no_traceback_and_no_output(root: Path) -> None:
-    sentence = "The input is empty: give it some text."
+    sentence = "The input is empty. Add some text."
     with listening() as records:
         # A fresh key, because results of earlier test runs may still exist.
         name, message, failed = in_flow(lambda: refused(uuid4().hex, {"error": sentence}))
     assert (name, message, failed) == (REFUSED, sentence, True)
     assert any(sentence in record.getMessage() for record in records)
-    told = "".join(logging.Formatter().format(record) for record in records)
-    assert "Traceback" not in told
+    log = "".join(logging.Formatter().format(record) for record in records)
+    assert "Traceback" not in log
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         in_flow(lambda: breaking(sentence))
-    assert left_in(root, "break_off") == []
+    assert names_in(root, "break_off") == []
 
 
 def test_crash_leaves_no_output_and_no_result(root: Path) -> None:
@@ -264,7 +264,7 @@ def test_crash_leaves_no_output_and_no_result(root: Path) -> None:
         with pytest.raises(RuntimeError, match="out of paper"):
             in_flow(lambda: breaking("out of paper"))
     assert RUNS == ["break_off"] * 2
-    assert left_in(root, "break_off") == []
+    assert names_in(root, "break_off") == []
 
 
 IN_A_PROCESS = """
@@ -275,13 +275,13 @@ from infra.artifacts import stage as stages
 from infra.artifacts.stage import stage
 
 meeting = Path(sys.argv[2])
-tell_of_waiting = stages._tell_of_waiting
+log_waiting = stages._log_waiting
 
-def tell_and_note():
-    tell_of_waiting()
+def log_and_signal():
+    log_waiting()
     (meeting / "one-waits").touch()
 
-stages._tell_of_waiting = tell_and_note
+stages._log_waiting = log_and_signal
 
 def build(out, text):
     (out / "half.txt").write_text(text)
@@ -337,22 +337,22 @@ def test_killed_stage_leaves_nothing_finished(root: Path, tmp_path: Path) -> Non
     assert half.relative_to(root / "stages" / "halves").parts[0].startswith(".building-")
 
     assert ended(start("live", tmp_path)).startswith("{'halves': 2} False")
-    (made,) = (root / "stages" / "halves").glob("[!.]*")
-    assert {path.name for path in made.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
+    (built,) = (root / "stages" / "halves").glob("[!.]*")
+    assert {path.name for path in built.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
 
 
 @pytest.mark.heavy
 def test_second_process_waits_for_the_first(root: Path, tmp_path: Path) -> None:
     (tmp_path / "meeting").mkdir()
     both = [start("meet", tmp_path / "meeting") for _ in range(2)]
-    told = [process.communicate(timeout=800) for process in both]
-    assert [process.returncode for process in both] == [0, 0], told
-    (made,) = left_in(root, "halves")
-    expected = {f"{{'halves': 2}} {found} {made}\n" for found in (False, True)}
-    assert {printed for printed, _ in told} == expected
-    assert sum("waiting for that one" in errors for _, errors in told) == 1
+    outputs = [process.communicate(timeout=800) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    (key,) = names_in(root, "halves")
+    expected = {f"{{'halves': 2}} {cached} {key}\n" for cached in (False, True)}
+    assert {printed for printed, _ in outputs} == expected
+    assert sum("waiting for it to finish" in errors for _, errors in outputs) == 1
     assert len([path for path in (tmp_path / "meeting").iterdir() if path.name.isdigit()]) == 1
-    folder = root / "stages" / "halves" / made
+    folder = root / "stages" / "halves" / key
     assert {path.name for path in folder.iterdir()} == {"half.txt", "other half.txt", MANIFEST}
 
 
@@ -366,7 +366,7 @@ def test_two_threads_build_only_once() -> None:
     dawdling = stage(dawdle, "dawdle", code="infra.errors")
     with ThreadPoolExecutor() as threads:
         pending = [threads.submit(in_flow, lambda: dawdling()) for _ in range(2)]
-    outputs = [each.result() for each in pending]
+    outputs = [future.result() for future in pending]
     assert RUNS == ["dawdle"]
     assert {output.cached for output in outputs} == {False, True}
     assert len({output.folder for output in outputs}) == 1
@@ -383,12 +383,12 @@ def digests():
     source_digest.cache_clear()
     return {module: source_digest(module) for module in modules}
 
-told = [digests()]
+results = [digests()]
 for edited in ("models/modules/layers.py", "tasks/text/tokenizer.py", "tests.py"):
     with (CHECKOUT / edited).open("a") as file:
         file.write("EDITED = True\\n")
-    told.append(digests())
-print(json.dumps(told))
+    results.append(digests())
+print(json.dumps(results))
 """
 
 
@@ -404,10 +404,10 @@ def test_key_covers_every_imported_module(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    told = json.loads(process.stdout)
+    digests = json.loads(process.stdout)
     changed = [
         {module for module, digest in after.items() if digest != before[module]}
-        for before, after in pairwise(told)
+        for before, after in pairwise(digests)
     ]
     assert changed == [
         {"tasks.training.train_variant", "tasks.stages"},

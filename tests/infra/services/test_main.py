@@ -8,17 +8,17 @@ import httpx
 import pytest
 
 from infra.settings import CHECKOUT
-from tests.factories.http import ANSWER_SECONDS, ask
+from tests.factories.http import ANSWER_SECONDS, send_request
 from tests.factories.services import Services, wait
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 
-def test_both_servers_answer_at_printed_addresses(services: Services) -> None:
-    up = services.recorded
-    assert up.prefect_url in services.printed and up.mlflow_url in services.printed
-    assert httpx.get(up.prefect_url, follow_redirects=True, timeout=ANSWER_SECONDS).is_success
-    assert "MLflow" in httpx.get(up.mlflow_url, timeout=ANSWER_SECONDS).text
+def test_both_servers_answer_at_printed_urls(services: Services) -> None:
+    prefect, mlflow = services.record.prefect_url, services.record.mlflow_url
+    assert prefect in services.printed and mlflow in services.printed
+    assert httpx.get(prefect, follow_redirects=True, timeout=ANSWER_SECONDS).is_success
+    assert "MLflow" in httpx.get(mlflow, timeout=ANSWER_SECONDS).text
 
 
 def test_deployments_are_described_and_scheduled(services: Services) -> None:
@@ -43,7 +43,7 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nonsense", "told"),
+    ("name", "invalid", "message"),
     [
         ("train", {"variants": ["cahr"]}, "'cahr' is not one of"),
         ("train", {"training": {"dropout": 1}}, "1 is greater than the maximum of 0.99"),
@@ -55,12 +55,12 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
     ],
 )
 def test_rejects_invalid_parameters_before_a_run(
-    services: Services, name: str, nonsense: dict[str, Any], told: str
+    services: Services, name: str, invalid: dict[str, Any], message: str
 ) -> None:
-    address = f"{services.recorded.prefect_url}/api/deployments/"
-    address += f"{services.deployment(name)['id']}/create_flow_run"
-    refused = ask("POST", address, {"parameters": nonsense})
-    assert refused.status_code == 409 and told in refused.text
+    deployment = services.deployment(name)["id"]
+    url = f"{services.record.prefect_url}/api/deployments/{deployment}/create_flow_run"
+    response = send_request("POST", url, {"parameters": invalid})
+    assert response.status_code == 409 and message in response.text
 
 
 def test_runs_use_this_checkout_from_any_directory(services: Services) -> None:
@@ -70,8 +70,8 @@ def test_runs_use_this_checkout_from_any_directory(services: Services) -> None:
 
 
 def test_reports_a_second_up_and_a_busy_port(services: Services, tmp_path: Path) -> None:
-    again = services.run("up")
-    assert again.returncode == 1 and "up already" in again.stderr
+    second = services.run("up")
+    assert second.returncode == 1 and "already running" in second.stderr
     elsewhere = services.run("up", BIDAFLOW_ROOT=str(tmp_path))
     port = services.environment["BIDAFLOW_PREFECT_PORT"]
     assert elsewhere.returncode == 1
@@ -82,18 +82,17 @@ def test_reports_a_second_up_and_a_busy_port(services: Services, tmp_path: Path)
 def schedules_of(deployment: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The user-editable fields of a deployment's schedules, in a fixed order."""
     fields = ("slug", "active", "parameters", "schedule")
-    return sorted(
-        (tuple(one[field] for field in fields) for one in deployment["schedules"]), key=str
-    )
+    rows = [tuple(schedule[field] for field in fields) for schedule in deployment["schedules"]]
+    return sorted(rows, key=str)
 
 
 def test_edits_survive_restart_and_ctrl_c_stops_all(
     services: Services,
 ) -> None:
-    def send(method: str, name: str, below: str, body: Any) -> None:
-        address = f"{services.recorded.prefect_url}/api/deployments/"
-        address += services.deployment(name)["id"] + below
-        ask(method, address, body).raise_for_status()
+    def send(method: str, name: str, path: str, body: Any) -> None:
+        deployment = services.deployment(name)["id"]
+        url = f"{services.record.prefect_url}/api/deployments/{deployment}{path}"
+        send_request(method, url, body).raise_for_status()
 
     (weekly,) = services.deployment("retrain")["schedules"]
     edited = {"schedule": {"cron": "30 5 * * 2", "timezone": "Asia/Tokyo"}, "active": False}
@@ -107,12 +106,12 @@ def test_edits_survive_restart_and_ctrl_c_stops_all(
 
     processes = services.processes()
     assert services.interrupt() == 0
-    wait("the end", lambda: not any(one.is_running() for one in processes))  # init reaps them
+    wait("the end", lambda: not any(p.is_running() for p in processes))  # init reaps them
     assert not (services.root / "services.json").exists()
-    memory = services.root / "deployments.json"
-    sections = json.loads(memory.read_text(encoding="utf-8"))
+    file = services.root / "deployments.json"
+    sections = json.loads(file.read_text(encoding="utf-8"))
     sections["train"]["parameters"] = "as if prefect.yaml had been edited since"
-    memory.write_text(json.dumps(sections), encoding="utf-8")
+    file.write_text(json.dumps(sections), encoding="utf-8")
 
     services.up()
     after = services.deployment("retrain")

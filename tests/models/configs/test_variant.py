@@ -46,7 +46,7 @@ IMPOSSIBLE: list[tuple[type, dict[str, Any], tuple[str, str]]] = [
     (
         CharacterConfig,
         {"kernel_widths": (1, 2), "filters": (5,)},
-        ("characters.kernel_widths holds 2", "characters.filters 1"),
+        ("characters.kernel_widths has length 2", "characters.filters has length 1"),
     ),
     (ModelConfig, {"word_vectors": False}, ("word_vectors", "characters")),
     (
@@ -186,7 +186,7 @@ def test_configs_are_immutable() -> None:
 def test_with_changes_updates_single_character_fields() -> None:
     changed = CHAR.with_changes(characters={"filters": [7], "kernel_widths": [3]})
     assert changed.model.characters == CharacterConfig(kernel_widths=(3,), filters=(7,))
-    with pytest.raises(ValueError, match=r"characters\.filters .* baseline reads no characters"):
+    with pytest.raises(ValueError, match=r"characters\.filters .* baseline has no character CNN"):
         BASELINE.with_changes(characters={"filters": [7]})
 
 
@@ -255,5 +255,5 @@ def test_models_need_only_torch_and_numpy() -> None:
 
 
 def test_rejects_adam_with_adadelta_learning_rate() -> None:
-    with pytest.raises(ValueError, match=r"optimizer is 'adam'.* learning_rate of 0\.5 diverges"):
+    with pytest.raises(ValueError, match=r"^learning_rate 0\.5 is too high for optimizer 'adam'"):
         TrainingConfig(optimizer="adam")

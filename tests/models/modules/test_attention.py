@@ -16,9 +16,9 @@ from tests.factories.gradcheck import (
     SIZES,
     assert_close,
     check_gradients,
-    drawn,
     few,
     make_mask,
+    random_tensor,
 )
 from tests.factories.numpy_attention import softmax, trilinear
 
@@ -64,29 +64,33 @@ def test_attention_flow_matches_reference(
     context_mask = make_mask([t for t, _ in lengths], extra)
     question_mask = make_mask([j for _, j in lengths], extra)
     # Padding that would dominate every maximum and every softmax if it were not masked.
-    context = drawn(seed, *context_mask.shape, size).masked_fill(~context_mask[..., None], 50.0)
-    question = drawn(seed + 1, *question_mask.shape, size)
+    context = random_tensor(seed, *context_mask.shape, size).masked_fill(
+        ~context_mask[..., None], 50.0
+    )
+    question = random_tensor(seed + 1, *question_mask.shape, size)
     question = question.masked_fill(~question_mask[..., None], -50.0)
-    found = attention(context, question, context_mask, question_mask)
+    actual = attention(context, question, context_mask, question_mask)
     for b, (t, j) in enumerate(lengths):
-        assert_close(found[b, :t], attended(attention, context[b, :t], question[b, :j]))
+        assert_close(actual[b, :t], attended(attention, context[b, :t], question[b, :j]))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_attention_passes_gradcheck(form: QueryToContext) -> None:
     masks = make_mask([3, 2]), make_mask([1, 2])
-    check_gradients(make_attention(2, form, 0), drawn(0, 2, 3, 2), drawn(1, 2, 2, 2), *masks)
+    check_gradients(
+        make_attention(2, form, 0), random_tensor(0, 2, 3, 2), random_tensor(1, 2, 2, 2), *masks
+    )
 
 
 def test_dropout_affects_only_the_similarity() -> None:
     attention = make_attention(64, "max", 0)
-    context, question = drawn(0, 2, 30, 64), drawn(1, 2, 9, 64)
+    context, question = random_tensor(0, 2, 30, 64), random_tensor(1, 2, 9, 64)
     masks = torch.ones(2, 30, dtype=torch.bool), torch.ones(2, 9, dtype=torch.bool)
     still = attention(context, question, *masks)
     attention.train()
-    found = attention(context, question, *masks)
-    assert not torch.allclose(found, still)
-    assert_close(found[..., :64], context)
+    actual = attention(context, question, *masks)
+    assert not torch.allclose(actual, still)
+    assert_close(actual[..., :64], context)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -16,9 +16,9 @@ from tests.factories.gradcheck import (
     SIZES,
     assert_close,
     check_gradients,
-    drawn,
     few,
     make_mask,
+    random_tensor,
 )
 
 
@@ -28,16 +28,16 @@ from tests.factories.gradcheck import (
     scale=st.sampled_from([1.0, 300.0]),
 )
 def test_masked_softmax_matches_torch_softmax(mask: list[bool], seed: int, scale: float) -> None:
-    logits = drawn(seed, len(mask)) * scale
+    logits = random_tensor(seed, len(mask)) * scale
     keep = torch.tensor(mask)
-    found = masked_softmax(logits, keep, 0)
-    assert found[~keep].tolist() == [0.0] * mask.count(False)
-    assert_close(found[keep], torch.softmax(logits[keep], 0))
+    actual = masked_softmax(logits, keep, 0)
+    assert actual[~keep].tolist() == [0.0] * mask.count(False)
+    assert_close(actual[keep], torch.softmax(logits[keep], 0))
 
 
 def test_masked_softmax_passes_gradcheck() -> None:
     mask = make_mask([3, 1], extra=1)
-    logits = drawn(0, 2, 4).requires_grad_()
+    logits = random_tensor(0, 2, 4).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: masked_softmax(x, mask, 1), (logits,))
 
 
@@ -52,8 +52,8 @@ def test_highway_matches_a_worked_example() -> None:
         highway.gates[1].bias.fill_(math.log(3))
     # First layer: t = ½ and g = (2, 0), so ½·(2, 0) + ½·(2, 4) = (2, 2).
     # Second layer: t = ¾ and g = (3, 1), so ¾·(3, 1) + ¼·(2, 2) = (2.75, 1.25).
-    found = highway(torch.tensor([[[2.0, 4.0]]], dtype=torch.float64))
-    assert_close(found, torch.tensor([[[2.75, 1.25]]], dtype=torch.float64))
+    actual = highway(torch.tensor([[[2.0, 4.0]]], dtype=torch.float64))
+    assert_close(actual, torch.tensor([[[2.75, 1.25]]], dtype=torch.float64))
 
 
 @few
@@ -61,7 +61,7 @@ def test_highway_matches_a_worked_example() -> None:
 def test_highway_matches_reference_loop(size: int, layers: int, seed: int) -> None:
     torch.manual_seed(seed)
     highway = Highway(size, layers).double()
-    x = drawn(seed, 3, size)
+    x = random_tensor(seed, 3, size)
     expected = x.tolist()
     for transform, gate in zip(highway.transforms, highway.gates, strict=True):
         for row, old in enumerate(expected):
@@ -77,7 +77,7 @@ def test_highway_matches_reference_loop(size: int, layers: int, seed: int) -> No
 
 def test_highway_passes_gradcheck() -> None:
     torch.manual_seed(0)
-    check_gradients(Highway(3).double(), drawn(0, 2, 3))
+    check_gradients(Highway(3).double(), random_tensor(0, 2, 3))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.2, 0.5, 0.9])

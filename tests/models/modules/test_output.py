@@ -17,10 +17,10 @@ from tests.factories.gradcheck import (
     SIZES,
     assert_close,
     check_gradients,
-    drawn,
     few,
     make_mask,
     packed,
+    random_tensor,
 )
 
 POINTERS: list[EndPointer] = ["independent", "conditioned"]
@@ -40,8 +40,8 @@ def spans(output: SpanOutput, g: Tensor, m: Tensor) -> Tensor:
     read = m
     if output.conditioned:
         total = sum(logit.exp() for logit in start)
-        found = sum(start[t].exp() / total * m[t] for t in tokens)
-        read = torch.stack([torch.cat([g[t], m[t], found, m[t] * found]) for t in tokens])
+        attended = sum(start[t].exp() / total * m[t] for t in tokens)
+        read = torch.stack([torch.cat([g[t], m[t], attended, m[t] * attended]) for t in tokens])
     again = packed(list(output.encoder.layers), read.unsqueeze(0), [len(g)])[0]
     end = [output.end_attention(g[t]) + output.end_modeling(again[t]) for t in tokens]
     return torch.stack([torch.cat(start), torch.cat(end)])
@@ -68,9 +68,9 @@ def test_output_layers_match_reference(
 ) -> None:
     output = make_output(pointer, size, hidden, seed)
     mask = make_mask(lengths, extra)
-    g, m = drawn(seed, *mask.shape, size), drawn(seed + 1, *mask.shape, 2 * hidden)
-    found = torch.stack(output(g, m, mask))
-    assert (found[:, ~mask] == MASKED).all()
+    g, m = random_tensor(seed, *mask.shape, size), random_tensor(seed + 1, *mask.shape, 2 * hidden)
+    actual = torch.stack(output(g, m, mask))
+    assert (actual[:, ~mask] == MASKED).all()
     for b, length in enumerate(lengths):
         own_g, own_m = g[b, :length], m[b, :length]
         if isinstance(output, ChainedOutput):
@@ -78,10 +78,12 @@ def test_output_layers_match_reference(
         else:
             assert isinstance(output, SpanOutput)
             expected = spans(output, own_g, own_m)
-        assert_close(found[:, b, :length], expected)
+        assert_close(actual[:, b, :length], expected)
 
 
 @pytest.mark.parametrize("pointer", [*POINTERS, "chained"])
 def test_output_layers_pass_gradcheck(pointer: EndPointer) -> None:
     output = make_output(pointer, 2, 2, 0)
-    check_gradients(output, drawn(0, 2, 4, 2), drawn(1, 2, 4, 4), make_mask([3, 1], extra=1))
+    check_gradients(
+        output, random_tensor(0, 2, 4, 2), random_tensor(1, 2, 4, 4), make_mask([3, 1], extra=1)
+    )

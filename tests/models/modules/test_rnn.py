@@ -23,10 +23,10 @@ from tests.factories.gradcheck import (
     SIZES,
     assert_close,
     check_gradients,
-    drawn,
     few,
     make_mask,
     packed,
+    random_tensor,
 )
 
 CELLS = st.sampled_from(["lstm", "gru"])
@@ -40,7 +40,7 @@ def test_recurrent_layers_match_packed_sequences(
     torch.manual_seed(seed)
     layer = bidirectional(ModelConfig(hidden, recurrent=cell), size).double()
     mask = make_mask(lengths, extra)
-    x = drawn(seed, *mask.shape, size)
+    x = random_tensor(seed, *mask.shape, size)
     assert_close(layer(x, mask), packed([layer], x, lengths))
 
 
@@ -52,7 +52,7 @@ def test_encoder_matches_stacked_torch_layers(
     torch.manual_seed(seed)
     encoder = Encoder(ModelConfig(2, recurrent=cell), 3, layers).double().eval()
     mask = make_mask(lengths, 1)
-    x = drawn(seed, *mask.shape, 3)
+    x = random_tensor(seed, *mask.shape, 3)
     assert_close(encoder(x, mask), packed(list(encoder.layers), x, lengths))
 
 
@@ -83,13 +83,13 @@ def test_reversal_keeps_padding_in_place(lengths: list[int], extra: int) -> None
     expected = []
     for row, length in zip(x.squeeze(2).tolist(), lengths, strict=True):
         expected.append(row[:length][::-1] + row[length:])
-    found = reverse_sequences(x, reversal_index(mask))
-    assert found.squeeze(2).tolist() == expected
+    actual = reverse_sequences(x, reversal_index(mask))
+    assert actual.squeeze(2).tolist() == expected
 
 
 def test_reversal_and_rnns_pass_gradcheck() -> None:
     mask = make_mask([4, 1, 3], extra=1)
-    x = drawn(0, 3, 5, 2).requires_grad_()
+    x = random_tensor(0, 3, 5, 2).requires_grad_()
     index = reversal_index(mask)
     assert torch.autograd.gradcheck(lambda x: reverse_sequences(x, index), (x,))
     for layer in (BiLSTM(2, 2), BiGRU(2, 2)):

@@ -24,10 +24,10 @@ from tests.factories.gradcheck import (
     SIZES,
     assert_close,
     check_gradients,
-    drawn,
     few,
     make_mask,
     packed,
+    random_tensor,
 )
 from tests.factories.numpy_attention import softmax, trilinear
 
@@ -74,17 +74,17 @@ def test_self_matching_matches_reference(
 ) -> None:
     layer = make_matching(kind, size, hidden, seed)
     mask = make_mask(lengths, extra)
-    p = drawn(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
-    found = layer(p, mask)
+    p = random_tensor(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
+    actual = layer(p, mask)
     for b, length in enumerate(lengths):
         read = matched(layer, p[b, :length]).unsqueeze(0)
-        assert_close(found[b, :length], packed(list(layer.encoder.layers), read, [length])[0])
+        assert_close(actual[b, :length], packed(list(layer.encoder.layers), read, [length])[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_self_matching_passes_gradcheck(kind: SelfAttention) -> None:
     layer = make_matching(kind, 2, 2, 0)
-    check_gradients(layer, drawn(0, 2, 4, 2), make_mask([3, 1], extra=1))
+    check_gradients(layer, random_tensor(0, 2, 4, 2), make_mask([3, 1], extra=1))
 
 
 def naive(attending: Tensor, attended: Tensor, weight: Tensor) -> Tensor:
@@ -101,32 +101,40 @@ def test_chunked_additive_scores_match_naive_ones(
     b, t, j, size = shape
     inputs = [
         x.requires_grad_()
-        for x in (drawn(seed, b, t, size), drawn(seed + 1, b, j, size), drawn(seed + 2, size))
+        for x in (
+            random_tensor(seed, b, t, size),
+            random_tensor(seed + 1, b, j, size),
+            random_tensor(seed + 2, size),
+        )
     ]
-    given_gradient = drawn(seed + 3, b, t, j)
+    upstream_gradient = random_tensor(seed + 3, b, t, j)
     expected = naive(*inputs)
-    expected_gradients = torch.autograd.grad(expected, inputs, given_gradient)
+    expected_gradients = torch.autograd.grad(expected, inputs, upstream_gradient)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models.modules.additive_attention, "CPU_CHUNK", chunk)
-        found = additive_scores(*inputs)
-        found_gradients = torch.autograd.grad(found, inputs, given_gradient)
-    assert_close(found, expected)
-    for mine, theirs in zip(found_gradients, expected_gradients, strict=True):
-        assert_close(mine, theirs)
+        actual = additive_scores(*inputs)
+        actual_gradients = torch.autograd.grad(actual, inputs, upstream_gradient)
+    assert_close(actual, expected)
+    for gradient, expected_gradient in zip(actual_gradients, expected_gradients, strict=True):
+        assert_close(gradient, expected_gradient)
 
 
 def test_additive_scores_pass_gradcheck() -> None:
-    inputs = [drawn(0, 2, 3, 2), drawn(1, 2, 4, 2), drawn(2, 2)]
+    inputs = [random_tensor(0, 2, 3, 2), random_tensor(1, 2, 4, 2), random_tensor(2, 2)]
     assert torch.autograd.gradcheck(additive_scores, [x.requires_grad_() for x in inputs])
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 12.0])
 def test_additive_scores_are_accurate_in_float32(scale: float) -> None:
     """Within 1e-5 of the naive formula, even for inputs that saturate tanh."""
-    inputs = [scale * drawn(0, 2, 30, 20), scale * drawn(1, 2, 30, 20), drawn(2, 20) / 20]
+    inputs = [
+        scale * random_tensor(0, 2, 30, 20),
+        scale * random_tensor(1, 2, 30, 20),
+        random_tensor(2, 20) / 20,
+    ]
     expected = naive(*inputs)
-    found = additive_scores(*(x.float() for x in inputs))
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+    actual = additive_scores(*(x.float() for x in inputs))
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1e-5)
 
 
 def test_additive_scores_of_huge_inputs_stay_finite() -> None:
@@ -171,16 +179,16 @@ def test_residual_self_attention_matches_reference(
 ) -> None:
     layer = make_residual(size, hidden, seed)
     mask = make_mask(lengths, extra)
-    attention = drawn(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
-    found = layer(attention, mask)
+    attention = random_tensor(seed, *mask.shape, size).masked_fill(~mask[..., None], 9.0)
+    actual = layer(attention, mask)
     for b, length in enumerate(lengths):
-        assert_close(found[b, :length], residual(layer, attention[b, :length]))
+        assert_close(actual[b, :length], residual(layer, attention[b, :length]))
 
 
 def test_tokens_do_not_attend_to_themselves() -> None:
     layer = make_residual(3, 2, 0)
     mask = make_mask([4, 1], extra=1)
-    weights = layer.weights(drawn(0, 2, 5, 4), mask)
+    weights = layer.weights(random_tensor(0, 2, 5, 4), mask)
     assert weights.diagonal(dim1=1, dim2=2).eq(0).all()
     assert weights[0, :4, :4].sum(1).lt(1).all()
     assert weights[0, :, 4:].eq(0).all()
@@ -188,16 +196,20 @@ def test_tokens_do_not_attend_to_themselves() -> None:
 
 
 def test_residual_self_attention_passes_gradcheck() -> None:
-    check_gradients(make_residual(2, 1, 0), drawn(0, 2, 4, 2), make_mask([3, 1], extra=1))
+    check_gradients(make_residual(2, 1, 0), random_tensor(0, 2, 4, 2), make_mask([3, 1], extra=1))
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_additive_scores_on_gpu_match_the_cpu() -> None:
-    inputs = [drawn(0, 3, 70, 40).float(), drawn(1, 3, 70, 40).float(), drawn(2, 40).float() / 40]
+    inputs = [
+        random_tensor(0, 3, 70, 40).float(),
+        random_tensor(1, 3, 70, 40).float(),
+        random_tensor(2, 40).float() / 40,
+    ]
     expected = additive_scores(*inputs)
-    found = additive_scores(*(x.cuda() for x in inputs))
-    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-5)
+    actual = additive_scores(*(x.cuda() for x in inputs))
+    torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=1e-5)
 
 
 def test_autocast_does_not_change_additive_scores() -> None:

@@ -4,34 +4,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.data.alignment import Alignment, Outcome, align, training_answer
+from tasks.data.alignment import Alignment, AlignmentStatus, align, training_answer
 from tasks.data.schema import Answer, Question
 from tasks.text.tokenizer import tokenize
 
 CONTEXT = "The gold-themed game was won 24–10 by the 42nd team."
 
 
-def answers(*given: tuple[str, int]) -> list[Answer]:
-    return [Answer(text=text, answer_start=start) for text, start in given]
+def answers(*spans: tuple[str, int]) -> list[Answer]:
+    return [Answer(text=text, answer_start=start) for text, start in spans]
 
 
 def aligned(
-    *given: tuple[str, int],
+    *spans: tuple[str, int],
     context: str = CONTEXT,
-    asked: str = "?",
+    text: str = "?",
     impossible: bool = False,
     repair: bool = False,
 ) -> Alignment:
-    question = Question(id="q", question=asked, answers=answers(*given), is_impossible=impossible)
+    question = Question(id="q", question=text, answers=answers(*spans), is_impossible=impossible)
     tokens = tokenize(context)
     starts, ends = [start for start, _ in tokens], [end for _, end in tokens]
     return align(question, context, starts, ends, repair)
 
 
-def sound(
-    outcome: Outcome, given: tuple[str, int], start: int, end: int, reason: str = ""
+def expected(
+    outcome: AlignmentStatus, span: tuple[str, int], start: int, end: int, reason: str = ""
 ) -> Alignment:
-    return Alignment(outcome, reason, *answers(given), start, end)
+    return Alignment(outcome, reason, *answers(span), start, end)
 
 
 def test_most_frequent_answer_is_the_target() -> None:
@@ -45,77 +45,90 @@ def test_same_text_at_another_offset_differs() -> None:
 
 
 def test_answer_matching_the_context_is_preferred() -> None:
-    found = aligned(("lost", 4), ("lost", 4), ("game", 16))
-    assert found == sound("exact", ("game", 16), 4, 4)
+    alignment = aligned(("lost", 4), ("lost", 4), ("game", 16))
+    assert alignment == expected("exact", ("game", 16), 4, 4)
 
 
 def test_answers_on_token_borders_are_exact() -> None:
     for answer, start, end in [(("gold-themed", 4), 1, 3), (("24–10", 29), 7, 9)]:
-        assert aligned(answer) == sound("exact", answer, start, end)
+        assert aligned(answer) == expected("exact", answer, start, end)
 
 
 def test_surrounding_white_space_is_ignored() -> None:
-    given = (" gold ", 3)
-    assert aligned(given, context="The gold  bar") == sound("exact", given, 1, 1)
+    span = (" gold ", 3)
+    assert aligned(span, context="The gold  bar") == expected("exact", span, 1, 1)
 
 
 def test_widened_names_the_border_and_its_token() -> None:
-    given = ("42", 42)
-    assert aligned(given) == sound("widened", given, 12, 12, "ends inside the token '42nd'")
-    given = ("nd team", 44)
-    assert aligned(given) == sound("widened", given, 12, 13, "starts inside the token '42nd'")
+    span = ("42", 42)
+    assert aligned(span) == expected("widened", span, 12, 12, "ends inside the token '42nd'")
+    span = ("nd team", 44)
+    assert aligned(span) == expected("widened", span, 12, 13, "starts inside the token '42nd'")
     assert aligned(("am", 17)).reason == (
         "starts inside the token 'game', ends inside the token 'game'"
     )
 
 
 def test_whole_context_can_be_the_answer() -> None:
-    assert aligned((CONTEXT, 0)) == sound("exact", (CONTEXT, 0), 0, 14)
+    assert aligned((CONTEXT, 0)) == expected("exact", (CONTEXT, 0), 0, 14)
 
 
 @pytest.mark.parametrize(
-    ("given", "fault", "reason"),
+    ("spans", "fault", "reason"),
     [
-        ([], "no-answer", "no answer is given, and the question is not marked is_impossible"),
+        ([], "no-answer", "the question has no answer and is not marked is_impossible"),
         ([("", 3)], "empty-answer", "the answer is empty"),
         ([(" ", 3)], "empty-answer", "the answer is empty"),
-        ([("lost", 4)], "absent", "'gold' stands at 4, not 'lost'; it stands nowhere"),
-        ([("gold", 5)], "wrong-offset", "'old-' stands at 5, not 'gold'; it stands at 4"),
+        (
+            [("lost", 4)],
+            "absent",
+            "the context has 'gold' at answer_start=4, not 'lost'; no match elsewhere",
+        ),
+        (
+            [("gold", 5)],
+            "wrong-offset",
+            "the context has 'old-' at answer_start=5, not 'gold'; nearest match at 4",
+        ),
     ],
 )
 def test_dropped_answers_give_the_reason(
-    given: list[tuple[str, int]], fault: str, reason: str
+    spans: list[tuple[str, int]], fault: str, reason: str
 ) -> None:
-    found = aligned(*given)
-    assert (found.outcome, found.fault, found.reason) == ("dropped", fault, reason)
-    assert (found.start, found.end, found.repaired) == (-1, -1, None)
-    assert found.gold == (answers(*given)[0] if given else None)
+    alignment = aligned(*spans)
+    assert (alignment.outcome, alignment.fault, alignment.reason) == ("dropped", fault, reason)
+    assert (alignment.start, alignment.end, alignment.repaired) == (-1, -1, None)
+    assert alignment.gold == (answers(*spans)[0] if spans else None)
 
 
-@pytest.mark.parametrize("asked", ["", " \n"])
-def test_empty_question_is_dropped(asked: str) -> None:
-    found = aligned(("gold", 4), asked=asked)
-    assert (found.outcome, found.fault, found.start) == ("dropped", "empty-question", -1)
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_empty_question_is_dropped(text: str) -> None:
+    alignment = aligned(("gold", 4), text=text)
+    assert (alignment.outcome, alignment.fault, alignment.start) == (
+        "dropped",
+        "empty-question",
+        -1,
+    )
 
 
 def test_impossible_questions_keep_no_answer() -> None:
     assert aligned(impossible=True) == Alignment("impossible", "marked is_impossible")
     assert aligned(("gold", 4), impossible=True) == Alignment(
-        "impossible", "marked is_impossible, so its 1 answers are not used"
+        "impossible", "marked is_impossible; its answers (1) are ignored"
     )
 
 
 def test_repairs_are_opt_in_and_recorded() -> None:
-    given, mended = answers(("42", 40), ("42", 42))
+    wrong, correction = answers(("42", 40), ("42", 42))
     assert aligned(("42", 40)).outcome == "dropped"
     assert aligned(("42", 40), repair=True) == Alignment(
         "repaired",
-        "'e ' stands at 40, not '42'; it stands at 42: repaired, ends inside the token '42nd'",
-        given,
+        "repaired (the context has 'e ' at answer_start=40, not '42'; nearest match at 42), "
+        "ends inside the token '42nd'",
+        wrong,
         12,
         12,
         "wrong-offset",
-        mended,
+        correction,
     )
     assert aligned(("lost", 4), repair=True) == aligned(("lost", 4))
 
@@ -125,12 +138,12 @@ def test_span_contains_any_answer_in_the_context(context: str, data: st.DataObje
     start = data.draw(st.integers(0, len(context) - 1))
     end = data.draw(st.integers(start + 1, len(context)))
     text = context[start:end]
-    found = aligned((text, start), context=context)
+    alignment = aligned((text, start), context=context)
     if not text.strip():
-        assert found.outcome == "dropped"
+        assert alignment.outcome == "dropped"
         return
     tokens = tokenize(context)
-    span = context[tokens[found.start][0] : tokens[found.end][1]]
+    span = context[tokens[alignment.start][0] : tokens[alignment.end][1]]
     assert text.strip() in span
-    assert (found.outcome == "exact") == (span == text.strip())
-    assert (found.outcome == "exact") == (found.reason == "")
+    assert (alignment.outcome == "exact") == (span == text.strip())
+    assert (alignment.outcome == "exact") == (alignment.reason == "")

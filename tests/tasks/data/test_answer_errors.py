@@ -1,4 +1,4 @@
-"""Answers that do not match their answer_start: their faults, and where they occur instead."""
+"""Answers that do not match their answer_start: their errors, and where they occur instead."""
 
 import unicodedata
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tasks.data.answer_errors import diagnose, stands
+from tasks.data.answer_errors import diagnose, matches_context
 from tasks.data.schema import Answer
 
 DECOMPOSED = unicodedata.normalize("NFD", "Beyoncé sang in Zürich, 한국 and Málaga")
@@ -19,7 +19,7 @@ def answer(text: str, start: int) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("text", "start", "context", "kind", "mended"),
+    ("text", "start", "context", "kind", "correction"),
     [
         ("a", 3, "a b a b b a", "wrong-offset", ("a", 4)),
         ("a", 8, "a b a b b a", "wrong-offset", ("a", 10)),
@@ -39,19 +39,28 @@ def answer(text: str, start: int) -> Answer:
     ],
 )
 def test_diagnoses_each_kind_of_answer_error(
-    text: str, start: int, context: str, kind: str, mended: tuple[str, int] | None
+    text: str, start: int, context: str, kind: str, correction: tuple[str, int] | None
 ) -> None:
-    fault = diagnose(answer(text, start), context)
-    assert (fault.kind, fault.mended) == (kind, mended and answer(*mended))
+    error = diagnose(answer(text, start), context)
+    assert (error.kind, error.correction) == (kind, correction and answer(*correction))
 
 
 @pytest.mark.parametrize(
     ("text", "start", "reason"),
     [
-        ("two", 0, "'one' stands at 0, not 'two'; it stands at 5"),
-        ("two", 99, "answer_start 99 lies outside the context of 20 characters; it stands at 5"),
-        ("one two", 0, "'one  tw' stands at 0, not 'one two'; 'one  two' stands at 0"),
-        ("five", 5, "'two\\n' stands at 5, not 'five'; it stands nowhere"),
+        ("two", 0, "the context has 'one' at answer_start=0, not 'two'; nearest match at 5"),
+        ("two", 99, "answer_start=99 is outside the context (20 characters); nearest match at 5"),
+        (
+            "one two",
+            0,
+            "the context has 'one  tw' at answer_start=0, not 'one two'; "
+            "similar text 'one  two' at 0",
+        ),
+        (
+            "five",
+            5,
+            "the context has 'two\\n' at answer_start=5, not 'five'; no match elsewhere",
+        ),
     ],
 )
 def test_reason_names_the_offset_and_actual_text(text: str, start: int, reason: str) -> None:
@@ -67,11 +76,11 @@ TEXT = st.text("ab ２é\u0301\u00a0\nﬁf한\u1112\u1161\u11ab", min_size=1, ma
 
 @given(TEXT, TEXT, st.integers(-1, 40))
 def test_repaired_answers_match_the_context(text: str, context: str, start: int) -> None:
-    given = answer(text, start)
-    assume(not stands(given, context))
-    mended = diagnose(given, context).mended
-    if mended is not None:
-        assert stands(mended, context)
+    wrong = answer(text, start)
+    assume(not matches_context(wrong, context))
+    correction = diagnose(wrong, context).correction
+    if correction is not None:
+        assert matches_context(correction, context)
 
 
 @given(TEXT, st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]), st.data())
@@ -87,6 +96,6 @@ def test_answers_in_other_unicode_forms_are_found(
     assume(
         not unicodedata.category(word[0]).startswith("M") and not "\u1160" <= word[0] <= "\u11ff"
     )
-    given = answer(unicodedata.normalize(form, word), data.draw(st.integers(0, 40)))
-    if not stands(given, context):
-        assert diagnose(given, context).mended is not None
+    normalized = answer(unicodedata.normalize(form, word), data.draw(st.integers(0, 40)))
+    if not matches_context(normalized, context):
+        assert diagnose(normalized, context).correction is not None

@@ -155,7 +155,7 @@ def test_equal_articles_give_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_rejects_data_without_questions(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no question"):
+    with pytest.raises(UserError, match="no questions found"):
         ingest_articles(ARTICLES[:1], tmp_path)
 
 
@@ -163,8 +163,8 @@ def test_rejects_duplicate_question_ids(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         ingest_articles(ARTICLES + ARTICLES, tmp_path)
     assert str(caught.value) == (
-        'question id "exact" stands twice, in article 2 "Bars", paragraph 1 and in article 5 "Bars"'
-        ", paragraph 1; give each question an id of its own."
+        'question id "exact" occurs twice, in article 2 "Bars", paragraph 1 and in article 5 "Bars"'
+        ", paragraph 1. Give each question a unique id."
     )
 
 
@@ -173,29 +173,29 @@ def test_rejects_too_many_invalid_questions(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         ingest_articles(ARTICLES, tmp_path, max_rejected=0.39)
     assert str(caught.value) == (
-        "2 of 5 questions (40.0%) can't be trained on, more than the limit of 39.0%; most often "
-        "(1) the answer does not stand in the context, as in question \"dropped\": '42nd g' stands "
-        "at 4, not 'silver'; it stands nowhere; mend the file, or let such answers be repaired "
-        "(--data.repair), or raise the limit (--data.max-rejected)."
+        "2 of 5 questions (40.0%) can't be trained on, more than the limit of 39.0%. Most common "
+        'error (1): the answer is not in the context, e.g. question "dropped" (the context has '
+        "'42nd g' at answer_start=4, not 'silver'; no match elsewhere). Fix the file, "
+        "repair such answers (--data.repair), or raise the limit (--data.max-rejected)."
     )
 
 
 def test_repairs_change_answers_and_are_recorded(tmp_path: Path) -> None:
-    asked = question("moved", ("gold", 8), ("gone", 1))
-    bars = Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=[asked])])
+    moved = question("moved", ("gold", 8), ("gone", 1))
+    bars = Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=[moved])])
     facts = ingest_articles([bars], tmp_path, repair=True, max_rejected=0.0)
     assert (facts["repaired"], facts["dropped"]) == (1, 0)
     assert facts["oracle_em"] == 100.0
-    (row,), (line,) = (rows(tmp_path, file) for file in FILES[1:])
+    (row,), (ledger_row,) = (rows(tmp_path, file) for file in FILES[1:])
     assert row["answers"] == [{"text": "gold", "start": 9}, {"text": "gone", "start": 1}]
     assert (row["span_start"], row["span_end"]) == (2, 2)
-    assert [line[name] for name in ("outcome", "fault", "span")] == [
+    assert [ledger_row[name] for name in ("outcome", "fault", "span")] == [
         "repaired",
         "wrong-offset",
         "gold",
     ]
-    assert (line["gold"], line["gold_start"]) == ("gold", 8)
-    assert (line["repaired"], line["repaired_start"]) == ("gold", 9)
+    assert (ledger_row["gold"], ledger_row["gold_start"]) == ("gold", 8)
+    assert (ledger_row["repaired"], ledger_row["repaired_start"]) == ("gold", 9)
 
 
 def test_v1_rule_applies_if_every_question_has_answers(tmp_path: Path) -> None:
@@ -208,30 +208,32 @@ def test_v1_rule_applies_if_every_question_has_answers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, BATCH_QUESTIONS, BATCH_QUESTIONS + 1])
 def test_row_group_boundaries_lose_no_questions(tmp_path: Path, count: int) -> None:
-    asked = [question(str(i), ("gold", 9)) for i in range(count)]
-    halves = [Paragraph(context="The 42nd gold bar", qas=asked[i::2]) for i in range(2)]
+    entries = [question(str(i), ("gold", 9)) for i in range(count)]
+    halves = [Paragraph(context="The 42nd gold bar", qas=entries[i::2]) for i in range(2)]
     facts = ingest_articles([Article(paragraphs=halves)], tmp_path)
     assert (facts["questions"], facts["exact"]) == (count, count)
-    found = rows(tmp_path, "questions.parquet")
-    assert [row["id"] for row in found] == [q.id for half in halves for q in half.qas]
-    of = [0] * len(halves[0].qas) + [1] * len(halves[1].qas)
-    assert [row["context_id"] for row in found] == of
+    written = rows(tmp_path, "questions.parquet")
+    assert [row["id"] for row in written] == [q.id for half in halves for q in half.qas]
+    context_ids = [0] * len(halves[0].qas) + [1] * len(halves[1].qas)
+    assert [row["context_id"] for row in written] == context_ids
 
 
 def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
-    held: set[int] = set()
+    in_memory: set[int] = set()
     most = 0
     references = []
 
     def articles() -> Iterator[Article]:
         nonlocal most
         for i in range(3 * BATCH_QUESTIONS // 100):
-            asked = [question(f"{i}-{j}", ("gold", 9)) for j in range(100)]
-            for j, one in enumerate(asked):
-                held.add(100 * i + j)
-                references.append(weakref.ref(one, lambda _, n=100 * i + j: held.discard(n)))  # type: ignore[misc]
-            most = max(most, len(held))
-            yield Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=asked)])
+            entries = [question(f"{i}-{j}", ("gold", 9)) for j in range(100)]
+            for j, entry in enumerate(entries):
+                in_memory.add(100 * i + j)
+                references.append(
+                    weakref.ref(entry, lambda _, n=100 * i + j: in_memory.discard(n))  # type: ignore[misc]
+                )
+            most = max(most, len(in_memory))
+            yield Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=entries)])
 
     ingest_articles(articles(), tmp_path)
     assert BATCH_QUESTIONS <= most <= 2 * BATCH_QUESTIONS + 200
@@ -241,13 +243,13 @@ def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
 def test_handles_5_mb_context_with_4000_answers(tmp_path: Path) -> None:
     context = "The 42nd gold bar, " * 270_000
     shifted = [("gold", 19 * i + 10) for i in range(4000)]
-    asked = [
+    entries = [
         question("whole", (context, 0)),
         question("many", *[("gold", 19 * i + 9) for i in range(4000)]),
         question("shifted", *shifted),
         question("composed", ("gold\u00a0bar", 1000)),
     ]
-    article = Article(paragraphs=[Paragraph(context=context, qas=asked)])
+    article = Article(paragraphs=[Paragraph(context=context, qas=entries)])
     facts = ingest_articles([article], tmp_path, repair=True)
     assert (facts["contexts"], facts["exact"], facts["repaired"]) == (1, 2, 2)
     whole, many, *_ = rows(tmp_path, "questions.parquet")
@@ -263,15 +265,15 @@ ANSWERS = st.builds(Answer, text=TEXTS, answer_start=st.integers(-1, 2**31 - 1))
 @st.composite
 def questions(draw: st.DrawFn, context: str) -> Question:
     """A question whose answers match their answer_start, are off by one, or are arbitrary texts."""
-    given = draw(st.lists(ANSWERS, max_size=1))
+    answers = draw(st.lists(ANSWERS, max_size=1))
     for _ in range(draw(st.integers(0, 2))):
         start = draw(st.integers(0, len(context)))
         text = context[start : draw(st.integers(start, len(context)))]
-        given.append(Answer(text=text, answer_start=start + draw(st.sampled_from([0, 0, 1]))))
+        answers.append(Answer(text=text, answer_start=start + draw(st.sampled_from([0, 0, 1]))))
     return Question(
         id=str(draw(st.uuids())),
         question=draw(TEXTS),
-        answers=given,
+        answers=answers,
         is_impossible=draw(st.booleans()),
     )
 
@@ -287,36 +289,37 @@ ANY_ARTICLES = st.builds(Article, title=TEXTS, paragraphs=st.lists(PARAGRAPHS, m
 @given(st.lists(ANY_ARTICLES, min_size=1, max_size=3), st.booleans())
 @settings(max_examples=60)
 def test_every_question_is_kept_with_valid_offsets(articles: list[Article], repair: bool) -> None:
-    asked = [q for a in articles for p in a.paragraphs for q in p.qas]
-    assume(asked)
+    entries = [q for a in articles for p in a.paragraphs for q in p.qas]
+    assume(entries)
     with TemporaryDirectory() as name:
         file = Path(name) / "own.json"
         file.write_text(json.dumps({"data": [article.model_dump() for article in articles]}))
         facts = ingest_articles(read_articles(file), Path(name), repair)
-        contexts, found, ledger = (rows(Path(name), file) for file in FILES)
-    assert [row["id"] for row in found] == [line["id"] for line in ledger] == [q.id for q in asked]
-    assert [row["question"] for row in found] == [q.question for q in asked]
+        contexts, written, ledger = (rows(Path(name), file) for file in FILES)
+    ids = [q.id for q in entries]
+    assert [row["id"] for row in written] == [row["id"] for row in ledger] == ids
+    assert [row["question"] for row in written] == [q.question for q in entries]
     outcomes = ("exact", "widened", "repaired", "dropped", "impossible")
-    assert sum(facts[outcome] for outcome in outcomes) == facts["questions"] == len(asked)
-    faults = [line["fault"] for line in ledger if line["outcome"] in ("dropped", "repaired")]
+    assert sum(facts[outcome] for outcome in outcomes) == facts["questions"] == len(entries)
+    faults = [row["fault"] for row in ledger if row["outcome"] in ("dropped", "repaired")]
     assert len(faults) == facts["dropped"] + facts["repaired"] and None not in faults
-    for column, texts in (("text", contexts), ("question", found)):
+    for column, texts in (("text", contexts), ("question", written)):
         for row in texts:
             spans = list(zip(row["token_starts"], row["token_ends"], strict=True))
             assert spans == tokenize(row[column])
-    for row, line in zip(found, ledger, strict=True):
-        check_span(contexts[row["context_id"]], row, line)
+    for row, ledger_row in zip(written, ledger, strict=True):
+        check_span(contexts[row["context_id"]], row, ledger_row)
 
 
-def check_span(context: dict[str, Any], row: dict[str, Any], line: dict[str, Any]) -> None:
+def check_span(context: dict[str, Any], row: dict[str, Any], ledger_row: dict[str, Any]) -> None:
     """Check that an aligned answer lies within its tokens, and that others have no tokens."""
-    if line["outcome"] in ("dropped", "impossible"):
-        assert (row["span_start"], row["span_end"], line["span"]) == (-1, -1, "")
+    if ledger_row["outcome"] in ("dropped", "impossible"):
+        assert (row["span_start"], row["span_end"], ledger_row["span"]) == (-1, -1, "")
         return
-    used = "repaired" if line["outcome"] == "repaired" else "gold"
-    text, start = line[used], line[f"{used}_start"]
+    column = "repaired" if ledger_row["outcome"] == "repaired" else "gold"
+    text, start = ledger_row[column], ledger_row[f"{column}_start"]
     first, last = context["token_starts"][row["span_start"]], context["token_ends"][row["span_end"]]
-    assert line["span"] == context["text"][first:last]
+    assert ledger_row["span"] == context["text"][first:last]
     assert context["text"].startswith(text, start)
     begin = start + len(text) - len(text.lstrip())
     assert first <= begin < begin + len(text.strip()) <= last
@@ -332,14 +335,15 @@ def test_ingests_squad_dev_v1(shared_data: Path, tmp_path: Path) -> None:
     contexts = rows(tmp_path, "contexts.parquet")
     questions, ledger = rows(tmp_path, "questions.parquet"), rows(tmp_path, "alignment.parquet")
     assert len(ledger) == len(questions) == 10570
-    for row, line in zip(questions, ledger, strict=True):
+    for row, ledger_row in zip(questions, ledger, strict=True):
         context = contexts[row["context_id"]]
         start = context["token_starts"][row["span_start"]]
         end = context["token_ends"][row["span_end"]]
-        assert context["text"][start:end] == line["span"]
-        assert line["gold"] in line["span"]
-        assert (line["gold"] == line["span"]) == (line["outcome"] == "exact")
-        assert line["gold"] in [answer["text"] for answer in row["answers"]]
+        assert context["text"][start:end] == ledger_row["span"]
+        assert ledger_row["gold"] in ledger_row["span"]
+        is_exact = ledger_row["outcome"] == "exact"
+        assert (ledger_row["gold"] == ledger_row["span"]) == is_exact
+        assert ledger_row["gold"] in [answer["text"] for answer in row["answers"]]
 
 
 def test_ingests_squad_dev_v2(shared_data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.data.format_errors import Mistake
+from tasks.data.format_errors import FormatError
 from tasks.data.json_stream import Document, array_items
 
 JSON = st.recursive(
@@ -30,12 +30,12 @@ class Trickle(io.BytesIO):
 
 
 def cut(content: bytes, step: int) -> list[Any]:
-    """The values of the array "data" with their offsets, or the message of a mistake."""
+    """The values of the array "data" with their offsets, or the message of a FormatError."""
     try:
         document = Document(cast(BinaryIO, Trickle(content, step)))
         return [(json.loads(v.content), v.offset) for v in array_items(document, "data")]
-    except Mistake as mistake:
-        return [str(mistake)]
+    except FormatError as error:
+        return [str(error)]
 
 
 @given(
@@ -57,8 +57,8 @@ def test_streamed_items_match_the_document(
 
 @given(st.binary(max_size=30), st.integers(0, 60), st.integers(4, 20))
 def test_result_does_not_depend_on_chunk_size(noise: bytes, at: int, step: int) -> None:
-    sound = b'{"a": [1, {"b": "}]"}],\n "data": [{"c": "\\"{"},\n 2, []], "d": true}'
-    content = sound[:at] + noise + sound[at:]
+    valid = b'{"a": [1, {"b": "}]"}],\n "data": [{"c": "\\"{"},\n 2, []], "d": true}'
+    content = valid[:at] + noise + valid[at:]
     try:
         whole = cut(content, 1 << 20)
     except ValueError:  # json.loads rejects a value; Document only finds its end
@@ -82,5 +82,5 @@ def test_unclosed_string_does_not_fill_memory(
 ) -> None:
     monkeypatch.setattr("tasks.data.json_stream.LARGEST_VALUE", 1 << 20)
     content = b'{"data": [\n{"a": "' + b"x" * (4 << 20)
-    (told,) = cut(content, 1 << 16)
-    assert "more than 1 GiB without an end from line 2 column 1 on" in told
+    (message,) = cut(content, 1 << 16)
+    assert "a value at line 2 column 1 has no end within 1 GiB" in message

@@ -9,7 +9,7 @@ import pytest
 from infra.errors import UserError
 from tasks.data.ingested import Portion, normalized
 from tasks.data.partition import Shares
-from tasks.data.splits import Apart, write_split
+from tasks.data.splits import Exclusions, write_split
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tests.factories.split_files import ingested, new, rows, write
@@ -26,10 +26,10 @@ def portions(tmp_path_factory: pytest.TempPathFactory) -> list[Portion]:
     ]
 
 
-def made(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each negative, and the question from which it was made."""
+def negative_pairs(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each negative, and the question from which it was sampled."""
     questions = {row["id"]: row for row in rows(folder, "questions")}
-    return [(row, questions[key[:-1]]) for key, row in questions.items() if key.endswith("≠")]
+    return [(row, questions[id[:-1]]) for id, row in questions.items() if id.endswith("≠")]
 
 
 def test_negatives_share_the_article_not_the_answer(
@@ -38,7 +38,7 @@ def test_negatives_share_the_article_not_the_answer(
     plain = write_split(new(tmp_path / "plain"), portions)
     facts = write_split(new(tmp_path / "more"), portions, negatives=0.5)
     contexts = rows(tmp_path / "more", "contexts")
-    pairs = made(tmp_path / "more")
+    pairs = negative_pairs(tmp_path / "more")
     chosen = defaultdict(set)
     for negative, question in pairs:
         own, other = (contexts[row["context_id"]] for row in (question, negative))
@@ -54,12 +54,12 @@ def test_negatives_share_the_article_not_the_answer(
     assert facts["questions"] == plain["questions"] + len(pairs)
     assert len(pairs) == pytest.approx(plain["answerable"] / 2, rel=0.1)
     assert max(map(len, chosen.values())) > 1, "not always the same paragraph"
-    told = {row["id"]: row for row in rows(tmp_path / "more", "alignment")}
-    assert len(told) == facts["questions"]
-    assert {told[negative["id"]]["reason"] for negative, _ in pairs} == {
+    ledger = {row["id"]: row for row in rows(tmp_path / "more", "alignment")}
+    assert len(ledger) == facts["questions"]
+    assert {ledger[negative["id"]]["reason"] for negative, _ in pairs} == {
         "asked about another paragraph of its article"
     }
-    assert {told[negative["id"]]["outcome"] for negative, _ in pairs} == {"impossible"}
+    assert {ledger[negative["id"]]["outcome"] for negative, _ in pairs} == {"impossible"}
     assert len(load_split(tmp_path / "more")) == facts["questions"]
 
 
@@ -79,15 +79,17 @@ def test_negatives_are_deterministic_and_only_add_rows(
 def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: Path) -> None:
     """Half of the contexts are in the evaluation set, regardless of article boundaries."""
     texts = [row["text"] for portion in portions for row in rows(portion.folder, "contexts")]
-    shut = set(texts[::2])
+    held_out = set(texts[::2])
     paragraphs = [
-        {"context": text, "qas": [asked]} for text, asked in zip(shut, QUESTIONS, strict=False)
+        {"context": text, "qas": [entry]} for text, entry in zip(held_out, QUESTIONS, strict=False)
     ]
-    scored = ingested(write(tmp_path / "scored.json", {"data": [{"paragraphs": paragraphs}]}))
-    apart = Apart(scored.folder, overlap="leave out")
-    facts = write_split(new(tmp_path / "train"), portions, apart=apart, negatives=1.0)
+    evaluation = ingested(
+        write(tmp_path / "evaluation.json", {"data": [{"paragraphs": paragraphs}]})
+    )
+    exclusions = Exclusions(evaluation.folder, overlap="leave out")
+    facts = write_split(new(tmp_path / "train"), portions, apart=exclusions, negatives=1.0)
     assert facts["negatives"] > 0
-    assert not shut & {row["text"] for row in rows(tmp_path / "train", "contexts")}
+    assert not held_out & {row["text"] for row in rows(tmp_path / "train", "contexts")}
     contexts = rows(tmp_path / "train", "contexts")
     assert all(row["context_id"] < len(contexts) for row in rows(tmp_path / "train", "questions"))
 
@@ -102,7 +104,7 @@ def test_weighted_copies_get_their_own_negatives(portions: list[Portion], tmp_pa
     facts = write_split(new(tmp_path / "out"), twice, negatives=1.0)
     ids = [row["id"] for row in rows(tmp_path / "out", "questions")]
     assert len(set(ids)) == len(ids) == facts["questions"]
-    assert any(key.endswith("×2≠") for key in ids)
+    assert any(id.endswith("×2≠") for id in ids)
 
 
 def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
     question = {"id": "a", "question": "Where?", "answers": [answer], "is_impossible": False}
     paragraphs = [{"context": "Mills stand on hills.", "qas": [question]}]
     one = ingested(write(tmp_path / "one.json", {"data": [{"paragraphs": paragraphs}]}))
-    with pytest.raises(UserError, match=r"^data\.negatives is 0\.5, but no article"):
+    with pytest.raises(UserError, match=r"^data\.negatives is 0\.5, but no answerable question"):
         write_split(new(tmp_path / "out"), [one], negatives=0.5)
 
 
@@ -120,7 +122,7 @@ def test_nearly_all_squad_questions_get_negatives(shared_data: Path, tmp_path: P
     facts = write_split(new(tmp_path / "out"), [ingested(tmp_path / "dev.json")], negatives=1.0)
     assert 0.98 * 10_570 < facts["negatives"] <= 10_570
     contexts = rows(tmp_path / "out", "contexts")
-    for negative, question in made(tmp_path / "out"):
+    for negative, question in negative_pairs(tmp_path / "out"):
         own, other = (contexts[row["context_id"]] for row in (question, negative))
         assert own["article"] == other["article"]
         assert not any(answer["text"] in other["text"] for answer in question["answers"])

@@ -42,7 +42,7 @@ def test_adding_articles_moves_few_others() -> None:
     shares = Shares(validation=0.1, dev=0.1, seed=3)
     old, new = divide([articles[:300]], shares), divide([articles], shares)
     moved = sum(before != after for before, after in zip(old, new[:300], strict=True))
-    assert moved <= 12, "drawn afresh it would be about 110"
+    assert moved <= 12, "a new random draw would move about 110"
 
 
 def test_assignment_depends_on_the_seed() -> None:
@@ -58,11 +58,11 @@ def test_duplicate_articles_are_divided_normally() -> None:
     }
 
 
-def named(*sizes: int) -> list[list[str]]:
+def article_names(*sizes: int) -> list[list[str]]:
     return [[f"{file}-{i}" for i in range(size)] for file, size in enumerate(sizes)]
 
 
-def held_out(files: list[list[str]], shares: Shares) -> list[int]:
+def validation_counts(files: list[list[str]], shares: Shares) -> list[int]:
     """The number of validation articles in each file."""
     parts = iter(divide(files, shares))
     return [sum(next(parts) == "validation" for _ in file) for file in files]
@@ -71,21 +71,25 @@ def held_out(files: list[list[str]], shares: Shares) -> list[int]:
 @pytest.mark.parametrize("seed", range(5))
 def test_validation_takes_its_share_of_each_file(seed: int) -> None:
     shares = Shares(validation=0.1, seed=seed)
-    assert held_out(named(720, 19), shares) == [72, 2]
-    assert held_out(named(10, 120, 4), shares) == [1, 11, 1]
-    assert sum(held_out(named(*[3] * 40), shares)) == 12, "no more than a tenth in all"
-    assert held_out(named(*[3] * 40), shares).count(1) == 12, "of as many files as can be"
+    assert validation_counts(article_names(720, 19), shares) == [72, 2]
+    assert validation_counts(article_names(10, 120, 4), shares) == [1, 11, 1]
+    assert sum(validation_counts(article_names(*[3] * 40), shares)) == 12, (
+        "no more than a tenth in total"
+    )
+    assert validation_counts(article_names(*[3] * 40), shares).count(1) == 12, (
+        "from as many files as possible"
+    )
     with_dev = Shares(validation=0.1, dev=0.1, seed=seed)
-    assert min(held_out(named(300, 30), with_dev)) >= 2
+    assert min(validation_counts(article_names(300, 30), with_dev)) >= 2
 
 
 def test_single_article_files_divide_like_one_file() -> None:
     shares = Shares(validation=0.1, dev=0.1, seed=3)
-    (articles,) = named(60)
+    (articles,) = article_names(60)
     assert divide([[text] for text in articles], shares) == divide([articles], shares)
 
 
 def test_adding_a_file_moves_few_articles() -> None:
-    files, shares = named(*[10] * 30), Shares(validation=0.1, seed=3)
+    files, shares = article_names(*[10] * 30), Shares(validation=0.1, seed=3)
     before, after = divide(files[:-1], shares), divide(files, shares)
     assert sum(old != new for old, new in zip(before, after, strict=False)) <= 2

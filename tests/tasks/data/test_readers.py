@@ -33,7 +33,7 @@ def read(folder: Path, content: Any) -> list[Article]:
     return list(read_articles(file))
 
 
-def complaint(folder: Path, content: Any) -> str:
+def error_message(folder: Path, content: Any) -> str:
     with pytest.raises(UserError) as caught:
         read(folder, content)
     path, _, sentence = str(caught.value).partition(": ")
@@ -110,17 +110,17 @@ def test_reads_numeric_ids_and_untitled_articles(tmp_path: Path) -> None:
     ],
 )
 def test_error_names_the_field_and_its_place(tmp_path: Path, question: Any, sentence: str) -> None:
-    assert complaint(tmp_path, squad(question)) == sentence
+    assert error_message(tmp_path, squad(question)) == sentence
 
 
 def test_further_errors_are_counted(tmp_path: Path) -> None:
-    assert complaint(tmp_path, squad({}, {})).endswith("(Mistakes in article 1: 6.)")
+    assert error_message(tmp_path, squad({}, {})).endswith("(article 1 has 6 errors.)")
 
 
 def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
     content = squad(QUESTION)
     content["data"].append({"title": "Rings", "paragraphs": [{"context": "", "qas": []}, {}]})
-    assert complaint(tmp_path, content).startswith(
+    assert error_message(tmp_path, content).startswith(
         'article 2 "Rings", paragraph 2, field "context": missing'
     )
 
@@ -132,7 +132,7 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
         ({"articles": [], "v": 2}, 'the field "data" is missing (found: articles, v); write'),
         ({}, 'the field "data" is missing (found: nothing); write'),
         ({"data": {}}, 'field "data": found {}}; it should be an array.'),
-        (b'{"data": [], "data": []}', 'the field "data" stands twice; join the two.'),
+        (b'{"data": [], "data": []}', 'the field "data" occurs twice; merge the two.'),
         (b'{"data": []} and more', "text follows the end of the JSON (and more); remove it."),
         (b"<html>", "not valid JSON (found `<`, not `{`, at line 1 column 1)"),
         (b'{"data": [\n  {,\n]}', "not valid JSON (key must be a string at line 2 column 4)"),
@@ -142,17 +142,20 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
         ),
         (b'{"data": [{"title": 1,}]}', "not valid JSON (trailing comma at line 1 column 23)"),
         (b'{"data": [ ,]}', "not valid JSON (found `,`, not a value, at line 1 column 12)"),
-        (b'{"data": [', "not valid JSON (found the end, not a value, at line 1 column 11)"),
+        (
+            b'{"data": [',
+            "not valid JSON (found the end of the file, not a value, at line 1 column 11)",
+        ),
         (b'{"data": [{"a": [1, ', "not valid JSON (EOF while parsing a value at line 1 column 20)"),
         (b'{"version": tru', "not valid JSON (EOF while parsing a value at line 1 column 15)"),
         (b'{"a": 1, 2: 3}', 'not valid JSON (found `2`, not `"`, at line 1 column 10)'),
-        (b"", "not valid JSON (found the end, not `{`, at line 1 column 1)"),
+        (b"", "not valid JSON (found the end of the file, not `{`, at line 1 column 1)"),
         (
             '{"data": ["é"]}'.encode("latin-1"),
             "byte 12 (0xE9, 'é' in Windows-1252) is not UTF-8; save the file as UTF-8.",
         ),
-        ('{"data": []}'.encode("utf-16"), "it is UTF-16 or UTF-32; save the file as UTF-8."),
-        ('{"data": []}'.encode("utf-16-be"), "it is UTF-16 or UTF-32; save the file as UTF-8."),
+        ('{"data": []}'.encode("utf-16"), "the file is UTF-16 or UTF-32; save it as UTF-8."),
+        ('{"data": []}'.encode("utf-16-be"), "the file is UTF-16 or UTF-32; save it as UTF-8."),
         (b'{"data": [{"title": "\\ud800"}]}', "not valid JSON (unexpected end of hex escape"),
         (b'{"data": [{"title": "\\udc00x"}]}', "not valid JSON (lone leading surrogate in hex"),
         (b'{"data": [{"title": "a\x01"}]}', "not valid JSON (control character"),
@@ -165,7 +168,7 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
     ],
 )
 def test_rejects_files_of_another_format(tmp_path: Path, content: Any, sentence: str) -> None:
-    assert complaint(tmp_path, content).startswith(sentence)
+    assert error_message(tmp_path, content).startswith(sentence)
 
 
 @pytest.mark.parametrize("name", ["nowhere.json", "."])
@@ -188,19 +191,19 @@ def test_unreadable_path_is_named(tmp_path: Path, name: str) -> None:
 def test_reads_real_files_completely(
     shared_data: Path, file: str, articles: int, paragraphs: int, questions: int, impossible: int
 ) -> None:
-    found = list(read_articles(shared_data / file))
-    entries = [paragraph for article in found for paragraph in article.paragraphs]
-    asked = [question for entry in entries for question in entry.qas]
-    assert (len(found), len(entries), len(asked)) == (articles, paragraphs, questions)
-    assert sum(question.is_impossible for question in asked) == impossible
+    loaded = list(read_articles(shared_data / file))
+    contexts = [paragraph for article in loaded for paragraph in article.paragraphs]
+    entries = [question for paragraph in contexts for question in paragraph.qas]
+    assert (len(loaded), len(contexts), len(entries)) == (articles, paragraphs, questions)
+    assert sum(question.is_impossible for question in entries) == impossible
 
 
 def flat(id: str, context: str = "The gold bar", **more: Any) -> dict[str, Any]:
     return {"id": id, "context": context, "question": f"{id}?", "answers": [GOLD], **more}
 
 
-def asked(id: str, *given: Answer, impossible: bool = False) -> Question:
-    return Question(id=id, question=f"{id}?", answers=list(given), is_impossible=impossible)
+def question_of(id: str, *answers: Answer, impossible: bool = False) -> Question:
+    return Question(id=id, question=f"{id}?", answers=list(answers), is_impossible=impossible)
 
 
 def lines(folder: Path, *entries: Any) -> Path:
@@ -209,7 +212,7 @@ def lines(folder: Path, *entries: Any) -> Path:
     return file
 
 
-def complaint_of_rows(file: Path) -> str:
+def file_error_message(file: Path) -> str:
     with pytest.raises(UserError) as caught:
         list(read_articles(file))
     path, _, sentence = str(caught.value).partition(": ")
@@ -217,7 +220,9 @@ def complaint_of_rows(file: Path) -> str:
     return sentence
 
 
-BARS = Paragraph(context="The gold bar", qas=[asked("a", ROW_ANSWER), asked("b", ROW_ANSWER)])
+BARS = Paragraph(
+    context="The gold bar", qas=[question_of("a", ROW_ANSWER), question_of("b", ROW_ANSWER)]
+)
 
 
 def test_adjacent_rows_share_contexts_and_articles(tmp_path: Path) -> None:
@@ -228,8 +233,8 @@ def test_adjacent_rows_share_contexts_and_articles(tmp_path: Path) -> None:
         flat("c", "A gold ring", title="Bars"),
         flat("d", title="Rings"),
     )
-    ring = Paragraph(context="A gold ring", qas=[asked("c", ROW_ANSWER)])
-    last = Paragraph(context="The gold bar", qas=[asked("d", ROW_ANSWER)])
+    ring = Paragraph(context="A gold ring", qas=[question_of("c", ROW_ANSWER)])
+    last = Paragraph(context="The gold bar", qas=[question_of("d", ROW_ANSWER)])
     assert list(read_articles(file)) == [
         Article(title="Bars", paragraphs=[BARS, ring]),
         Article(title="Rings", paragraphs=[last]),
@@ -246,14 +251,14 @@ def test_line_can_hold_a_whole_article(tmp_path: Path) -> None:
     file = lines(tmp_path, article.model_dump(), flat("c"), article.model_dump())
     articles = list(read_articles(file))
     assert (articles[0], articles[2]) == (article, article)
-    assert articles[1].paragraphs[0].qas == [asked("c", ROW_ANSWER)]
+    assert articles[1].paragraphs[0].qas == [question_of("c", ROW_ANSWER)]
 
 
 @pytest.mark.parametrize("answers", [[], {"text": [], "answer_start": []}])
 def test_empty_answers_without_flag_mean_impossible(tmp_path: Path, answers: Any) -> None:
     entries = [{**flat("a"), "answers": answers}, {**flat("b", is_impossible=False), "answers": []}]
     (article,) = read_articles(lines(tmp_path, *entries))
-    assert article.paragraphs[0].qas == [asked("a", impossible=True), asked("b")]
+    assert article.paragraphs[0].qas == [question_of("a", impossible=True), question_of("b")]
 
 
 def test_bom_crlf_and_empty_lines_are_ignored(tmp_path: Path) -> None:
@@ -270,7 +275,7 @@ def test_bom_crlf_and_empty_lines_are_ignored(tmp_path: Path) -> None:
         (b'{"id": "\\ud800"}', "not valid JSON (unexpected end of hex escape at line 2 column"),
         (b"[" * 100_000, "not valid JSON (recursion limit exceeded at line 2"),
         (b"[1, 2]", "line 2: found [1, 2]; it should be an object."),
-        (b'{"id": "b"}', 'line 2 "b", field "context": missing; add it. (Mistakes in line 2: 3.)'),
+        (b'{"id": "b"}', 'line 2 "b", field "context": missing; add it. (line 2 has 3 errors.)'),
         (
             b'{"paragraphs": [{"context": null, "qas": []}]}',
             'line 2, paragraph 1, field "context": found null; it should be a valid string.',
@@ -288,7 +293,7 @@ def test_bom_crlf_and_empty_lines_are_ignored(tmp_path: Path) -> None:
 def test_error_names_the_broken_line(tmp_path: Path, line: bytes, sentence: str) -> None:
     file = lines(tmp_path, flat("a"))
     file.write_bytes(file.read_bytes() + line + b"\n" + json.dumps(flat("c")).encode())
-    assert complaint_of_rows(file).startswith(sentence)
+    assert file_error_message(file).startswith(sentence)
 
 
 def table(**changes: Any) -> pa.Table:
@@ -310,7 +315,7 @@ def table(**changes: Any) -> pa.Table:
 def test_reads_parquet_rows(tmp_path: Path) -> None:
     file = tmp_path / "own.parquet"
     pq.write_table(table(), file)
-    questions = [asked("a", ROW_ANSWER), asked("b", impossible=True)]
+    questions = [question_of("a", ROW_ANSWER), question_of("b", impossible=True)]
     paragraph = Paragraph(context="The gold bar", qas=questions)
     assert list(read_articles(file)) == [Article(title="Bars", paragraphs=[paragraph])]
     packed = tmp_path / "own.parquet.gz"
@@ -332,7 +337,7 @@ def test_error_names_the_wrong_column_or_row(
 ) -> None:
     file = tmp_path / "own.parquet"
     pq.write_table(table(**changes), file)
-    assert complaint_of_rows(file).startswith(sentence)
+    assert file_error_message(file).startswith(sentence)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, -1])
@@ -340,7 +345,7 @@ def test_rejects_truncated_parquet_files(tmp_path: Path, size: int) -> None:
     file = tmp_path / "own.parquet"
     pq.write_table(table(), file)
     file.write_bytes(file.read_bytes()[:size])
-    assert complaint_of_rows(file).startswith("not a whole Parquet file (")
+    assert file_error_message(file).startswith("not a complete Parquet file (")
 
 
 def test_rejects_missing_parquet_files(tmp_path: Path) -> None:

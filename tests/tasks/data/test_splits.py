@@ -10,25 +10,25 @@ from infra.errors import UserError
 from tasks.data.ingest import ingest_file
 from tasks.data.ingested import Portion
 from tasks.data.partition import Shares
-from tasks.data.splits import Apart, write_split
+from tasks.data.splits import Exclusions, write_split
 from tasks.datasets.tiny import generate, write_tiny
 from tests.factories.split_files import ingested, new, rows, write
 
 SHARES = Shares(validation=0.2, dev=0.1, seed=5)
 
 
-def made(folder: Path, **questions: str) -> Portion:
+def ingest_contexts(folder: Path, **questions: str) -> Portion:
     """An ingested file with one article per context. `questions` maps question ids to contexts."""
     data = [
-        {"title": "", "paragraphs": [{"context": text, "qas": [asked(key)]}]}
-        for key, text in questions.items()
+        {"title": "", "paragraphs": [{"context": text, "qas": [unanswerable(id)]}]}
+        for id, text in questions.items()
     ]
     name = "-".join(questions)
     return ingested(write(folder / f"{name}.json", {"data": data}))
 
 
-def asked(key: str) -> dict[str, Any]:
-    return {"id": key, "question": f"Why {key}?", "answers": [], "is_impossible": True}
+def unanswerable(id: str) -> dict[str, Any]:
+    return {"id": id, "question": f"Why {id}?", "answers": [], "is_impossible": True}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def test_two_files_split_like_one_joined_file(
     for name in ("contexts", "questions", "alignment"):
         assert rows(tmp_path, name) == rows(whole.folder, name)
     expected = ingest_file(new(tmp_path / "again"), whole.folder.with_suffix(".json"))
-    told = {key: facts[key] for key in expected}
-    assert told == pytest.approx(expected)
+    actual = {key: facts[key] for key in expected}
+    assert actual == pytest.approx(expected)
 
 
 def test_parts_cover_all_questions_by_whole_articles(
@@ -94,11 +94,11 @@ def test_weight_sets_how_often_questions_occur(
     other = [row["id"] for row in rows(second.folder, "questions")]
     written = [row["id"] for row in rows(tmp_path, "questions")]
     assert len(set(written)) == len(written) == facts["questions"]
-    seen = Counter(key.partition("×")[0] for key in written)
-    assert {seen[key] for key in own} == {1}
-    assert {seen[key] for key in other} == {2, 3}
-    assert sum(seen[key] for key in other) == pytest.approx(2.25 * len(other), rel=0.03)
-    assert facts["contexts"] == len(rows(whole.folder, "contexts")), "each context stands once"
+    occurrences = Counter(key.partition("×")[0] for key in written)
+    assert {occurrences[key] for key in own} == {1}
+    assert {occurrences[key] for key in other} == {2, 3}
+    assert sum(occurrences[key] for key in other) == pytest.approx(2.25 * len(other), rel=0.03)
+    assert facts["contexts"] == len(rows(whole.folder, "contexts")), "each context occurs once"
     assert facts["files"][1] == {"name": "second.json", "weight": 2.25}
 
 
@@ -112,13 +112,13 @@ def test_equal_inputs_give_equal_bytes(halves: list[Portion], tmp_path: Path) ->
 
 
 def test_overlap_with_dev_is_rejected_or_left_out(tmp_path: Path) -> None:
-    train = made(tmp_path, a="One text.", b="Another  TEXT.", c="")
-    scored = made(tmp_path, d=" another\ntext. ", e="A third text.", f="")
-    with pytest.raises(UserError, match=r'^1 of 3 .* context 2 of a-b-c\.json, "Another  TEXT\."'):
-        write_split(new(tmp_path / "refused"), [train], apart=Apart(scored.folder))
+    train = ingest_contexts(tmp_path, a="One text.", b="Another  TEXT.", c="")
+    evaluation = ingest_contexts(tmp_path, d=" another\ntext. ", e="A third text.", f="")
+    with pytest.raises(UserError, match=r'^1 of 3 .* context 2 of a-b-c\.json: "Another  TEXT\."'):
+        write_split(new(tmp_path / "refused"), [train], apart=Exclusions(evaluation.folder))
     assert not list((tmp_path / "refused").iterdir())
     facts = write_split(
-        new(tmp_path / "kept"), [train], apart=Apart(scored.folder, overlap="leave out")
+        new(tmp_path / "kept"), [train], apart=Exclusions(evaluation.folder, overlap="leave out")
     )
     assert [row["id"] for row in rows(tmp_path / "kept", "questions")] == ["a", "c"]
     assert (facts["contexts"], facts["contexts_left_out"]) == (2, 1)
@@ -126,13 +126,14 @@ def test_overlap_with_dev_is_rejected_or_left_out(tmp_path: Path) -> None:
 
 def test_held_out_duplicates_are_never_trained_on(tmp_path: Path) -> None:
     twice = [
-        made(tmp_path, **{f"{i}-{j}": f"Text {i % 12}." for i in range(j, 24, 2)}) for j in (0, 1)
+        ingest_contexts(tmp_path, **{f"{i}-{j}": f"Text {i % 12}." for i in range(j, 24, 2)})
+        for j in (0, 1)
     ]
     shares = Shares(validation=0.25, seed=2)
     held_out = new(tmp_path / "validation")
     write_split(held_out, twice, "validation", shares)
     facts = write_split(
-        new(tmp_path / "train"), twice, "train", shares, apart=Apart(held_out=(held_out,))
+        new(tmp_path / "train"), twice, "train", shares, apart=Exclusions(held_out=(held_out,))
     )
     texts = [
         {row["text"] for row in rows(tmp_path / p, "contexts")} for p in ("train", "validation")
@@ -142,22 +143,25 @@ def test_held_out_duplicates_are_never_trained_on(tmp_path: Path) -> None:
 
 
 def test_duplicate_id_error_names_both_files(tmp_path: Path) -> None:
-    portions = [made(tmp_path, a="One.", b="Two."), made(tmp_path, c="Three.", b="Four.")]
-    with pytest.raises(UserError, match=r"'b' stands in a-b\.json and in c-b\.json"):
+    portions = [
+        ingest_contexts(tmp_path, a="One.", b="Two."),
+        ingest_contexts(tmp_path, c="Three.", b="Four."),
+    ]
+    with pytest.raises(UserError, match=r"'b' occurs in both a-b\.json and c-b\.json"):
         write_split(new(tmp_path / "out"), portions)
 
 
 def test_rejects_dividing_a_single_article(tmp_path: Path) -> None:
-    one = made(tmp_path, a="One.")
-    with pytest.raises(UserError, match="one article only"):
+    one = ingest_contexts(tmp_path, a="One.")
+    with pytest.raises(UserError, match="only one article"):
         write_split(new(tmp_path / "out"), [one], "train", Shares(dev=0.1))
     assert write_split(new(tmp_path / "all"), [one], "train", Shares())["questions"] == 1
 
 
 def test_rejects_empty_splits(tmp_path: Path) -> None:
-    same = [made(tmp_path, **{key: "One."}) for key in ("a", "b")]
-    with pytest.raises(UserError, match='No question is left for the part "all"'):
-        write_split(new(tmp_path / "out"), same[:1], apart=Apart(held_out=(same[1].folder,)))
+    same = [ingest_contexts(tmp_path, **{key: "One."}) for key in ("a", "b")]
+    with pytest.raises(UserError, match='No questions left in part "all"'):
+        write_split(new(tmp_path / "out"), same[:1], apart=Exclusions(held_out=(same[1].folder,)))
 
 
 def test_rejects_real_files_that_share_articles(shared_data: Path, tmp_path: Path) -> None:
@@ -165,5 +169,7 @@ def test_rejects_real_files_that_share_articles(shared_data: Path, tmp_path: Pat
     for name in ("cs224n-test-v2.0.json", "dev-v1.1.json"):
         (tmp_path / name).symlink_to(shared_data / "squad" / name)
         portions.append(ingested(tmp_path / name))
-    with pytest.raises(UserError, match=r"^55\d of \d+ training contexts also stand"):
-        write_split(new(tmp_path / "out"), portions[:1], apart=Apart(portions[1].folder))
+    with pytest.raises(
+        UserError, match=r"^55\d of \d+ training contexts also occur in the evaluation set"
+    ):
+        write_split(new(tmp_path / "out"), portions[:1], apart=Exclusions(portions[1].folder))

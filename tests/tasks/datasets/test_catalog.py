@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from flows.commands.list_datasets import known
+from flows.commands.list_datasets import describe_entries
 from infra.artifacts.digests import sha256_of
 from models.configs.presets import PRESETS
 from tasks.data.readers import read_articles
 from tasks.datasets.catalog import DATASETS, Dataset
-from tasks.datasets.lexical_resources import COLLECTIONS
+from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 from tasks.datasets.tiny import write_tiny
 from tasks.text.tokenizer import tokenize
 
-ENTRIES = [*DATASETS.values(), *COLLECTIONS.values()]
+ENTRIES = [*DATASETS.values(), *LEXICAL_RESOURCES.values()]
 SOURCES = [source for entry in ENTRIES for source in entry.sources]
 
 
@@ -26,14 +26,14 @@ def questions(file: Path) -> int:
 
 
 def test_digests_and_sizes_match_the_real_files(shared_data: Path) -> None:
-    here = {file.name: file for file in shared_data.rglob("*") if file.is_file()}
-    compared = [source for source in SOURCES if source.name in here]
+    local_files = {file.name: file for file in shared_data.rglob("*") if file.is_file()}
+    compared = [source for source in SOURCES if source.name in local_files]
     assert len(compared) >= 14
     for source in compared:
         if source.name == "dev-v2.0.json":
             continue  # this copy has the official file's questions in another order
-        assert sha256_of(here[source.name]) == source.sha256, source.name
-        assert here[source.name].stat().st_size == source.bytes, source.name
+        assert sha256_of(local_files[source.name]) == source.sha256, source.name
+        assert local_files[source.name].stat().st_size == source.bytes, source.name
 
 
 def test_every_file_is_verifiable_with_a_unique_name() -> None:
@@ -55,12 +55,12 @@ def test_make_datasets_lists_every_entry(
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))
     console = Console(width=250, record=True, file=io.StringIO())
-    console.print(known())
+    console.print(describe_entries())
     shown = console.export_text()
     for entry in ENTRIES:
         assert re.search(rf"^{re.escape(entry.name)} *$", shown, re.MULTILINE), entry.name
     assert re.search(r"covid_qa\.json +[\d.]+ MB +in the mirror", shown)
-    assert re.search(r"dev-v2\.0\.json +[\d.]+ MB +another one in the mirror", shown)
+    assert re.search(r"dev-v2\.0\.json +[\d.]+ MB +in the mirror, other size", shown)
     assert re.search(r"2,176\.8 MB", shown)
 
 
@@ -106,7 +106,7 @@ def test_covid_qa_answer_limit_covers_95_percent(
     shared_data: Path,
 ) -> None:
     articles = read_articles(shared_data / "qa" / "covid_qa.json")
-    asked = [qa for article in articles for paragraph in article.paragraphs for qa in paragraph.qas]
-    lengths = [len(tokenize(answer.text)) for qa in asked for answer in qa.answers]
+    qas = [qa for article in articles for paragraph in article.paragraphs for qa in paragraph.qas]
+    lengths = [len(tokenize(answer.text)) for qa in qas for answer in qa.answers]
     assert np.percentile(lengths, 95) == DATASETS["covid_qa"].training["max_answer_tokens"]
     assert round(float(np.mean(np.array(lengths) > 15)), 2) == 0.43

@@ -17,7 +17,7 @@ from infra import progress
 from infra.errors import UserError
 from infra.settings import CHECKOUT
 from tasks.datasets import download as downloads
-from tasks.datasets.download import NotDownloaded, download
+from tasks.datasets.download import DownloadError, download
 from tests.factories.file_server import Served, serving
 
 CONTENT = Random(1).randbytes(300_000)
@@ -35,12 +35,12 @@ def partial(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "BACK_OFF_SECONDS", 0.01)
 
 
 def ranges(served: Served) -> list[str | None]:
-    return [asked.get("Range") for asked in served.asked]
+    return [request.get("Range") for request in served.requests]
 
 
 def test_downloads_a_file_in_one_request(served: Served, partial: Path) -> None:
@@ -59,13 +59,13 @@ def test_interrupted_download_resumes(
     download(served.url, partial)
     assert partial.read_bytes() == CONTENT
     assert ranges(served) == [None, "bytes=100000-", "bytes=150000-"]
-    assert served.asked[1]["If-Range"] == served.tag
+    assert served.requests[1]["If-Range"] == served.tag
     assert served.sent == len(CONTENT), "nothing was sent twice"
 
 
 def test_later_call_resumes_a_failed_download(served: Served, partial: Path) -> None:
     served.faults = ["cut 100000"] + ["status 503"] * downloads.ATTEMPTS
-    with pytest.raises(NotDownloaded, match="503 Service Unavailable"):
+    with pytest.raises(DownloadError, match="503 Service Unavailable"):
         download(served.url, partial)
     assert partial.read_bytes() == CONTENT[:100_000]
     download(served.url, partial)
@@ -95,12 +95,14 @@ def test_next_process_resumes_after_a_kill(served: Served, partial: Path) -> Non
 
 def test_changed_file_restarts_the_download(served: Served, partial: Path) -> None:
     served.faults = ["cut 100000"] + ["status 500"] * downloads.ATTEMPTS
-    with pytest.raises(NotDownloaded):
+    with pytest.raises(DownloadError):
         download(served.url, partial)
     served.content, served.tag = CONTENT[::-1], '"2"'
     download(served.url, partial)
     assert partial.read_bytes() == CONTENT[::-1]
-    assert ranges(served)[-1] == "bytes=100000-", "the server was asked, and answered with all"
+    assert ranges(served)[-1] == "bytes=100000-", (
+        "the server received a range request and returned the whole file"
+    )
 
 
 @pytest.mark.parametrize("tag", [None, 'W/"1"'])
@@ -149,55 +151,57 @@ def test_busy_server_is_retried(served: Served, partial: Path) -> None:
 @pytest.mark.parametrize("status", ["404 Not Found", "403 Forbidden", "410 Gone"])
 def test_client_errors_are_not_retried(status: str, served: Served, partial: Path) -> None:
     served.faults = [f"status {status[:3]}"]
-    with pytest.raises(NotDownloaded, match=rf"made\.json answers {status}$"):
+    with pytest.raises(DownloadError, match=rf"made\.json returned HTTP {status}$"):
         download(served.url, partial)
-    assert len(served.asked) == 1
+    assert len(served.requests) == 1
 
 
 def test_gives_up_after_repeated_short_responses(served: Served, partial: Path) -> None:
     served.ranges, served.faults = False, ["cut 1000"] * 100
-    with pytest.raises(NotDownloaded, match=r"made\.json: .*(1000|incomplete|peer)"):
+    with pytest.raises(DownloadError, match=r"made\.json: .*(1000|incomplete|peer)"):
         download(served.url, partial)
-    assert len(served.asked) == downloads.ATTEMPTS
+    assert len(served.requests) == downloads.ATTEMPTS
 
 
 def test_redirects_are_followed(served: Served, partial: Path) -> None:
     served.faults = ["to /elsewhere.json", f"to {served.url}/again", "cut 10", "to /moved"]
     download(served.url, partial)
     assert partial.read_bytes() == CONTENT
-    assert served.asked[-1]["Range"] == "bytes=10-"
+    assert served.requests[-1]["Range"] == "bytes=10-"
 
 
 @pytest.mark.parametrize(
-    ("places", "reason"),
+    ("targets", "reason"),
     [
-        (["file:///etc/passwd"], "not safe"),
-        (["ftp://127.0.0.1/x"], "not safe"),
+        (["file:///etc/passwd"], "unsafe"),
+        (["ftp://127.0.0.1/x"], "unsafe"),
         (["/round"] * 99, "more than 10 times"),
     ],
 )
 def test_rejects_unsafe_or_endless_redirects(
-    places: list[str], reason: str, served: Served, partial: Path
+    targets: list[str], reason: str, served: Served, partial: Path
 ) -> None:
-    served.faults = [f"to {place}" for place in places]
-    with pytest.raises(NotDownloaded, match=reason):
+    served.faults = [f"to {target}" for target in targets]
+    with pytest.raises(DownloadError, match=reason):
         download(served.url, partial)
     assert not partial.exists()
 
 
 def test_rejects_redirects_from_https_to_http() -> None:
     safe, unsafe = httpx.URL("https://a.example/x"), httpx.URL("http://a.example/x")
-    downloads.refuse_downgrade(unsafe, safe)
-    downloads.refuse_downgrade(unsafe, unsafe)
-    with pytest.raises(NotDownloaded, match="not safe to follow"):
-        downloads.refuse_downgrade(safe, unsafe)
+    downloads.require_safe_redirect(unsafe, safe)
+    downloads.require_safe_redirect(unsafe, unsafe)
+    with pytest.raises(DownloadError, match="unsafe and was not followed"):
+        downloads.require_safe_redirect(safe, unsafe)
 
 
 def test_full_disk_is_detected_before_downloading(
     served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "SPARE_BYTES", 1 << 60)
-    with pytest.raises(UserError, match=r"^0\.3 MB are to be downloaded, .* make room"):
+    with pytest.raises(
+        UserError, match=r"^Not enough disk space: the download needs 0\.3 MB, .* Free up space"
+    ):
         download(served.url, partial)
 
 

@@ -12,7 +12,7 @@ from prefect import flow
 
 from infra.errors import UserError
 from tasks.datasets import download as downloads
-from tasks.datasets.fetch import Source, downloads_folder, fetch, whereabouts
+from tasks.datasets.fetch import Source, availability, downloads_folder, fetch
 from tests.factories.file_server import Served, serving
 
 CONTENT = b'{"version": "1.1", "data": []}\n' * 1000
@@ -36,7 +36,7 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+def short_backoff(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     monkeypatch.delenv("BIDAFLOW_MIRROR", raising=False)
     monkeypatch.setattr(downloads, "BACK_OFF_SECONDS", 0.01)
 
@@ -51,7 +51,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_mirror_folder_replaces_the_url(mirror: Path, out: Path) -> None:
-    assert whereabouts(source()) == "in the mirror"
+    assert availability(source()) == "in the mirror"
     assert fetch(out, source("http://127.0.0.1:9/made.json")) == {"bytes": len(CONTENT)}
     assert (out / "made.json").read_bytes() == CONTENT
 
@@ -67,7 +67,7 @@ def test_falls_back_to_url_if_the_mirror_lacks_a_file(
     mirror: Path, out: Path, served: Served
 ) -> None:
     (mirror / "deep" / "down" / "made.json").unlink()
-    assert whereabouts(source(served.url)) == "to download"
+    assert availability(source(served.url)) == "to download"
     assert fetch(out, source(served.url)) == {"bytes": len(CONTENT)}
     assert (out / "made.json").read_bytes() == CONTENT
     assert list(downloads_folder().iterdir()) == [], "nothing is left of a finished download"
@@ -80,34 +80,34 @@ def test_mirror_url_precedes_the_official_one(
     fetch(out, source("http://127.0.0.1:9/made.json"))
     served.faults = ["status 404"]
     fetch(out, source(served.url))
-    paths = [asked["path"] for asked in served.asked]
+    paths = [request["path"] for request in served.requests]
     assert paths == ["/mirror/made.json", "/mirror/made.json", "/made.json"]
 
 
 def test_error_without_url_or_mirror_names_the_setting(out: Path) -> None:
     with pytest.raises(UserError, match=r"made\.json .* BIDAFLOW_MIRROR"):
         fetch(out, source())
-    assert whereabouts(source()) == "not here"
+    assert availability(source()) == "unavailable"
 
 
 def test_offline_error_explains_the_manual_download(out: Path) -> None:
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as caught:
         fetch(out, source("http://127.0.0.1:9/made.json"))
-    told = str(refused.value)
-    assert "refused" in told and "download http://127.0.0.1:9/made.json by hand" in told
-    assert "BIDAFLOW_MIRROR" in told and "\n" not in told
+    message = str(caught.value)
+    assert "refused" in message and "Download http://127.0.0.1:9/made.json by hand" in message
+    assert "BIDAFLOW_MIRROR" in message and "\n" not in message
     assert not list(out.iterdir())
 
 
 def test_wrong_digest_is_rejected_and_downloaded_again(out: Path, served: Served) -> None:
     served.content = CONTENT[:-1]
-    with pytest.raises(UserError, match=rf"{served.url} has SHA-256 .*, not SHA-256 {DIGEST}"):
+    with pytest.raises(UserError, match=rf"{served.url} has SHA-256 .*, expected SHA-256 {DIGEST}"):
         fetch(out, source(served.url))
     assert not list(out.iterdir())
     assert list(downloads_folder().iterdir()) == []
     served.content = CONTENT
     fetch(out, source(served.url))
-    assert "Range" not in served.asked[-1]
+    assert "Range" not in served.requests[-1]
 
 
 def test_size_and_zip_checksums_verify_without_digest(out: Path, served: Served) -> None:
@@ -118,9 +118,9 @@ def test_size_and_zip_checksums_verify_without_digest(out: Path, served: Served)
     known = Source(name="made.zip", bytes=len(served.content), url=served.url)
     fetch(out, known)
     served.content = served.content.replace(b"version", b"Version", 1)
-    with pytest.raises(UserError, match=r"member vectors\.vec can't be unpacked"):
+    with pytest.raises(UserError, match=r"member vectors\.vec fails its checksum"):
         fetch(out, known)
-    with pytest.raises(UserError, match=r"has \d+ bytes, not 7 bytes"):
+    with pytest.raises(UserError, match=r"has \d+ bytes, expected 7 bytes"):
         fetch(out, Source(name="made.zip", bytes=7, url=served.url))
 
 
@@ -145,7 +145,7 @@ def test_failed_stage_leaves_its_download_for_a_rerun(served: Served, root: Path
     with pytest.raises(UserError, match="500 Internal Server Error"):
         flow(lambda: fetching(source(served.url)), name="fetch")()
     assert [file for file in (root / "stages" / "fetch").rglob("*") if file.is_file()] == []
-    made = flow(lambda: fetching(source(served.url)), name="fetch")()
-    assert (made.folder / "made.json").read_bytes() == CONTENT
+    output = flow(lambda: fetching(source(served.url)), name="fetch")()
+    assert (output.folder / "made.json").read_bytes() == CONTENT
     assert served.sent == len(CONTENT)
-    assert whereabouts(source(served.url)) == "here"
+    assert availability(source(served.url)) == "fetched"

@@ -23,60 +23,59 @@ def served() -> Iterator[Served]:
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "BACK_OFF_SECONDS", 0.01)
 
 
-def taken(address: str) -> Path:
+def fetched_training_file(url: str) -> Path:
     """The file that a flow would train on."""
-    data = DataParameters(dataset="mine", train_files=[address])
+    data = DataParameters(dataset="mine", train_files=[url])
     (file,) = flow(lambda: find_files(data), name="finding")().train
     return file
 
 
 def test_downloads_again_only_if_the_etag_changes(served: Served) -> None:
-    first = taken(served.url)
+    first = fetched_training_file(served.url)
     assert (first.name, first.read_bytes()) == ("made.json", served.content)
     sent = served.sent
-    assert taken(served.url) == first
-    assert served.sent - sent <= len(served.content), "asked for at most once more, by its headers"
+    assert fetched_training_file(served.url) == first
+    assert served.sent - sent <= len(served.content), "requested at most once more, for its headers"
 
     served.content, served.tag = b'{"data": [1]}', '"2"'
-    second = taken(served.url)
+    second = fetched_training_file(served.url)
     assert json.loads(second.read_text()) == {"data": [1]}
     assert first.exists() and first != second
 
 
 def test_file_without_etag_is_downloaded_again(served: Served) -> None:
     served.tag = None
-    first = taken(served.url)
+    first = fetched_training_file(served.url)
     served.content = b'{"data": [1]}'
-    assert json.loads(taken(served.url).read_text()) == {"data": [1]} and first.exists()
+    assert json.loads(fetched_training_file(served.url).read_text()) == {"data": [1]}
+    assert first.exists()
 
 
 def test_temporary_server_errors_are_retried(served: Served) -> None:
     served.faults = ["status 503", "status 500"]
-    assert taken(served.url).read_bytes() == served.content
+    assert fetched_training_file(served.url).read_bytes() == served.content
 
 
 @pytest.mark.parametrize(
-    ("fault", "sentence"), [("status 404", "answers 404"), ("status 403", "answers 403")]
+    ("fault", "message"), [("status 404", "returned HTTP 404"), ("status 403", "returned HTTP 403")]
 )
-def test_client_errors_suggest_checking_the_address(
-    fault: str, sentence: str, served: Served
-) -> None:
+def test_client_errors_suggest_checking_the_url(fault: str, message: str, served: Served) -> None:
     served.faults = [fault]
-    with pytest.raises(UserError, match=f"{sentence}.*: check the address"):
-        taken(served.url)
+    with pytest.raises(UserError, match=rf"{message}.*\. Check the URL"):
+        fetched_training_file(served.url)
 
 
-def test_rejects_passwords_in_addresses(served: Served) -> None:
-    with pytest.raises(UserError, match="holds a secret") as refused:
-        taken(served.url.replace("//", "//me:hidden@"))
-    assert "hidden" not in str(refused.value)
-    assert not served.asked
+def test_rejects_passwords_in_urls(served: Served) -> None:
+    with pytest.raises(UserError, match="contains a password") as caught:
+        fetched_training_file(served.url.replace("//", "//me:hidden@"))
+    assert "hidden" not in str(caught.value)
+    assert not served.requests
 
 
 def test_rejects_html_pages(served: Served) -> None:
-    with pytest.raises(UserError, match="no data by its name"):
-        taken(served.url.replace(".json", ".html"))
+    with pytest.raises(UserError, match="unsupported file name"):
+        fetched_training_file(served.url.replace(".json", ".html"))

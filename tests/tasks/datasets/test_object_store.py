@@ -42,16 +42,16 @@ class Store(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         prefix = parse_qs(urlsplit(self.path).query).get("prefix", [""])[0]
-        found = {key: len(content) for key, content in OBJECTS.items() if key.startswith(prefix)}
-        listed = "".join(LISTED.format(escape(key), size) for key, size in found.items())
-        self.answer(LIST.format(len(found), listed).encode())
+        sizes = {key: len(content) for key, content in OBJECTS.items() if key.startswith(prefix)}
+        listed = "".join(LISTED.format(escape(key), size) for key, size in sizes.items())
+        self.answer(LIST.format(len(sizes), listed).encode())
 
     def answer(self, listed: bytes) -> None:
         key = unquote(urlsplit(self.path).path).lstrip("/").partition("/")[2]
         content = OBJECTS.get(key, b"") if key else listed
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        part = content[int(asked[1]) : int(asked[2]) + 1] if asked else content
-        self.send_response(404 if key and key not in OBJECTS else 206 if asked else 200)
+        byte_range = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = content[int(byte_range[1]) : int(byte_range[2]) + 1] if byte_range else content
+        self.send_response(404 if key and key not in OBJECTS else 206 if byte_range else 200)
         self.send_header("Content-Length", str(len(part)))
         self.send_header("Last-Modified", "Fri, 01 May 2026 00:00:00 GMT")
         self.end_headers()
@@ -64,7 +64,7 @@ class Store(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The query string that directs an s3:// address to the store on loopback."""
+    """The query string that directs an s3:// URI to the store on loopback."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -77,7 +77,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("address", "names"),
+    ("uri", "names"),
     [
         ("s3://bucket/months", "dev.json june.json may.json readme.md"),
         ("s3://bucket/months/", "dev.json june.json may.json readme.md"),
@@ -86,13 +86,13 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ("s3://bucket/months/may.json", "may.json"),
     ],
 )
-def test_finds_objects_by_address(address: str, names: str, store: str) -> None:
-    assert [found.name for found in find_objects(address + store)] == names.split()
+def test_finds_objects_by_uri(uri: str, names: str, store: str) -> None:
+    assert [stored.name for stored in find_objects(uri + store)] == names.split()
 
 
 def test_copies_the_whole_object(store: str, tmp_path: Path) -> None:
-    (found,) = find_objects("s3://bucket/months/may.json" + store)
-    assert fetch_object(tmp_path, found) == {"bytes": 3000}
+    (stored,) = find_objects("s3://bucket/months/may.json" + store)
+    assert fetch_object(tmp_path, stored) == {"bytes": 3000}
     assert (tmp_path / "may.json").read_bytes() == OBJECTS["months/may.json"]
 
 
@@ -110,20 +110,20 @@ def test_changed_object_is_fetched_again(tmp_path: Path) -> None:
     data = DataParameters(dataset="mine", train_files=[file.as_uri()])
     for content in ({"data": []}, {"data": [1]}):
         file.write_text(json.dumps(content))
-        (found,) = flow(lambda: find_files(data), name="finding")().train
-        assert found != file and json.loads(found.read_text()) == content
+        (copy,) = flow(lambda: find_files(data), name="finding")().train
+        assert copy != file and json.loads(copy.read_text()) == content
 
 
 @pytest.mark.parametrize(
-    ("address", "sentence"),
+    ("uri", "message"),
     [
-        ("s3://bucket/nothing", "nothing.* holds no files; check the address"),
-        ("s3://bucket/months/*.xml", "holds no files"),
+        ("s3://bucket/nothing", r"^No files found at .*nothing.* Check the URI\.$"),
+        ("s3://bucket/months/*.xml", "No files found"),
         ("ftp://example.org/a.json", "Unrecognized filesystem type"),
-        ("s3://key:hidden@bucket/a.json", "holds a secret"),
+        ("s3://key:hidden@bucket/a.json", "contains a password"),
     ],
 )
-def test_store_errors_hide_secrets(address: str, sentence: str, store: str) -> None:
-    with pytest.raises(UserError, match=sentence) as refused:
-        find_objects(address + store)
-    assert "hidden" not in str(refused.value)
+def test_store_errors_hide_secrets(uri: str, message: str, store: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        find_objects(uri + store)
+    assert "hidden" not in str(caught.value)

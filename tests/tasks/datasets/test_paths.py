@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UserError
-from tasks.datasets.paths import by_split, data_files
+from tasks.datasets.paths import assign_splits, data_files
 
 
 @pytest.fixture
@@ -64,4 +64,4 @@ def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
 )
 def test_names_distinguish_train_from_dev(names: str, train: str, dev: str) -> None:
     files, *expected = ([Path("train") / n for n in row.split()] for row in (names, train, dev))
-    assert list(by_split(files)) == expected
+    assert list(assign_splits(files)) == expected

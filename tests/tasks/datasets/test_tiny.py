@@ -15,12 +15,12 @@ import pytest
 from tasks.datasets.tiny import KINDS, PHRASES, Relation, generate, write_tiny
 from tests.factories.tiny import (
     FUNCTION_WORDS,
-    asked,
     best_sentence_candidates,
     datasets,
     golds,
     mean_f1,
     paragraphs,
+    question_pairs,
     words,
 )
 
@@ -34,7 +34,7 @@ def names(text: str) -> set[str]:
 
 def all_names(dataset: dict[str, Any]) -> set[str]:
     titles = [article["title"] for article in dataset["data"]]
-    texts = [text for c, q in asked(dataset) for text in (c, q["question"])]
+    texts = [text for c, q in question_pairs(dataset) for text in (c, q["question"])]
     return set().union(*map(names, titles + texts))
 
 
@@ -55,37 +55,37 @@ def test_files_match_generated_data_and_counts(tmp_path: Path) -> None:
     counts = write_tiny(tmp_path)
     for split, dataset in zip(("train", "dev"), datasets(), strict=True):
         assert json.loads((tmp_path / f"{split}.json").read_bytes()) == dataset
-        assert counts[split] == sum(1 for _ in asked(dataset))
+        assert counts[split] == sum(1 for _ in question_pairs(dataset))
 
 
 def test_sizes_are_within_bounds() -> None:
     train, dev = datasets()
-    assert 4000 <= sum(1 for _ in asked(train)) <= 4500
-    assert 600 <= sum(1 for _ in asked(dev)) <= 700
+    assert 4000 <= sum(1 for _ in question_pairs(train)) <= 4500
+    assert 600 <= sum(1 for _ in question_pairs(dev)) <= 700
     for dataset in (train, dev):
         assert 30 <= mean(len(TOKEN.findall(p["context"])) for p in paragraphs(dataset)) <= 70
-        assert all(6 <= len(TOKEN.findall(q["question"])) <= 14 for _, q in asked(dataset))
+        assert all(6 <= len(TOKEN.findall(q["question"])) <= 14 for _, q in question_pairs(dataset))
 
 
 def test_one_fifth_of_questions_are_unanswerable() -> None:
     for dataset in datasets():
-        assert mean(q["is_impossible"] for _, q in asked(dataset)) == pytest.approx(0.2)
-        assert all(q["is_impossible"] == (q["answers"] == []) for _, q in asked(dataset))
+        assert mean(q["is_impossible"] for _, q in question_pairs(dataset)) == pytest.approx(0.2)
+        assert all(q["is_impossible"] == (q["answers"] == []) for _, q in question_pairs(dataset))
 
 
 def test_identifiers_are_unique() -> None:
-    identifiers = [q["id"] for dataset in datasets() for _, q in asked(dataset)]
+    identifiers = [q["id"] for dataset in datasets() for _, q in question_pairs(dataset)]
     assert len(set(identifiers)) == len(identifiers)
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2017])
 def test_answers_occur_once_at_token_borders(seed: int) -> None:
     for dataset in generate(seed):
-        for context, question in asked(dataset):
+        for context, question in question_pairs(dataset):
             for answer in question["answers"]:
                 start, text = answer["answer_start"], answer["text"]
-                found = [m.start() for m in re.finditer(rf"\b{re.escape(text)}\b", context)]
-                assert found == [start]
+                starts = [m.start() for m in re.finditer(rf"\b{re.escape(text)}\b", context)]
+                assert starts == [start]
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ def test_train_and_dev_share_no_names() -> None:
 def test_names_in_a_context_start_differently() -> None:
     for article in (article for dataset in datasets() for article in dataset["data"]):
         for paragraph in article["paragraphs"]:
-            found = names(paragraph["context"]) - names(article["title"])
-            assert len({name[0] for name in found}) == len(found)
+            context_names = names(paragraph["context"]) - names(article["title"])
+            assert len({name[0] for name in context_names}) == len(context_names)
 
 
 def test_only_names_are_unknown_to_glove() -> None:
@@ -113,14 +113,16 @@ def test_only_names_are_unknown_to_glove() -> None:
     known = set(parquet.read_table(index)["index"].to_pylist())
     for dataset in datasets():
         invented = {name.lower() for name in all_names(dataset)}
-        ordinary = set().union(*(words(c + " " + q["question"]) for c, q in asked(dataset)))
+        ordinary = set().union(
+            *(words(c + " " + q["question"]) for c, q in question_pairs(dataset))
+        )
         assert mean(name in known for name in invented) < 0.05
         assert {w for w in ordinary - invented if w not in known} == set()
 
 
 def test_ordinary_vocabulary_is_small() -> None:
     train, _ = datasets()
-    text = " ".join(c + " " + q["question"] for c, q in asked(train))
+    text = " ".join(c + " " + q["question"] for c, q in question_pairs(train))
     ordinary = {w for w in words(text) if w.isalpha()} - {name.lower() for name in all_names(train)}
     assert 200 < len(ordinary) < 500
 
@@ -137,7 +139,7 @@ RELATIONS = [relation for kind in KINDS for relation in (kind.epithet, *kind.rel
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_questions_avoid_the_words_of_statements(relation: Relation) -> None:
-    assert not content_words(relation.tellings) & content_words(relation.questions)
+    assert not content_words(relation.statements) & content_words(relation.questions)
     assert len(relation.questions) >= 3
 
 
@@ -154,7 +156,7 @@ def test_word_overlap_does_not_find_the_answers(which: str) -> None:
     assert mean_f1(guess, dev) < 40
 
 
-def relation_asked(question: str) -> Relation:
+def relation_of(question: str) -> Relation:
     """The relation that has the question's template."""
     for relation in RELATIONS:
         for template in relation.questions:
@@ -171,23 +173,23 @@ def value_pattern(kind: str) -> str:
     return {"year": r"\d{4}", "miles": r"\d+ miles"}.get(kind, "[A-Z][a-z]{5,}")
 
 
-def told_values(context: str, relation: Relation) -> list[str]:
+def stated_values(context: str, relation: Relation) -> list[str]:
     """Every value that the context states for the relation, of any entity."""
     value = value_pattern(relation.value)
     return [
         m[1]
-        for telling in relation.tellings
-        for m in re.finditer(re.escape(telling).replace(r"\{\}", f"({value})"), context)
+        for statement in relation.statements
+        for m in re.finditer(re.escape(statement).replace(r"\{\}", f"({value})"), context)
     ]
 
 
 def test_each_question_has_three_candidates() -> None:
     """Unanswerable questions too: the number of candidates does not reveal them."""
     for dataset in datasets():
-        for context, question in asked(dataset):
-            told = told_values(context, relation_asked(question["question"]))
-            assert len(set(told)) == 3
-            assert set(golds(question)) <= set(told)
+        for context, question in question_pairs(dataset):
+            stated = stated_values(context, relation_of(question["question"]))
+            assert len(set(stated)) == 3
+            assert set(golds(question)) <= set(stated)
 
 
 def test_reader_confusing_names_scores_about_a_third() -> None:
@@ -195,7 +197,7 @@ def test_reader_confusing_names_scores_about_a_third() -> None:
     and pick one of the three values that the context states for it."""
     random = Random(0)
     _, dev = datasets()
-    score = mean_f1(lambda c, q: random.choice(told_values(c, relation_asked(q["question"]))), dev)
+    score = mean_f1(lambda c, q: random.choice(stated_values(c, relation_of(q["question"]))), dev)
     assert 20 < score < 40
 
 

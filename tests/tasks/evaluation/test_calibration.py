@@ -29,8 +29,8 @@ def test_error_without_answers_is_nan() -> None:
 def test_every_answer_falls_in_one_bin(answers: list[tuple[float, int]]) -> None:
     probability, em = np.array(answers).T
     bins = reliability(probability, em)
-    assert sum(one.count for one in bins) == len(answers)
-    assert sum(one.count * one.right for one in bins) == pytest.approx(em.sum())
+    assert sum(b.count for b in bins) == len(answers)
+    assert sum(b.count * b.accuracy for b in bins) == pytest.approx(em.sum())
     error = expected_calibration_error(bins)
     assert abs(100 * (probability.mean() - em.mean())) - 1e-9 <= error <= 100
 

@@ -30,7 +30,7 @@ def split(tmp_path: Path) -> EvaluationSplit:
     return load_split(write_split(tmp_path))
 
 
-def test_load_split_returns_what_was_written(split: EvaluationSplit) -> None:
+def test_load_split_returns_the_written_data(split: EvaluationSplit) -> None:
     assert split.contexts == [context for context, _ in WRITTEN]
     assert split.context_of.tolist() == [0, 0, 1, 2]
     assert split.golds[0] == [Gold("Ada Lovelace", 0), Gold("Lovelace", 4)]
@@ -85,13 +85,13 @@ def test_rejects_wrong_prediction_counts(split: EvaluationSplit) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(3, 3), (2, 1), (-1, 1), (1, -1), (-2, -2)])
 def test_rejects_spans_outside_their_context(split: EvaluationSplit, start: int, end: int) -> None:
-    with pytest.raises(ValueError, match=f"'q3'.* tokens {start} to {end} of a context that has 3"):
+    with pytest.raises(ValueError, match=f"'q3': tokens {start} to {end}, .* has 3 tokens"):
         evaluate(split, predictions([0, 0, start, 0], [0, 0, end, 0]))
 
 
 def test_predictions_file_has_all_columns_and_rows(tmp_path: Path, split: EvaluationSplit) -> None:
-    given = predictions([0, -1, 2, 0], [1, -1, 2, 1])
-    write_predictions(tmp_path / "predictions.parquet", split, evaluate(split, given))
+    predicted = predictions([0, -1, 2, 0], [1, -1, 2, 1])
+    write_predictions(tmp_path / "predictions.parquet", split, evaluate(split, predicted))
     table = pq.read_table(tmp_path / "predictions.parquet")
     assert table.column_names == [
         "id",
@@ -113,9 +113,9 @@ def test_predictions_file_has_all_columns_and_rows(tmp_path: Path, split: Evalua
     ]
     assert table["span_start_char"].type == pa.int32()
     assert table["score"].to_pylist() == [
-        *given.span_score[:1],
-        given.no_answer_score[1],
-        *given.span_score[2:],
+        *predicted.span_score[:1],
+        predicted.no_answer_score[1],
+        *predicted.span_score[2:],
     ]
     rows = table.to_pylist()
     assert [row["id"] for row in rows] == split.ids
@@ -131,8 +131,8 @@ def test_predictions_file_has_all_columns_and_rows(tmp_path: Path, split: Evalua
 
 def test_best_span_is_stored_beside_no_answer(tmp_path: Path, split: EvaluationSplit) -> None:
     scores = np.array([-1.0, -2.0, -1.0, -1.0])
-    given = Predictions(np.array([0, 0, 2, 0]), np.array([1, 0, 2, 1]), scores, scores + 0.5)
-    write_predictions(tmp_path / "predictions.parquet", split, evaluate(split, given))
+    predicted = Predictions(np.array([0, 0, 2, 0]), np.array([1, 0, 2, 1]), scores, scores + 0.5)
+    write_predictions(tmp_path / "predictions.parquet", split, evaluate(split, predicted))
     rows = pq.read_table(tmp_path / "predictions.parquet").to_pylist()
     assert [row["prediction"] for row in rows] == [""] * 4
     assert [row["em"] for row in rows] == [row["no_answer_em"] for row in rows] == [0, 1, 0, 0]
@@ -140,7 +140,7 @@ def test_best_span_is_stored_beside_no_answer(tmp_path: Path, split: EvaluationS
     assert [row["best_em"] for row in rows] == [1, 0, 0, 1]
     margins = [row["no_answer_score"] - row["best_score"] for row in rows]
     assert margins == pytest.approx([0.5] * 4)
-    answered = evaluate(split, given, 0.6)
+    answered = evaluate(split, predicted, 0.6)
     assert answered.texts == [row["best_prediction"] for row in rows]
 
 

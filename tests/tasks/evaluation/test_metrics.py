@@ -8,33 +8,34 @@ import pytest
 
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import Evaluation, evaluate, load_split
-from tasks.evaluation.metrics import mean_nll, measures, measures_within
+from tasks.evaluation.metrics import evaluation_metrics, mean_nll, metrics_within
 from tests.factories.splits import write_split
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Evaluation:
+def evaluation(tmp_path: Path) -> Evaluation:
     """Four answers: right, a span for an unanswerable question, partly right, wrong."""
     spans = np.array([(0, 1), (0, 0), (2, 2), (0, 0)]).T
     scores = np.full(4, -0.5)
     return evaluate(load_split(write_split(tmp_path)), Predictions(*spans, scores, scores - 1))
 
 
-def test_within_metrics_exclude_long_contexts(found: Evaluation) -> None:
-    every = measures("dev", found)
-    assert (every["dev/em"], every["dev/avna"]) == (25, 75)
+def test_within_metrics_exclude_long_contexts(evaluation: Evaluation) -> None:
+    overall = evaluation_metrics("dev", evaluation)
+    assert (overall["dev/em"], overall["dev/avna"]) == (25, 75)
     split_lengths = np.array([5, 5, 3, 2])
-    within = measures_within("dev", found, split_lengths <= 3)
+    within = metrics_within("dev", evaluation, split_lengths <= 3)
     assert within == {
         "dev/questions_within": 2,
         "dev/em_within": 0,
         "dev/f1_within": pytest.approx(100 / 3),
         "dev/avna_within": 100,
     }
-    same = measures_within("dev", found, split_lengths <= 5)
+    same = metrics_within("dev", evaluation, split_lengths <= 5)
     assert same["dev/questions_within"] == 4
-    assert same["dev/f1_within"] == every["dev/f1"]
-    assert measures_within("dev", found, split_lengths <= 1) == {"dev/questions_within": 0}
+    assert same["dev/f1_within"] == overall["dev/f1"]
+    nothing = metrics_within("dev", evaluation, split_lengths <= 1)
+    assert nothing == {"dev/questions_within": 0}
 
 
 def test_mean_nll_propagates_nan_of_target_rows() -> None:

@@ -22,13 +22,13 @@ def decided(challenger: np.ndarray, **rule: float) -> Decision:
     return decide(CHAMPION, challenger, slices, PromotionRule(**rule))  # type: ignore[arg-type]
 
 
-def mended(questions: np.ndarray) -> np.ndarray:
+def with_correct_answers(questions: np.ndarray) -> np.ndarray:
     """The champion's scores, with 1 for the given questions."""
     return np.where(questions, 1.0, CHAMPION)
 
 
 def test_promotes_a_better_model() -> None:
-    decision = decided(mended(np.arange(QUESTIONS) % 4 == 0))
+    decision = decided(with_correct_answers(np.arange(QUESTIONS) % 4 == 0))
     assert decision.promoted
     assert decision.parts[0].gain.low > 0
     assert [part.name for part in decision.parts] == ["all", "few", "rest"], "three is too small"
@@ -57,19 +57,19 @@ def test_keeps_the_champion_if_gain_may_be_chance() -> None:
 
 
 def test_keeps_the_champion_if_a_slice_gets_worse() -> None:
-    challenger = np.where(FEW, 0.0, mended(np.arange(QUESTIONS) % 2 == 0))
+    challenger = np.where(FEW, 0.0, with_correct_answers(np.arange(QUESTIONS) % 2 == 0))
     decision = decided(challenger)
     assert decision.parts[0].gain.low > 0.5, "it is better on average"
-    assert not decision.promoted and "few loses" in decision.reason
+    assert not decision.promoted and "'few' drops by" in decision.reason
     assert decided(challenger, slice_drop=100).promoted
     assert decided(challenger, slice_questions=61).promoted
 
 
 def test_decision_report_includes_its_numbers() -> None:
     decision = decided(CHAMPION)
-    told = markdown(decision)
-    assert "Not promoted" in told and decision.reason in told
-    assert told.count("\n|") == 2 + 3
+    report = markdown(decision)
+    assert "Not promoted" in report and decision.reason in report
+    assert report.count("\n|") == 2 + 3
     assert decision.to_dict()["parts"][1]["gain"]["low"] == 0
 
 

@@ -12,11 +12,11 @@ from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.slices import (
     bucket_names,
-    holds_unknown,
+    has_oov_word,
     length_bucket,
-    outside_vectors,
     question_word,
-    scores_outside,
+    questions_with_oov_words,
+    scores_outside_glove,
 )
 from tasks.reports.error_report import report_errors
 from tasks.tracking import runs
@@ -49,18 +49,18 @@ def test_lengths_fall_into_named_buckets() -> None:
 
 def test_lookup_normalizes_case_and_quotes() -> None:
     known = {"the", "owl", '"', "n't", "do"}
-    assert not holds_unknown("The “Owl” don't", known)
-    assert holds_unknown("the owls", known)
-    assert not holds_unknown("", known)
+    assert not has_oov_word("The “Owl” don't", known)
+    assert has_oov_word("the owls", known)
+    assert not has_oov_word("", known)
 
 
 def test_questions_are_divided_by_known_words(tmp_path: Path) -> None:
     folder = ingest(tmp_path / "split", ("An owl.", ["Who is Zorblaxia?", "Who is an owl?"]))
-    assert outside_vectors(load_split(folder), packaged_words()).tolist() == [True, False]
+    assert questions_with_oov_words(load_split(folder), packaged_words()).tolist() == [True, False]
 
 
 def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
-    split = write_split(made_folder(tmp_path / "split"))
+    split = write_split(new_folder(tmp_path / "split"))
     run = untrained_run(tmp_path / "run", split, [(0, 1)] * 4, "char", ["ada", "wrote"])
     uri = f"sqlite:///{root}/mlflow.db"
     run_id = runs.parent_run(uri, "bidaflow/made", "flow-run", None, "char", {})
@@ -68,16 +68,18 @@ def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
     (run / "manifest.json").write_text(json.dumps({"facts": facts}))
     history = [{"epoch": epoch, "step": 10 * epoch} for epoch in (1, 2, 3)]
     (run / "history.json").write_text(json.dumps(history))
-    report_errors(made_folder(tmp_path / "out"), "made", run, split)
+    report_errors(new_folder(tmp_path / "out"), "made", run, split)
     answers = pq.read_table(run / "predictions.parquet").to_pylist()
     outside = answers[2:]  # GloVe lacks "≈" and "𝔘x"
     client = MlflowClient(uri)
     for name in ("em", "f1"):
-        (found,) = client.get_metric_history(run_id, f"dev/{name}_outside_glove")
+        (point,) = client.get_metric_history(run_id, f"dev/{name}_outside_glove")
         expected = 100 * sum(answer[name] for answer in outside) / len(outside)
-        assert (found.step, found.value) == (20, pytest.approx(expected))
+        assert (point.step, point.value) == (20, pytest.approx(expected))
     assert client.get_run(run_id).data.metrics["dev/questions_outside_glove"] == len(outside) == 2
-    everywhere = scores_outside(load_split(split), {"em": np.ones(4), "f1": np.ones(4)}, set())
+    everywhere = scores_outside_glove(
+        load_split(split), {"em": np.ones(4), "f1": np.ones(4)}, set()
+    )
     assert everywhere == {
         "dev/questions_outside_glove": 4.0,
         "dev/em_outside_glove": 100.0,
@@ -85,6 +87,6 @@ def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
     }
 
 
-def made_folder(folder: Path) -> Path:
+def new_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models.batching import Examples, Ragged
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.evaluation.thresholds import best_threshold, score_curve, why_none
+from tasks.evaluation.thresholds import best_threshold, no_threshold_reason, score_curve
 from tests.factories.splits import write_split
 
 # Few distinct values, so that ties are common.
@@ -76,8 +76,8 @@ def examples(impossible: list[bool]) -> Examples:
 
 def test_explains_why_there_is_no_threshold() -> None:
     both = examples([True, False])
-    assert "no training question" in str(why_none(examples([False]), both))
-    assert "no validation split" in str(why_none(both, None))
-    assert "both kinds" in str(why_none(both, examples([True])))
-    assert "both kinds" in str(why_none(both, examples([False, False])))
-    assert why_none(both, both) is None
+    assert "training split has no unanswerable" in str(no_threshold_reason(examples([False]), both))
+    assert "no validation split" in str(no_threshold_reason(both, None))
+    assert "validation split lacks" in str(no_threshold_reason(both, examples([True])))
+    assert "validation split lacks" in str(no_threshold_reason(both, examples([False, False])))
+    assert no_threshold_reason(both, both) is None

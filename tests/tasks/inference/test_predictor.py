@@ -15,19 +15,27 @@ from safetensors.torch import load_file, save_file
 from infra.errors import UserError
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
-from tasks.inference.score_model import ask
-from tests.factories.answers import ABSOLUTE, COMMON, LONG, RELATIVE, STRANGE, alike, stands_in
-from tests.factories.logged_models import CONTEXT, made_model
+from tasks.inference.score_model import answer_split
+from tests.factories.answers import (
+    ABSOLUTE,
+    COMMON,
+    LONG,
+    RELATIVE,
+    STRANGE,
+    is_token_span,
+    same_answers,
+)
+from tests.factories.logged_models import CONTEXT, save_untrained_model
 from tests.factories.splits import ingest
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with weights so large that its answers depend on the whole input."""
-    made = made_model(tmp_path_factory.mktemp("model"))
-    weights = load_file(made / "weights.safetensors")
-    save_file({n: 4 * w for n, w in weights.items()}, made / "weights.safetensors")
-    return made
+    folder = save_untrained_model(tmp_path_factory.mktemp("model"))
+    weights = load_file(folder / "weights.safetensors")
+    save_file({n: 4 * w for n, w in weights.items()}, folder / "weights.safetensors")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +59,7 @@ def test_unusual_text_is_answered_from_the_context(
     pair: tuple[str, str], predictor: Predictor
 ) -> None:
     (row,) = predictor.answer([pair])
-    assert stands_in(row, pair[1], predictor.variant.training.max_answer_tokens)
+    assert is_token_span(row, pair[1], predictor.variant.training.max_answer_tokens)
     assert row["score"] <= 0
     assert 0 <= row["no_answer_probability"] <= 1
 
@@ -62,8 +70,8 @@ def test_batched_answers_equal_single_answers(predictor: Predictor, abstainer: P
         together = model.answer(pairs)
         assert len({row["score"] for row in together}) > len(STRANGE) / 2
         for pair, row in zip(pairs, together, strict=True):
-            assert alike(row, model.answer([pair])[0]), pair
-        assert all(map(alike, together, reversed(model.answer(pairs[::-1]))))
+            assert same_answers(row, model.answer([pair])[0]), pair
+        assert all(map(same_answers, together, reversed(model.answer(pairs[::-1]))))
 
 
 def test_long_texts_are_read_in_windows(predictor: Predictor) -> None:
@@ -71,11 +79,11 @@ def test_long_texts_are_read_in_windows(predictor: Predictor) -> None:
     training = replace(predictor.variant.training, max_context_tokens=60, window_stride=20)
     reader = replace(predictor, variant=replace(predictor.variant, training=training))
     assert reader.answer(COMMON) == predictor.answer(COMMON)
-    far = ("Where?", " ".join(["Filler."] * 3000) + " The mill stands on the hill.")
-    (row,) = reader.answer([far])
-    assert stands_in(row, far[1], training.max_answer_tokens)
-    (beside, _) = reader.answer([far, COMMON[0]])
-    assert alike(row, beside)
+    long = ("Where?", " ".join(["Filler."] * 3000) + " The mill stands on the hill.")
+    (row,) = reader.answer([long])
+    assert is_token_span(row, long[1], training.max_answer_tokens)
+    (batched, _) = reader.answer([long, COMMON[0]])
+    assert same_answers(row, batched)
 
 
 @pytest.mark.parametrize("stride", [20, 59, 7])
@@ -85,14 +93,14 @@ def test_attention_comes_from_the_window_of_the_text(stride: int, predictor: Pre
     question, context = LONG
     for name in ("mill0", "mill40", "mill79"):
         around = context.index(name)
-        attended = reader.attention(question, context, around)
-        assert attended.weights.context_to_question.shape[1] == 64, "61, padded"
-        assert len(attended.context_offsets) == 60
-        assert name in [context[start:end] for start, end in attended.context_offsets]
-        window = context[attended.context_offsets[0][0] : attended.context_offsets[-1][1]]
+        attention = reader.attention(question, context, around)
+        assert attention.weights.context_to_question.shape[1] == 64, "61, padded"
+        assert len(attention.context_offsets) == 60
+        assert name in [context[start:end] for start, end in attention.context_offsets]
+        window = context[attention.context_offsets[0][0] : attention.context_offsets[-1][1]]
         alone = predictor.attention(question, window).weights
-        assert torch.equal(attended.weights.context_to_question, alone.context_to_question)
-        assert torch.equal(attended.weights.question_to_context, alone.question_to_context)
+        assert torch.equal(attention.weights.context_to_question, alone.context_to_question)
+        assert torch.equal(attention.weights.question_to_context, alone.question_to_context)
     short = reader.attention(*COMMON[0], around=10**6)
     assert short.context_offsets == predictor.attention(*COMMON[0]).context_offsets
 
@@ -110,7 +118,7 @@ def test_random_batches_are_answered_in_order(
     pairs: list[tuple[str, str]], predictor: Predictor
 ) -> None:
     for (question, context), row in zip(pairs, predictor.answer(pairs), strict=True):
-        assert stands_in(row, context, predictor.variant.training.max_answer_tokens)
+        assert is_token_span(row, context, predictor.variant.training.max_answer_tokens)
         # The spans may differ: with repeated words, several can be equally likely.
         (alone,) = predictor.answer([(question, context)])
         assert math.isclose(row["score"], alone["score"], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
@@ -131,7 +139,7 @@ def test_no_answer_is_given_only_if_most_likely(abstainer: Predictor) -> None:
 
 
 def test_validation_threshold_is_used_on_request(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no threshold was chosen for this model"):
+    with pytest.raises(UserError, match="this model has no threshold"):
         Predictor.load(folder, "threshold")
     copy = tmp_path / "model"
     shutil.copytree(folder, copy)
@@ -169,6 +177,6 @@ def test_casing_affects_only_characters(predictor: Predictor) -> None:
 
 def test_empty_questions_and_contexts_get_no_answer(predictor: Predictor, tmp_path: Path) -> None:
     folder = ingest(tmp_path / "split", (CONTEXT, [" ", "Where?"]), (" ", ["Where is the inn?"]))
-    answers, scores = ask(predictor, load_split(folder))
+    answers, scores = answer_split(predictor, load_split(folder))
     assert [bool(answer) for answer in answers] == [False, True, False]
     assert [score.em for score in scores] == [1, 0, 1]

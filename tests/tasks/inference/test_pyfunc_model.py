@@ -21,13 +21,13 @@ from mlflow.tracking import MlflowClient
 from infra.errors import UserError
 from tasks.inference.predictor import AnswerRow, Predictor
 from tasks.tracking import metric_logger, model_logging, runs
-from tests.factories.logged_models import ASKED, CONTEXT, made_model, wait_for
+from tests.factories.logged_models import CONTEXT, MODEL_INPUT, save_untrained_model, wait_for
 from tests.factories.ports import free_port
 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_model(tmp_path_factory.mktemp("model"))
+    return save_untrained_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def run_id(uri: str) -> str:
 
 @pytest.fixture(scope="module")
 def model_uri(uri: str, run_id: str, model_folder: Path) -> str:
-    return model_logging.log_answerer(uri, run_id, model_folder, "bidaf-made", step=9)
+    return model_logging.log_model(uri, run_id, model_folder, "bidaf-made", step=9)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def logged_model(uri: str, model_uri: str) -> LoggedModel:
 
 
 def expected(model_folder: Path) -> list[dict[str, Any]]:
-    pairs = [(asked["question"], asked["context"]) for asked in ASKED]
+    pairs = [(row["question"], row["context"]) for row in MODEL_INPUT]
     return [dict(row) for row in Predictor.load(model_folder).answer(pairs)]
 
 
@@ -94,7 +94,7 @@ def test_version_has_run_tags_and_step_metrics(uri: str, run_id: str, model_uri:
 def test_retry_registers_no_second_version(
     uri: str, run_id: str, model_uri: str, model_folder: Path
 ) -> None:
-    assert model_logging.log_answerer(uri, run_id, model_folder, "bidaf-made", step=9) == model_uri
+    assert model_logging.log_model(uri, run_id, model_folder, "bidaf-made", step=9) == model_uri
 
 
 def test_artifact_has_no_pickle_and_pypi_requirements(artifact: Path) -> None:
@@ -114,19 +114,19 @@ def test_requirements_match_the_imported_packages() -> None:
     reached = graph.find_upstream_modules("tasks.inference.pyfunc_model")
     outside = {name for name in reached if name.partition(".")[0] not in OWN}
     outside -= set(sys.stdlib_module_names)
-    assert outside == set(model_logging.ANSWERING_PACKAGES)
+    assert outside == set(model_logging.INFERENCE_PACKAGES)
 
 
 def test_loaded_model_answers_like_the_folder(uri: str, model_uri: str, model_folder: Path) -> None:
     mlflow.set_tracking_uri(uri)
     model = mlflow.pyfunc.load_model(model_uri)
-    assert model.predict(ASKED) == expected(model_folder)
+    assert model.predict(MODEL_INPUT) == expected(model_folder)
     assert model.predict([]) == []
 
 
 def test_rejects_threshold_if_none_was_chosen(uri: str, model_uri: str) -> None:
     mlflow.set_tracking_uri(uri)
-    with pytest.raises(UserError, match="no threshold was chosen"):
+    with pytest.raises(UserError, match="this model has no threshold"):
         mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
 
 
@@ -136,19 +136,19 @@ def test_threshold_is_used_on_request(uri: str, model_folder: Path, tmp_path: Pa
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "threshold": -1e6}))
     parent = runs.parent_run(uri, "bidaflow/abstaining", "flow", None, "compare", {})
-    model_uri = model_logging.log_answerer(uri, parent, folder, "bidaf-abstaining", step=0)
+    model_uri = model_logging.log_model(uri, parent, folder, "bidaf-abstaining", step=0)
     mlflow.set_tracking_uri(uri)
-    assert all(row["answer"] for row in mlflow.pyfunc.load_model(model_uri).predict(ASKED))
+    assert all(row["answer"] for row in mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT))
     chosen = mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
-    assert [row["answer"] for row in chosen.predict(ASKED)] == ["", ""]
+    assert [row["answer"] for row in chosen.predict(MODEL_INPUT)] == ["", ""]
 
 
 def test_schema_names_every_field(uri: str, model_uri: str) -> None:
     mlflow.set_tracking_uri(uri)
     signature = mlflow.models.get_model_info(model_uri).signature
-    (asked,), (answered,) = signature.inputs.input_types(), signature.outputs.input_types()
-    assert {field.name for field in asked.properties} == {"question", "context"}
-    assert {field.name for field in answered.properties} == set(AnswerRow.__annotations__)
+    (question,), (answer,) = signature.inputs.input_types(), signature.outputs.input_types()
+    assert {field.name for field in question.properties} == {"question", "context"}
+    assert {field.name for field in answer.properties} == set(AnswerRow.__annotations__)
 
 
 def test_question_without_context_is_rejected(uri: str, model_uri: str) -> None:
@@ -173,40 +173,40 @@ print(json.dumps({"answers": answers, "code": code}))
 def test_loads_elsewhere_with_its_own_code(
     artifact: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    told = subprocess.run(
-        [sys.executable, "-P", "-c", LOAD_ELSEWHERE, str(artifact), json.dumps(ASKED)],
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", LOAD_ELSEWHERE, str(artifact), json.dumps(MODEL_INPUT)],
         cwd=tmp_path,
         env=outside(tmp_path),
         capture_output=True,
         text=True,
         check=True,
     )
-    seen = json.loads(told.stdout)
-    assert seen["answers"] == expected(model_folder)
-    assert str(artifact / "code/tasks/inference/predictor.py") in seen["code"]
-    assert all(file.startswith(str(artifact / "code")) for file in seen["code"])
+    output = json.loads(process.stdout)
+    assert output["answers"] == expected(model_folder)
+    assert str(artifact / "code/tasks/inference/predictor.py") in output["code"]
+    assert all(file.startswith(str(artifact / "code")) for file in output["code"])
 
 
 @pytest.fixture(scope="module")
 def served(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `mlflow models serve` with the logged model."""
-    folder, address = tmp_path_factory.mktemp("served"), f"http://127.0.0.1:{free_port()}"
+    """The URL of `mlflow models serve` with the logged model."""
+    folder, url = tmp_path_factory.mktemp("served"), f"http://127.0.0.1:{free_port()}"
     command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--env-manager", "local"]
-    command += ["--model-uri", str(artifact), "--port", address.rpartition(":")[2]]
+    command += ["--model-uri", str(artifact), "--port", url.rpartition(":")[2]]
     with (folder / "log").open("w") as log:
         environment = outside(folder) | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
     try:
-        wait_for(f"{address}/ping", process)
-        yield address
+        wait_for(f"{url}/ping", process)
+        yield url
     finally:
         process.terminate()
         process.wait(300)
 
 
-def post(address: str, inputs: list[dict[str, str]]) -> Any:
+def post(url: str, inputs: list[dict[str, str]]) -> Any:
     request = urllib.request.Request(
-        f"{address}/invocations",
+        f"{url}/invocations",
         json.dumps({"inputs": inputs}).encode(),
         {"Content-Type": "application/json"},
     )
@@ -216,17 +216,17 @@ def post(address: str, inputs: list[dict[str, str]]) -> Any:
 
 @pytest.mark.heavy
 def test_served_model_answers_posts(served: str, model_folder: Path) -> None:
-    assert post(served, ASKED) == {"predictions": expected(model_folder)}
+    assert post(served, MODEL_INPUT) == {"predictions": expected(model_folder)}
 
 
 @pytest.mark.heavy
 def test_served_model_rejects_invalid_questions(served: str) -> None:
-    told = {
+    invalid_inputs = {
         "Field required": {"question": "Where?"},
         "the question is empty": {"question": "", "context": CONTEXT},
     }
-    for sentence, wrong in told.items():
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            post(served, [wrong])
-        assert refused.value.code == 400
-        assert sentence in refused.value.read().decode()
+    for message, invalid in invalid_inputs.items():
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            post(served, [invalid])
+        assert raised.value.code == 400
+        assert message in raised.value.read().decode()

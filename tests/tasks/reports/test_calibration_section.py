@@ -9,10 +9,10 @@ import pytest
 
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split, write_predictions
-from tasks.reports.calibration_section import Answered, certainty
+from tasks.reports.calibration_section import VariantPredictions, calibration_view
 from tasks.tracking.model_card import model_card
-from tests.factories.html import Page, shown
-from tests.factories.reports import variant, written
+from tests.factories.html import Page, visible_text
+from tests.factories.reports import variant, written_report
 from tests.factories.splits import write_split
 
 SPANS = [(0, 1), (0, 0), (1, 2), (0, 0)]
@@ -24,29 +24,35 @@ def split(tmp_path: Path) -> EvaluationSplit:
     return load_split(write_split(tmp_path))
 
 
-def answered(folder: Path, split: EvaluationSplit, threshold: float | None) -> Answered:
-    """A model that is right at the threshold -1.5, except on the last question."""
+def predictions_of(
+    folder: Path, split: EvaluationSplit, threshold: float | None
+) -> VariantPredictions:
+    """A model that is correct at the threshold -1.5, except on the last question."""
     start, end = np.array(SPANS).T
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     write_predictions(folder / "predictions.parquet", split, evaluate(split, predictions))
     table = pq.read_table(folder / "predictions.parquet")
-    return Answered("made", {n: table[n].to_numpy() for n in table.column_names}, threshold)
+    return VariantPredictions(
+        "made", {n: table[n].to_numpy() for n in table.column_names}, threshold
+    )
 
 
 def test_threshold_scores_match_official_scores(tmp_path: Path, split: EvaluationSplit) -> None:
     start, end = np.array(SPANS).T
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     thresholds = np.array([-9.0, -3.0, -2.5, -1.5, -1.0, 0.0, 2.0, 2.1])
-    found = answered(tmp_path, split, None).scores(split, thresholds)
+    scores_at = predictions_of(tmp_path, split, None).scores(split, thresholds)
     for i, threshold in enumerate(thresholds):
-        scores = evaluate(split, predictions, threshold).scores
-        told = (found["em"][i], found["f1"][i], found["avna"][i])
-        assert told == pytest.approx((scores.em, scores.f1, scores.avna), abs=1e-5)
-    assert found["em"][3] == 75
+        official = evaluate(split, predictions, threshold).scores
+        actual = (scores_at["em"][i], scores_at["f1"][i], scores_at["avna"][i])
+        assert actual == pytest.approx((official.em, official.f1, official.avna), abs=1e-5)
+    assert scores_at["em"][3] == 75
 
 
 def test_section_has_threshold_rows_and_charts(tmp_path: Path, split: EvaluationSplit) -> None:
-    view = certainty([answered(tmp_path, split, -1.5), answered(tmp_path, split, None)], split)
+    view = calibration_view(
+        [predictions_of(tmp_path, split, -1.5), predictions_of(tmp_path, split, None)], split
+    )
     first, second = view["rows"]
     assert first["at_threshold"] == pytest.approx({"em": 75, "f1": 75, "avna": 75})
     assert second["at_threshold"] is None
@@ -61,12 +67,15 @@ def test_section_has_threshold_rows_and_charts(tmp_path: Path, split: Evaluation
 
 def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationSplit) -> None:
     chosen = variant(tmp_path, split, "chosen", SPANS, threshold=-1.25)
-    none = variant(tmp_path, split, "none", SPANS, no_threshold="there is no <validation> split")
-    page = written(tmp_path, [chosen, none])
+    none = variant(
+        tmp_path, split, "none", SPANS, no_threshold_reason="there is no <validation> split"
+    )
+    page = written_report(tmp_path, [chosen, none])
     Page(page)
-    part = page.split("How sure the answers are</h2>")[1].split("</section>")[0]
-    assert "-1.25 25.00 25.00 25.00" in shown(part)  # all margins are -1, so nothing is answered
-    assert "none: there is no <validation> split" in shown(part)
+    part = page.split("Calibration and no-answer threshold</h2>")[1].split("</section>")[0]
+    text = visible_text(part)
+    assert "-1.25 25.00 25.00 25.00" in text  # all margins are -1, so nothing is answered
+    assert "No threshold: there is no <validation> split" in text
     assert part.count('<svg class="chart"') == 3
     for line in re.findall(r'points="([^"]*)"', part):
         assert all(56 <= float(p.split(",")[0]) <= 432 for p in line.split())
@@ -74,8 +83,8 @@ def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationS
 
 def test_answerable_questions_need_no_threshold(tmp_path: Path) -> None:
     split = load_split(write_split(tmp_path, answered_only=True))
-    page = written(tmp_path, [variant(tmp_path, split, "one", [(0, 1), (1, 2), (1, 1)])])
-    part = page.split("How sure the answers are</h2>")[1].split("</section>")[0]
+    page = written_report(tmp_path, [variant(tmp_path, split, "one", [(0, 1), (1, 2), (1, 1)])])
+    part = page.split("Calibration</h2>")[1].split("</section>")[0]
     assert "hreshold" not in part
     assert part.count('<svg class="chart"') == 1
 
@@ -84,6 +93,6 @@ def test_model_card_explains_the_threshold() -> None:
     metrics = {"dev/f1": 61.5, "dev/f1_at_threshold": 63.25, "dev/nll": 3.0}
     card = model_card("bidaf-made", {}, {"threshold": "1.5000"}, metrics)
     assert "| F1 | 61.50 | 63.25 |" in card
-    assert "| NLL, nats | 3.00 | – |" in card
+    assert "| NLL (nats) | 3.00 | – |" in card
     assert "1.5000 nats" in card and 'model_config={"no_answer": "threshold"}' in card
     assert "threshold" not in model_card("bidaf-made", {}, {}, metrics)

@@ -1,4 +1,4 @@
-"""The comparison on planted answers: means, deviations, and gains with their intervals."""
+"""The comparison on chosen answers: means, deviations, and gains with their intervals."""
 
 import json
 from pathlib import Path
@@ -21,19 +21,20 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def trained(
+def training_folder(
     folder: Path, f1: np.ndarray, /, outside: float | None = None, **at_threshold: float
 ) -> Path:
-    """Write what a training with these F1 (0 to 1) leaves for `compare`, including an error report.
+    """Write the inputs of `compare` for a training with these F1 (0 to 1), with an error report.
 
     The error report gives `outside` as the EM and F1 of questions with words outside GloVe.
     """
     (folder / "errors").mkdir(parents=True)
-    told = {}
+    outside_scores = {}
     if outside is not None:
-        told = {f"dev/{name}_outside_glove": outside for name in ("em", "f1")}
-        told["dev/questions_outside_glove"] = 1234.0
-    (folder / "errors" / "manifest.json").write_text(json.dumps({"facts": {"scores": told}}))
+        outside_scores = {f"dev/{name}_outside_glove": outside for name in ("em", "f1")}
+        outside_scores["dev/questions_outside_glove"] = 1234.0
+    report_facts = {"scores": outside_scores}
+    (folder / "errors" / "manifest.json").write_text(json.dumps({"facts": report_facts}))
     mean = 100 * float(f1.mean())
     scores = {"dev/em": mean, "dev/f1": mean, "dev/nll": 1.5, "dev/avna": 50.0}
     scores |= {f"dev/{name}_at_threshold": value for name, value in at_threshold.items()}
@@ -46,13 +47,15 @@ def trained(
     return folder
 
 
-def compared(out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]) -> Any:
+def comparison_facts(
+    out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]
+) -> Any:
     """Compare the folders; returns the facts of the comparison."""
-    errors = [[each / "errors" for each in of] for of in folders]
+    errors = [[folder / "errors" for folder in seeds] for seeds in folders]
     return compare(out, cells, folders, errors, seeds, {"d · v": "comparison/1/d.html"})
 
 
-def planted(share: float) -> np.ndarray:
+def f1_with_share(share: float) -> np.ndarray:
     return (np.arange(QUESTIONS) < share * QUESTIONS).astype(np.float32)
 
 
@@ -65,10 +68,13 @@ def test_means_deviations_and_gains_per_dataset(tmp_path: Path, out: Path) -> No
     }
     cells = [Cell(dataset, "vectors", variant) for dataset, variant in shares]
     folders = [
-        [trained(tmp_path / f"{i}-{seed}", planted(share)) for seed, share in enumerate(pair)]
+        [
+            training_folder(tmp_path / f"{i}-{seed}", f1_with_share(share))
+            for seed, share in enumerate(pair)
+        ]
         for i, pair in enumerate(shares.values())
     ]
-    facts = compared(out, cells, folders, [0, 1])
+    facts = comparison_facts(out, cells, folders, [0, 1])
     rows = {(row["dataset"], row["variant"]): row for row in facts["rows"]}
     assert rows["one", "base"]["F1"] == "45.00 ± 7.07"
     assert rows["one", "base"]["F1 gain, 95 %"] == "reference"
@@ -82,37 +88,41 @@ def test_means_deviations_and_gains_per_dataset(tmp_path: Path, out: Path) -> No
 
 
 def test_page_is_self_contained_and_shows_every_seed(tmp_path: Path, out: Path) -> None:
-    folders = [[trained(tmp_path / str(i), planted(i / 4)) for i in range(3)]]
-    compared(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
+    folders = [[training_folder(tmp_path / str(i), f1_with_share(i / 4)) for i in range(3)]]
+    comparison_facts(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
     text = (out / "comparison.html").read_text(encoding="utf-8")
     page = Page(text)
     assert sum(name == "circle" for name, _ in page.elements) == 3
-    (label,) = [given for name, given in page.elements if given.get("class") == "name"]
+    (label,) = [attributes for _, attributes in page.elements if attributes.get("class") == "name"]
     assert "text-anchor" not in label  # it starts inside the drawing, however long it is
     assert "<b>" not in text and "src=" not in text and "{{" not in text
-    told = json.loads((out / "comparison.json").read_text())
-    assert told["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]
+    document = json.loads((out / "comparison.json").read_text())
+    assert document["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]
 
 
 def test_threshold_columns_appear_if_any_run_has_them(tmp_path: Path, out: Path) -> None:
     cells = [Cell("d", "v", "plain"), Cell("d", "v", "chosen")]
-    plain = [trained(tmp_path / f"plain-{i}", planted(0.5)) for i in range(2)]
+    plain = [training_folder(tmp_path / f"plain-{i}", f1_with_share(0.5)) for i in range(2)]
     chosen = [
-        trained(tmp_path / f"chosen-{i}", planted(0.5), em=60 + i, f1=70 + i, avna=80 + i)
+        training_folder(
+            tmp_path / f"chosen-{i}", f1_with_share(0.5), em=60 + i, f1=70 + i, avna=80 + i
+        )
         for i in range(2)
     ]
-    rows = compared(out, cells, [plain, chosen], [0, 1])["rows"]
+    rows = comparison_facts(out, cells, [plain, chosen], [0, 1])["rows"]
     assert [row["F1 at threshold"] for row in rows] == ["–", "70.50 ± 0.71"]
     assert list(rows[0]) == list(rows[1])
     text = (out / "comparison.html").read_text(encoding="utf-8")
     assert '<th scope="col">AvNA at threshold</th>' in text and "80.50 <small>± 0.71" in text
-    assert "at threshold" not in str(compared(out, cells[:1], [plain], [0, 1]))
+    assert "at threshold" not in str(comparison_facts(out, cells[:1], [plain], [0, 1]))
     assert "at threshold" not in (out / "comparison.html").read_text(encoding="utf-8")
 
 
 def test_columns_show_scores_outside_glove(tmp_path: Path, out: Path) -> None:
-    folders = [[trained(tmp_path / str(i), planted(0.5), outside=20.0 + i) for i in range(2)]]
-    (row,) = compared(out, [Cell("d", "v", "b")], folders, [0, 1])["rows"]
+    folders = [
+        [training_folder(tmp_path / str(i), f1_with_share(0.5), outside=20.0 + i) for i in range(2)]
+    ]
+    (row,) = comparison_facts(out, [Cell("d", "v", "b")], folders, [0, 1])["rows"]
     assert row["F1 outside GloVe"] == row["EM outside GloVe"] == "20.50 ± 0.71"
     assert row["questions outside GloVe"] == "1,234"
     page = (out / "comparison.html").read_text(encoding="utf-8")
@@ -121,17 +131,19 @@ def test_columns_show_scores_outside_glove(tmp_path: Path, out: Path) -> None:
 
 
 def test_within_limit_columns_appear_only_if_needed(tmp_path: Path, out: Path) -> None:
-    for questions, told in ((QUESTIONS - 1, "71.25"), (QUESTIONS, None)):
-        folder = trained(tmp_path / str(questions), planted(0.5))
+    for questions, expected in ((QUESTIONS - 1, "71.25"), (QUESTIONS, None)):
+        folder = training_folder(tmp_path / str(questions), f1_with_share(0.5))
         manifest = json.loads((folder / "manifest.json").read_text())
         within = {"dev/questions_within": questions, "dev/em_within": 61.0, "dev/f1_within": 71.25}
         manifest["facts"]["scores"] |= within
         (folder / "manifest.json").write_text(json.dumps(manifest))
-        (row,) = compared(out, [Cell("d", "v", "b")], [[folder]], [0])["rows"]
-        assert row.get("F1 within") == told
-        assert row.get("questions within") == (f"{questions:,}" if told else None)
+        (row,) = comparison_facts(out, [Cell("d", "v", "b")], [[folder]], [0])["rows"]
+        assert row.get("F1 within") == expected
+        assert row.get("questions within") == (f"{questions:,}" if expected else None)
 
 
 def test_single_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
-    facts = compared(out, [Cell("d", "v", "b")], [[trained(tmp_path / "0", planted(0.5))]], [3])
+    facts = comparison_facts(
+        out, [Cell("d", "v", "b")], [[training_folder(tmp_path / "0", f1_with_share(0.5))]], [3]
+    )
     assert facts["rows"][0]["F1"] == "50.00"

@@ -18,7 +18,7 @@ from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.predictions import read_predictions
 from tasks.reports.error_report import Run, kinds_of, write_error_report
 from tasks.reports.examples import named_questions
-from tests.factories.html import Page, assert_stands_alone, shown
+from tests.factories.html import Page, assert_self_contained, visible_text
 from tests.factories.runs import untrained_run
 from tests.factories.splits import ingest, write_split
 
@@ -33,7 +33,7 @@ def split(tmp_path: Path) -> Path:
     return write_split(folder)
 
 
-def written(folder: Path, split: Path, variant: str, *examples: str, **run: str) -> str:
+def error_page(folder: Path, split: Path, variant: str, *examples: str, **run: str) -> str:
     """Write the error report of a run; returns the page."""
     file = folder / "errors.html"
     names = {"dataset": "made", "variant": variant, **run}
@@ -49,18 +49,18 @@ def test_shows_error_kinds_slices_and_marked_errors(tmp_path: Path, split: Path)
     run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
     loaded = load_split(split)
     columns = read_predictions(run / "predictions.parquet", loaded, "char")
-    assert kinds_of(columns, loaded).tolist() == ["partly", "answered", "silent", "wrong"]
-    page = written(run, split, "char", url="http://127.0.0.1:5000/#/run")
+    assert kinds_of(columns, loaded).tolist() == ["partial", "spurious", "missed", "wrong"]
+    page = error_page(run, split, "char", url="http://127.0.0.1:5000/#/run")
     Page(page)
-    text = shown(page)
+    text = visible_text(page)
     for row in (
-        "An answer where there is none 1 25.0",
-        "No answer where there is one 1 25.0",
-        "Another answer, with no right word 1 25.0",
-        "Another answer, some of its words right 1 25.0",
+        "Predicted an answer, but the question is unanswerable 1 25.0",
+        "Predicted no answer, but the question is answerable 1 25.0",
+        "Wrong span, no word in common with an annotated answer 1 25.0",
+        "Wrong span, some words in common with an annotated answer 1 25.0",
         "answerable 3 0.0",
-        "outside the run's word vectors Questions char EM, % F1, % some 3",
-        "Questions 4 Mistakes 4 100.0 %",
+        "(the run's word vectors) Questions char EM, % F1, % some 3",
+        "Questions 4 Errors 4 100.0 %",
     ):
         assert row in text
     assert '<mark class="predicted">Ada</mark> Lovelace' in page
@@ -70,21 +70,21 @@ def test_shows_error_kinds_slices_and_marked_errors(tmp_path: Path, split: Path)
 
 def test_explains_missing_oov_slice_without_vectors(tmp_path: Path, split: Path) -> None:
     run = untrained_run(tmp_path / "run", split, SPANS, "char-only", KNOWN)
-    assert "no word vectors" not in shown(written(run, split, "char-only"))
+    assert "no word vectors" not in visible_text(error_page(run, split, "char-only"))
     file = run / "model" / "words.parquet"
     words = pq.read_table(file)
     none = pa.array([False] * len(words))
     pq.write_table(words.drop_columns("in_vectors").append_column("in_vectors", none), file)
-    text = shown(written(run, split, "char-only"))
-    assert "The run has no word vectors, so there is no slice" in text
-    assert "outside the run's word vectors" not in text
+    text = visible_text(error_page(run, split, "char-only"))
+    assert "The run uses no word vectors, so there is no slice" in text
+    assert "(the run's word vectors)" not in text
 
 
 def test_reports_that_there_are_no_errors(tmp_path: Path, split: Path) -> None:
     run = untrained_run(tmp_path / "run", split, [(0, 1), (-1, -1), (1, 2), (1, 1)], "char", KNOWN)
-    page = written(run, split, "char")
-    assert_stands_alone(page)
-    assert "There are none." in page
+    page = error_page(run, split, "char")
+    assert_self_contained(page)
+    assert "No errors." in page
     assert not drawings(page)
 
 
@@ -96,7 +96,7 @@ def test_heatmaps_have_tokens_on_both_axes(
     tmp_path: Path, split: Path, variant: str, maps: int, question_rows: int
 ) -> None:
     run = untrained_run(tmp_path / "run", split, SPANS, variant, KNOWN)
-    drawn = drawings(written(run, split, variant, "WHO wrote"))
+    drawn = drawings(error_page(run, split, variant, "WHO wrote"))
     assert len(drawn) == maps
     sizes = [(5, 6), (question_rows, 6), (6, 6)][:maps]  # with the null token
     for svg, (rows, columns) in zip(drawn, sizes, strict=True):
@@ -124,8 +124,8 @@ def test_heatmap_shows_the_window_of_the_answer(tmp_path: Path, split: Path) -> 
     spans = [(4, 4), *SPANS[1:]]
     run = untrained_run(tmp_path / "run", split, spans, "char-selfattn", KNOWN)
     read_in_windows(run, 3, 1)
-    page = written(run, split, "char-selfattn", "WHO wrote")
-    assert_stands_alone(page)
+    page = error_page(run, split, "char-selfattn", "WHO wrote")
+    assert_self_contained(page)
     for svg in (drawn := drawings(page)):
         texts = [text.text for text in svg.iter("text")]
         assert texts[-4:] == ["∅", "wrote", "notes", "."]
@@ -142,9 +142,9 @@ def test_escapes_hostile_text(tmp_path: Path) -> None:
     folder.mkdir()
     ingest_articles([article], folder)
     run = untrained_run(tmp_path / "run", folder, [(0, 0)], "char-selfattn", KNOWN)
-    page = written(run, folder, attack, dataset=attack, url=f"http://{attack}")
+    page = error_page(run, folder, attack, dataset=attack, url=f"http://{attack}")
     assert "<script" not in page
-    assert attack in shown(page)
+    assert attack in visible_text(page)
     assert len(drawings(page)) == 3
     Page(page)
 
@@ -152,12 +152,12 @@ def test_escapes_hostile_text(tmp_path: Path) -> None:
 def test_long_full_contexts_are_drawn_only_if_named(tmp_path: Path) -> None:
     split = ingest(tmp_path / "split", ("Ada wrote. " * 400, ["Who wrote?"]))
     run = untrained_run(tmp_path / "run", split, [(0, 0)], "baseline", KNOWN)
-    assert not drawings(written(run, split, "baseline"))
-    assert len(drawings(written(run, split, "baseline", "who"))) == 2
+    assert not drawings(error_page(run, split, "baseline"))
+    assert len(drawings(error_page(run, split, "baseline", "who"))) == 2
     read_in_windows(run, 1_001, 500)
-    assert not drawings(written(run, split, "baseline"))
+    assert not drawings(error_page(run, split, "baseline"))
     read_in_windows(run, 40, 20)
-    assert len(drawings(written(run, split, "baseline"))) == 2
+    assert len(drawings(error_page(run, split, "baseline"))) == 2
 
 
 def test_questions_without_tokens_are_not_drawn(tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ def test_questions_without_tokens_are_not_drawn(tmp_path: Path) -> None:
         tmp_path / "split", ("Ada wrote.", [" ", "Who wrote?"]), (" ", ["Who wrote notes?"])
     )
     run = untrained_run(tmp_path / "run", split, [(0, 0), (0, 0), (-1, -1)], "char", KNOWN)
-    assert len(drawings(written(run, split, "char"))) == 2
-    page = written(run, split, "char", "0-0", "Who wrote")
-    assert "Who wrote notes?" not in page.split("What the model looked at")[1]
+    assert len(drawings(error_page(run, split, "char"))) == 2
+    page = error_page(run, split, "char", "0-0", "Who wrote")
+    assert "Who wrote notes?" not in page.split("Attention heatmaps")[1]
 
 
 def test_gold_tokens_are_marked_only_at_valid_offsets(tmp_path: Path, split: Path) -> None:
     def marked(run: Path) -> list[ET.Element]:
-        drawn = drawings(written(run, split, "char", "q3"))
+        drawn = drawings(error_page(run, split, "char", "q3"))
         return [label for svg in drawn for label in svg.iter() if label.get("class") == "gold"]
 
     run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
@@ -191,7 +191,7 @@ def test_examples_are_selected_by_id_or_words(split: Path) -> None:
     assert named_questions(loaded, ["q3"]) == [2]
     assert named_questions(loaded, ["WROTE  notes", "q4", "to whom"]) == [0, 3]
     assert named_questions(loaded, []) == []
-    with pytest.raises(UserError, match=r"none of the 4 questions .*'q9'"):
+    with pytest.raises(UserError, match=r"none of the 4 evaluation questions .*'q9'"):
         named_questions(loaded, ["q1", "q9"])
 
 
@@ -204,7 +204,7 @@ def test_reference_report_examples_are_drawn(shared_data: Path, tmp_path: Path) 
     run = untrained_run(
         tmp_path / "run", folder, [(0, 0)] * count, "char-selfattn", ["the", "china", "poland"]
     )
-    page = written(
+    page = error_page(
         run,
         folder,
         "char-selfattn",
@@ -212,7 +212,7 @@ def test_reference_report_examples_are_drawn(shared_data: Path, tmp_path: Path) 
         "Chinese name for the Yuan dynasty",
         "cc0c1dbcabdd0a2a74e8cb25e",
     )
-    part = page.split("What the model looked at")[1]
+    part = page.split("Attention heatmaps")[1]
     assert re.findall(r"<summary>(.*?)</summary>", part) == [
         "When did Germany invade Poland and in doing so start World War II?",
         "What is the Chinese name for the Yuan dynasty?",

@@ -13,8 +13,8 @@ from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.reports.training_report import VariantResult
-from tests.factories.html import Page, assert_stands_alone, shown
-from tests.factories.reports import history, variant, written
+from tests.factories.html import Page, assert_self_contained, visible_text
+from tests.factories.reports import history, variant, written_report
 from tests.factories.splits import write_split
 
 
@@ -34,7 +34,7 @@ WEAK = [(0, 1), (0, 0), (0, 0), (0, 0)]
 
 def test_page_shows_scores_and_is_self_contained(folder: Path, split: EvaluationSplit) -> None:
     facts = {"questions": 4, "widened": 1, "oracle_em": 98.765, "oracle_f1": 99.5}
-    page = written(
+    page = written_report(
         folder,
         [
             variant(folder, split, "weak", WEAK),
@@ -45,11 +45,11 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
         splits={"train": {**facts, "questions": 1_200}, "dev": facts},
         vocabulary={"words": 48_000, "coverage_train": {"tokens_looked_up": 0.9812}},
     )
-    text = shown(page)
+    text = visible_text(page)
     for expected in (
         "21 November 2025",
         "all 4 questions about 3 contexts",
-        "1,200 questions to train on",
+        "1,200 questions in the training data",
         "1,150 1,234,567",
         "Best variant by F1 strong",
         "1,234,567",
@@ -58,7 +58,7 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
         "98.1 %",
     ):
         assert expected in text
-    assert_stands_alone(page)
+    assert_self_contained(page)
 
 
 def test_best_value_per_column_is_marked(folder: Path, split: EvaluationSplit) -> None:
@@ -66,7 +66,7 @@ def test_best_value_per_column_is_marked(folder: Path, split: EvaluationSplit) -
         variant(folder, split, "weak", WEAK, history=history(2)),
         variant(folder, split, "strong", GOLD, history=history(4)),
     )
-    table = written(folder, [weak, strong]).split("<tbody>")[1]
+    table = written_report(folder, [weak, strong]).split("<tbody>")[1]
     rows = re.findall(r"<tr>(.*?)</tr>", table.split("</tbody>")[0], re.DOTALL)
     assert "best" not in rows[0]
     assert rows[1].count('class="number best"') == 4
@@ -76,7 +76,7 @@ def test_best_value_per_column_is_marked(folder: Path, split: EvaluationSplit) -
         "100.00",
         "1.75",
     ]
-    alone = written(folder, [weak])
+    alone = written_report(folder, [weak])
     assert 'class="number best"' not in alone
     assert "★ marks" not in alone
 
@@ -90,22 +90,22 @@ def test_optional_scores_appear_only_if_present(folder: Path, split: EvaluationS
     config = {"training": {"max_context_tokens": 400}}
     plain = variant(folder, split, "plain", GOLD)
     scored = variant(folder, split, "scored", WEAK, config=config, scores=within | at_threshold)
-    both = shown(written(folder, [plain, scored]))
+    both = visible_text(written_report(folder, [plain, scored]))
     assert "EM at threshold F1 at threshold AvNA at threshold" in both
     assert "1.50 61.25 62.50 –" in both, "of the epoch that was kept, not of the last"
     assert "2.33 – – –" in both
-    part = both.split("Without the longest contexts")[1]
+    part = both.split("Contexts within the length limit")[1]
     assert "scored 400 3 of 4 71.25 72.50 73.75 2.50" in part
     everything = variant(
         folder, split, "all", GOLD, config=config, scores=within | {"dev/questions_within": 4}
     )
-    alone = shown(written(folder, [everything]))
-    assert "Without the longest contexts" not in alone and "at threshold" not in alone
+    alone = visible_text(written_report(folder, [everything]))
+    assert "Contexts within the length limit" not in alone and "at threshold" not in alone
 
 
 def test_minutes_cover_the_whole_training(folder: Path, split: EvaluationSplit) -> None:
-    page = written(folder, [variant(folder, split, "one", GOLD, history=history(4))])
-    assert "4 6.0 210" in shown(page)  # epochs, minutes, examples per second
+    page = written_report(folder, [variant(folder, split, "one", GOLD, history=history(4))])
+    assert "4 6.0 210" in visible_text(page)  # epochs, minutes, examples per second
 
 
 def test_escapes_hostile_text(tmp_path: Path) -> None:
@@ -119,11 +119,13 @@ def test_escapes_hostile_text(tmp_path: Path) -> None:
     span = (int(split.span_start[0]), int(split.span_end[0]))
     result = variant(tmp_path, split, "plain", [span], mlflow_run_url="javascript:alert(1)")
     hostile = VariantResult(attack, {attack: attack}, result.history, result.predictions)
-    page = written(tmp_path, [result, hostile], dataset=attack, splits={attack: {"questions": 1}})
+    page = written_report(
+        tmp_path, [result, hostile], dataset=attack, splits={attack: {"questions": 1}}
+    )
     assert "<script" not in page
     assert "javascript:" not in page
     assert f'<mark class="both">{attack.replace("<", "&lt;").replace(">", "&gt;")}</mark>' in page
-    assert 'He wrote <script>alert(1)</script> & "quotes" on </p> the wall.' in shown(
+    assert 'He wrote <script>alert(1)</script> & "quotes" on </p> the wall.' in visible_text(
         re.sub(r"</?mark[^>]*>", "", page)
     )
     Page(page)
@@ -131,7 +133,7 @@ def test_escapes_hostile_text(tmp_path: Path) -> None:
 
 def test_links_to_the_mlflow_run(folder: Path, split: EvaluationSplit) -> None:
     url = "http://127.0.0.1:5000/#/experiments/1/runs/a?b=1&c=2"
-    page = written(folder, [variant(folder, split, "one", GOLD, mlflow_run_url=url)])
+    page = written_report(folder, [variant(folder, split, "one", GOLD, mlflow_run_url=url)])
     assert [a["href"] for tag, a in Page(page).elements if tag == "a"] == [url]
 
 
@@ -139,7 +141,7 @@ def test_curves_stay_inside_their_chart(folder: Path, split: EvaluationSplit) ->
     first, second = (
         variant(folder, split, name, GOLD, history=history(n)) for name, n in [("a", 30), ("b", 1)]
     )
-    page = written(folder, [first, second])
+    page = written_report(folder, [first, second])
     elements = Page(page.split("Learning curves</h2>")[1].split("</section>")[0]).elements
     charts = [a for tag, a in elements if tag == "svg" and "chart" in (a["class"] or "")]
     assert len(charts) == 3
@@ -150,24 +152,24 @@ def test_curves_stay_inside_their_chart(folder: Path, split: EvaluationSplit) ->
             x, y = map(float, point.split(","))
             assert 56 <= x <= 432
             assert 12 <= y <= 210
-    assert "NLL, nats" in shown(page)
+    assert "NLL, nats" in visible_text(page)
 
 
 def test_curves_skip_nan_values(folder: Path, split: EvaluationSplit) -> None:
     rows = [{**row, "dev/nll": float("nan")} for row in history(3)]
-    page = written(folder, [variant(folder, split, "one", GOLD, history=rows)])
-    assert "nan" not in shown(page).split()
+    page = written_report(folder, [variant(folder, split, "one", GOLD, history=rows)])
+    assert "nan" not in visible_text(page).split()
     assert 'points=""' not in page
 
 
 def test_no_history_means_no_learning_curves(folder: Path, split: EvaluationSplit) -> None:
-    page = written(folder, [variant(folder, split, "one", GOLD, history=[])])
+    page = written_report(folder, [variant(folder, split, "one", GOLD, history=[])])
     assert "Learning curves" not in page
 
 
 def test_slices_count_every_question_once(folder: Path, split: EvaluationSplit) -> None:
-    page = written(folder, [variant(folder, split, "one", WEAK)])
-    part = page.split("Where the scores come from")[1].split("<h2>")[0]
+    page = written_report(folder, [variant(folder, split, "one", WEAK)])
+    part = page.split("Scores by slice")[1].split("<h2>")[0]
     tables = re.findall(r"<h3>(.*?)</h3>.*?<tbody>(.*?)</tbody>", part, re.DOTALL)
     counts = {
         title: {row: int(n) for row, n in re.findall(r'"row">(.*?)</th><td>(\d+)', body)}
@@ -176,30 +178,30 @@ def test_slices_count_every_question_once(folder: Path, split: EvaluationSplit) 
     assert counts == {
         "Answerable or not": {"answerable": 3, "unanswerable": 1},
         "Question word": {"who": 2, "when": 1, "how many": 1},
-        "Context length, in words and signs": {"up to 100": 4},
-        "Answer length, in words and signs": {"1": 1, "2": 2},
-        "Words of question or answers outside GloVe 6B": {"some": 2, "none": 2},
+        "Context length (tokens)": {"up to 100": 4},
+        "Answer length (tokens)": {"1": 1, "2": 2},
+        "OOV words in question or answers (GloVe 6B)": {"some": 2, "none": 2},
     }
     who = re.search(r'"row">who</th>.*?"first">([\d.]+).*?</span>([\d.]+)', part, re.DOTALL)
     assert who is not None
     assert who.groups() == ("50.0", "50.0")
 
 
-def test_examples_show_surest_answers_with_both_spans(folder: Path, split: EvaluationSplit) -> None:
-    page = written(folder, [variant(folder, split, "one", WEAK)])
-    wrong, right = page.split("Surest right predictions")[0], page.split("Surest right")[1]
-    asked = [unescape(q) for q in re.findall(r'<h5 dir="auto">(.*?)</h5>', wrong)]
-    assert asked == ["To whom?", "When were they written?"]  # "π" shares a word with "π ≈ 3"
+def test_examples_show_both_spans_by_confidence(folder: Path, split: EvaluationSplit) -> None:
+    page = written_report(folder, [variant(folder, split, "one", WEAK)])
+    wrong, correct = page.split("Most confident correct predictions")
+    questions = [unescape(q) for q in re.findall(r'<h5 dir="auto">(.*?)</h5>', wrong)]
+    assert questions == ["To whom?", "When were they written?"]  # "π" shares a word with "π ≈ 3"
     assert '<mark class="predicted">a</mark> <mark class="gold">𝔘x</mark>' in wrong
     assert '<mark class="predicted">Ada</mark> Lovelace' in wrong
-    assert '<mark class="both">Ada Lovelace</mark>' in right
+    assert '<mark class="both">Ada Lovelace</mark>' in correct
     assert f"Confidence {100 * np.exp(-0.1):.1f} %" in wrong
 
 
 def test_differing_settings_are_marked(folder: Path, split: EvaluationSplit) -> None:
     small = variant(folder, split, "small", GOLD, config={"model": {"size": 50, "deep": None}})
     large = variant(folder, split, "large", GOLD, config={"model": {"size": 100, "deep": None}})
-    page = written(folder, [small, large])
+    page = written_report(folder, [small, large])
     assert re.search(
         r'class="differs"><th scope="row">model.size</th><td>50</td><td>100</td>', page
     )
@@ -211,17 +213,19 @@ def test_rejects_predictions_for_other_questions(folder: Path, split: Evaluation
     table: pa.Table = pq.read_table(result.predictions)
     pq.write_table(table.slice(0, 3), result.predictions)
     with pytest.raises(UserError, match=r"3 predictions .* 4 questions .*'one'"):
-        written(folder, [result])
+        written_report(folder, [result])
     with pytest.raises(ValueError, match="at least one variant"):
-        written(folder, [])
+        written_report(folder, [])
 
 
 def test_reports_on_the_real_dev_set(shared_data: Path, tmp_path: Path) -> None:
     facts = ingest_articles(read_articles(shared_data / "squad" / "dev-v2.0.json"), tmp_path)
     split = load_split(tmp_path)
     first = [(-1, -1) if row % 3 else (0, 0) for row in range(len(split))]
-    page = written(tmp_path, [variant(tmp_path, split, "first", first)], splits={"dev": facts})
-    assert "all 11,873 questions about 1,204 contexts" in shown(page)
+    page = written_report(
+        tmp_path, [variant(tmp_path, split, "first", first)], splits={"dev": facts}
+    )
+    assert "all 11,873 questions about 1,204 contexts" in visible_text(page)
     assert page.count('<article class="example') == 10
     assert len(page) < 200_000
     Page(page)

@@ -21,10 +21,10 @@ from tasks.text.build_vocabulary import (
     VocabularyParameters,
     build_vocabulary,
     count_batch,
+    count_chunks,
     coverage,
     distinct_forms,
     merge_counts,
-    parts_of,
     sum_counts,
     token_texts,
     wanted_words,
@@ -95,7 +95,7 @@ def test_incremental_sum_equals_the_total(monkeypatch: pytest.MonkeyPatch) -> No
     whole = merge_counts(tables)
     assert whole.to_pydict() == {"form": ["a", "be", "by", "do"], "count": [6, 6, 4, 2]}
     for rows in (0, 1, 3, 100):
-        monkeypatch.setattr(vocabulary, "ROWS_AT_ONCE", rows)
+        monkeypatch.setattr(vocabulary, "MERGE_ROWS", rows)
         assert sum_counts(iter(tables)).equals(whole)
 
 
@@ -106,12 +106,12 @@ def test_counts_on_a_cluster_are_equal(tmp_path: Path, monkeypatch: pytest.Monke
     for name in vocabulary.TEXT_COLUMNS:
         table = pq.read_table(split / name)
         pq.write_table(table, split / name, row_group_size=8)
-    monkeypatch.setattr(vocabulary, "PART_ROWS", 16)
-    assert len(list(parts_of(split))) == 8
-    alone = distinct_forms([split])
+    monkeypatch.setattr(vocabulary, "CHUNK_ROWS", 16)
+    assert len(list(count_chunks(split))) == 8
+    sequential = distinct_forms([split])
     ray_cluster.connect()
     try:
-        assert distinct_forms([split]).equals(alone)
+        assert distinct_forms([split]).equals(sequential)
     finally:
         ray_cluster.disconnect()
 

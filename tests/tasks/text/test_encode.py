@@ -161,7 +161,7 @@ def test_rejects_splits_missing_from_the_vocabulary(tmp_path: Path) -> None:
     split = ingest(tmp_path / "split", ("An owl", ["Who"]))
     other = ingest(tmp_path / "other", ("An emu", ["Who"]))
     encode(tmp_path, split, split, write_lines(tmp_path / "v.txt", "owl 1 2"))
-    with pytest.raises(UserError, match="without this split: it lacks 'emu'"):
+    with pytest.raises(UserError, match="lacks 'emu' because it was built without this split"):
         encode_split(tmp_path / "encoded", other, tmp_path / "vocabulary")
 
 

@@ -17,7 +17,7 @@ from flows.commands.prune import main
 from infra.artifacts.locks import shared_lock
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
-from tasks.tracking.garbage_collection import leftovers, prune
+from tasks.tracking.garbage_collection import find_garbage, prune
 from tests.factories.stages import Trained, counting, in_flow, reading, trained
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
@@ -52,15 +52,15 @@ def two(files: list[Path]) -> tuple[Trained, Trained]:
 def pruned() -> set[Path]:
     """Prune; returns the removed folders."""
     uri = settings().tracking_uri
-    expected = {each.path for each in leftovers(uri) if not each.in_use}
-    removed = {each.path for each in prune(uri)}
+    expected = {item.path for item in find_garbage(uri) if not item.in_use}
+    removed = {item.path for item in prune(uri)}
     assert removed == expected
     assert not any(folder.exists() for folder in removed)
     return removed
 
 
-def forget(made: Trained) -> None:
-    MlflowClient(settings().tracking_uri).delete_run(made.run_id)
+def forget(training: Trained) -> None:
+    MlflowClient(settings().tracking_uri).delete_run(training.run_id)
 
 
 def test_keeps_stages_of_kept_runs(two: tuple[Trained, Trained]) -> None:
@@ -96,27 +96,27 @@ def test_keeps_stages_in_use_until_the_flow_ends(two: tuple[Trained, Trained]) -
     first = two[0]
     forget(first)
 
-    def beside() -> set[Path]:
+    def prune_while_in_use() -> set[Path]:
         counting(first.words, 1)
         return pruned()
 
-    assert in_flow(beside, "beside") == {first.model}
-    in_flow(lambda: reading([]), "beside")
+    assert in_flow(prune_while_in_use, "user") == {first.model}
+    in_flow(lambda: reading([]), "user")
     assert pruned() == {first.counts}
 
 
 def test_removes_leftovers_of_killed_runs(root: Path) -> None:
     broken = root / "stages" / "count" / ".building-k1" / "k1"
     half = root / "stages" / "count" / ".pruned-k2"
-    ended, going_on, without_a_name = (root / "ray" / key for key in ("k3", "k4", "k5"))
-    for folder in (broken, half, ended, going_on, without_a_name):
+    ended, running, finished = (root / "ray" / key for key in ("k3", "k4", "k5"))
+    for folder in (broken, half, ended, running, finished):
         folder.mkdir(parents=True)
     client = MlflowClient(settings().tracking_uri)
     client.create_run("0", tags={"bidaflow.stage": "k4"})
-    finished = client.create_run("0", tags={"bidaflow.stage": "k5"})
-    client.set_terminated(finished.info.run_id)
+    run = client.create_run("0", tags={"bidaflow.stage": "k5"})
+    client.set_terminated(run.info.run_id)
     assert pruned() == {broken.parent, half, ended}
-    assert going_on.exists() and without_a_name.exists()
+    assert running.exists() and finished.exists()
 
 
 def test_removes_only_old_unused_downloads(root: Path) -> None:
@@ -169,25 +169,25 @@ def test_keeps_running_builds_and_removes_killed_ones(root: Path) -> None:
     assert pruned() == {building}
 
 
-@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
 def test_rejects_a_store_without_the_trainings(
-    there: bool, two: tuple[Trained, Trained], tmp_path: Path, database: Path
+    exists: bool, two: tuple[Trained, Trained], tmp_path: Path, database: Path
 ) -> None:
     other = tmp_path / "other.db"
-    if there:
+    if exists:
         shutil.copyfile(database, other)
-    for command in (leftovers, prune):
-        with pytest.raises(UserError, match=r"None of the 2 trainings .* was ever recorded"):
+    for command in (find_garbage, prune):
+        with pytest.raises(UserError, match=r"None of the 2 trainings .* is recorded"):
             command(f"sqlite:///{other}")
-    assert other.exists() == there
-    assert all(made.model.exists() for made in two)
+    assert other.exists() == exists
+    assert all(training.model.exists() for training in two)
 
 
 def test_removes_trainings_once_all_runs_are_deleted(two: tuple[Trained, Trained]) -> None:
-    for made in two:
-        forget(made)
+    for training in two:
+        forget(training)
     in_flow(lambda: None, "words")
-    assert {made.model for made in two} <= pruned()
+    assert {training.model for training in two} <= pruned()
 
 
 def test_command_lists_then_removes_with_yes(
@@ -201,8 +201,8 @@ def test_command_lists_then_removes_with_yes(
             main(list(flags))
         return printed.getvalue()
 
-    told = command()
-    assert f"train/{two[0].model.name}" in told and "2 in all" in told
+    output = command()
+    assert f"train/{two[0].model.name}" in output and "total: 2" in output
     assert two[0].model.exists()
     assert "Removed 2 of 2." in command("--yes")
     assert not two[0].model.exists()

@@ -8,7 +8,7 @@ from mlflow.tracking import MlflowClient
 from tasks.tracking import model_logging, registry, runs
 from tasks.tracking.retention import retire
 from tasks.tracking.run_records import recorded_runs
-from tests.factories.logged_models import made_model
+from tests.factories.logged_models import save_untrained_model
 
 pytestmark = pytest.mark.heavy
 
@@ -25,16 +25,16 @@ def flow_run(uri: str, number: int, model: Path, status: runs.Status = "FINISHED
     name = f"flow-{number}"
     parent = runs.parent_run(uri, EXPERIMENT, name, None, name, {})
     variant = runs.start_variant_run(uri, parent, f"variant-{number}", name, {}, {}, [])
-    model_uri = model_logging.log_answerer(uri, variant, model, "bidaf-made", step=0)
+    model_uri = model_logging.log_model(uri, variant, model, "bidaf-made", step=0)
     for run in (variant, parent):
         runs.finish(uri, run, status)
     return model_uri
 
 
 def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
-    model = made_model(tmp_path)
+    model = save_untrained_model(tmp_path)
     models = [flow_run(uri, number, model) for number in range(4)]
-    registry.crown(uri, registry.registered(uri, models[0]))
+    registry.set_champion(uri, registry.get_version(uri, models[0]))
     retired = retire(uri, EXPERIMENT, keep=2)
     assert {run.name for run in retired} == {"flow-1", "variant-1"}
     kept = {run.name for run in recorded_runs(uri)}
@@ -42,6 +42,6 @@ def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     versions = MlflowClient(uri).search_model_versions("name = 'bidaf-made'")
     assert sorted(int(version.version) for version in versions) == [1, 3, 4]
     logged = list((tmp_path / "mlartifacts").rglob("MLmodel"))
-    assert len(logged) == 3, "the files of the other are gone"
+    assert len(logged) == 3, "the files of the deleted model are removed"
     assert retire(uri, EXPERIMENT, keep=2) == []
-    assert retire(uri, EXPERIMENT, keep=1, spared={"train/flow-2"}) == []
+    assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []

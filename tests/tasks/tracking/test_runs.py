@@ -21,10 +21,10 @@ from urllib3.util import Retry
 from infra.errors import UserError
 from infra.settings import CHECKOUT
 from tasks.tracking import metric_logger, model_logging, runs
-from tasks.tracking.client import run_url, server_address
+from tasks.tracking.client import run_url, server_url
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.tracking.runs import InputDataset
-from tests.factories.logged_models import ASKED, made_model, wait_for
+from tests.factories.logged_models import MODEL_INPUT, save_untrained_model, wait_for
 from tests.factories.ports import free_port
 
 FLOW_URL = "http://127.0.0.1:4200/runs/flow-run/1"
@@ -45,10 +45,10 @@ def parent(uri: str, flow_run: str, experiment: str = "bidaflow/made") -> str:
     return runs.parent_run(uri, experiment, flow_run, FLOW_URL, "compare", {"dataset": "made"})
 
 
-def variant(uri: str, parent_id: str, stage: str = "stage-1", goes_on: bool = False) -> str:
+def variant(uri: str, parent_id: str, stage: str = "stage-1", resumed: bool = False) -> str:
     config = {"name": "baseline", "model": {"hidden_size": 3, "characters": None}}
     return runs.start_variant_run(
-        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS, goes_on
+        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS, resumed
     )
 
 
@@ -123,7 +123,7 @@ def test_takes_over_killed_but_not_finished_variants(uri: str) -> None:
     assert read(uri, first).data.tags["mlflow.parentRunId"] == second_parent
     assert read(uri, first).data.tags["prefect.flow_run_id"] == "successor"
     runs.finish(uri, first, "FINISHED")
-    assert variant(uri, parent(uri, "its stage has no name"), "stage-shared", True) == first
+    assert variant(uri, parent(uri, "unfinished stage"), "stage-shared", True) == first
     runs.finish(uri, first, "FINISHED")
     assert variant(uri, parent(uri, "third"), "stage-shared") != first
 
@@ -169,11 +169,11 @@ def test_long_epoch_is_sent_in_several_calls(uri: str) -> None:
 def test_resumed_training_sends_checkpointed_metrics(uri: str) -> None:
     run_id = parent(uri, "resumed")
     nlls: list[float] = []
-    waiting: list[list[Any]] = []
-    killed = EpochLogger(uri, run_id, nlls, waiting)
+    unsent: list[list[Any]] = []
+    killed = EpochLogger(uri, run_id, nlls, unsent)
     for step in range(25):
         killed.step(step, step)
-    resumed = EpochLogger(uri, run_id, *json.loads(json.dumps([nlls, waiting])))
+    resumed = EpochLogger(uri, run_id, *json.loads(json.dumps([nlls, unsent])))
     for step in range(25, 30):
         resumed.step(step, step)
     resumed.epoch(29, {})
@@ -208,8 +208,8 @@ def test_run_url_of_a_file_uses_the_local_server(uri: str) -> None:
     assert run_url(uri, run_id) == f"http://127.0.0.1:5000{page}"
 
 
-def test_server_address_omits_the_password() -> None:
-    assert server_address("https://me:secret@host:8443/mlflow/") == "https://host:8443/mlflow"
+def test_server_url_omits_the_password() -> None:
+    assert server_url("https://me:secret@host:8443/mlflow/") == "https://host:8443/mlflow"
 
 
 def test_deleted_experiment_is_reported(uri: str) -> None:
@@ -222,8 +222,8 @@ def test_deleted_experiment_is_reported(uri: str) -> None:
 
 def test_unreachable_server_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     # MLflow itself retries for two minutes.
-    monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it waits for another attempt"))
-    with pytest.raises(UserError, match=r"No MLflow server answers at http://127\.0\.0\.1:\d+:"):
+    monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
+    with pytest.raises(UserError, match=r"No MLflow server responds at http://127\.0\.0\.1:\d+\."):
         parent(f"http://me:secret@127.0.0.1:{free_port()}", "nowhere")
 
 
@@ -235,7 +235,7 @@ def test_database_setup_is_silent_and_leaves_cwd_clean(
     code += "t.parent_run(sys.argv[1], 'bidaflow/made', 'f', None, 'n', {})"
     working = tmp_path / "working"
     working.mkdir()
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"],
         cwd=working,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
@@ -243,12 +243,12 @@ def test_database_setup_is_silent_and_leaves_cwd_clean(
         text=True,
         check=True,
     )
-    assert (told.stdout, told.stderr) == ("", "")
+    assert (process.stdout, process.stderr) == ("", "")
     assert list(working.iterdir()) == []
 
 
 @pytest.mark.heavy
-def test_whole_run_works_through_a_server(
+def test_complete_run_works_through_a_server(
     server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "report.html").write_text("<html></html>")
@@ -259,10 +259,12 @@ def test_whole_run_works_through_a_server(
         logger.step(step, 2.0)
     logger.epoch(999, {"dev/f1": 50.0, "dev/nll": math.nan})
     runs.log_artifacts(server, run_id, [tmp_path / "report.html"])
-    model_uri = model_logging.log_answerer(server, run_id, made_model(tmp_path), "bidaf-made", 999)
+    model_uri = model_logging.log_model(
+        server, run_id, save_untrained_model(tmp_path), "bidaf-made", 999
+    )
     runs.finish(server, run_id, "FINISHED")
     assert capfd.readouterr() == ("", "")
-    assert len(mlflow.pyfunc.load_model(model_uri).predict(ASKED)) == len(ASKED)
+    assert len(mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT)) == len(MODEL_INPUT)
     assert variant(server, parent_id) == run_id
     assert len(history(server, run_id, "train/batch_nll")) == 100
     assert read(server, run_id).data.metrics["dev/f1"] == 50.0
@@ -273,55 +275,55 @@ def test_whole_run_works_through_a_server(
 
 # With these settings MLflow waits 2, 4, 8, 16 … s between attempts, half as long as by default.
 SHORT_PAUSES = {"MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "10"}
-AWAY = [(1, SHORT_PAUSES), (50, {})]
+OUTAGES = [(1, SHORT_PAUSES), (50, {})]
 
 
 @pytest.mark.heavy
 @pytest.mark.full
-@pytest.mark.parametrize(("seconds", "retries"), AWAY)
+@pytest.mark.parametrize(("seconds", "retries"), OUTAGES)
 def test_server_outage_loses_no_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, retries: dict[str, str]
 ) -> None:
     for name, value in retries.items():
         monkeypatch.setenv(name, value)
-    address = f"http://127.0.0.1:{free_port()}"
-    process = start_server(tmp_path, address)
-    run_id = variant(address, parent(address, "away"))
-    logger = EpochLogger(address, run_id)
+    url = f"http://127.0.0.1:{free_port()}"
+    process = start_server(tmp_path, url)
+    run_id = variant(url, parent(url, "outage"))
+    logger = EpochLogger(url, run_id)
     logger.epoch(1, {"dev/f1": 1.0})
     stop(process)
-    refused, started = Event(), []
+    retried, restarted = Event(), []
     sleep = Retry.sleep
 
-    def note(retry: Retry, response: Any = None) -> None:
-        refused.set()
+    def sleep_and_signal(retry: Retry, response: Any = None) -> None:
+        retried.set()
         sleep(retry, response)
 
-    def come_back() -> None:
-        if refused.wait(600):
+    def restart() -> None:
+        if retried.wait(600):
             time.sleep(seconds)
-            started.append(start_server(tmp_path, address))
+            restarted.append(start_server(tmp_path, url))
 
-    monkeypatch.setattr(Retry, "sleep", note)
-    comes_back = Thread(target=come_back)
-    comes_back.start()
+    monkeypatch.setattr(Retry, "sleep", sleep_and_signal)
+    restarting = Thread(target=restart)
+    restarting.start()
     logger.epoch(2, {"dev/f1": 2.0})
     logger.epoch(3, {"dev/f1": 3.0})
-    assert refused.is_set(), "it was never away"
-    comes_back.join()
-    assert history(address, run_id, "dev/f1") == [(1, 1.0), (2, 2.0), (3, 3.0)]
-    stop(*started)
+    assert retried.is_set(), "the server was never unreachable"
+    restarting.join()
+    assert history(url, run_id, "dev/f1") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    stop(*restarted)
 
 
-def start_server(root: Path, address: str) -> subprocess.Popen[bytes]:
-    """Start a real MLflow server on loopback, and wait until it answers."""
+def start_server(root: Path, url: str) -> subprocess.Popen[bytes]:
+    """Start a real MLflow server on loopback, and wait until it responds."""
     command: list[Any] = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
-    command += ["--port", address.rpartition(":")[2]]
+    command += ["--port", url.rpartition(":")[2]]
     command += ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
     command += ["--artifacts-destination", root / "artifacts"]
     with (root / "log").open("a") as log:
         process = subprocess.Popen(command, cwd=root, stdout=log, stderr=log)
-    wait_for(f"{address}/health", process)
+    wait_for(f"{url}/health", process)
     return process
 
 
@@ -332,8 +334,8 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real MLflow server on loopback."""
-    address = f"http://127.0.0.1:{free_port()}"
-    process = start_server(tmp_path_factory.mktemp("server"), address)
-    yield address
+    """The URL of a real MLflow server on loopback."""
+    url = f"http://127.0.0.1:{free_port()}"
+    process = start_server(tmp_path_factory.mktemp("server"), url)
+    yield url
     stop(process)

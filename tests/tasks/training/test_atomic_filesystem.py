@@ -9,20 +9,20 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
-from tasks.training.atomic_filesystem import whole_files
+from tasks.training.atomic_filesystem import atomic_local_filesystem
 
 
 def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:
-    place = tmp_path / "list.json"
-    place.write_text("old")
-    stream = whole_files().open_output_stream(str(place))
+    path = tmp_path / "list.json"
+    path.write_text("old")
+    stream = atomic_local_filesystem().open_output_stream(str(path))
     stream.write(b"n")
     stream.flush()
-    assert place.read_text() == "old"
+    assert path.read_text() == "old"
     stream.write(b"ew")
     stream.close()
-    assert place.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [place]
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @contextmanager
@@ -38,31 +38,31 @@ def room_for(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("parts", [[100], [40, 60], [30_000, 20_000], [40, 60, 20_000]])
 def test_failed_write_keeps_the_old_file(tmp_path: Path, parts: list[int]) -> None:
-    place = tmp_path / "list.json"
-    place.write_text("old")
+    path = tmp_path / "list.json"
+    path.write_text("old")
     with (
         pytest.raises(OSError, match="too large"),
         room_for(50),
-        whole_files().open_output_stream(str(place)) as stream,
+        atomic_local_filesystem().open_output_stream(str(path)) as stream,
     ):
         for part in parts:
             stream.write(b"n" * part)
-    assert place.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [place]
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_abandoned_write_keeps_the_old_file(tmp_path: Path) -> None:
-    place = tmp_path / "list.json"
-    place.write_text("old")
-    stream = whole_files().open_output_stream(str(place))
+    path = tmp_path / "list.json"
+    path.write_text("old")
+    stream = atomic_local_filesystem().open_output_stream(str(path))
     stream.write(b"n")
     del stream
-    assert place.read_text() == "old"
+    assert path.read_text() == "old"
 
 
 def test_folders_are_copied_in_and_out(tmp_path: Path) -> None:
     """Ray Train copies checkpoints like this, in processes that unpickle the file system."""
-    source, files = tmp_path / "source", pickle.loads(pickle.dumps(whole_files()))
+    source, files = tmp_path / "source", pickle.loads(pickle.dumps(atomic_local_filesystem()))
     (source / "below").mkdir(parents=True)
     (source / "below" / "weights").write_bytes(bytes(range(256)) * 999)
     (source / "numbers").write_text("{}")
@@ -71,6 +71,6 @@ def test_folders_are_copied_in_and_out(tmp_path: Path) -> None:
     pyarrow.fs.copy_files(str(source), kept, destination_filesystem=files)
     pyarrow.fs.copy_files(kept, back, source_filesystem=files)
     for folder in (kept, back):
-        found = {p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()}
-        assert found == {"numbers", "below/weights"}
+        names = {p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()}
+        assert names == {"numbers", "below/weights"}
     assert (Path(back) / "below" / "weights").read_bytes() == bytes(range(256)) * 999

@@ -14,7 +14,7 @@ from models.configs.variant import CharacterConfig, ModelConfig, OptimizerName, 
 from models.span_decoding import Predictions
 from models.trainer import Reading, Trainer
 from tasks.training.checkpoints import (
-    Record,
+    TrainingRecord,
     averaged_weights,
     load_predictions,
     load_record,
@@ -27,7 +27,7 @@ HISTORY: list[dict[str, Any]] = [
     {"epoch": 1, "train/nll": 0.1 + 0.2, "dev/f1": 61.25},
     {"epoch": 2, "train/nll": 1e-17, "dev/f1": 63.0},
 ]
-RECORD = Record(HISTORY, "all 2 epoch(s) were done", loop_seconds=1 / 3)
+RECORD = TrainingRecord(HISTORY, "all 2 epoch(s) were completed", loop_seconds=1 / 3)
 PREDICTIONS = Predictions(
     span_start=np.array([0, -1, 7]),
     span_end=np.array([2, -1, 7]),
@@ -41,11 +41,11 @@ def data() -> tuple[Examples, Types]:
     random = np.random.default_rng(1)
     contexts = [random.integers(2, 9, size).tolist() for size in (3, 8, 5)]
     questions = [random.integers(2, 9, 1 + i % 4).tolist() for i in range(12)]
-    of = np.arange(12) % 3
+    context_of = np.arange(12) % 3
     examples = Examples(
         contexts=Ragged.from_rows(contexts),
         questions=Ragged.from_rows(questions),
-        context_of=of,
+        context_of=context_of,
         span_start=np.zeros(12, dtype=np.int32),
         span_end=np.full(12, 2, dtype=np.int32),
         impossible=np.zeros(12, dtype=bool),
@@ -68,8 +68,8 @@ def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def state(of: Trainer) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in of.tensors().items()}
+def state(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in trainer.tensors().items()}
 
 
 @pytest.mark.parametrize("optimizer", ["adadelta", "adam"])
@@ -97,8 +97,8 @@ def test_resume_restores_the_thread_count(threads: tuple[int, int], tmp_path: Pa
     whole, resumed = (Trainer(make_model(variant), variant.training) for _ in range(2))
 
     def keep(reading: Reading) -> bool:
-        if reading.of_epoch == 2:
-            save_checkpoint(tmp_path, whole, Record(), None)
+        if reading.epoch_step == 2:
+            save_checkpoint(tmp_path, whole, TrainingRecord(), None)
         return True
 
     before = torch.get_num_threads()
@@ -115,9 +115,9 @@ def test_resume_restores_the_thread_count(threads: tuple[int, int], tmp_path: Pa
 
 def test_checkpoint_contains_the_optimizer_state(tmp_path: Path) -> None:
     """Otherwise the tests of resuming would not compare the state of the optimizers."""
-    made = trainer("adam", seed=1)
-    made.train_epoch(*data())
-    kinds = {name.split(".")[-1] for name in made.tensors() if name.startswith("optimizer.")}
+    trained = trainer("adam", seed=1)
+    trained.train_epoch(*data())
+    kinds = {name.split(".")[-1] for name in trained.tensors() if name.startswith("optimizer.")}
     assert kinds == {"step", "exp_avg", "exp_avg_sq"}
 
 
@@ -149,18 +149,18 @@ def test_other_worker_count_keeps_current_random_state(tmp_path: Path) -> None:
     fewer = trainer("adam", seed=2, rank=1, workers=2)
     torch.manual_seed(5)
     resume_from(tmp_path, fewer)
-    found = torch.rand(3)
+    drawn = torch.rand(3)
     torch.manual_seed(5)
-    assert torch.equal(found, torch.rand(3))
+    assert torch.equal(drawn, torch.rand(3))
 
 
 def test_averaged_weights_load_into_the_model(tmp_path: Path) -> None:
-    made = trainer("adam", seed=1)
-    made.train_epoch(*data())
-    save_checkpoint(tmp_path, made, RECORD, PREDICTIONS)
+    trained = trainer("adam", seed=1)
+    trained.train_epoch(*data())
+    save_checkpoint(tmp_path, trained, RECORD, PREDICTIONS)
     weights = averaged_weights(tmp_path)
-    assert equal(weights, made.averages.averaged)
-    assert not equal(weights, {n: p.detach() for n, p in made.model.named_parameters()})
+    assert equal(weights, trained.averages.averaged)
+    assert not equal(weights, {n: p.detach() for n, p in trained.model.named_parameters()})
     trainer("adam", seed=2).model.load_state_dict(weights)
 
 

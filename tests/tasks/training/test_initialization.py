@@ -13,7 +13,7 @@ from infra.errors import UserError
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.inference.model_folder import save_model
 from tasks.tracking.fetch_model import fetch_model
-from tasks.training.initialization import new_model, told
+from tasks.training.initialization import new_model, warm_start_summary
 from tasks.training.inputs import TrainingData
 from tests.factories.training_data import prepare, small
 
@@ -41,13 +41,13 @@ def test_model_starts_from_an_earlier_one(data: TrainingData, earlier: Path) -> 
     assert carried is not None
     assert all((parameter == 0.25).all() for parameter in model.parameters())
     characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows
-    assert told(carried, small()) == (
-        f"char starts with {len(list(model.parameters()))} parameters of the earlier model and the "
-        f"vectors of {characters} characters, 100.0 % of its weights."
+    assert warm_start_summary(carried, small()) == (
+        f"char: warm start with {len(list(model.parameters()))} parameter tensors of the earlier "
+        f"model and the vectors of {characters} characters, 100.0 % of its weights."
     )
-    drawn, nothing = new_model(small(seed=5), data)
-    assert nothing is None
-    assert not (drawn.output.start_modeling.weight == 0.25).any()
+    random, no_warm_start = new_model(small(seed=5), data)
+    assert no_warm_start is None
+    assert not (random.output.start_modeling.weight == 0.25).any()
 
 
 def test_random_vectors_agree_across_vocabularies(data: TrainingData, tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_random_vectors_agree_across_vocabularies(data: TrainingData, tmp_path: 
     variant = small(unknown_words="random")
     model, _ = new_model(variant, data)
     before, now = (
-        torch.from_numpy(load_word_vectors(each.vocabulary, each.vectors, "random"))
-        for each in (data, other)
+        torch.from_numpy(load_word_vectors(d.vocabulary, d.vectors, "random"))
+        for d in (data, other)
     )
     weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
     save_model(tmp_path / "model", variant, True, weights, before, data.vocabulary)
     _, carried = new_model(variant, replace(other, start_from=tmp_path))
     assert carried is not None
-    tables = [pq.read_table(each.vocabulary / "words.parquet") for each in (data, other)]
+    tables = [pq.read_table(d.vocabulary / "words.parquet") for d in (data, other)]
     rows = {word: row for row, word in enumerate(tables[0]["word"].to_pylist())}
     drawn = [
         (rows[word], row)
@@ -71,14 +71,15 @@ def test_random_vectors_agree_across_vocabularies(data: TrainingData, tmp_path: 
         if row > 0 and word in rows and not tables[1]["in_vectors"][row].as_py()
     ]
     assert len(drawn) > 10
-    alike = torch.cosine_similarity(
+    similarities = torch.cosine_similarity(
         before[[old for old, _ in drawn]], now[[new for _, new in drawn]]
     )
-    assert alike.min() > 0.999
+    assert similarities.min() > 0.999
 
 
 def test_rejects_another_architecture(data: TrainingData, earlier: Path) -> None:
-    with pytest.raises(UserError, match=r"^char can't start from that model: its .*\.$"):
+    sentence = r"^char can't be initialized from the model in start_from: the shape of .*\.$"
+    with pytest.raises(UserError, match=sentence):
         new_model(small(hidden_size=9), replace(data, start_from=earlier))
 
 

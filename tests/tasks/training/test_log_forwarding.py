@@ -8,7 +8,7 @@ from prefect import flow
 from rich.console import Console
 
 from tasks.training import log_forwarding as module
-from tasks.training.log_forwarding import following
+from tasks.training.log_forwarding import forwarding_logs
 from tests.factories.prefect_artifacts import artifacts
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
@@ -19,7 +19,7 @@ PREFIX = "\x1b[36m(RayTrainWorker pid=12)\x1b[0m "
 @flow
 def printing(lines: list[str]) -> None:
     """Prints from another thread, as Ray does."""
-    with following():
+    with forwarding_logs():
         for line in lines:
             thread = threading.Thread(target=print, args=(line,))
             thread.start()

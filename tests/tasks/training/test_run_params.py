@@ -14,7 +14,7 @@ from mlflow.tracking import MlflowClient
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import (
     DataParameters,
-    MixedIn,
+    MixedSource,
     VariantName,
     VectorParameters,
     configure,
@@ -47,8 +47,8 @@ def own(tmp_path: Path) -> Path:
 def trained_vectors(tmp_path: Path) -> Path:
     """A vector set in a folder "support", as `make embeddings` writes it."""
     (tmp_path / "support").mkdir()
-    told = {"method": "skipgram", "dimension": 2, "parameters": {"dimension": 2, "window": 3}}
-    write_vectors(tmp_path / "support", WordSet(["the"], np.ones((1, 2), np.float32)), told)
+    history = {"method": "skipgram", "dimension": 2, "parameters": {"dimension": 2, "window": 3}}
+    write_vectors(tmp_path / "support", WordSet(["the"], np.ones((1, 2), np.float32)), history)
     return tmp_path / "support" / "vectors.parquet"
 
 
@@ -63,7 +63,7 @@ def earlier_model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """The parameters of a requested run."""
 
     data: DataParameters
@@ -73,15 +73,15 @@ class Asked(NamedTuple):
     start_from: str | None = None
 
 
-def started(name: VariantName, asked: Asked) -> Run:
+def start_mlflow_run(name: VariantName, request: RunRequest) -> Run:
     """The MLflow run of a training before its first step."""
 
     def work() -> str:
-        splits, start = ingest_dataset(asked.data), model_to_start_from(asked.start_from)
-        encoded = encode_dataset(splits, asked.vectors, asked.vocabulary)
+        splits, start = ingest_dataset(request.data), model_to_start_from(request.start_from)
+        encoded = encode_dataset(splits, request.vectors, request.vocabulary)
         dataset, variant, folders = Training(configure(name), splits, encoded, start).inputs
         uri = settings().tracking_uri
-        return start_run(uri, dataset, variant, name, folders, asked.resources, goes_on=False)
+        return start_run(uri, dataset, variant, name, folders, request.resources, resumed=False)
 
     return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
 
@@ -90,13 +90,15 @@ def started(name: VariantName, asked: Asked) -> Run:
 def test_every_run_logs_all_requested_parameters(
     root: Path, prefect_server: None, own: Path, trained_vectors: Path, earlier_model: Path
 ) -> None:
-    plain = started("baseline", Asked(DataParameters(dataset=str(own), validation_share=0)))
-    changed = Asked(
+    plain = start_mlflow_run(
+        "baseline", RunRequest(DataParameters(dataset=str(own), validation_share=0))
+    )
+    changed = RunRequest(
         DataParameters(
             dataset="own",
             train_files=[str(own)],
             dev_files=[str(own.with_name("scored.json"))],
-            mix=[MixedIn(files=[str(own.with_name("more.json"))], weight=0.5)],
+            mix=[MixedSource(files=[str(own.with_name("more.json"))], weight=0.5)],
             validation_share=0.3,
             negatives=0.25,
             seed=3,
@@ -109,7 +111,7 @@ def test_every_run_logs_all_requested_parameters(
         Resources(workers=2, cpus_per_worker=1, gpu=False),
         str(earlier_model),
     )
-    other = started("char", changed)
+    other = start_mlflow_run("char", changed)
     assert plain.data.params.keys() == other.data.params.keys()
     assert differing(plain, other) == {
         "variant": ("baseline", "char"),
@@ -150,14 +152,14 @@ def differing(one: Run, other: Run) -> dict[str, tuple[str, str]]:
 
 def digests(*runs: Run) -> tuple[Any, ...]:
     """The source digests of runs; asserts that they have twelve digits and differ."""
-    found = tuple(run.data.params["vectors.source_digest"] for run in runs)
-    assert len(set(found)) == len(found) and {len(digest) for digest in found} == {12}
-    return found
+    values = tuple(run.data.params["vectors.source_digest"] for run in runs)
+    assert len(set(values)) == len(values) and {len(digest) for digest in values} == {12}
+    return values
 
 
 def contexts(run: Run) -> set[str]:
     """The contexts in which a run used its datasets; asserts that each digest is a tag."""
-    inputs = {each.tags[0].value: each.dataset.digest for each in run.inputs.dataset_inputs}
+    inputs = {i.tags[0].value: i.dataset.digest for i in run.inputs.dataset_inputs}
     for name, digest in inputs.items():
         assert run.data.tags[f"{name}.digest"].startswith(digest)
     return set(inputs)

@@ -25,10 +25,10 @@ from models.trainer import Reading, Trainer
 from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import STEPS_PER_POINT
 from tasks.training import ray_trainer, worker
-from tasks.training.checkpoints import TENSORS, CheckpointSchedule, Record, load_record
+from tasks.training.checkpoints import TENSORS, CheckpointSchedule, TrainingRecord, load_record
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
-from tasks.training.ray_trainer import Fitted, fit
+from tasks.training.ray_trainer import FitResult, fit
 from tasks.training.worker import Job, _Loop, make_trainer, train_worker
 from tests.factories.training_data import make_job, prepare, small
 
@@ -41,7 +41,7 @@ def data(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Trainin
     return prepare(tmp_path_factory.mktemp("prepared"))
 
 
-def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int = 1) -> Fitted:
+def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int = 1) -> FitResult:
     """Train a variant to its end."""
     job = make_job(folder, data, variant)
     allotment = Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0)
@@ -58,13 +58,13 @@ def first_losses(job: Job, trainer: Trainer) -> list[float]:
     """The losses of a trainer's first steps."""
     losses: list[float] = []
 
-    def go_on(reading: Reading) -> bool:
+    def collect_losses(reading: Reading) -> bool:
         losses.extend(reading.nlls)
         return len(losses) < STEPS
 
     examples, types = load_encoded(job.data.train.encoded), load_types(job.data.vocabulary)
     while len(losses) < STEPS:
-        trainer.train_epoch(examples, types, go_on)
+        trainer.train_epoch(examples, types, collect_losses)
     return losses
 
 
@@ -93,10 +93,10 @@ def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path)
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(storage_path=str(tmp_path / "ray")),
     ).fit()
-    found = json.loads(out.read_text())
-    assert len(found) == STEPS
-    assert found == pytest.approx(expected, abs=1e-5)
-    assert sum(found[:10]) - sum(found[-10:]) > 1, "it learns"
+    losses = json.loads(out.read_text())
+    assert len(losses) == STEPS
+    assert losses == pytest.approx(expected, abs=1e-5)
+    assert sum(losses[:10]) - sum(losses[-10:]) > 1, "it learns"
 
 
 # Killed processes
@@ -153,11 +153,11 @@ def _position(trained: Path) -> int:
     return position
 
 
-def told(record: Record) -> list[dict[str, Any]]:
+def comparable_history(record: TrainingRecord) -> list[dict[str, Any]]:
     """The history without times, speeds and memory use."""
-    of_the_machine = {"examples_per_second", "seconds", "elapsed_seconds", "peak_memory_bytes"}
+    measured = {"examples_per_second", "seconds", "elapsed_seconds", "peak_memory_bytes"}
     return [
-        {name: value for name, value in entry.items() if name not in of_the_machine}
+        {name: value for name, value in entry.items() if name not in measured}
         for entry in record.history
     ]
 
@@ -174,12 +174,12 @@ RESUMED = small(dropout=0.3, epochs=2, batch_size=6, checkpoint_steps=4)
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> FitResult:
     return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
 
 
 def test_killed_worker_does_not_change_the_result(
-    data: TrainingData, uninterrupted: Fitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: TrainingData, uninterrupted: FitResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_trainer, "train_worker", train_until_killed)
     killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
@@ -190,21 +190,21 @@ def test_killed_worker_does_not_change_the_result(
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     record = load_record(resumed.last)
-    assert told(record) == told(load_record(uninterrupted.last))
+    assert comparable_history(record) == comparable_history(load_record(uninterrupted.last))
     assert record.loop_seconds < record.history[-1]["elapsed_seconds"], "it was never killed"
     logged = logged_nlls(tmp_path)
     assert logged == logged_nlls(uninterrupted.last.parents[2])
     assert len(logged) == record.history[-1]["step"] // STEPS_PER_POINT >= 3
 
 
-def test_only_needed_checkpoints_are_kept(uninterrupted: Fitted) -> None:
+def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:
     kept = [path for path in uninterrupted.last.parent.glob("checkpoint_*") if path.is_dir()]
     assert len(kept) <= 3, "the latest, and the best two"
     assert {uninterrupted.last, uninterrupted.best} <= set(kept)
     record = load_record(uninterrupted.last)
     f1s = [entry["validation/f1"] for entry in record.history]
     assert load_record(uninterrupted.best).history[-1]["validation/f1"] == max(f1s)
-    assert record.ended == "all 2 epoch(s) were done"
+    assert record.ended == "all 2 epoch(s) were completed"
 
 
 # Early stopping
@@ -214,11 +214,11 @@ def test_only_needed_checkpoints_are_kept(uninterrupted: Fitted) -> None:
 def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path: Path) -> None:
     fitted = run(tmp_path, data, small(epochs=30, patience=1, learning_rate=1e-9))
     record = load_record(fitted.last)
-    assert record.ended is not None and "has not risen for 1 epoch(s)" in record.ended
+    assert record.ended is not None and "has not improved for 1 epoch(s)" in record.ended
     assert len(record.history) == 2
     assert len(load_record(fitted.best).history) == 1, "of equal ones the first"
-    history = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    (logged,) = history.search_runs(["1"])
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    (logged,) = client.search_runs(["1"])
     assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
     # The threshold maximises validation F1, so there it is no worse than argmax.
     for entry in record.history:
@@ -236,7 +236,7 @@ def test_time_budget_stops_after_a_scored_step(data: TrainingData, tmp_path: Pat
     without = replace(data, validation=None)
     fitted = run(tmp_path, without, small(epochs=9, max_minutes=1e-6), workers=2)
     record = load_record(fitted.last)
-    assert record.ended == "the 1e-06 minute(s) given were used up"
+    assert record.ended == "the time limit of 1e-06 minute(s) was reached"
     (entry,) = record.history
     assert entry["step"] == 1
     assert {"dev/f1", "train/nll"} <= entry.keys()
@@ -248,8 +248,8 @@ def test_time_budget_stops_after_a_scored_step(data: TrainingData, tmp_path: Pat
 def test_diverging_training_stops_with_a_user_error(data: TrainingData, tmp_path: Path) -> None:
     variant = small(optimizer="adadelta", learning_rate=1e30, precision="bfloat16")
     sentence = (
-        r"^char diverged: the loss of step 2 is nan; set a smaller learning_rate than 1e\+30, "
-        r"or precision to float32\.$"
+        r"^char diverged: the loss of step 2 is nan\. Set learning_rate below 1e\+30, "
+        r"or set precision to float32\.$"
     )
     with pytest.raises(UserError, match=sentence):
         run(tmp_path, data, variant, workers=2)
@@ -259,7 +259,7 @@ def test_diverging_training_stops_with_a_user_error(data: TrainingData, tmp_path
 def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
     fitted = run(tmp_path, data, small(epochs=9, stop_at_f1=1e-3, learning_rate=0.03))
     record = load_record(fitted.last)
-    assert record.ended is not None and "was asked for" in record.ended
+    assert record.ended is not None and "reached stop_at_f1" in record.ended
     assert record.history[-1]["validation/f1"] >= 1e-3
     assert all(entry["validation/f1"] < 1e-3 for entry in record.history[:-1])
 
@@ -267,7 +267,7 @@ def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
 def test_checkpoint_timing_uses_the_shared_clock() -> None:
     """The schedule ignores each worker's own clock: if one stopped to save and another did not,
     both would wait forever."""
-    cadence = CheckpointSchedule(TrainingConfig(checkpoint_minutes=10), step=0)
-    asked = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
-    due = [cadence.is_due(step, seconds) for step, seconds in enumerate(asked)]
+    schedule = CheckpointSchedule(TrainingConfig(checkpoint_minutes=10), step=0)
+    times = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
+    due = [schedule.is_due(step, seconds) for step, seconds in enumerate(times)]
     assert due == [False, False, True, False, False, True]

@@ -14,7 +14,7 @@ from infra.errors import UserError
 from tasks.embeddings.evaluation import projection
 from tasks.embeddings.evaluation.analogies import analogies, read_questions
 from tasks.embeddings.evaluation.coverage import coverage_by_band
-from tasks.embeddings.evaluation.evaluate import Asked, judge_vectors
+from tasks.embeddings.evaluation.evaluate import Queries, evaluate_vectors
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.embeddings.evaluation.projection import map_words, project
 from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS, read_pairs, similarity
@@ -22,7 +22,7 @@ from tasks.embeddings.evaluation.weat import TESTS, Association, p_value, weat
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet
-from tasks.reports.embeddings_report import write_judgement
+from tasks.reports.embeddings_report import write_embeddings_report
 
 
 def space_of(rows: dict[str, list[float]], subwords: Subwords | None = None) -> Neighbours:
@@ -33,29 +33,29 @@ PLANE = {"king": [3, 1], "queen": [3, -1], "man": [1, 1], "woman": [1, -1], "owl
 
 
 def test_neighbors_rank_by_cosine_without_the_word() -> None:
-    found = space_of(PLANE).neighbours("king", 2)
-    assert [word for word, _ in found] == ["man", "queen"]
-    assert found[0][1] == pytest.approx(4 / 20**0.5)
+    neighbours = space_of(PLANE).neighbours("king", 2)
+    assert [word for word, _ in neighbours] == ["man", "queen"]
+    assert neighbours[0][1] == pytest.approx(4 / 20**0.5)
     assert len(space_of(PLANE).neighbours("king", 99)) == 4
-    with pytest.raises(UserError, match="no vector of 'wolf'"):
+    with pytest.raises(UserError, match="no vector for 'wolf'"):
         space_of(PLANE).neighbours("wolf")
 
 
 def test_lookup_tries_lower_case_then_subwords() -> None:
     subwords = Subwords(np.ones((3, 2), np.float32), 3, 6)
     assert space_of(PLANE).row("Owl") == 4
-    spelt = space_of(PLANE, subwords).vector("owlet")
-    assert spelt is not None and spelt.tolist() == pytest.approx([0.5**0.5, 0.5**0.5])
+    composed = space_of(PLANE, subwords).vector("owlet")
+    assert composed is not None and composed.tolist() == pytest.approx([0.5**0.5, 0.5**0.5])
     assert space_of(PLANE).vector("owlet") is None
 
 
 def test_cased_sets_compose_words_as_written() -> None:
     subwords = Subwords(np.random.default_rng(0).random((50, 2), np.float32) - 0.5, 3, 6)
-    chosen = WordSet(list(PLANE), np.array(list(PLANE.values()), np.float32), subwords)
-    for lower_case, spelt in ((True, "owlet"), (False, "Owlet")):
-        found = Neighbours(chosen, lower_case).vector("Owlet")
-        vector = subwords.vector(spelt)
-        assert found == pytest.approx(vector / np.linalg.norm(vector), rel=1e-5)
+    word_set = WordSet(list(PLANE), np.array(list(PLANE.values()), np.float32), subwords)
+    for lower_case, form in ((True, "owlet"), (False, "Owlet")):
+        composed = Neighbours(word_set, lower_case).vector("Owlet")
+        expected = subwords.vector(form)
+        assert composed == pytest.approx(expected / np.linalg.norm(expected), rel=1e-5)
 
 
 def test_analogy_excludes_its_own_words() -> None:
@@ -73,9 +73,9 @@ def test_400k_words_take_a_few_matrix_products() -> None:
         assert len(vectors @ vectors[number]) == 400_000
         products.append(time.process_time() - began)
         began = time.process_time()
-        found = space.neighbours(f"w{number}")
+        neighbours = space.neighbours(f"w{number}")
         answers.append(time.process_time() - began)
-        assert len(found) == 10
+        assert len(neighbours) == 10
     assert min(answers) < 6 * min(products)
 
 
@@ -86,10 +86,10 @@ def test_spearman_uses_covered_pairs_only(tmp_path: Path) -> None:
         "spearman": pytest.approx(1.0),
         "pairs": 4,
         "covered": 0.75,
-        "spelt": 0.0,
+        "composed": 0.0,
     }
     file.write_text("king man\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"pairs\.txt, line 1, is not two words and a score"):
+    with pytest.raises(UserError, match=r"pairs\.txt, line 1: expected two words and a score"):
         similarity(space_of(PLANE), file)
 
 
@@ -106,12 +106,13 @@ def test_analogies_are_scored_by_section(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     text = ": family\nman king woman queen\nking man queen woman\n: birds\nowl owls wren wrens\n"
     file.write_text(text, encoding="utf-8")
-    told = analogies(space_of(PLANE), file)
-    assert told["family"] == {"accuracy": 1.0, "questions": 2, "covered": 1.0}
-    assert told["birds"] == {"accuracy": None, "questions": 1, "covered": 0.0}
-    assert told["all"]["accuracy"] == 1.0 and told["all"]["covered"] == pytest.approx(2 / 3)
+    accuracies = analogies(space_of(PLANE), file)
+    assert accuracies["family"] == {"accuracy": 1.0, "questions": 2, "covered": 1.0}
+    assert accuracies["birds"] == {"accuracy": None, "questions": 1, "covered": 0.0}
+    assert accuracies["all"]["accuracy"] == 1.0
+    assert accuracies["all"]["covered"] == pytest.approx(2 / 3)
     file.write_text("a b c\n", encoding="utf-8")
-    with pytest.raises(UserError, match="line 1, is no question of four words"):
+    with pytest.raises(UserError, match="line 1: expected four words"):
         read_questions(file)
 
 
@@ -131,27 +132,29 @@ def test_weat_matches_the_paper_and_exact_p_value() -> None:
         return float(np.mean(near) - np.mean(far))
 
     scores = [score(word) for word in words[:8]]
-    found = weat(space, test)
+    bias = weat(space, test)
     expected = (np.mean(scores[:4]) - np.mean(scores[4:])) / np.std(scores, ddof=1)
-    assert found["effect"] == pytest.approx(expected, abs=1e-5)
-    assert found["covered"] == pytest.approx(12 / 13)
+    assert bias["effect"] == pytest.approx(expected, abs=1e-5)
+    assert bias["covered"] == pytest.approx(12 / 13)
     sums = [sum(chosen) for chosen in combinations(scores, 4)]
     share = np.mean([total >= sum(scores[:4]) - 1e-6 for total in sums])
-    assert found["p"] == pytest.approx(share)
+    assert bias["p"] == pytest.approx(share)
     assert weat(space, Association("x0", "y0", "a0", "b0"))["effect"] is None
 
 
 @pytest.mark.parametrize("vector", [[1.0, 2.0, 3.0], [0.3]])
 def test_equal_vectors_have_no_bias_and_no_nan(tmp_path: Path, vector: list[float]) -> None:
-    words = dict.fromkeys(word for test in TESTS.values() for each in test for word in each.split())
+    words = dict.fromkeys(
+        word for test in TESTS.values() for group in test for word in group.split()
+    )
     vectors = np.array([vector] * len(words), np.float32)
     write_vectors(tmp_path, WordSet(list(words), vectors), {"method": "cbow"})
-    facts = judge_vectors(tmp_path, tmp_path / "vectors.parquet", [], [], Asked())
+    facts = evaluate_vectors(tmp_path, tmp_path / "vectors.parquet", [], [], Queries())
     assert facts["metrics"] == {}
-    text = (tmp_path / "judgement.json").read_text(encoding="utf-8")
+    text = (tmp_path / "evaluation.json").read_text(encoding="utf-8")
     assert "NaN" not in text
-    told = json.loads(text)["bias"].values()
-    assert list(told) == [{"effect": None, "p": None, "covered": 1.0}] * len(TESTS)
+    biases = json.loads(text)["bias"].values()
+    assert list(biases) == [{"effect": None, "p": None, "covered": 1.0}] * len(TESTS)
 
 
 def test_cased_sets_use_capitalized_names() -> None:
@@ -159,8 +162,8 @@ def test_cased_sets_use_capitalized_names() -> None:
     rows = {word: [1.0, 0.0] for word in f"{names.x.title()} {names.a}".split()}
     rows |= {word: [0.0, 1.0] for word in f"{names.y.title()} {names.b}".split()}
     for others in ({}, {name.lower(): [0.5, 0.5] for name in f"{names.x} {names.y}".split()}):
-        found = weat(space_of({**rows, **others}), names)
-        assert found["covered"] == 1 and found["effect"] == pytest.approx(2 / (16 / 15) ** 0.5)
+        bias = weat(space_of({**rows, **others}), names)
+        assert bias["covered"] == 1 and bias["effect"] == pytest.approx(2 / (16 / 15) ** 0.5)
     assert weat(space_of({w.lower(): v for w, v in rows.items()}), names)["covered"] == 1
 
 
@@ -172,16 +175,16 @@ def test_clear_bias_has_a_small_nonzero_p_value() -> None:
 def test_coverage_is_reported_by_frequency_band() -> None:
     counts = {"King": 60, "king": 50, "man": 3, "wolf": 7, "“": 1}
     space = space_of({**PLANE, '"': [1, 2]})
-    told = coverage_by_band(space, counts, lower_case=True)
-    assert told["100 and more"] == {
+    coverage = coverage_by_band(space, counts, lower_case=True)
+    assert coverage["100 and more"] == {
         "tokens": 110,
         "types": 1,
         "tokens_covered": 1.0,
         "types_covered": 1.0,
         "missing": [],
     }
-    assert told["5 to 9"]["missing"] == ["wolf"] and told["once"]["types_covered"] == 1.0
-    assert told["all"]["tokens_covered"] == pytest.approx(114 / 121)
+    assert coverage["5 to 9"]["missing"] == ["wolf"] and coverage["once"]["types_covered"] == 1.0
+    assert coverage["all"]["tokens_covered"] == pytest.approx(114 / 121)
 
 
 def test_projection_fills_the_unit_square() -> None:
@@ -202,39 +205,40 @@ def test_words_with_zero_vectors_are_not_projected(
     assert len(project(space, words)) == len(PLANE)
 
 
-def test_page_compares_sets_without_network(tmp_path: Path) -> None:
+def test_report_compares_sets_without_network(tmp_path: Path) -> None:
     tests = tmp_path / SIMILARITY_TESTS["MEN"].name
     tests.write_text("king man 9\nking owl 1\n", encoding="utf-8")
-    judged = []
+    folders = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         rows = {**PLANE, "</script><b>": [1.0, 0.5], f"only-{name}": [0.5, 0.5]}
-        chosen = WordSet(list(rows), np.array(list(rows.values()), np.float32))
-        write_vectors(tmp_path / name, chosen, {"method": "cbow"})
+        word_set = WordSet(list(rows), np.array(list(rows.values()), np.float32))
+        write_vectors(tmp_path / name, word_set, {"method": "cbow"})
         source = tmp_path / name / "vectors.parquet"
-        asked = Asked(words=["king", "only-one", "</script><b>"], analogies=["man king woman"])
-        facts = judge_vectors(tmp_path / name, source, [tests], [], asked)
+        queries = Queries(words=["king", "only-one", "</script><b>"], analogies=["man king woman"])
+        facts = evaluate_vectors(tmp_path / name, source, [tests], [], queries)
         assert facts["metrics"]["similarity/MEN"] == pytest.approx(1.0)
-        judged.append(tmp_path / name)
-    write_judgement(tmp_path, ["one", "two"], judged, ["RW", "SimLex-999"])
-    page = (tmp_path / "judgement.html").read_text(encoding="utf-8")
+        folders.append(tmp_path / name)
+    write_embeddings_report(tmp_path, ["one", "two"], folders, ["RW", "SimLex-999"])
+    page = (tmp_path / "embeddings.html").read_text(encoding="utf-8")
     assert "</script><b>" not in page and page.count("</script>") == 1
-    assert not re.search(r"(src|href)=", page) and "not known" in page
+    assert not re.search(r"(src|href)=", page) and "not in this set" in page
     assert "RW, SimLex-999" in page and "--fetch" in page
-    told = json.loads((tmp_path / "one" / "judgement.json").read_text(encoding="utf-8"))
-    assert told["asked"]["man king woman"][0][0] == "queen"
+    evaluation = json.loads((tmp_path / "one" / "evaluation.json").read_text(encoding="utf-8"))
+    assert evaluation["asked"]["man king woman"][0][0] == "queen"
 
 
 def test_rejects_invalid_analogy_questions() -> None:
-    with pytest.raises(ValueError, match="asked by three words, like `man king woman`: 'king q"):
-        Asked(analogies=["man king woman", "king queen"])
+    with pytest.raises(ValueError, match="three words, such as `man king woman`, not 'king q"):
+        Queries(analogies=["man king woman", "king queen"])
 
 
 @pytest.fixture(scope="module")
 def glove(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> dict[str, Any]:
     """The packaged set, evaluated on the published tests."""
     out = tmp_path_factory.mktemp("glove")
-    return judge_vectors(out, PACKAGED, sorted((shared_data / "wordsim").iterdir()), [], Asked())
+    tests = sorted((shared_data / "wordsim").iterdir())
+    return evaluate_vectors(out, PACKAGED, tests, [], Queries())
 
 
 @pytest.mark.heavy

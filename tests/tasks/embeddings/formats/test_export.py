@@ -11,16 +11,16 @@ from gensim.models.fasttext import load_facebook_vectors
 
 from infra.errors import UserError
 from tasks.embeddings.formats import export
-from tasks.embeddings.formats.export import FILES, ExportFormat, publish_vectors, require_suited
+from tasks.embeddings.formats.export import FILES, ExportFormat, publish_vectors, require_exportable
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet
 
 WORDS = ["owl", "straße", "10,000", "''"]
-OF_WORDS_ALONE = [form for form in FILES if form != "fasttext-binary"]
+WORD_FORMATS = [file_format for file_format in FILES if file_format != "fasttext-binary"]
 
 
-def made(folder: Path, with_subwords: bool, words: list[str] = WORDS) -> WordSet:
+def trained_set(folder: Path, with_subwords: bool, words: list[str] = WORDS) -> WordSet:
     folder.mkdir()
     rng = np.random.default_rng(0)
     vectors = (rng.standard_normal((len(words), 5)) * 1e-3).astype(np.float32)
@@ -31,102 +31,103 @@ def made(folder: Path, with_subwords: bool, words: list[str] = WORDS) -> WordSet
     return WordSet(words, vectors, subwords)
 
 
-def read_by_gensim(file: Path, form: ExportFormat) -> KeyedVectors:
+def read_by_gensim(file: Path, file_format: ExportFormat) -> KeyedVectors:
     return KeyedVectors.load_word2vec_format(
-        str(file), binary=form == "word2vec-binary", no_header=form == "glove"
+        str(file), binary=file_format == "word2vec-binary", no_header=file_format == "glove"
     )
 
 
-@pytest.mark.parametrize("form", OF_WORDS_ALONE)
-def test_gensim_and_pipeline_read_exports_alike(tmp_path: Path, form: ExportFormat) -> None:
-    chosen = made(tmp_path / "made", with_subwords=False)
-    file = publish_vectors(tmp_path / "made", tmp_path / "named", [form])[1]
-    read = read_by_gensim(file, form)
+@pytest.mark.parametrize("file_format", WORD_FORMATS)
+def test_gensim_and_pipeline_read_exports_alike(tmp_path: Path, file_format: ExportFormat) -> None:
+    word_set = trained_set(tmp_path / "trained", with_subwords=False)
+    file = publish_vectors(tmp_path / "trained", tmp_path / "named", [file_format])[1]
+    read = read_by_gensim(file, file_format)
     assert read.index_to_key == WORDS
-    np.testing.assert_array_equal(read.vectors, chosen.vectors)
+    np.testing.assert_array_equal(read.vectors, word_set.vectors)
     ours = load_vectors(str(file))
     assert ours.words == WORDS
-    np.testing.assert_array_equal(ours.vectors, chosen.vectors)
+    np.testing.assert_array_equal(ours.vectors, word_set.vectors)
 
 
-@pytest.mark.parametrize("form", OF_WORDS_ALONE)
+@pytest.mark.parametrize("file_format", WORD_FORMATS)
 def test_unexportable_words_are_dropped_and_counted(
-    tmp_path: Path, form: ExportFormat, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, file_format: ExportFormat, caplog: pytest.LogCaptureFixture
 ) -> None:
-    chosen = made(tmp_path / "made", False, ["owl", ". . .", "straße", "at\xa0name", "bee", "\0x"])
+    words = ["owl", ". . .", "straße", "at\xa0name", "bee", "\0x"]
+    word_set = trained_set(tmp_path / "trained", False, words)
     with caplog.at_level(logging.INFO):
-        file = publish_vectors(tmp_path / "made", tmp_path / "named", [form])[1]
-    assert "3 words are left out of the exports" in caplog.text and "'. . .'" in caplog.text
-    ours, theirs = load_vectors(str(file)), read_by_gensim(file, form)
+        file = publish_vectors(tmp_path / "trained", tmp_path / "named", [file_format])[1]
+    assert "Omitted 3 words from the exports" in caplog.text and "'. . .'" in caplog.text
+    ours, theirs = load_vectors(str(file)), read_by_gensim(file, file_format)
     assert ours.words == theirs.index_to_key == ["owl", "straße", "bee"]
-    np.testing.assert_array_equal(ours.vectors, chosen.vectors[[0, 2, 4]])
-    np.testing.assert_array_equal(theirs.vectors, chosen.vectors[[0, 2, 4]])
+    np.testing.assert_array_equal(ours.vectors, word_set.vectors[[0, 2, 4]])
+    np.testing.assert_array_equal(theirs.vectors, word_set.vectors[[0, 2, 4]])
 
 
 def test_gensim_composes_oov_words_from_our_export(tmp_path: Path) -> None:
-    chosen = made(tmp_path / "made", True, ["owl", "\0", "straße", "owlet"])
-    assert chosen.subwords is not None
-    file = publish_vectors(tmp_path / "made", tmp_path / "named", ["fasttext-binary"])[2]
+    word_set = trained_set(tmp_path / "trained", True, ["owl", "\0", "straße", "owlet"])
+    assert word_set.subwords is not None
+    file = publish_vectors(tmp_path / "trained", tmp_path / "named", ["fasttext-binary"])[2]
     theirs, ours = load_facebook_vectors(str(file)), load_vectors(str(file))
     assert theirs.index_to_key == ours.words == ["owl", "straße", "owlet"]
-    np.testing.assert_allclose(theirs.vectors, chosen.vectors[[0, 2, 3]], atol=1e-6)
-    np.testing.assert_allclose(ours.vectors, chosen.vectors[[0, 2, 3]], atol=1e-6)
+    np.testing.assert_allclose(theirs.vectors, word_set.vectors[[0, 2, 3]], atol=1e-6)
+    np.testing.assert_allclose(ours.vectors, word_set.vectors[[0, 2, 3]], atol=1e-6)
     assert ours.subwords is not None
     for unseen in ("owls", "grün", "x"):
-        expected = chosen.subwords.vector(unseen)
+        expected = word_set.subwords.vector(unseen)
         np.testing.assert_allclose(theirs.get_vector(unseen), expected, atol=1e-6)
         np.testing.assert_array_equal(ours.subwords.vector(unseen), expected)
 
 
 def test_fasttext_export_requires_ngrams() -> None:
-    with pytest.raises(UserError, match="fasttext-binary, which takes n-grams, and cbow learns"):
-        require_suited(["glove", "fasttext-binary"], "cbow")
-    require_suited(["fasttext-binary"], "fasttext")
+    with pytest.raises(UserError, match="'fasttext-binary' needs n-grams, and method 'cbow'"):
+        require_exportable(["glove", "fasttext-binary"], "cbow")
+    require_exportable(["fasttext-binary"], "fasttext")
 
 
 def test_duplicate_formats_are_written_once(tmp_path: Path) -> None:
-    made(tmp_path / "made", with_subwords=False)
-    files = publish_vectors(tmp_path / "made", tmp_path / "named", ["glove", "glove"])
+    trained_set(tmp_path / "trained", with_subwords=False)
+    files = publish_vectors(tmp_path / "trained", tmp_path / "named", ["glove", "glove"])
     assert [file.name for file in files] == ["vectors.parquet", "glove.txt"]
     assert all(file.exists() for file in files)
 
 
 def test_publishing_removes_the_earlier_set(tmp_path: Path) -> None:
-    made(tmp_path / "first", with_subwords=True)
+    trained_set(tmp_path / "first", with_subwords=True)
     files = publish_vectors(tmp_path / "first", tmp_path / "named", ["glove"])
     assert [file.name for file in files] == ["vectors.parquet", "subwords.safetensors", "glove.txt"]
-    made(tmp_path / "second", with_subwords=False)
+    trained_set(tmp_path / "second", with_subwords=False)
     publish_vectors(tmp_path / "second", tmp_path / "named", [])
     assert [file.name for file in (tmp_path / "named").iterdir()] == ["vectors.parquet"]
 
 
-def broken_off(*_: object) -> None:
+def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
 def test_interrupted_publishing_keeps_the_earlier_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path / "first", with_subwords=False)
-    made(tmp_path / "second", with_subwords=True)
+    trained_set(tmp_path / "first", with_subwords=False)
+    trained_set(tmp_path / "second", with_subwords=True)
     named = tmp_path / "named"
     publish_vectors(tmp_path / "first", named, ["glove"])
     earlier = {file.name: file.read_bytes() for file in named.iterdir()}
-    monkeypatch.setattr(export, "export", broken_off)
+    monkeypatch.setattr(export, "export", interrupt)
     with pytest.raises(KeyboardInterrupt):
         publish_vectors(tmp_path / "second", named, ["glove"])
     assert {file.name: file.read_bytes() for file in named.iterdir()} == earlier
     replace, moved = os.replace, []
 
-    def broken_off_later(source: Path, target: Path) -> None:
+    def interrupt_later(source: Path, target: Path) -> None:
         if source.parent.name == ".part":
-            assert not (named / "vectors.parquet").exists(), "a set is whole before it can be read"
+            assert not (named / "vectors.parquet").exists(), "readers never see an incomplete set"
             moved.append(target.name)
             if target.name == "vectors.parquet":
-                broken_off()
+                interrupt()
         replace(source, target)
 
-    monkeypatch.setattr(os, "replace", broken_off_later)
+    monkeypatch.setattr(os, "replace", interrupt_later)
     with pytest.raises(KeyboardInterrupt):
         publish_vectors(tmp_path / "second", named, [])
     assert moved == ["subwords.safetensors", "vectors.parquet"]

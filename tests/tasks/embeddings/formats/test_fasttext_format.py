@@ -17,7 +17,7 @@ from tasks.embeddings.formats.fasttext_format import MAGIC
 from tasks.embeddings.formats.select import load_vectors, select_vectors
 from tasks.embeddings.formats.store import read_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords
-from tests.factories.corpus import worlds
+from tests.factories.corpus import two_topic_sentences
 
 
 def select(folder: Path, source: Path, *wanted: str, keep_first: int = 0) -> dict[str, Any]:
@@ -73,11 +73,11 @@ def not_a_number(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda data: data[:-3], r"v\.bin, row 3 of 3, is cut off"),
-        (lambda data: data[:12], r"v\.bin, row 1 of 3, is cut off"),
-        (lambda data: b"\x89PNG" + data, r"v\.bin is no word2vec or fastText file"),
-        (lambda data: b"", r"v\.bin is no word2vec or fastText file"),
-        (not_a_number, r"row 3 of 3?.*is not a number|row 4 of 3"),
+        (lambda data: data[:-3], r"v\.bin, row 3 of 3: file is truncated"),
+        (lambda data: data[:12], r"v\.bin, row 1 of 3: file is truncated"),
+        (lambda data: b"\x89PNG" + data, r"v\.bin is neither a word2vec nor a fastText file"),
+        (lambda data: b"", r"v\.bin is neither a word2vec nor a fastText file"),
+        (not_a_number, r"row 3 of 3?.*not a finite number|row 4 of 3"),
     ],
 )
 def test_rejects_broken_word2vec_files(
@@ -91,7 +91,9 @@ def test_rejects_broken_word2vec_files(
 @pytest.fixture(scope="module")
 def facebook(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A small model as a file in fastText's own format, and the same model in gensim."""
-    model = FastText(worlds(), vector_size=8, min_count=1, bucket=300, epochs=2, workers=1)
+    model = FastText(
+        two_topic_sentences(), vector_size=8, min_count=1, bucket=300, epochs=2, workers=1
+    )
     file = tmp_path_factory.mktemp("facebook") / "model.bin"
     save_facebook_model(model, str(file))
     return file, model.wv
@@ -137,7 +139,7 @@ def test_large_fasttext_file_is_streamed(tmp_path: Path) -> None:
     words = [f"w{i}" for i in range(10_000)]
     write_fasttext(tmp_path / "v.bin", words, rows, buckets=10_000, ngrams=(3, 6))
     tracemalloc.start()
-    select_vectors(tmp_path, str(tmp_path / "v.bin"), {"w9999", "unseen"}, 1, spell=False)
+    select_vectors(tmp_path, str(tmp_path / "v.bin"), {"w9999", "unseen"}, 1, compose_oov=False)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert read_vectors(tmp_path)[0].to_pylist() == ["w0", "w9999"]
@@ -165,11 +167,11 @@ def test_rejects_truncated_fasttext_files(
     # gensim appends the output matrix; the rows that are read end before it.
     whole = len(data) - 4 * 8 * 12 - 17
     (tmp_path / "v.bin").write_bytes(data[:length] if length > 0 else data[: whole + length])
-    with pytest.raises(UserError, match=r"v\.bin is cut off"):
+    with pytest.raises(UserError, match=r"v\.bin is truncated"):
         select(tmp_path, tmp_path / "v.bin", "otter")
 
 
 def test_rejects_compressed_fasttext_files(tmp_path: Path, facebook: tuple[Path, Any]) -> None:
     (tmp_path / "v.bin.gz").write_bytes(gzip.compress(facebook[0].read_bytes()))
-    with pytest.raises(UserError, match=r"v\.bin\.gz is a packed fastText model.*unpack it"):
+    with pytest.raises(UserError, match=r"v\.bin\.gz is a compressed fastText.*Decompress it"):
         select(tmp_path, tmp_path / "v.bin.gz", "otter")

@@ -68,7 +68,9 @@ def test_progress_total_is_known_for_every_file_type(
         archive.writestr("c.txt", text)
     pq.write_table(pa.table({"text": text.decode().splitlines()}), tmp_path / "d.parquet")
     totals: list[float] = []
-    monkeypatch.setattr(corpus.Progress, "at", lambda shown, done: totals.append(shown.total))
+    monkeypatch.setattr(
+        corpus.Progress, "report", lambda progress, done: totals.append(progress.total)
+    )
     words = 4 * 6 * 40_000
     assert len(prepare(tmp_path, tmp_path)) == 4 * 40_000
     assert totals[0] > 0 and totals[-1] == pytest.approx(words, rel=0.01)
@@ -82,7 +84,7 @@ def test_skipped_files_in_a_folder_are_counted(
         (tmp_path / name).touch()
     with caplog.at_level(logging.INFO):
         find_texts(str(tmp_path))
-    assert "2 files to read, 2 passed over, such as deep/notes.pdf" in caplog.text
+    assert "reading 2 files, skipping 2 others (for example deep/notes.pdf)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -98,9 +100,9 @@ def test_glob_matches_each_file_once(tmp_path: Path, named: str, files: str) -> 
     (tmp_path / "deep").mkdir()
     for name in ("2026-1.txt", "2026-2.txt", "deep/c.txt", "p.parquet"):
         (tmp_path / name).touch()
-    found = find_texts(str(tmp_path / named))
-    assert [file.path for file in found] == [tmp_path / file for file in files.split()]
-    assert {file.column for file in found} == {"body" if "#" in named else "text"}
+    texts = find_texts(str(tmp_path / named))
+    assert [file.path for file in texts] == [tmp_path / file for file in files.split()]
+    assert {file.column for file in texts} == {"body" if "#" in named else "text"}
 
 
 @pytest.mark.parametrize("name", ["train.json", "train.JSONL.gz", "a.zip/train.ndjson"])
@@ -109,7 +111,7 @@ def test_rejects_json_files(tmp_path: Path, name: str) -> None:
         archive.writestr("train.ndjson", "{}")
     if ".zip" not in name:
         (tmp_path / name).touch()
-    with pytest.raises(UserError, match=rf"{name} is JSON, .* \(--corpus\.dataset\)"):
+    with pytest.raises(UserError, match=rf"{name} is JSON, .* --corpus\.dataset"):
         find_texts(str(tmp_path / name))
 
 
@@ -120,7 +122,7 @@ def test_dataset_contexts_can_be_a_corpus(tmp_path: Path) -> None:
 
 def test_rejects_missing_corpus(tmp_path: Path) -> None:
     for name in ("other.txt", "other-*.txt"):
-        with pytest.raises(UserError, match=rf"corpus .*{re.escape(name)} is not there"):
+        with pytest.raises(UserError, match=rf"Corpus .*{re.escape(name)} does not exist"):
             find_texts(str(tmp_path / name))
 
 
@@ -179,12 +181,16 @@ def test_killed_preparation_leaves_no_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"", r"corpus is empty: a\.txt hold no word"),
+        ("a.txt", b"", r"corpus is empty: a\.txt contain no words"),
         ("a.txt", b" \n \n", r"corpus is empty"),
-        ("a.txt", b"words\n\0\1\2", r"a\.txt, line 2, holds bytes of no text: is it a binary"),
-        ("a.txt", "one\ntwo".encode("utf-16"), r"a\.txt is UTF-16: convert the file to UTF-8"),
-        ("a.txt", b"\xfe\xff\0a\0b", r"a\.txt is UTF-16"),
-        ("a.txt", "one\nzwölf".encode("latin-1"), r"a\.txt, line 2, is not UTF-8"),
+        ("a.txt", b"words\n\0\1\2", r"a\.txt, line 2: found a NUL byte, .* a binary"),
+        (
+            "a.txt",
+            "one\ntwo".encode("utf-16"),
+            r"a\.txt is encoded in UTF-16\. Convert it",
+        ),
+        ("a.txt", b"\xfe\xff\0a\0b", r"a\.txt is encoded in UTF-16"),
+        ("a.txt", "one\nzwölf".encode("latin-1"), r"a\.txt, line 2: not UTF-8"),
         ("a.txt.gz", b"no gzip at all", r"a\.txt\.gz can't be read"),
         ("a.parquet", b"no parquet", r"a\.parquet can't be read as Parquet"),
     ],
@@ -199,9 +205,9 @@ def test_rejects_empty_binary_or_undecodable_files(
 
 def test_rejects_missing_or_non_text_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1], "body": ["a"]}), tmp_path / "a.parquet")
-    with pytest.raises(UserError, match=r"no column 'text' of text; name one .*of: body"):
+    with pytest.raises(UserError, match=r"no text column 'text'\. Select one .*text columns: body"):
         prepare(tmp_path, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match=r"no column 'n' of text"):
+    with pytest.raises(UserError, match=r"no text column 'n'"):
         prepare(tmp_path, f"{tmp_path / 'a.parquet'}#n")
 
 
@@ -229,20 +235,22 @@ def test_one_long_line_is_read_in_pieces(tmp_path: Path) -> None:
     assert len(pieces) == 3 and max(map(len, pieces)) <= 1 << 20
     assert {word for piece in pieces for word in piece.split()} == {"zwölf", "Bären"}
     (tmp_path / "a.txt").write_bytes(b"aaa " * 300_000 + "ü\nb\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"line 1, is not UTF-8 \(.* at byte 1200000\)"):
+    with pytest.raises(UserError, match=r"line 1: not UTF-8 \(.* at byte 1200000\)"):
         list(read_texts(*find_texts(str(tmp_path / "a.txt"))))
 
 
 def test_rejects_empty_folders(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(UserError, match="holds no texts"):
+    with pytest.raises(UserError, match="contains no texts"):
         find_texts(str(tmp_path / "nothing"))
 
 
 def test_rejects_corpus_with_too_few_words(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("owl owl owl bee", encoding="utf-8")
     prepare(tmp_path, tmp_path / "a.txt")
-    with pytest.raises(UserError, match=r"Only 0 .* 9 times .*'owl', 3 times\): lower min_count"):
+    with pytest.raises(
+        UserError, match=r"Only 0 .* at least 9 times .*'owl', occurs 3 times\)\. Lower min_count"
+    ):
         read_vocabulary(tmp_path / "prepared", 9)
-    with pytest.raises(UserError, match="Only 1 of the corpus's 2 words"):
+    with pytest.raises(UserError, match="Only 1 of the corpus's 2 distinct words"):
         read_vocabulary(tmp_path / "prepared", 2)

@@ -15,17 +15,17 @@ from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.cooccurrence import count_pairs
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.embeddings.training.glove import PAIR, State, fit, scatter, step, train_glove
-from tests.factories.corpus import corpus_of, worlds
+from tests.factories.corpus import corpus_of, two_topic_sentences
 
 Counts = dict[tuple[int, int], float]
 
 
 def parameters(**changes: float) -> EmbeddingParameters:
-    given = {"method": "glove", "dimension": 8, "min_count": 1, "workers": 1, **changes}
-    return EmbeddingParameters.model_validate(given)
+    values = {"method": "glove", "dimension": 8, "min_count": 1, "workers": 1, **changes}
+    return EmbeddingParameters.model_validate(values)
 
 
-def counted_by_loop(lines: list[list[str]], rows: dict[str, int], window: int) -> Counts:
+def reference_counts(lines: list[list[str]], rows: dict[str, int], window: int) -> Counts:
     """The full symmetric matrix: both orders of each pair of words within the window."""
     counts: Counts = defaultdict(float)
     for line in lines:
@@ -46,7 +46,7 @@ def counted(folder: Path, rows: dict[str, int], window: int, memory: int) -> Cou
         assert psutil.Process().num_fds() <= opened + 3, "files are not kept open"
         for key, value in zip(keys.tolist(), sums.tolist(), strict=True):
             i, j = divmod(key, len(rows))
-            assert i <= j and (i, j) not in counts, "each pair stands once"
+            assert i <= j and (i, j) not in counts, "each pair occurs once"
             counts[i, j] = value
     return counts | {(j, i): value for (i, j), value in counts.items()}
 
@@ -61,10 +61,10 @@ def test_pair_counts_match_a_reference_loop(
 ) -> None:
     folder = corpus_of(tmp_path_factory.mktemp("corpus"), lines)
     rows = {word: row for row, word in enumerate("hgfdcba")}  # "e" has no row
-    found = counted(folder, rows, window, memory=1)
-    expected = counted_by_loop(lines, rows, window)
-    assert found.keys() == expected.keys()
-    assert all(found[key] == pytest.approx(expected[key]) for key in expected)
+    counts = counted(folder, rows, window, memory=1)
+    expected = reference_counts(lines, rows, window)
+    assert counts.keys() == expected.keys()
+    assert all(counts[key] == pytest.approx(expected[key]) for key in expected)
 
 
 def test_counts_spilled_to_disk_are_equal(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_counts_spilled_to_disk_are_equal(tmp_path: Path) -> None:
     rows = {word: row for row, word in enumerate(words)}
     spilled = counted(folder, rows, 5, memory=1 << 10)
     assert len(list((folder / "scratch").glob("keys-*"))) > 5
-    expected = counted_by_loop(lines, rows, 5)
+    expected = reference_counts(lines, rows, 5)
     assert spilled.keys() == expected.keys()
     assert all(spilled[key] == pytest.approx(expected[key], rel=1e-5) for key in expected)
 
@@ -96,11 +96,11 @@ def test_memory_for_counts_is_bounded(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     pairs = sum(file.stat().st_size for file in files) // PAIR.itemsize
-    assert pairs * 24 > memory, "they would not fit"
+    assert pairs * 24 > memory, "the pairs would not fit in memory"
     assert peak < 1.1 * memory
 
 
-def descend_by_loop(
+def reference_descent(
     pairs: list[tuple[int, int, float]], state: State, x_max: float, alpha: float, rate: float
 ) -> float:
     """Half the loss of eq. 8 with the weights of eq. 9. Updates `state` by glove.c's Adagrad.
@@ -135,14 +135,14 @@ def test_loss_and_steps_match_a_reference_loop() -> None:
     theirs = State.draw(9, 6, np.random.default_rng(2))
     for _ in range(5):
         loss = step(ours, np.array(pairs, PAIR), parameters(x_max=90, alpha=0.6))
-        assert loss == pytest.approx(descend_by_loop(pairs, theirs, 90, 0.6, 0.05), rel=1e-4)
+        assert loss == pytest.approx(reference_descent(pairs, theirs, 90, 0.6, 0.05), rel=1e-4)
     np.testing.assert_allclose(ours.vectors(), theirs.vectors(), atol=1e-4)
 
 
 def test_epoch_loss_is_the_mean_over_all_pairs(tmp_path: Path) -> None:
     pairs = [(0, 1, 5.0), (2, 2, 300.0)]  # none of the three updates affects another
     np.array(pairs, PAIR).tofile(tmp_path / "pairs.bin")
-    expected = descend_by_loop(pairs, State.draw(3, 4, np.random.default_rng(0)), 100, 0.75, 0.05)
+    expected = reference_descent(pairs, State.draw(3, 4, np.random.default_rng(0)), 100, 0.75, 0.05)
     state = State.draw(3, 4, np.random.default_rng(0))
     files, rng = [tmp_path / "pairs.bin"], np.random.default_rng(0)
     losses, _ = fit(state, files, 2, parameters(epochs=1), rng)
@@ -157,15 +157,16 @@ def test_large_initial_vectors_take_bounded_steps() -> None:
 
 
 def test_loss_falls_and_one_worker_is_deterministic(tmp_path: Path) -> None:
-    folder = corpus_of(tmp_path, worlds())
+    folder = corpus_of(tmp_path, two_topic_sentences())
     facts = {"words": 8000}
-    first, told = train_glove(folder, facts, parameters(memory_mb=16), None, tmp_path)
+    first, training_facts = train_glove(folder, facts, parameters(memory_mb=16), None, tmp_path)
     second, _ = train_glove(folder, facts, parameters(memory_mb=16), None, tmp_path)
-    assert told["losses"][-1] < 0.5 * told["losses"][0]
+    losses = training_facts["losses"]
+    assert losses[-1] < 0.5 * losses[0]
     np.testing.assert_array_equal(first.vectors, second.vectors)
     other, _ = train_glove(folder, facts, parameters(memory_mb=16, seed=1), None, tmp_path)
     assert not np.allclose(first.vectors, other.vectors)
-    assert not list(tmp_path.glob(".counts-*")), "the counts are cleared away"
+    assert not list(tmp_path.glob(".counts-*")), "the temporary counts are removed"
 
 
 def test_temporary_counts_use_the_given_folder(
@@ -173,21 +174,21 @@ def test_temporary_counts_use_the_given_folder(
 ) -> None:
     for name in ("corpus", "out"):
         (tmp_path / name).mkdir()
-    folder = corpus_of(tmp_path / "corpus", worlds(20))
+    folder = corpus_of(tmp_path / "corpus", two_topic_sentences(20))
     seen: list[Path] = []
 
-    def looking(state: State, files: list[Path], *rest: object) -> tuple[list[float], float]:
+    def record_files(state: State, files: list[Path], *rest: object) -> tuple[list[float], float]:
         seen.extend(files)
         return [], 1.0
 
-    monkeypatch.setattr(glove, "fit", looking)
+    monkeypatch.setattr(glove, "fit", record_files)
     train_glove(folder, {"words": 400}, parameters(), None, tmp_path / "out")
     assert seen and all(file.parent.parent == tmp_path / "out" for file in seen)
-    assert not list((tmp_path / "out").iterdir()), "the counts are cleared away"
+    assert not list((tmp_path / "out").iterdir()), "the temporary counts are removed"
 
 
 def test_vectors_follow_vocabulary_order(tmp_path: Path) -> None:
-    folder = corpus_of(tmp_path, worlds())
+    folder = corpus_of(tmp_path, two_topic_sentences())
     trained, _ = train_glove(folder, {"words": 8000}, parameters(epochs=1), None, tmp_path)
     assert trained.words == list(read_vocabulary(folder, 1))
     assert glove.PAIR.itemsize == 12

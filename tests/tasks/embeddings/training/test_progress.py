@@ -8,43 +8,43 @@ import pytest
 from prefect import flow
 
 from tasks.embeddings.training import progress
-from tasks.embeddings.training.progress import SECONDS_BETWEEN, Progress
+from tasks.embeddings.training.progress import REPORT_SECONDS, Progress
 from tasks.embeddings.training.word2vec import ReadingProgress
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A clock that shows the time in its field `now`."""
-    made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: made.now))
-    return made
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    return clock
 
 
 def test_shows_share_rate_and_time_left(
     clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = Progress("glove", 200_000, "pairs")
-    shown.at(0, always=True)
-    clock.now += SECONDS_BETWEEN - 1
-    shown.at(10_000)
+    progress_line = Progress("glove", 200_000, "pairs")
+    progress_line.report(0, always=True)
+    clock.now += REPORT_SECONDS - 1
+    progress_line.report(10_000)
     clock.now = 110
-    shown.at(50_000, ", epoch 1 of 4")
-    shown.at(60_000)
-    shown.at(200_000, always=True)
+    progress_line.report(50_000, ", epoch 1 of 4")
+    progress_line.report(60_000)
+    progress_line.report(200_000, always=True)
     assert capsys.readouterr().out.splitlines() == [
-        "glove: 25%, 5,000 pairs a second, epoch 1 of 4, 0:30 left",
-        "glove: 100%, 20,000 pairs a second",
+        "glove: 25%, 5,000 pairs/s, epoch 1 of 4, 0:30 left",
+        "glove: 100%, 20,000 pairs/s",
     ]
     unbounded = Progress("corpus", 0, "words")
     clock.now += 10
-    unbounded.at(30)
-    assert capsys.readouterr().out == "corpus: 3 words a second\n"
+    unbounded.report(30)
+    assert capsys.readouterr().out == "corpus: 3 words/s\n"
 
 
 @flow
 def training() -> None:
     """Reports progress from another thread, as the watcher of gensim does."""
-    thread = threading.Thread(target=Progress("cbow", 100, "words").at, args=(50, "", True))
+    thread = threading.Thread(target=Progress("cbow", 100, "words").report, args=(50, "", True))
     thread.start()
     thread.join()
 
@@ -56,20 +56,20 @@ def test_progress_is_written_to_the_run_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     training()
-    (told,) = (record for record in caplog.records if record.getMessage().startswith("cbow: 50%"))
-    assert told.name == "prefect.flow_runs"
+    (line,) = (record for record in caplog.records if record.getMessage().startswith("cbow: 50%"))
+    assert line.name == "prefect.flow_runs"
     assert "cbow" not in capsys.readouterr().out
 
 
 def test_share_read_covers_all_worker_positions(tmp_path: Path) -> None:
     file = tmp_path / "corpus.txt"
     file.write_bytes(b"a" * 1000)
-    watch = ReadingProgress(file, 500, lambda model: 0.0, Progress("cbow", 500, "words"))
+    reading_progress = ReadingProgress(file, 500, lambda model: 0.0, Progress("cbow", 500, "words"))
     with file.open("rb") as first, file.open("rb") as second:
         second.seek(500)
-        assert watch.share_read() == 0
+        assert reading_progress.share_read() == 0
         first.seek(100)
         second.seek(700)
-        assert watch.share_read() == pytest.approx(0.3)
-        watch.on_epoch_end(SimpleNamespace(epochs=2))
-        assert watch.share_read() == 0 and watch.epoch == 1
+        assert reading_progress.share_read() == pytest.approx(0.3)
+        reading_progress.on_epoch_end(SimpleNamespace(epochs=2))
+        assert reading_progress.share_read() == 0 and reading_progress.epoch == 1

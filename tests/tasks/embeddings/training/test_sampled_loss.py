@@ -11,7 +11,7 @@ from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.embeddings.training.sampled_loss import SampledLoss
 from tasks.embeddings.training.word2vec import make_model, train_by_gensim
-from tests.factories.corpus import corpus_of, worlds
+from tests.factories.corpus import corpus_of, two_topic_sentences
 
 WORD2VEC = ("cbow", "skipgram", "fasttext")
 
@@ -34,7 +34,7 @@ def log_sigmoid(x: float) -> float:
 
 @pytest.mark.parametrize("method", WORD2VEC)
 def test_sampled_loss_matches_a_reference_loop(tmp_path: Path, method: str) -> None:
-    corpus, parameters = corpus_of(tmp_path, worlds()), parameters_of(method)
+    corpus, parameters = corpus_of(tmp_path, two_topic_sentences()), parameters_of(method)
     model = untrained(corpus, parameters)
     loss = SampledLoss(corpus / "corpus.txt", model, parameters)
     model.syn1neg[:] = np.random.default_rng(0).normal(size=model.syn1neg.shape)
@@ -59,5 +59,5 @@ def test_sampled_loss_matches_a_reference_loop(tmp_path: Path, method: str) -> N
 def test_rejects_corpus_of_single_word_lines(tmp_path: Path, method: str) -> None:
     corpus = corpus_of(tmp_path, [["apple"], ["pear"], ["plum"]] * 20)
     facts = {"words": 60, "paragraphs": 60}
-    with pytest.raises(UserError, match="No two words that occur often enough stand"):
+    with pytest.raises(UserError, match="No sampled line has two words"):
         train_by_gensim(corpus, facts, parameters_of(method), None)

@@ -16,7 +16,7 @@ from tasks.embeddings.formats.word_vectors import Subwords, WordSet, hashes
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.train import train_vectors
 from tasks.embeddings.training.word2vec import make_model
-from tests.factories.corpus import ANIMALS, TOOLS, corpus_of, worlds
+from tests.factories.corpus import ANIMALS, TOOLS, corpus_of, two_topic_sentences
 
 SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "epochs": 10}
 
@@ -24,7 +24,7 @@ SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "epochs": 10}
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared corpus with a manifest, as its stage writes it."""
-    folder = corpus_of(tmp_path_factory.mktemp("corpus"), worlds())
+    folder = corpus_of(tmp_path_factory.mktemp("corpus"), two_topic_sentences())
     facts = {"words": 8000, "distinct": 12, "paragraphs": 400}
     manifest = {"digest": "d1ge5t", "facts": facts, "inputs": {"lower_case": True}}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
@@ -59,8 +59,8 @@ def test_related_words_are_closer_than_unrelated_ones(
     assert metadata[b"method"].decode() == method
     assert (metadata[b"dimension"], metadata[b"corpus"]) == (b"16", b"d1ge5t")
     assert json.loads(metadata[b"parameters"])["epochs"] == 30
-    told = history_of(tmp_path / "out" / "vectors.parquet")
-    assert (told["corpus"], told["lower_case"]) == ("d1ge5t", True)
+    history = history_of(tmp_path / "out" / "vectors.parquet")
+    assert (history["corpus"], history["lower_case"]) == ("d1ge5t", True)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -90,12 +90,12 @@ def test_oov_words_are_composed_from_ngrams(tmp_path: Path, corpus: Path) -> Non
     source = str(tmp_path / "trained" / "vectors.parquet")
     facts = select_vectors(out, source, {"badgers", "otter", "q"}, 0)
     words, matrix = read_vectors(out)
-    assert words.to_pylist() == ["otter", "badgers", "q"] and facts["spelt"] == 2
+    assert words.to_pylist() == ["otter", "badgers", "q"] and facts["composed"] == 2
     subwords = Subwords.load(out)
     assert subwords is not None
     np.testing.assert_array_equal(matrix[1], subwords.vector("badgers"))
     assert np.abs(matrix[1:]).sum(axis=1).all()
-    assert pq.read_table(out / "vectors.parquet")["spelt"].to_pylist() == [False, True, True]
+    assert pq.read_table(out / "vectors.parquet")["composed"].to_pylist() == [False, True, True]
     known = load_vectors(source)
     near = matrix[1] @ known.vectors[known.rows["badger"]]
     assert near > matrix[1] @ known.vectors[known.rows["chisel"]]
@@ -113,17 +113,17 @@ def test_ngrams_and_hashes_match_gensim(word: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_training_continues_from_given_vectors(tmp_path: Path, corpus: Path, method: str) -> None:
     train(tmp_path / "first", corpus, method=method, epochs=30)
-    given = tmp_path / "first" / "vectors.parquet"
+    start = tmp_path / "first" / "vectors.parquet"
     (tmp_path / "domain").mkdir()
     lines = [["badger", "otter", "newt", "the"]] * 300
     domain = corpus_of(tmp_path / "domain", lines)
     facts = {"words": 1200, "distinct": 4, "paragraphs": 300}
     manifest = {"digest": "other", "facts": facts, "inputs": {"lower_case": True}}
     (domain / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    told = train(tmp_path / "second", domain, start=given, method=method, epochs=2)
-    assert (told["carried_over"], told["new"], told["unchanged"]) == (3, 1, 9)
+    result = train(tmp_path / "second", domain, start=start, method=method, epochs=2)
+    assert (result["carried_over"], result["new"], result["unchanged"]) == (3, 1, 9)
     before, after = (
-        load_vectors(str(given)),
+        load_vectors(str(start)),
         load_vectors(str(tmp_path / "second" / "vectors.parquet")),
     )
     assert set(after.words) == {*before.words, "newt"}
@@ -136,12 +136,18 @@ def test_training_continues_from_given_vectors(tmp_path: Path, corpus: Path, met
 
 
 def test_ngrams_carry_over_without_shared_words(tmp_path: Path, corpus: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
+    first = tmp_path / "first"
+    first.mkdir()
     ngrams = np.full((500, 16), 7, np.float32)
-    write_vectors(given, WordSet(["newt"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
-    Subwords(ngrams, 3, 6).save(given)
-    train(tmp_path / "out", corpus, start=given / "vectors.parquet", method="fasttext", epochs=1)
+    write_vectors(first, WordSet(["newt"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
+    Subwords(ngrams, 3, 6).save(first)
+    train(
+        tmp_path / "out",
+        corpus,
+        start=first / "vectors.parquet",
+        method="fasttext",
+        epochs=1,
+    )
     trained = Subwords.load(tmp_path / "out")
     assert trained is not None and np.median(trained.ngrams) == 7
 
@@ -149,7 +155,7 @@ def test_ngrams_carry_over_without_shared_words(tmp_path: Path, corpus: Path) ->
 def test_rejects_methods_that_would_lose_ngrams(tmp_path: Path, corpus: Path) -> None:
     train(tmp_path / "first", corpus, method="fasttext", epochs=1)
     with pytest.raises(
-        UserError, match=r"\(start\) have .* skipgram would lose: set method to fast"
+        UserError, match=r"start vectors have .* 'skipgram' would discard\. Set method to fast"
     ):
         train(tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet")
 
@@ -167,27 +173,27 @@ def test_defaults_match_the_original_implementations(
 
 def test_rejects_start_vectors_of_another_dimension(tmp_path: Path, corpus: Path) -> None:
     train(tmp_path / "first", corpus, epochs=1)
-    with pytest.raises(UserError, match="have 16 numbers a word, and 8 are asked for"):
+    with pytest.raises(UserError, match="have dimension 16, but dimension is set to 8"):
         train(
             tmp_path / "second", corpus, start=tmp_path / "first" / "vectors.parquet", dimension=8
         )
 
 
 def test_rejects_start_ngrams_of_another_kind(tmp_path: Path, corpus: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
+    first = tmp_path / "first"
+    first.mkdir()
     subwords = Subwords(np.ones((70, 16), np.float32), 3, 5)
-    write_vectors(given, WordSet(["otter"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
-    subwords.save(given)
-    with pytest.raises(UserError, match=r"than buckets 500, max_ngram 6: set buckets to 70, max_n"):
-        train(tmp_path / "out", corpus, start=given / "vectors.parquet", method="fasttext")
+    write_vectors(first, WordSet(["otter"], np.ones((1, 16), np.float32)), {"method": "fasttext"})
+    subwords.save(first)
+    with pytest.raises(UserError, match=r"\(buckets 500, max_ngram 6\) .* Set buckets to 70"):
+        train(tmp_path / "out", corpus, start=first / "vectors.parquet", method="fasttext")
 
 
 def test_failed_training_leaves_nothing(root: Path, prefect_server: None, corpus: Path) -> None:
     training = stage(train_vectors, "train-embeddings")
-    with pytest.raises(UserError, match="lower min_count"):
+    with pytest.raises(UserError, match="Lower min_count"):
         training(corpus, EmbeddingParameters(min_count=10_000))
     assert not list((root / "stages" / "train-embeddings").iterdir())
-    made: Output = training(corpus, EmbeddingParameters(**SMALL))
+    output: Output = training(corpus, EmbeddingParameters(**SMALL))
     again: Output = training(corpus, EmbeddingParameters(**SMALL))
-    assert again.cached and not made.cached and again.folder == made.folder
+    assert again.cached and not output.cached and again.folder == output.folder
