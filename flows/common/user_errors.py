@@ -1,7 +1,6 @@
 """Ends a flow run on a user error with one message: in its state, its log and the terminal."""
 
 import logging
-import re
 import sys
 from asyncio import CancelledError
 from collections.abc import Callable
@@ -25,15 +24,6 @@ R = TypeVar("R")
 
 PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
 """Whether `result_or_exit` prints a user error on the terminal, so the log need not."""
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of Prefect's engine does more than repeat why a run was refused."""
-    return not re.search(rf"\bstate:? .*{REFUSED}\(", record.getMessage())
-
-
-for engine in ("prefect.flow_runs", "prefect.task_runs"):
-    logging.getLogger(engine).addFilter(_is_news)
 
 
 def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:

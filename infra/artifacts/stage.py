@@ -6,6 +6,8 @@ is a small JSON document with the path of the folder. A missing folder is built 
 folder are kept in its manifest. A run that needs a stage that another run is building waits for it.
 """
 
+import logging
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +46,16 @@ PACKAGES = ("flows", "tasks", "models", "infra")
 BUILDING = ".building-"
 REFUSED = "Refused"
 """Name of the state of a run that ended with an error message instead of a traceback."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of Prefect's engine does more than repeat why a run was refused."""
+    return not re.search(rf"\bstate:? .*{REFUSED}\(", record.getMessage())
+
+
+# The flow logs the message once, and the states of the run and its stages have it.
+for engine in ("prefect.flow_runs", "prefect.task_runs"):
+    logging.getLogger(engine).addFilter(_is_news)
 
 
 @dataclass(frozen=True)

@@ -251,8 +251,8 @@ def test_user_error_has_no_traceback_and_no_output(root: Path) -> None:
         # A fresh key, because results of earlier test runs may still exist.
         name, message, failed = in_flow(lambda: refused(uuid4().hex, {"error": sentence}))
     assert (name, message, failed) == (REFUSED, sentence, True)
-    assert any(sentence in record.getMessage() for record in records)
     log = "".join(logging.Formatter().format(record) for record in records)
+    assert sentence not in log  # the flow that uses the stage logs it, once
     assert "Traceback" not in log
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         in_flow(lambda: breaking(sentence))
