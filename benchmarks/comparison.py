@@ -1,7 +1,6 @@
 """Collects the results of finished comparisons of variants from their stages.
 
-Usage: python -m benchmarks.comparison --command "python -m flows.compare_variants …" [--note …]
-OUT.json
+Usage: python -m benchmarks.comparison --command "bidaflow compare …" [--note …] OUT.json
 
 There is one table for each dataset, set of vectors and seed. It shows each variant's scores on dev,
 on the answerable and on the unanswerable questions, and its gain over the variant in the row above.
@@ -84,7 +83,7 @@ def trainings() -> dict[str, list[Trained]]:
     if not tables:
         sys.exit(
             f"There is no finished comparison under {stages_folder()}. "
-            "Run python -m flows.compare_variants first, or set BIDAFLOW_ROOT."
+            "Run bidaflow compare first, or set BIDAFLOW_ROOT."
         )
     return {title: newest_comparable(trained) for title, trained in tables.items()}
 

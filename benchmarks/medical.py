@@ -3,7 +3,7 @@ r"""Word vectors from medical texts: coverage of medical terms, neighbours, and 
 These commands train the sets. BIDAFLOW_MIRROR is the folder with the data, and .bidaflow is the
 folder that BIDAFLOW_ROOT names:
 
-    T="python -m flows.train_embeddings --embedding.method fasttext --embedding.dimension 50"
+    T="bidaflow embeddings train --embedding.method fasttext --embedding.dimension 50"
     $T --corpus.files enwiki2015-64M --name wiki-fasttext
     $T --corpus.files medquad --name medquad-fasttext
     $T --corpus.files medquad,enwiki2015-16M.txt --name mixed-fasttext
@@ -14,14 +14,14 @@ The mixed set uses the first quarter of Wikipedia's lines, so that medicine has 
 `xz -dc enwiki2015-64M.txt.xz | head -n 211002 > enwiki2015-16M.txt`. The next command trains the
 models; run it again with only the last set and --training.unknown-words subword:
 
-    python -m flows.compare_variants \
+    bidaflow compare \
       --data '[{"dataset": "medical", "train_files": ["squad-v1.1-recovered"],
         "dev_files": ["squad-v1.1-recovered", "covid_qa"], "overlap": "leave out",
-        "validation_share": 0}]' --variants char --seeds 0,1 --vectors '[{"source": "glove-6b-50d"},
-        {"source": ".bidaflow/embeddings/wiki-fasttext/vectors.parquet"},
-        {"source": ".bidaflow/embeddings/medquad-fasttext/vectors.parquet"},
-        {"source": ".bidaflow/embeddings/mixed-fasttext/vectors.parquet"},
-        {"source": ".bidaflow/embeddings/continued-fasttext/vectors.parquet"}]' \
+        "validation_share": 0}]' --variants char --seeds 0,1 --vectors glove-6b-50d \
+        --vectors .bidaflow/embeddings/wiki-fasttext/vectors.parquet \
+        --vectors .bidaflow/embeddings/medquad-fasttext/vectors.parquet \
+        --vectors .bidaflow/embeddings/mixed-fasttext/vectors.parquet \
+        --vectors .bidaflow/embeddings/continued-fasttext/vectors.parquet \
         --training.window-stride 200 --training.max-answer-tokens 60 --training.epochs 1 \
         --training.optimizer adam --training.learning-rate 0.001 --training.precision bfloat16 \
         --resources.workers 2 --resources.cpus-per-worker 1
@@ -49,10 +49,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common.evaluated_sets import Evaluation, evaluate_sets
 from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
-from benchmarks.embedding_evaluation import Evaluation, evaluate_sets
 from flows.common.vectors import find_vectors
 from infra.artifacts.manifest import read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray

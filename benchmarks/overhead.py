@@ -6,7 +6,7 @@ Runs `retrain` with one variant in a new root ("first", which also creates the d
 another seed in the same root ("later"), then unchanged ("nothing to do"). The cost of Prefect and
 MLflow is a run's wall time without the stages' own work, plus the stages' time in MLflow.
 
-Then, with `make up` running, measures the seconds from the start of a flow to the start of its
+Then, with `bidaflow up` running, measures the seconds from the start of a flow to the start of its
 first task, and the time that logging takes in a training: ten epochs of a thousand steps each,
 logged to a SQLite file and through the server, as a share of the time to train those steps (0.5 s
 each, as measured on SQuAD on one core).
@@ -38,7 +38,7 @@ RESULT = Path(__file__).parent / "results" / "overhead.json"
 def retrain(root: Path, *flags: str) -> float:
     """Wall seconds of one run in its own process."""
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
-    command = [sys.executable, "-m", "flows.retrain", *FLAGS, *flags]
+    command = [sys.executable, "-m", "flows", "retrain", *FLAGS, *flags]
     began = time.perf_counter()
     subprocess.run(command, env=environment, cwd=CHECKOUT, check=True, capture_output=True)
     return time.perf_counter() - began
@@ -96,9 +96,9 @@ def seconds_to_first_task(root: Path, prefect_url: str) -> float:
 
 def measure_with_servers(root: Path) -> dict[str, Any]:
     """Measurements while the servers are up."""
-    services = [sys.executable, "-m", "infra.services"]
+    bidaflow = [sys.executable, "-m", "flows"]
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
-    up = subprocess.Popen([*services, "up"], env=environment, cwd=CHECKOUT, stdout=subprocess.PIPE)
+    up = subprocess.Popen([*bidaflow, "up"], env=environment, cwd=CHECKOUT, stdout=subprocess.PIPE)
     try:
         assert up.stdout is not None
         for line in up.stdout:
@@ -110,7 +110,7 @@ def measure_with_servers(root: Path) -> dict[str, Any]:
             "logging an epoch, server": logging_cost(settings().mlflow_url),
         }
     finally:
-        subprocess.run([*services, "down"], env=environment, cwd=CHECKOUT, check=True)
+        subprocess.run([*bidaflow, "down"], env=environment, cwd=CHECKOUT, check=True)
 
 
 def main() -> None:

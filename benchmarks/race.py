@@ -2,7 +2,7 @@
 
 Usage: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered --variants char …
 
-Runs the flow `train` with these flags. For each variant, it writes a TSV file (epoch, hours of
+Runs `bidaflow train` with these flags. For each variant, it writes a TSV file (epoch, hours of
 training, dev F1), a picture of it, and a JSON file with each epoch's scores and times, evaluations
 included, and the scores of the epoch whose weights are kept. Prints the seconds of training until
 dev F1 0.73 and 0.75, examples per second, padding ratio and peak memory. For a variant that was
@@ -28,7 +28,7 @@ from tasks.training.epoch_log import History
 
 def train(flags: list[str]) -> list[Path]:
     """Run the flow, and return the stages of the variants that it trained or reused."""
-    subprocess.run([sys.executable, "-m", "flows.train", *flags], cwd=CHECKOUT, check=True)
+    subprocess.run([sys.executable, "-m", "flows", "train", *flags], cwd=CHECKOUT, check=True)
     used = [stages_folder() / stage for stage in sorted(stages_of_newest_runs("train"))]
     return [folder for folder in used if folder.parent.name == "train"]
 

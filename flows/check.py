@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flows.common.cli import run_from_command_line
+from flows.commands.flow_command import flow_command
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
@@ -17,6 +17,7 @@ from flows.common.user_errors import report_user_errors
 from flows.common.vectors import resolve_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
+from tasks.reports.data_report import CheckedFiles
 from tasks.stages import checking, ingesting, selecting_vectors
 
 
@@ -27,21 +28,22 @@ def check(
 ) -> dict[str, Any]:
     """Check every file of a dataset, and return the findings and the path of the report."""
     files = find_files(data)
-    ingested, broken = _ingest_all(list(dict.fromkeys(files.all)), data.repair)
-    folders = list(ingested.values())
+    checked = _ingest_all(list(dict.fromkeys(files.all)), data.repair)
+    folders = list(checked.ingested.values())
     selected = (
         selecting_vectors(resolve_vectors(vectors), folders, True, 0).folder if folders else None
     )
-    findings = checking(files.name, ingested, broken, selected, data.max_rejected)
+    findings = checking(files.name, checked, selected, data.max_rejected)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
-    return {**findings.facts, "broken": [error for _, error in broken], "report": str(report)}
+    return {
+        **findings.facts,
+        "broken": [error for _, error in checked.broken],
+        "report": str(report),
+    }
 
 
-def _ingest_all(files: list[Path], repair: bool) -> tuple[dict[str, Path], list[tuple[str, str]]]:
-    """Ingest each file, however many of its questions are rejected.
-
-    Returns the stage folders by file name, and the name and error of each file that fails.
-    """
+def _ingest_all(files: list[Path], repair: bool) -> CheckedFiles:
+    """Ingest each file, however many of its questions are rejected."""
     ingested: dict[str, Path] = {}
     broken: list[tuple[str, str]] = []
     for file in files:
@@ -50,7 +52,7 @@ def _ingest_all(files: list[Path], repair: bool) -> tuple[dict[str, Path], list[
             ingested[name] = ingesting(file, repair).folder
         except UserError as error:
             broken.append((name, str(error)))
-    return ingested, broken
+    return CheckedFiles(ingested, broken)
 
 
 def announce(summary: dict[str, Any]) -> None:
@@ -77,7 +79,10 @@ def _counts(summary: dict[str, Any]) -> Table:
     return table
 
 
-if __name__ == "__main__":
-    summary = run_from_command_line(check)
+def announce_and_exit(summary: dict[str, Any]) -> None:
+    """Print the findings; the exit status is 1 if the data can't be trained on."""
     announce(summary)
     sys.exit(bool(summary["broken"] or summary["over"]))
+
+
+command = flow_command(check, announce_and_exit, positional="--data.dataset")

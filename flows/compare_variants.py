@@ -2,7 +2,7 @@
 
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from flows.commands.flow_command import flow_command
 from flows.common.casing import require_same_casing
-from flows.common.cli import run_from_command_line
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import encode_dataset
@@ -48,14 +48,20 @@ from infra.artifacts.stage import Output
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from models.configs.variant import VariantConfig
-from tasks.reports.comparison import Cell
+from tasks.reports.comparison import Cell, CellTrainings
 from tasks.stages import comparing
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking import runs
 from tasks.training.train_variant import parent_run_of
 
+
+def from_name(field: str) -> Callable[[Any], Any]:
+    """Accept a plain name or path as a group of fields of which only `field` is set."""
+    return lambda value: {field: value} if isinstance(value, str) else value
+
+
 Datasets = Annotated[
-    list[DataParameters],
+    list[Annotated[DataParameters, BeforeValidator(from_name("dataset"))]],
     Field(
         min_length=1,
         description="Datasets to train on. On each, gains are relative to the first variant with "
@@ -67,7 +73,8 @@ Seeds = Annotated[
     Field(min_length=1, description="Training seeds. Each variant is trained once per seed."),
 ]
 AllVectors = Annotated[
-    list[VectorParameters], Field(min_length=1, description="Sets of word vectors to compare.")
+    list[Annotated[VectorParameters, BeforeValidator(from_name("source"))]],
+    Field(min_length=1, description="Sets of word vectors to compare."),
 ]
 COMPARED_PARAMETERS = ("data", "variants", "seeds", "vectors")
 TERMINAL_COLUMNS = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
@@ -156,9 +163,14 @@ def compare_variants(
     for result in results:
         cells[result.cell].append(result)
     comparison = comparing(
-        list(cells),
-        [[result.trained.folder for result in group] for group in cells.values()],
-        [[result.error_report.folder for result in group] for group in cells.values()],
+        [
+            CellTrainings(
+                cell,
+                [result.trained.folder for result in group],
+                [result.error_report.folder for result in group],
+            )
+            for cell, group in cells.items()
+        ],
         seeds,
         {page.title: page.url for page in pages},
     )
@@ -255,5 +267,4 @@ def announce(summary: dict[str, Any]) -> None:
     console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-if __name__ == "__main__":
-    announce(run_from_command_line(compare_variants))
+command = flow_command(compare_variants, announce)

@@ -11,8 +11,8 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from flows.commands.flow_command import flow_command
 from flows.common.casing import warn_if_casing_differs
-from flows.common.cli import run_from_command_line
 from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
@@ -115,15 +115,7 @@ def evaluate_embeddings(
 
 def _inputs(ingested: Splits | None) -> list[runs.InputDataset]:
     """The splits of a dataset as MLflow inputs; empty without a dataset."""
-    if ingested is None:
-        return []
-    parts: dict[runs.Split, Output | None] = {
-        "train": ingested.train,
-        "validation": ingested.validation,
-        "dev": ingested.dev,
-    }
-    folders = {name: part.folder for name, part in parts.items() if part is not None}
-    return runs.split_datasets(ingested.name, folders)
+    return [] if ingested is None else runs.split_datasets(ingested.name, ingested.folders)
 
 
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
@@ -159,18 +151,17 @@ def _log(
     for name, output in zip(names, evaluated, strict=True):
         manifest, facts = read_manifest(output.folder), output.facts
         vectors = vector_parameters(manifest, facts["history"])
-        run = runs.start_variant_run(
-            uri,
-            parent,
+        run = runs.VariantRun(
             name,
             output.folder.name,
             config={**shared_config, "words": facts["words"], "vectors": vectors},
-            tags={"vectors.digest": source_digest(manifest), **runs.digest_tags(inputs)},
+            tags={"vectors.digest": source_digest(manifest)},
             datasets=inputs,
         )
-        metric_logger.EpochLogger(uri, run).epoch(0, facts["metrics"])
-        runs.log_artifacts(uri, run, [output.folder / EVALUATION])
-        runs.finish(uri, run, "FINISHED")
+        run_id = runs.start_variant_run(uri, parent, run)
+        metric_logger.EpochLogger(uri, run_id).epoch(0, facts["metrics"])
+        runs.log_artifacts(uri, run_id, [output.folder / EVALUATION])
+        runs.finish(uri, run_id, "FINISHED")
     runs.log_artifacts(uri, parent, [page])
     runs.finish(uri, parent, "FINISHED")
 
@@ -181,7 +172,7 @@ def announce(result: dict[str, Any]) -> None:
     if result["left_out"]:
         names = ", ".join(result["left_out"])
         console.print(
-            f"\nSkipped tests whose files are missing: {names}. Use ARGS=--fetch to download them.",
+            f"\nSkipped tests whose files are missing: {names}. Use --fetch to download them.",
             soft_wrap=True,
             highlight=False,
         )
@@ -194,5 +185,4 @@ def announce(result: dict[str, Any]) -> None:
     console.print(f"Report     {result['report']}", soft_wrap=True, highlight=False)
 
 
-if __name__ == "__main__":
-    announce(run_from_command_line(evaluate_embeddings))
+command = flow_command(evaluate_embeddings, announce)

@@ -6,13 +6,13 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
-from flows.common.cli import run_from_command_line
+from flows.commands.flow_command import flow_command
 from flows.common.hooks import CLEANUP_HOOKS
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
 from flows.common.results import UNCHANGED, Examples, announce, publish
 from flows.common.user_errors import report_user_errors
-from flows.train import train_variants
+from flows.train import TrainingInputs, train_variants
 from infra.artifacts.in_use import stages_in_use
 from infra.errors import UserError
 from infra.ray_cluster import Resources
@@ -47,7 +47,8 @@ def retrain(
     Returns the scores, the decision and the path of the report. If data, parameters and code are
     unchanged, the run ends as "Nothing to do".
     """
-    trained = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
+    inputs = TrainingInputs(data, vectors, vocabulary)
+    trained = train_variants(inputs, variants, training, resources, examples)
     try:
         result = promote_best(trained.splits, trained.variants, promotion)
     except UserError:
@@ -73,5 +74,4 @@ def _remove_old_runs(dataset: str) -> None:
         )
 
 
-if __name__ == "__main__":
-    announce(run_from_command_line(retrain))
+command = flow_command(retrain, announce)

@@ -1,12 +1,13 @@
 """Flow `train`: train, evaluate and register variants on a dataset, and write a report."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prefect import flow
 
+from flows.commands.flow_command import flow_command
 from flows.common.casing import require_same_casing
-from flows.common.cli import run_from_command_line
 from flows.common.data_files import recommended_training
 from flows.common.encoding import encode_dataset
 from flows.common.hooks import CLEANUP_HOOKS
@@ -36,11 +37,18 @@ from infra.settings import settings
 from tasks.text.build_vocabulary import VocabularyParameters
 
 
+@dataclass(frozen=True)
+class TrainingInputs:
+    """What a training reads: a dataset, word vectors, and a vocabulary."""
+
+    data: DataParameters
+    vectors: VectorParameters
+    vocabulary: VocabularyParameters
+
+
 def train_variants(
-    data: DataParameters,
+    inputs: TrainingInputs,
     variants: Variants,
-    vectors: VectorParameters,
-    vocabulary: VocabularyParameters,
     training: TrainingParameters,
     resources: Resources,
     examples: Sequence[str],
@@ -49,13 +57,14 @@ def train_variants(
 
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
-    require_same_casing([vectors], vocabulary)
-    configs = [configure(name, recommended_training(data), training.changes()) for name in variants]
+    require_same_casing([inputs.vectors], inputs.vocabulary)
+    recommended = recommended_training(inputs.data)
+    configs = [configure(name, recommended, training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)
-    needed_vectors = vectors_for(configs, vectors)
-    splits = ingest_dataset(data)
+    vectors = vectors_for(configs, inputs.vectors)
+    splits = ingest_dataset(inputs.data)
     require_examples(splits, examples)
-    encoded = encode_dataset(splits, needed_vectors, vocabulary, composes_oov_words(configs))
+    encoded = encode_dataset(splits, vectors, inputs.vocabulary, composes_oov_words(configs))
     trainings = [Training(config, splits, encoded, start) for config in configs]
     trained = train_all(trainings, resources)
     report = report_on(trainings[0], trained)
@@ -83,10 +92,10 @@ def train(
 
     The champion does not change: only `retrain` promotes.
     """
-    trained = train_variants(data, variants, vectors, vocabulary, training, resources, examples)
+    inputs = TrainingInputs(data, vectors, vocabulary)
+    trained = train_variants(inputs, variants, training, resources, examples)
     publish(trained)
     return trained.summary()
 
 
-if __name__ == "__main__":
-    announce(run_from_command_line(train))
+command = flow_command(train, announce)

@@ -8,7 +8,7 @@ from prefect.artifacts import create_table_artifact
 from pydantic import Field
 from rich.console import Console
 
-from flows.common.cli import run_from_command_line
+from flows.commands.flow_command import flow_command
 from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
 from flows.common.splits import ingest_dataset
 from flows.common.user_errors import report_user_errors
@@ -113,11 +113,10 @@ def announce(facts: dict[str, Any]) -> None:
         *(f"File       {file}" for file in facts["files"]),
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         "",
-        f"Next       make evaluate VECTORS={vectors}",
-        f"           make retrain VECTORS={vectors}",
+        f"Next       bidaflow embeddings evaluate --vectors {vectors}",
+        f"           bidaflow retrain --vectors.source {vectors}",
     ):
         console.print(line, soft_wrap=True, highlight=False)
 
 
-if __name__ == "__main__":
-    announce(run_from_command_line(train_embeddings))
+command = flow_command(train_embeddings, announce)

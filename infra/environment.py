@@ -1,10 +1,6 @@
-"""Environment of every pipeline process: quiet, offline, with all state under one root.
-
-As a command, it runs another command in that environment: `python -m infra.environment prefect …`.
-"""
+"""Environment of every pipeline process: quiet, offline, with all state under one root."""
 
 import os
-import sys
 from pathlib import Path
 
 from infra import running_services
@@ -23,7 +19,7 @@ def variables() -> dict[str, str]:
     """Variables for Prefect, Ray and MLflow; the caller's environment takes precedence."""
     services = running_services.read_record()
     return {
-        # Flows started by hand appear in the UI of `make up`; else each starts its own server.
+        # Flows started by hand appear in the UI of `bidaflow up`; else each starts its own server.
         **(
             {"PREFECT_API_URL": f"{services.prefect_url}/api"}
             if services and services.supervisor.alive
@@ -57,8 +53,3 @@ def apply() -> None:
     for name, value in variables().items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
-
-
-if __name__ == "__main__":
-    apply()
-    os.execvp(sys.argv[1], sys.argv[1:])

@@ -1,5 +1,14 @@
 """The error that users see as one message instead of a traceback."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """A mistake that the user can fix; the message names the problem and its place."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that suggests the known name closest to `name`; empty if none is close."""
+    matches = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

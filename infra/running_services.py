@@ -1,15 +1,16 @@
-"""The record of what `make up` runs, for `make down` and for flows started by hand."""
+"""The record of what `bidaflow up` runs, for `bidaflow down` and for flows started by hand."""
 
 from pathlib import Path
 
 from pydantic import BaseModel
 
+from infra.atomic_files import write_atomically
 from infra.processes import ProcessRecord
 from infra.settings import settings
 
 
 class ServicesRecord(BaseModel):
-    """The process of `make up`, its services, and the URLs of its servers."""
+    """The process of `bidaflow up`, its services, and the URLs of its servers."""
 
     supervisor: ProcessRecord
     services: dict[str, ProcessRecord]  # in start order
@@ -18,11 +19,7 @@ class ServicesRecord(BaseModel):
 
     def write(self) -> None:
         """Write the record atomically."""
-        file = _file()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(".new")
-        new.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        new.rename(file)
+        write_atomically(_file(), self.model_dump_json(indent=1) + "\n")
 
 
 def read_record() -> ServicesRecord | None:

@@ -56,12 +56,12 @@ class Settings(BaseSettings):
 
     @property
     def prefect_url(self) -> str:
-        """URL of the Prefect server and UI that `make up` starts."""
+        """URL of the Prefect server and UI that `bidaflow up` starts."""
         return f"http://{LOOPBACK}:{self.prefect_port}"
 
     @property
     def mlflow_url(self) -> str:
-        """URL of the MLflow server and UI that `make up` starts."""
+        """URL of the MLflow server and UI that `bidaflow up` starts."""
         return f"http://{LOOPBACK}:{self.mlflow_port}"
 
     @property

@@ -24,7 +24,7 @@ from models.bidaf import BiDAF
 from models.configs.variant import Window
 from models.modules.layers import MASKED
 from models.sliding_windows import Windows, cut
-from models.span_decoding import Predictions, best_spans
+from models.span_decoding import Predictions, best_spans, top_spans
 
 EVALUATION_TOKENS = 32_768
 """Context tokens in one prediction batch, including padding: bounds memory on long contexts."""
@@ -78,6 +78,22 @@ def predict(
         nll = span_nll(start, end, *targets).masked_fill(targets[0] < 0, torch.nan)
         nlls[rows] = nll.cpu().numpy()
     return Predictions(spans[0], spans[1], scores[0], scores[1]), nlls
+
+
+@torch.no_grad()
+def predict_top(
+    model: BiDAF,
+    examples: Examples,
+    types: Types,
+    max_answer_tokens: int,
+    count: int,
+    window: Window | None = None,
+) -> Predictions:
+    """The `count` likeliest spans of a single example, likeliest first, one row per span; see
+    `top_spans`. Long contexts are read as in `predict`."""
+    model.eval()
+    start, end = _Logits(model, examples, types, window).compute(np.array([0]))
+    return top_spans(start[0], end[0], max_answer_tokens, count)
 
 
 class _Logits:

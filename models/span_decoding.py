@@ -69,13 +69,43 @@ def best_spans(
         start, end (B,) in batch positions (0, 0 for a context without tokens), log-probabilities of
         that span and of no answer, (B,) each.
     """
-    log_start, log_end = torch.log_softmax(start.double(), 1), torch.log_softmax(end.double(), 1)
-    no_answer = log_start[:, 0] + log_end[:, 0]
-    ends = F.pad(log_end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
-    scores = log_start.unsqueeze(2) + ends  # (B, T, max_tokens)
-    scores[:, 0] = -torch.inf
+    scores, no_answer = _span_scores(start, end, max_tokens)
     best, index = scores.flatten(1).max(1)
     first = index // max_tokens
     last = first + index % max_tokens
     absent = best < MASKED / 2  # the context has no tokens
     return first.masked_fill(absent, 0), last.masked_fill(absent, 0), best, no_answer
+
+
+def top_spans(start: Tensor, end: Tensor, max_tokens: int, count: int) -> Predictions:
+    """The `count` likeliest spans of one context, likeliest first; fewer if it has fewer spans.
+
+    The first is the span of `best_spans`. All spans are distinct, but they may overlap.
+
+    Args:
+        start, end: (T,) logits, with the null token first; masked ones are far below the rest.
+    Returns:
+        One row per span. The log-probability of no answer is the same in all rows.
+    """
+    scores, no_answer = _span_scores(start.unsqueeze(0), end.unsqueeze(0), max_tokens)
+    # A stable sort keeps the order of tied spans, of which `best_spans` takes the first.
+    ranked, index = scores.flatten().sort(descending=True, stable=True)
+    k = min(count, int((ranked > MASKED / 2).sum()))
+    first = index[:k] // max_tokens - 1
+    last = first + index[:k] % max_tokens
+    columns = (first, last, ranked[:k], no_answer.expand(k))
+    return Predictions(*(column.cpu().numpy() for column in columns))
+
+
+def _span_scores(start: Tensor, end: Tensor, max_tokens: int) -> tuple[Tensor, Tensor]:
+    """Logits (B, T) -> log(p_start·p_end) of the spans, (B, T, max_tokens), and of no answer, (B,).
+
+    Spans are indexed by their first position and their length minus 1. Scores are -inf for spans
+    that exceed the batch or start at the null token. No answer is the null token as both start and
+    end.
+    """
+    log_start, log_end = torch.log_softmax(start.double(), 1), torch.log_softmax(end.double(), 1)
+    ends = F.pad(log_end, (0, max_tokens - 1), value=-torch.inf).unfold(1, max_tokens, 1)
+    scores = log_start.unsqueeze(2) + ends
+    scores[:, 0] = -torch.inf
+    return scores, log_start[:, 0] + log_end[:, 0]

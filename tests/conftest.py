@@ -54,7 +54,7 @@ hypothesis_settings.load_profile("bidaflow")
 SHARED_DATA = CHECKOUT.parent / "shared" / "data"
 GROUPS = {
     "up": (
-        "tests/infra/services/test_main.py",
+        "tests/infra/services/test_supervisor.py",
         "tests/integration/test_operation.py",
     ),
     "ray": (

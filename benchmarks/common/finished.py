@@ -23,6 +23,7 @@ def input_folders(folder: Path, field: str) -> list[Path]:
 def cells(comparison: Path) -> Iterator[tuple[dict[str, str], list[Path]]]:
     """Yield each cell of a comparison with the folders of its trainings, one per seed."""
     inputs = read_manifest(comparison)["inputs"]
-    folders, seeds = input_folders(comparison, "trained"), len(inputs["seeds"])
-    for number, cell in enumerate(inputs["cells"]):
-        yield cell, folders[number * seeds : (number + 1) * seeds]
+    folders = [f for f in input_folders(comparison, "cells") if f.parent.name == "train"]
+    seeds = len(inputs["seeds"])
+    for number, trainings in enumerate(inputs["cells"]):
+        yield trainings["cell"], folders[number * seeds : (number + 1) * seeds]

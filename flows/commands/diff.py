@@ -1,14 +1,12 @@
-"""Show two runs' answers to the same questions side by side where they differ.
-
-python -m flows.commands.diff bidaf-tiny/1,champion
-"""
+"""Show two runs' answers to the same questions side by side where they differ."""
 
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -27,23 +25,28 @@ from tasks.tracking.lineage import (
 )
 from tasks.tracking.run_records import RecordedRun, recorded_runs
 
+RunName = Annotated[
+    str, Parameter(help="MLflow run id or name, or model version or alias.", show_default=False)
+]
 
-def compare_runs(pair: str) -> tuple[Comparison, Path]:
-    """The comparison of two runs, named with a comma between them, and the path of its page.
+
+def diff(first: RunName, second: RunName, /) -> None:
+    """Compare the answers of two runs, for example `bidaf-tiny/1` and `champion`."""
+    print_comparison(*compare_runs(first, second))
+
+
+def compare_runs(first: str, second: str) -> tuple[Comparison, Path]:
+    """The comparison of two runs, and the path of its page.
 
     Raises:
-        UserError: `pair` does not name exactly two runs, a name is unknown or ambiguous, or the
-            runs answered different questions.
+        UserError: a name is unknown or ambiguous, or the runs answered different questions.
     """
-    names = pair.split(",")
-    if len(names) != 2:
-        raise UserError(f"RUNS={pair} names {len(names)} run(s), expected two: RUNS=first,second.")
     runs, stages = recorded_runs(settings().tracking_uri), finished_stages(stages_folder())
-    first, second = (_scored_run(stages, _find_run(runs, name.strip())) for name in names)
+    one, other = (_scored_run(stages, _find_run(runs, name)) for name in (first, second))
     with TemporaryDirectory() as folder:
         page = Path(folder) / "differences.html"
-        comparison = write_differences(page, first, second)
-        return comparison, publish_page(page, f"differences-{_slug(pair)}.html")
+        comparison = write_differences(page, one, other)
+        return comparison, publish_page(page, f"differences-{_slug(f'{first}-{second}')}.html")
 
 
 def _find_run(runs: list[RecordedRun], name: str) -> RecordedRun:
@@ -77,10 +80,3 @@ def print_comparison(comparison: Comparison, page: Path) -> None:
     console.print("", table, "")
     console.print(f"F1         {gain.mean:+.2f}, 95 % CI {gain.low:+.2f} to {gain.high:+.2f}")
     console.print(f"Page       {page}", soft_wrap=True, highlight=False)
-
-
-if __name__ == "__main__":
-    try:
-        print_comparison(*compare_runs(",".join(sys.argv[1:])))
-    except UserError as error:
-        sys.exit(str(error))

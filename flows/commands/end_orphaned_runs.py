@@ -1,6 +1,6 @@
 """End orphaned runs, whose flow process was killed.
 
-`make up` runs it before it starts the worker.
+`bidaflow up` runs it before it starts the worker.
 
 Usage: python -m flows.commands.end_orphaned_runs
 """

@@ -1,4 +1,4 @@
-"""`make datasets`: list datasets and lexical resources known by name, and where their files are."""
+"""List datasets and lexical resources known by name, and where their files are."""
 
 from itertools import chain
 
@@ -11,6 +11,11 @@ from infra.progress import megabytes
 from tasks.datasets.catalog import DATASETS, CatalogEntry
 from tasks.datasets.fetch import Source, availability
 from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
+
+
+def datasets() -> None:
+    """List the known datasets, corpora and vectors, and whether they are downloaded."""
+    Console().print(describe_entries())
 
 
 def describe_entries() -> Group:
@@ -35,7 +40,3 @@ def _block(entry: CatalogEntry) -> Group:
 
 def _size(source: Source) -> str:
     return megabytes(source.bytes) if source.bytes else "size unknown"
-
-
-if __name__ == "__main__":
-    Console().print(describe_entries())

@@ -1,16 +1,12 @@
-"""List data that no kept run uses; with --yes, remove it.
+"""List data that no kept run uses, or remove it."""
 
-python -m flows.commands.prune --yes
-"""
+from typing import Annotated
 
-import argparse
-import sys
-
+from cyclopts import Parameter
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.garbage_collection import Garbage, find_garbage, prune
 
@@ -29,24 +25,18 @@ def garbage_table(garbage: list[Garbage], title: str) -> Table:
     return table
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m flows.commands.prune", description=__doc__)
-    parser.add_argument("--yes", action="store_true", help="remove the listed data")
-    remove = parser.parse_args(arguments).yes
+def prune_data(
+    *,
+    yes: Annotated[bool, Parameter(help="Remove the listed data.", negative=())] = False,
+) -> None:
+    """List the data that no kept run uses; with --yes, remove it."""
     console, uri = Console(), settings().tracking_uri
-    try:
-        garbage = find_garbage(uri)
-        if not garbage:
-            console.print("Nothing to prune: all data belongs to kept runs.")
-            return
-        console.print(garbage_table(garbage, "Data to prune"))
-        if remove:
-            console.print(f"Removed {len(prune(uri))} of {len(garbage)}.")
-        else:
-            console.print("Nothing was removed. To remove the listed data, run: make prune YES=1")
-    except UserError as error:
-        sys.exit(str(error))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    garbage = find_garbage(uri)
+    if not garbage:
+        console.print("Nothing to prune: all data belongs to kept runs.")
+        return
+    console.print(garbage_table(garbage, "Data to prune"))
+    if yes:
+        console.print(f"Removed {len(prune(uri))} of {len(garbage)}.")
+    else:
+        console.print("Nothing was removed. To remove the listed data, run: bidaflow prune --yes")

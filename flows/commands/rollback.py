@@ -1,18 +1,23 @@
-"""Command `rollback`: make the previous champion the champion again.
+"""Make the previous champion the champion again."""
 
-Usage: python -m flows.commands.rollback DATASET
-"""
+from typing import Annotated
 
-import sys
+from cyclopts import Parameter
 
-from flows.common.data_files import dataset_name
 from infra.artifacts.locks import exclusive_lock
-from infra.errors import UserError
 from infra.settings import settings
+from tasks.datasets.names import dataset_name
 from tasks.tracking import registry
 
 
-def rollback(dataset: str) -> str:
+def rollback(
+    dataset: Annotated[str, Parameter(help="Dataset of the champion: a name or path.")] = "tiny", /
+) -> None:
+    """Make the previous champion of a dataset the champion again."""
+    print(restore_previous_champion(dataset))
+
+
+def restore_previous_champion(dataset: str) -> str:
     """Swap a dataset's champion and its previous champion, and return a message that says so.
 
     `dataset` is a name or a path, as for `retrain`.
@@ -28,10 +33,3 @@ def rollback(dataset: str) -> str:
     if replaced is None:
         return f"{message}."
     return f"{message}; version {replaced.version} is now the previous champion."
-
-
-if __name__ == "__main__":
-    try:
-        print(rollback(sys.argv[1]))
-    except UserError as error:
-        sys.exit(str(error))

@@ -1,14 +1,11 @@
-"""Show the lineage of a run, down to the SHA-256 of every input, or the runs that use a file.
+"""Show the lineage of a run, down to the SHA-256 of every input, or the runs that use a file."""
 
-python -m flows.commands.show_lineage --run champion --verify
-python -m flows.commands.show_lineage --file questions.json
-"""
-
-import argparse
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.filesize import decimal
 from rich.markup import escape
@@ -129,6 +126,33 @@ def _stage_line(stage: FinishedStage) -> str:
     return f"[cyan]{stage.name}[/]  {manifest['finished']}  [dim]git {manifest['git']}[/]"
 
 
+def lineage(
+    run: Annotated[
+        str | None, Parameter(help="MLflow run id or name, or model version or alias.")
+    ] = None,
+    /,
+    *,
+    file: Annotated[
+        str | None,
+        Parameter(
+            help="Show the runs that use this file: a path, or six digits of its SHA-256.",
+            metavar="FILE|SHA256",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool,
+        Parameter(help="Recompute the SHA-256 of all files, not only their sizes.", negative=()),
+    ] = False,
+) -> None:
+    """Show what a run was made from, or with --file the runs that use a file."""
+    if (run is None) == (file is None):
+        raise UserError("Give a run, such as champion, or --file with a file.")
+    # Do not wrap lines that go to a file or a pipe.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    for tree in trees(run, file, verify):
+        console.print(tree)
+
+
 def trees(run: str | None, file: str | None, verify: bool) -> list[Tree]:
     """The requested trees: one for each matching run, or one for the file.
 
@@ -136,34 +160,8 @@ def trees(run: str | None, file: str | None, verify: bool) -> list[Tree]:
         UserError: there is no such run or file, or the stage that trained the run has been pruned.
     """
     runs = recorded_runs(settings().tracking_uri)
-    lineage = Lineage(finished_stages(stages_folder()), runs, verify)
+    drawing = Lineage(finished_stages(stages_folder()), runs, verify)
     if file is not None:
-        return [lineage.of_file(file)]
+        return [drawing.of_file(file)]
     assert run is not None
-    return [lineage.of_run(match) for match in find_runs(runs, run)]
-
-
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m flows.commands.show_lineage", description=__doc__
-    )
-    query = parser.add_mutually_exclusive_group(required=True)
-    query.add_argument("--run", help="MLflow run id or name, or model version or alias")
-    query.add_argument("--file", help="path of a file, or at least six digits of its SHA-256")
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="recompute the SHA-256 of all files (default: compare sizes)",
-    )
-    try:
-        drawn = trees(**vars(parser.parse_args(arguments)))
-    except UserError as error:
-        sys.exit(str(error))
-    # Do not wrap lines that go to a file or a pipe.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
-    for tree in drawn:
-        console.print(tree)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return [drawing.of_run(match) for match in find_runs(runs, run)]

@@ -1,6 +1,5 @@
 """Resolves the datasets, files, folders, globs and URLs that a user names to local files."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from infra.errors import UserError
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, Dataset, SplitName
 from tasks.datasets.http import find_web_file, is_http_url
+from tasks.datasets.names import dataset_name
 from tasks.datasets.object_store import find_objects, is_uri
 from tasks.datasets.paths import EXTENSIONS_TEXT, assign_splits, data_files, expand_data_file
 from tasks.stages import fetching, fetching_object, fetching_web_file, generating
@@ -90,16 +90,6 @@ def _validation_share(data: DataParameters, known: Dataset | None) -> float:
     if data.validation_share is not None:
         return data.validation_share
     return known.validation_share if known else VALIDATION_SHARE
-
-
-def dataset_name(dataset: str) -> str:
-    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow."""
-    if dataset in DATASETS:
-        return dataset
-    path = dataset.partition("?")[0] if is_uri(dataset) else dataset
-    last = Path(path).expanduser().resolve().name
-    plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
-    return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 
 
 def _resolve_all(specs: Sequence[str], split: SplitName, seed: int) -> list[Path]:

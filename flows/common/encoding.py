@@ -37,8 +37,7 @@ def encode_dataset(
     Raises:
         UserError: `compose_oov` is true, but the vectors have no n-grams.
     """
-    train = splits.train.folder
-    others = [split.folder for split in (splits.validation, splits.dev) if split is not None]
+    train, *others = splits.folders.values()
     picked = selecting_vectors(
         resolve_vectors(vectors),
         [train, *others],

@@ -3,27 +3,15 @@
 import re
 from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
+from flows.common.config_fields import changes_to, describe, with_fields
 from infra.errors import UserError
 from models.configs.presets import preset
-from models.configs.variant import (
-    DropoutForm,
-    EndPointer,
-    Highway,
-    OptimizerName,
-    OutputReads,
-    Precision,
-    QueryToContext,
-    Recurrent,
-    Schedule,
-    SelfAttention,
-    UnknownWords,
-    VariantConfig,
-)
+from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source
@@ -40,7 +28,6 @@ VariantName = Literal[
     "kim-char",
     "docqa",
 ]
-Positive = Annotated[int, Field(ge=1)]
 Variants = Annotated[
     list[VariantName], Field(min_length=1, description="Model variants to train, in this order.")
 ]
@@ -164,29 +151,17 @@ class DataParameters(Form):
         return self
 
 
+@with_fields(changes_to(CharacterConfig, disabled_by_zero={"embedding_size": "no character CNN"}))
 class CharacterParameters(Form):
     """Changes to the character CNN of every variant; every variant must have one.
 
     An empty field keeps the preset's value.
     """
 
-    embedding_size: int | None = Field(
-        None, ge=0, description="Dimension of the character embeddings. 0: no character CNN."
-    )
-    kernel_widths: list[Positive] | None = Field(
-        None, min_length=1, description="Widths of the convolution kernels, in characters."
-    )
-    filters: list[Positive] | None = Field(
-        None, min_length=1, description="Number of filters for each kernel width."
-    )
-    max_characters: int | None = Field(
-        None, ge=1, description="Characters read per word; the rest of a longer word is ignored."
-    )
-
     @model_validator(mode="after")
     def _reject_fields_without_effect(self) -> Self:
-        others = self.model_dump(exclude_none=True, exclude={"embedding_size"})
-        if self.embedding_size == 0 and others:
+        others = self.model_dump(exclude_none=True)
+        if others.pop("embedding_size", None) == 0 and others:
             raise ValueError(
                 f"embedding_size is 0, which removes the character CNN, so {next(iter(others))} "
                 "has no effect; set only one of the two"
@@ -194,171 +169,43 @@ class CharacterParameters(Form):
         return self
 
 
-DISABLED_BY_ZERO = ("window_stride", "checkpoint_minutes")
-"""Fields that a preset or a dataset sets, and that 0 disables. An empty field can't do this:
-Prefect's form submits every field, and sends null for those left untouched."""
+DISABLED_BY_ZERO = {
+    "window_stride": "no windows",
+    "checkpoint_minutes": "no time-based checkpoints",
+}
+"""Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
+can't do this: Prefect's form submits every field, and sends null for those left untouched."""
+
+_START_FROM = Field(
+    None,
+    min_length=1,
+    description="Warm start from an earlier model: models:/<name>@champion, "
+    "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
+)
+_CHARACTERS = Field(
+    CharacterParameters(),
+    description=describe(ModelConfig, "characters", "An empty field keeps the preset's value."),
+)
 
 
+@with_fields(
+    changes_to(TrainingConfig, disabled_by_zero=DISABLED_BY_ZERO)
+    | {"start_from": (str | None, _START_FROM)}
+    | changes_to(ModelConfig)
+    | {"characters": (CharacterParameters, _CHARACTERS)}
+)
 class TrainingParameters(Form):
     """Changes to every variant's preset; an empty field keeps the preset's or dataset's value."""
 
-    epochs: int | None = Field(
-        None, ge=1, le=1000, description="Maximum number of passes over the training data."
-    )
-    batch_size: int | None = Field(
-        None, ge=1, description="Questions per optimisation step, summed over all workers."
-    )
-    optimizer: OptimizerName | None = Field(
-        None, description="Optimiser. Set `learning_rate` to suit it."
-    )
-    learning_rate: float | None = Field(
-        None,
-        gt=0,
-        description="Peak learning rate: about 0.5 for Adadelta, 0.001 to 0.002 for Adam.",
-    )
-    schedule: Schedule | None = Field(
-        None, description="Constant learning rate, or linear decay to 0 over `epochs`."
-    )
-    warmup_steps: int | None = Field(
-        None,
-        ge=0,
-        description="Optimisation steps of linear learning-rate warm-up, useful for large batches. "
-        "0: none.",
-    )
-    rho: float | None = Field(
-        None, ge=0, lt=1, description="Decay of Adadelta's running averages. Adam ignores it."
-    )
-    epsilon: float | None = Field(
-        None, gt=0, description="Adadelta's constant for numerical stability. Adam ignores it."
-    )
-    clip_norm: float | None = Field(
-        None, ge=0, description="Maximum gradient norm; larger gradients are clipped. 0: never."
-    )
-    ema_decay: float | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        description="Decay of the exponential moving average (EMA) of the weights, which is "
-        "evaluated and served. 0: no averaging.",
-    )
-    max_answer_tokens: int | None = Field(
-        None, ge=1, description="Longest answer to predict, in tokens."
-    )
-    max_context_tokens: int | None = Field(
-        None,
-        ge=1,
-        description="Contexts with more tokens are skipped in training, but not in evaluation. "
-        "With `window_stride`: window size in tokens.",
-    )
-    max_question_tokens: int | None = Field(
-        None,
-        ge=1,
-        description="Questions with more tokens are skipped in training, but not in evaluation.",
-    )
-    window_stride: int | None = Field(
-        None,
-        ge=0,
-        description="Read longer contexts in sliding windows of `max_context_tokens` tokens that "
-        "start this many tokens apart, in training and prediction. Half the window size works "
-        "well. 0: no windows.",
-    )
-    seed: int | None = Field(
-        None, ge=0, description="Seed for weight initialisation, batch order and dropout."
-    )
-    patience: int | None = Field(
-        None,
-        ge=1,
-        description="Early stopping: stop after this many epochs without a better validation F1, "
-        "and keep the best weights. Empty: never.",
-    )
-    stop_at_f1: float | None = Field(
-        None,
-        gt=0,
-        le=100,
-        description="Stop once validation F1 (0 to 100) reaches this value. Empty: never.",
-    )
-    max_minutes: float | None = Field(
-        None,
-        gt=0,
-        description="Stop after this many minutes of training and evaluation; a final evaluation "
-        "follows. Empty: no time limit.",
-    )
-    precision: Precision | None = Field(
-        None, description="Precision of matrix products; weights are always float32."
-    )
-    deterministic: bool | None = Field(
-        None, description="Bitwise reproducible on GPUs too, but slower. CPUs always are."
-    )
-    checkpoint_minutes: float | None = Field(
-        None,
-        ge=0,
-        description="Minutes between checkpoints, in addition to one after each epoch. 0: no "
-        "time-based checkpoints.",
-    )
-    checkpoint_steps: int | None = Field(
-        None,
-        ge=1,
-        description="Optimisation steps between checkpoints, in addition to one after each epoch. "
-        "Empty: no step-based checkpoints.",
-    )
-    start_from: str | None = Field(
-        None,
-        min_length=1,
-        description="Warm start from an earlier model: models:/<name>@champion, "
-        "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
-    )
-    hidden_size: int | None = Field(
-        None, ge=1, description="Hidden size of all layers (d in the BiDAF paper)."
-    )
-    word_vectors: bool | None = Field(
-        None, description="Whether the model reads word vectors. Off: characters only."
-    )
-    characters: CharacterParameters = Field(
-        CharacterParameters(),
-        description="Character CNN over each word. An empty field keeps the preset's value.",
-    )
-    highway: Highway | None = Field(
-        None, description="Highway layers over the projected or concatenated embeddings, or none."
-    )
-    recurrent: Recurrent | None = Field(None, description="Cell type of the recurrent layers.")
-    query_to_context: QueryToContext | None = Field(
-        None,
-        description="Query-to-context attention: 'max' as in the BiDAF paper, or 'starter', the "
-        "matrix product of the CS224n starter code.",
-    )
-    self_attention: SelfAttention | None = Field(
-        None,
-        description="Similarity function of the context's self-attention ('trilinear': the "
-        "residual block of document-qa), or none.",
-    )
-    output_reads: OutputReads | None = Field(
-        None,
-        description="Input of the output layer besides the modeling layer: the attention flow, or "
-        "self-attention.",
-    )
-    end_pointer: EndPointer | None = Field(
-        None,
-        description="How the answer's end is predicted: independent of its start, conditioned on "
-        "it, or by a layer chained to the start's.",
-    )
-    dropout: float | None = Field(None, ge=0, le=0.99, description="Dropout rate. 0: no dropout.")
-    unknown_words: UnknownWords | None = Field(
-        None,
-        description="Vector of an OOV word (one without a pretrained vector): zero, random but "
-        "fixed, trainable, or composed from subwords (needs fastText vectors).",
-    )
-    dropout_form: DropoutForm | None = Field(
-        None,
-        description="Where dropout applies: to the outputs of layers, to their inputs, or "
-        "variational, with one mask for all tokens of a sequence.",
-    )
+    if TYPE_CHECKING:  # at run time, the decorator adds this field at its place in the form
+        start_from: str | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields of the variant to change; None disables a field."""
         changed = self.model_dump(exclude_none=True, exclude={"start_from"})
         characters = changed.pop("characters")
         if characters:
-            changed["characters"] = characters if self.characters.embedding_size != 0 else None
+            changed["characters"] = characters if characters.get("embedding_size") != 0 else None
         return changed | {name: None for name in DISABLED_BY_ZERO if changed.get(name) == 0}
 
 
@@ -369,7 +216,7 @@ class CorpusParameters(Form):
         [],
         description="Text files (one paragraph per line, optionally .gz, .xz, .zst or .zip), "
         "directories, globs, Parquet columns (pages.parquet#column) or known corpora (listed by "
-        "`make datasets`).",
+        "`bidaflow datasets`).",
     )
     dataset: str | None = Field(
         None,
@@ -387,8 +234,8 @@ class VectorParameters(Form):
     source: Annotated[str, AfterValidator(check_vector_source)] = Field(
         PACKAGED,
         description="glove-6b-50d (included); a known set to download, such as glove.840B.300d "
-        "(`make datasets` lists them); a file (GloVe .txt or .zip, word2vec or fastText .bin, .txt "
-        "or .vec, or the vectors.parquet of a set trained here); a method to train them on "
+        "(`bidaflow datasets` lists them); a file (GloVe .txt or .zip, word2vec or fastText .bin, "
+        ".txt or .vec, or the vectors.parquet of a set trained here); a method to train them on "
         "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
         "characters.",
     )

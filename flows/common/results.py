@@ -1,8 +1,6 @@
 """Shows the results of a flow run: in Prefect and MLflow, as reports, and in the terminal."""
 
 import json
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from rich.table import Table
 from flows.common.promote import PromotionResult
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
+from infra.atomic_files import write_atomically
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.promotion_rule import Decision, markdown
@@ -55,10 +54,7 @@ def reports_folder() -> Path:
 def publish_page(page: Path, name: str) -> Path:
     """Copy a page to `name` below the reports folder, atomically, and return its path there."""
     target = reports_folder() / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    copied = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(page, copied)
-    os.replace(copied, target)
+    write_atomically(target, page.read_bytes())
     return target
 
 
@@ -199,7 +195,8 @@ def announce(summary: dict[str, Any]) -> None:
     for line in (
         f"Report     {summary['report']}",
         "",
-        "Next       make up                          start Prefect and MLflow with their UIs",
-        "           make retrain DATASET=my.json     train on your own questions, in SQuAD format",
+        "Next       bidaflow ask QUESTION --context FILE   ask the champion",
+        "           bidaflow up                            start Prefect and MLflow with their UIs",
+        "           bidaflow retrain --data.dataset FILE   train on your own SQuAD-format data",
     ):
         console.print(line, soft_wrap=True, highlight=False)

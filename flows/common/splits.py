@@ -14,6 +14,7 @@ from tasks.data.ingested import Portion
 from tasks.data.partition import Shares, has_validation
 from tasks.data.splits import Exclusions
 from tasks.stages import ingesting, splitting
+from tasks.tracking.runs import Split
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,16 @@ class Splits:
     validation: Output | None
     dev: Output
 
+    @property
+    def folders(self) -> dict[Split, Path]:
+        """The folders of the splits that exist, train first and dev last."""
+        splits: dict[Split, Output | None] = {
+            "train": self.train,
+            "validation": self.validation,
+            "dev": self.dev,
+        }
+        return {name: split.folder for name, split in splits.items() if split is not None}
+
 
 def ingest_dataset(data: DataParameters) -> Splits:
     """Find the dataset's files, ingest each of them, and split their articles."""
@@ -39,7 +50,7 @@ def ingest_dataset(data: DataParameters) -> Splits:
         mixed = [
             portion
             for sources, weight in files.mixed
-            for portion in ingest_each(sources, data, weight)
+            for portion in ingest_each(sources, data, weight, divided=False)
         ]
         dev_portions = ingest_each(files.dev, data)
     shares = Shares(
@@ -53,17 +64,17 @@ def ingest_dataset(data: DataParameters) -> Splits:
         exclusions = Exclusions(held_out=(dev.folder,))
     validation = None
     if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
-        validation = splitting(
-            portions, "validation", shares, apart=exclusions, negatives=data.negatives
-        )
+        validation = splitting(portions, "validation", shares, exclusions, data.negatives)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
-    train = splitting(portions, "train", shares, mixed, exclusions, data.negatives)
+    train = splitting([*portions, *mixed], "train", shares, exclusions, data.negatives)
     return Splits(files.name, train, validation, dev)
 
 
-def ingest_each(files: Sequence[Path], data: DataParameters, weight: float = 1.0) -> list[Portion]:
+def ingest_each(
+    files: Sequence[Path], data: DataParameters, weight: float = 1.0, divided: bool = True
+) -> list[Portion]:
     """Ingest files one by one, so that files ingested before come from the cache."""
-    return [Portion(_ingested(file, data).folder, file.name, weight) for file in files]
+    return [Portion(_ingested(file, data).folder, file.name, weight, divided) for file in files]
 
 
 def _ingested(file: Path, data: DataParameters) -> Output:

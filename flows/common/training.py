@@ -74,12 +74,9 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
 
 def report_on(training: Training, trained: Sequence[Output]) -> Output:
     """The report on variants that were all trained on the data of `training`."""
-    splits = training.splits
     return stages.reporting(
-        splits.name,
+        training.splits.name,
         [output.folder for output in trained],
-        splits.train.folder,
-        splits.validation.folder if splits.validation is not None else None,
-        splits.dev.folder,
+        training.splits.folders,
         training.encoded.vocabulary.folder,
     )

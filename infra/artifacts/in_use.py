@@ -4,7 +4,6 @@ The stages of each flow's newest successful run are recorded, and kept as well.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from pathlib import Path
 from prefect.runtime import flow_run
 
 from infra.artifacts.locks import shared_lock
+from infra.atomic_files import write_atomically
 from infra.settings import settings
 
 
@@ -69,11 +69,8 @@ def _newest_runs_folder() -> Path:
 def _record_stages(uses: _Uses) -> None:
     """Record the stages of the flow's newest run in place of those of the previous one."""
     file = _newest_runs_folder() / f"{flow_run.flow_name}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
     keys = [_key(folder) for folder in uses.folders]
-    new = file.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps({"flow_run": flow_run.id, "stages": keys}), encoding="utf-8")
-    os.replace(new, file)
+    write_atomically(file, json.dumps({"flow_run": flow_run.id, "stages": keys}))
 
 
 def _key(folder: Path) -> str:

@@ -1,78 +1,58 @@
 """File locks between processes and threads, shared or exclusive.
 
 The kernel holds the locks (flock), so those of a killed process are released at once. The holder of
-an exclusive lock may remove the lock file.
+an exclusive lock removes the lock file. portalocker then makes those who waited for it lock the new
+file. filelock's ReadWriteLock fails if the file is removed, and fasteners' lock does not exclude
+threads of the same process.
 """
 
-import fcntl
-import os
-import time
+import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import Any
+
+from portalocker import AlreadyLocked, Lock, LockFlags, TemporaryFileLock
 
 POLL_SECONDS = 0.1
 
 
-@contextmanager
-def shared_lock(path: Path) -> Iterator[None]:
+class _SharedLock(TemporaryFileLock):
+    """Leaves the lock file in place for other holders when it is released."""
+
+    release = Lock.release
+
+
+def shared_lock(path: Path) -> AbstractContextManager[Any]:
     """Hold a shared lock, after waiting for an exclusive holder to release it."""
-    with _wait_for(path, fcntl.LOCK_SH, lambda: None):
-        yield
+    return _lock(_SharedLock, path, LockFlags.SHARED)
 
 
 @contextmanager
 def exclusive_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold an exclusive lock, after waiting for other holders; `on_wait` is called once if any."""
-    with _wait_for(path, fcntl.LOCK_EX, on_wait):
-        try:
+    with lock_if_free(path) as free:
+        if free:
             yield
-        finally:
-            path.unlink(missing_ok=True)
+            return
+    on_wait()
+    with _lock(TemporaryFileLock, path, LockFlags.EXCLUSIVE):
+        yield
 
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
     """Hold an exclusive lock within the block if it is free; yields whether it was."""
-    file = _try_lock(path, fcntl.LOCK_EX)
-    if file is None:
-        yield False
-        return
-    with file:
-        try:
-            yield True
-        finally:
-            path.unlink(missing_ok=True)
+    lock = _lock(TemporaryFileLock, path, LockFlags.EXCLUSIVE)
+    with suppress(AlreadyLocked):
+        lock.acquire(fail_when_locked=True)
+    try:
+        yield lock.fh is not None
+    finally:
+        lock.release()
 
 
-def _wait_for(path: Path, kind: int, on_wait: Callable[[], None]) -> IO[bytes]:
-    file = _try_lock(path, kind)
-    if file is None:
-        on_wait()
-    while file is None:
-        time.sleep(POLL_SECONDS)
-        file = _try_lock(path, kind)
-    return file
-
-
-def _try_lock(path: Path, kind: int) -> IO[bytes] | None:
-    """The lock file, locked until it is closed; None if others hold the lock."""
+def _lock(kind: type[TemporaryFileLock], path: Path, flag: LockFlags) -> TemporaryFileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("ab")
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-        if _is_current(file, path):
-            return file
-    except BlockingIOError:
-        pass
-    file.close()
-    return None
-
-
-def _is_current(file: IO[bytes], path: Path) -> bool:
-    """Whether `path` still names this file: its last holder may have removed it."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+    flags = flag | LockFlags.NON_BLOCKING  # polled
+    return kind(path, math.inf, POLL_SECONDS, fail_when_locked=False, flags=flags)

@@ -1,9 +1,10 @@
 """Stages: functions that fill a folder, run once per distinct input, as cached Prefect tasks.
 
 A stage's key is the digest of its inputs' content, its parameters and the source of every project
-module that it imports, directly or indirectly. Prefect's result store is the only cache: a result
-is a small JSON document with the path of the folder. A missing folder is built again. Facts about a
-folder are kept in its manifest. A run that needs a stage that another run is building waits for it.
+module that it imports, directly or indirectly, with the templates in the folders of these modules.
+Prefect's result store is the only cache: a result is a small JSON document with the path of the
+folder. A missing folder is built again. Facts about a folder are kept in its manifest. A run that
+needs a stage that another run is building waits for it.
 """
 
 import logging
@@ -111,9 +112,16 @@ def _source_file(module: str) -> Path:
 
 @lru_cache
 def source_digest(module: str) -> str:
-    """Digest of the source of a module and of all project modules it imports, also indirectly."""
+    """Digest of the source of a module and of all project modules it imports, also indirectly.
+
+    The files in `templates/` beside a module count as its source, because it may render them.
+    """
     modules = sorted({module, *_imports().find_upstream_modules(module)})
-    return digest_of([[name, sha256_of(_source_file(name))] for name in modules])
+    sources = {name: _source_file(name) for name in modules}
+    folders = {path.parent for path in sources.values()}
+    templates = sorted(file for folder in folders for file in folder.glob("templates/*"))
+    sources |= {path.relative_to(CHECKOUT).as_posix(): path for path in templates}
+    return digest_of([[name, sha256_of(path)] for name, path in sources.items()])
 
 
 class Stage(Generic[P]):

@@ -1,1 +1,1 @@
-"""The services of `make up`: Prefect, MLflow and a worker."""
+"""The services of `bidaflow up`: Prefect, MLflow and a worker."""

@@ -12,6 +12,7 @@ from typing import Any
 import urllib3
 import yaml
 
+from infra.atomic_files import write_atomically
 from infra.environment import variables
 from infra.settings import CHECKOUT, settings
 
@@ -263,9 +264,7 @@ def _read_sections() -> Sections:
 
 
 def _write_sections(sections: Sections) -> None:
-    new = _sections_file().with_suffix(".new")
-    new.write_text(json.dumps(sections, indent=1) + "\n", encoding="utf-8")
-    new.rename(_sections_file())
+    write_atomically(_sections_file(), json.dumps(sections, indent=1) + "\n")
 
 
 def _sections_file() -> Path:

@@ -1,4 +1,4 @@
-"""The logs of `make up`'s services, under the root."""
+"""The logs of `bidaflow up`'s services, under the root."""
 
 from pathlib import Path
 

@@ -1,10 +1,12 @@
-"""Model and training configuration: immutable, validated, JSON-serialisable."""
+"""Model and training configuration: immutable, validated, JSON-serialisable.
 
-from __future__ import annotations
+Each field carries its help and bounds, from which flows/ generates its forms.
+"""
 
-import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self
+
+from models.configs.fields import option, require, require_valid_fields
 
 QueryToContext = Literal["starter", "max"]
 UnknownWords = Literal["zero", "random", "trainable", "subword"]
@@ -19,46 +21,32 @@ Schedule = Literal["constant", "linear"]
 Precision = Literal["float32", "bfloat16"]
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-def _require_choices(config: Any, choices: dict[str, Any]) -> None:
-    """Require that each named field holds one of the values of its Literal."""
-    for name, literal in choices.items():
-        value, allowed = getattr(config, name), get_args(literal)
-        choices_text = f"{', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
-        _require(value in allowed, f"{name} must be {choices_text}, not {value!r}.")
-
-
 @dataclass(frozen=True)
 class CharacterConfig:
     """Character CNN over a word (Kim et al., 2016): `filters[i]` filters that span
     `kernel_widths[i]` characters each, followed by the maximum over positions."""
 
-    embedding_size: int = 64
-    kernel_widths: tuple[int, ...] = (5,)
-    filters: tuple[int, ...] = (100,)
-    max_characters: int = 16
+    embedding_size: int = option(64, "Dimension of the character embeddings.", ge=1)
+    kernel_widths: tuple[int, ...] = option(
+        (5,), "Widths of the convolution kernels, in characters.", ge=1
+    )
+    filters: tuple[int, ...] = option((100,), "Number of filters for each kernel width.", ge=1)
+    max_characters: int = option(
+        16, "Characters read per word; the rest of a longer word is ignored.", ge=1
+    )
 
     def __post_init__(self) -> None:
         for name in ("kernel_widths", "filters"):  # JSON has lists instead of tuples
             object.__setattr__(self, name, tuple(getattr(self, name)))
-            sizes = getattr(self, name)
-            _require(
-                len(sizes) > 0 and min(sizes) >= 1,
-                f"characters.{name} must be a non-empty list of integers of at least 1.",
-            )
-        for name in ("embedding_size", "max_characters"):
-            _require(getattr(self, name) >= 1, f"characters.{name} must be at least 1.")
-        _require(
+            require(len(getattr(self, name)) > 0, f"characters.{name} must not be empty.")
+        require_valid_fields(self, "characters.")
+        require(
             len(self.kernel_widths) == len(self.filters),
             f"characters.kernel_widths has length {len(self.kernel_widths)}, but "
             f"characters.filters has length {len(self.filters)}. Give one number of filters per "
             "kernel width.",
         )
-        _require(
+        require(
             max(self.kernel_widths) <= self.max_characters,
             f"characters.kernel_widths (up to {max(self.kernel_widths)}) must not exceed "
             f"characters.max_characters ({self.max_characters}).",
@@ -74,79 +62,84 @@ class CharacterConfig:
 class ModelConfig:
     """Architecture of a model, without its vocabulary and word vectors.
 
-    word_vectors: whether the model uses word vectors; without them, characters alone represent a
-        word.
-    unknown_words: the vector of a word without a pretrained one: "zero"; "random", drawn once per
-        word and frozen; "trainable", initialised to zero; or "subword", composed from the subword
-        vectors of a fastText set, which also covers words that never occurred in training.
-    highway: two highway layers over the embeddings "projected" to the hidden size (CS224n starter),
-        over their "concatenated" form without projection (Seo et al., 2017), or "none"
-        (document-qa).
+    highway: two layers, "projected" to the hidden size (CS224n starter) or "concatenated" without
+        projection (Seo et al., 2017); "none" as in document-qa.
     query_to_context: "max" is the softmax over the context of the similarity to the best-matching
-        question word (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C of the CS224n starter
-        code.
-    self_attention: attention of the context over itself. "additive", "dot" and "elementwise" are
-        similarities of `models.modules.self_attention.SelfMatching`; "trilinear" is document-qa's
-        residual block, which replaces the modeling layer.
-    output_reads: what the output layer reads besides the modeling layer: G of the attention flow
-        ("attention"), or the result of self-attention ("self-attention").
-    end_pointer: the end is predicted "independent" of the start (starter), "conditioned" on it (the
-        code of Seo et al.), or by a layer "chained" to the start's (document-qa).
-    dropout_form: where dropout applies: after recurrent layers and embeddings, and to the inputs of
-        the similarity ("outputs", starter); before the CNN, recurrent layers and output ("inputs",
-        Seo et al., 2017, §4); or before the CNN, and before and after recurrent layers with one
-        mask for all tokens of a sequence ("variational", document-qa).
+        question word (Seo et al., 2017, §2 layer 4); "starter" is S1·S2ᵀ·C.
+    self_attention: "additive", "dot" and "elementwise" are similarities of
+        `models.modules.self_attention.SelfMatching`; "trilinear" replaces the modeling layer.
+    output_reads: "attention" is G of the attention flow.
+    end_pointer: "independent" as in the starter, "conditioned" as in the code of Seo et al.,
+        "chained" as in document-qa.
+    unknown_words: "random" draws once per word, and "trainable" starts at zero; "subword" also
+        covers words that never occurred in training.
+    dropout_form: "outputs" are those of recurrent layers and embeddings, and also the inputs of the
+        similarity (starter); "inputs" are those of the CNN, recurrent layers and output (Seo et
+        al., 2017, §4); "variational" applies before the CNN, and before and after recurrent layers
+        (document-qa).
     """
 
-    hidden_size: int = 100
-    word_vectors: bool = True
-    unknown_words: UnknownWords = "zero"
-    characters: CharacterConfig | None = None
-    highway: Highway = "projected"
-    recurrent: Recurrent = "lstm"
-    query_to_context: QueryToContext = "starter"
-    self_attention: SelfAttention = "none"
-    output_reads: OutputReads = "attention"
-    end_pointer: EndPointer = "independent"
-    dropout: float = 0.2
-    dropout_form: DropoutForm = "outputs"
+    hidden_size: int = option(100, "Hidden size of all layers (d in the BiDAF paper).", ge=1)
+    word_vectors: bool = option(True, "Whether the model reads word vectors. Off: characters only.")
+    characters: CharacterConfig | None = option(None, "Character CNN over each word.")
+    highway: Highway = option(
+        "projected", "Highway layers over the projected or concatenated embeddings, or none."
+    )
+    recurrent: Recurrent = option("lstm", "Cell type of the recurrent layers.")
+    query_to_context: QueryToContext = option(
+        "starter",
+        "Query-to-context attention: 'max' as in the BiDAF paper, or 'starter', the matrix product "
+        "of the CS224n starter code.",
+    )
+    self_attention: SelfAttention = option(
+        "none",
+        "Similarity function of the context's self-attention ('trilinear': the residual block of "
+        "document-qa), or none.",
+    )
+    output_reads: OutputReads = option(
+        "attention",
+        "Input of the output layer besides the modeling layer: the attention flow, or "
+        "self-attention.",
+    )
+    end_pointer: EndPointer = option(
+        "independent",
+        "How the answer's end is predicted: independent of its start, conditioned on it, or by a "
+        "layer chained to the start's.",
+    )
+    dropout: float = option(0.2, "Dropout rate. 0: no dropout.", ge=0, le=0.99)
+    unknown_words: UnknownWords = option(
+        "zero",
+        "Vector of an OOV word (one without a pretrained vector): zero, random but fixed, "
+        "trainable, or composed from subwords (needs fastText vectors).",
+    )
+    dropout_form: DropoutForm = option(
+        "outputs",
+        "Where dropout applies: to the outputs of layers, to their inputs, or variational, with "
+        "one mask for all tokens of a sequence.",
+    )
 
     def __post_init__(self) -> None:
-        _require(self.hidden_size >= 1, "hidden_size must be at least 1.")
-        _require(0.0 <= self.dropout <= 0.99, "dropout must lie in [0, 0.99].")
-        _require_choices(
-            self,
-            {
-                "unknown_words": UnknownWords,
-                "highway": Highway,
-                "recurrent": Recurrent,
-                "query_to_context": QueryToContext,
-                "self_attention": SelfAttention,
-                "output_reads": OutputReads,
-                "end_pointer": EndPointer,
-                "dropout_form": DropoutForm,
-            },
-        )
+        require_valid_fields(self)
         self._refuse_impossible_combinations()
 
     def _refuse_impossible_combinations(self) -> None:
-        _require(
+        require(
             self.word_vectors or self.characters is not None,
             "word_vectors is off and characters is empty. Set at least one of them.",
         )
-        _require(
+        require(
             self.word_vectors or self.unknown_words == "zero",
             f"unknown_words {self.unknown_words!r} has no effect with word_vectors off. Set "
             "unknown_words to 'zero'.",
         )
         if self.output_reads == "self-attention":
-            _require(
+            require(
                 self.self_attention in ("additive", "dot", "elementwise"),
                 "output_reads 'self-attention' does not support self_attention "
                 f"{self.self_attention!r}. Set self_attention to 'additive', 'dot' or "
                 "'elementwise'.",
             )
-            _require(
+            require(
                 self.end_pointer != "chained",
                 "output_reads 'self-attention' does not support end_pointer 'chained', which reads "
                 "only the modeling layer.",
@@ -165,79 +158,92 @@ class Window(NamedTuple):
 class TrainingConfig:
     """Training hyperparameters.
 
-    `rho` and `epsilon` belong to Adadelta; Adam ignores them. A `clip_norm` of 0 turns gradient
-    clipping off. `models.optim.learning_rate` computes the learning rate: it rises over
-    `warmup_steps`, as large batches need, and then stays the same ("constant") or falls to 0 at the
-    end of the last epoch ("linear").
-
-    Training leaves out (and counts) examples whose context or question exceeds its token limit;
-    evaluation covers every question, whatever its length. With a `window_stride`, training and
-    prediction read longer contexts in windows of `max_context_tokens` tokens whose starts are
-    `window_stride` tokens apart.
-
-    Training ends after `epochs`, or earlier: when validation F1 has not risen for `patience`
-    epochs, when it has reached `stop_at_f1` (0 to 100), or when training and evaluations have used
-    up `max_minutes`; the last evaluation comes on top. With `patience`, the best epoch's weights
-    are the result, otherwise the last epoch's.
-
-    `precision`: "bfloat16" computes products in bfloat16; weights and sums stay in float32.
-    `deterministic`: GPUs give bitwise identical results in each run, but more slowly; CPUs always
-    do. A checkpoint is written after each epoch, and every `checkpoint_minutes` or
-    `checkpoint_steps`.
+    `models.optim.learning_rate` computes the learning rate. Training counts the examples that it
+    skips. It ends after `epochs`, or earlier by `patience`, `stop_at_f1` or `max_minutes`. Without
+    `patience`, the last epoch's weights are the result. With `precision` "bfloat16", sums stay in
+    float32.
     """
 
-    epochs: int = 30
-    batch_size: int = 64
-    optimizer: OptimizerName = "adadelta"
-    learning_rate: float = 0.5
-    schedule: Schedule = "constant"
-    warmup_steps: int = 0
-    rho: float = 0.9
-    epsilon: float = 1e-6
-    clip_norm: float = 5.0
-    ema_decay: float = 0.999
-    max_answer_tokens: int = 15
-    max_context_tokens: int = 400
-    max_question_tokens: int = 50
-    window_stride: int | None = None
-    seed: int = 0
-    patience: int | None = None
-    stop_at_f1: float | None = None
-    max_minutes: float | None = None
-    precision: Precision = "float32"
-    deterministic: bool = False
-    checkpoint_minutes: float | None = 10.0
-    checkpoint_steps: int | None = None
+    epochs: int = option(30, "Maximum number of passes over the training data.", ge=1, le=1000)
+    batch_size: int = option(64, "Questions per optimisation step, summed over all workers.", ge=1)
+    optimizer: OptimizerName = option("adadelta", "Optimiser. Set `learning_rate` to suit it.")
+    learning_rate: float = option(
+        0.5, "Peak learning rate: about 0.5 for Adadelta, 0.001 to 0.002 for Adam.", gt=0
+    )
+    schedule: Schedule = option(
+        "constant", "Constant learning rate, or linear decay to 0 over `epochs`."
+    )
+    warmup_steps: int = option(
+        0,
+        "Optimisation steps of linear learning-rate warm-up, useful for large batches. 0: none.",
+        ge=0,
+    )
+    rho: float = option(0.9, "Decay of Adadelta's running averages. Adam ignores it.", ge=0, lt=1)
+    epsilon: float = option(
+        1e-6, "Adadelta's constant for numerical stability. Adam ignores it.", gt=0
+    )
+    clip_norm: float = option(
+        5.0, "Maximum gradient norm; larger gradients are clipped. 0: never.", ge=0
+    )
+    ema_decay: float = option(
+        0.999,
+        "Decay of the exponential moving average (EMA) of the weights, which is evaluated and "
+        "served. 0: no averaging.",
+        ge=0,
+        lt=1,
+    )
+    max_answer_tokens: int = option(15, "Longest answer to predict, in tokens.", ge=1)
+    max_context_tokens: int = option(
+        400,
+        "Contexts with more tokens are skipped in training, but not in evaluation. With "
+        "`window_stride`: window size in tokens.",
+        ge=1,
+    )
+    max_question_tokens: int = option(
+        50, "Questions with more tokens are skipped in training, but not in evaluation.", ge=1
+    )
+    window_stride: int | None = option(
+        None,
+        "Read longer contexts in sliding windows of `max_context_tokens` tokens that start this "
+        "many tokens apart, in training and prediction. Half the window size works well.",
+        ge=1,
+    )
+    seed: int = option(0, "Seed for weight initialisation, batch order and dropout.", ge=0)
+    patience: int | None = option(
+        None,
+        "Early stopping: stop after this many epochs without a better validation F1, and keep the "
+        "best weights.",
+        ge=1,
+    )
+    stop_at_f1: float | None = option(
+        None, "Stop once validation F1 (0 to 100) reaches this value.", gt=0, le=100
+    )
+    max_minutes: float | None = option(
+        None,
+        "Stop after this many minutes of training and evaluation; a final evaluation follows.",
+        gt=0,
+    )
+    precision: Precision = option(
+        "float32", "Precision of matrix products; weights are always float32."
+    )
+    deterministic: bool = option(
+        False, "Bitwise reproducible on GPUs too, but slower. CPUs always are."
+    )
+    checkpoint_minutes: float | None = option(
+        10.0, "Minutes between checkpoints, in addition to one after each epoch.", gt=0
+    )
+    checkpoint_steps: int | None = option(
+        None, "Optimisation steps between checkpoints, in addition to one after each epoch.", ge=1
+    )
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "max_answer_tokens"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
-        for name in ("max_context_tokens", "max_question_tokens"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1.")
-        for name in ("learning_rate", "epsilon"):
-            number = getattr(self, name)
-            _require(0 < number < math.inf, f"{name} must be a finite number above 0.")
-        _require(0 <= self.clip_norm < math.inf, "clip_norm must be a finite number of at least 0.")
-        _require(
+        require_valid_fields(self)
+        require(
             self.optimizer != "adam" or self.learning_rate <= 0.1,
             f"learning_rate {self.learning_rate:g} is too high for optimizer 'adam' (at most 0.1). "
             "Try 0.001.",
         )
-        for name in ("seed", "warmup_steps"):
-            _require(getattr(self, name) >= 0, f"{name} must be at least 0.")
-        for name in ("rho", "ema_decay"):
-            _require(0.0 <= getattr(self, name) < 1.0, f"{name} must lie in [0, 1).")
-        _require_choices(
-            self, {"optimizer": OptimizerName, "schedule": Schedule, "precision": Precision}
-        )
-        for name in ("patience", "checkpoint_steps", "window_stride"):
-            value = getattr(self, name)
-            _require(value is None or value >= 1, f"{name} must be at least 1.")
-        for name in ("max_minutes", "stop_at_f1", "checkpoint_minutes"):
-            value = getattr(self, name)
-            _require(value is None or value > 0, f"{name} must be above 0.")
-        _require((self.stop_at_f1 or 0) <= 100, "stop_at_f1 must be at most 100 (percent).")
-        _require(
+        require(
             self.window_stride is None or self.window_stride < self.max_context_tokens,
             f"window_stride ({self.window_stride}) must be less than max_context_tokens "
             f"({self.max_context_tokens}), so that consecutive windows overlap.",
@@ -259,7 +265,7 @@ class VariantConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
-    def with_changes(self, **changes: Any) -> VariantConfig:
+    def with_changes(self, **changes: Any) -> Self:
         """The same variant with some fields of its model or its training changed, by name.
         `characters` holds the fields of the character CNN to change; None removes the CNN.
 
@@ -292,7 +298,7 @@ class VariantConfig:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> VariantConfig:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; raises TypeError for unknown fields."""
         model = dict(values["model"])
         if model["characters"] is not None:

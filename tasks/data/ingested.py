@@ -23,6 +23,7 @@ class Portion:
     folder: Path
     name: str
     weight: float = 1.0
+    divided: bool = True  # among train, validation and dev; otherwise all articles are in train
 
 
 def normalized(text: str) -> str:

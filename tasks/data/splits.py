@@ -44,11 +44,10 @@ def write_split(
     portions: Sequence[Portion],
     part: SplitName = "all",
     shares: Shares = NOTHING_HELD_OUT,
-    mixed: Sequence[Portion] = (),
     apart: Exclusions = NO_EXCLUSIONS,
     negatives: float = 0.0,
 ) -> dict[str, Any]:
-    """Write one part of the portions' articles, and all `mixed` portions, as an ingested split.
+    """Write one part of the divided portions, and all of the others, as an ingested split.
 
     Contexts are renumbered. A question of weight w is written ⌊w⌋ times, and once more with
     probability w − ⌊w⌋, drawn by seed and question id; copies have ids that end in ×2, ×3, …
@@ -60,10 +59,9 @@ def write_split(
         UserError: two files share a question id; a context also occurs in the evaluation set; no
             question is left; or `negatives` is above 0 and no negative can be made for training.
     """
-    all_portions = [*portions, *mixed]
-    refuse_shared_ids(all_portions)
-    contexts = [Contexts(portion) for portion in all_portions]
-    keep_part(contexts[: len(portions)], part, shares)
+    refuse_shared_ids(portions)
+    contexts = [Contexts(portion) for portion in portions]
+    keep_part([kept for kept in contexts if kept.portion.divided], part, shares)
     left_out = _exclude(contexts, apart)
     with SplitWriter(out) as writer:
         for portion in contexts:
@@ -76,7 +74,7 @@ def write_split(
             "its article without its answers. Set data.negatives to 0, or add articles with "
             "several paragraphs."
         )
-    files = [{"name": portion.name, "weight": portion.weight} for portion in all_portions]
+    files = [{"name": portion.name, "weight": portion.weight} for portion in portions]
     added = writer.counts["negatives"]
     return {**writer.facts(), "negatives": added, "contexts_left_out": left_out, "files": files}
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from infra.errors import UserError
+from infra.errors import UserError, did_you_mean
 from infra.files import archive_of, inner_suffix, matches, members
+from tasks.datasets.catalog import DATASETS
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
 EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
@@ -28,9 +29,17 @@ def data_files(path_or_glob: str) -> list[Path]:
     if not files:
         raise UserError(
             f"{path_or_glob} is neither a known dataset nor a file, nor a folder, zip or glob with "
-            f"{EXTENSIONS_TEXT} files. `make datasets` lists the known datasets."
+            f"{EXTENSIONS_TEXT} files.{did_you_mean(path_or_glob, _known_names(path))} "
+            "`bidaflow datasets` lists the known datasets."
         )
     return files
+
+
+def _known_names(path: Path) -> list[str]:
+    """The known datasets, and what lies in the folder of `path`."""
+    folder = path.parent
+    files = [str(folder / file.name) for file in folder.iterdir()] if folder.is_dir() else []
+    return [*DATASETS, *files]
 
 
 def expand_data_file(path: Path) -> list[Path]:

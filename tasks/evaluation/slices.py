@@ -13,7 +13,7 @@ from models.arrays import BoolArray
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.evaluation.predictions import Columns, mean
 from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import UNKNOWN, Lexicon, case_key, plain_punctuation
+from tasks.text.vocabulary import Lexicon, is_known
 
 QUESTION_WORD = re.compile(
     r"\b(how (?:many|much)|how|who|whom|whose|what|when|where|which|why)\b", re.IGNORECASE
@@ -107,12 +107,8 @@ def _by_length(
 
 
 def has_oov_word(text: str, known: Container[str], lower_case: bool = True) -> bool:
-    """Whether a text has a token that is not in `known`, neither as it is nor with plain quotes.
-
-    `lower_case` converts tokens to lower case first.
-    """
-    keys = (case_key(text[start:end], lower_case) for start, end in tokenize(text))
-    return any(key not in known and plain_punctuation(key) not in known for key in keys)
+    """Whether a text has a token that is not `known`; `lower_case` is the case policy."""
+    return not all(is_known(text[start:end], known, lower_case) for start, end in tokenize(text))
 
 
 def questions_with_oov_words(
@@ -148,18 +144,13 @@ def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, BoolAr
     """The slices that a promotion must not harm, as masks (n,); a question may be in several.
 
     They are: answerable and unanswerable questions (if any question is unanswerable), questions by
-    question word, and questions with an OOV word in the question or its answers.
+    question word, and questions with a word outside the model's vocabulary, in the question or its
+    answers. The vocabulary also has frequent words without a vector.
     """
     answerable = np.array([bool(golds) for golds in split.golds])
     slices = {"unanswerable": ~answerable, "answerable": answerable} if split.v2 else {}
     words = np.array([question_word(question) for question in split.questions])
     slices |= {f"question word {word}": words == word for word in sorted(set(words))}
-    pairs = zip(split.questions, split.gold_texts, strict=True)
-    slices["unknown words"] = np.array([_any_oov_word([q, *golds], lexicon) for q, golds in pairs])
+    vocabulary = lexicon.word_indices
+    slices["unknown words"] = questions_with_oov_words(split, vocabulary, lexicon.lower_case)
     return slices
-
-
-def _any_oov_word(texts: Sequence[str], lexicon: Lexicon) -> bool:
-    return any(
-        lexicon.word(text[start:end]) == UNKNOWN for text in texts for start, end in tokenize(text)
-    )

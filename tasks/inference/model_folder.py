@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,33 +12,34 @@ from models.configs.variant import VariantConfig
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 
 
-def save_model(
-    folder: Path,
-    variant: VariantConfig,
-    allow_no_answer: bool,
-    weights: dict[str, torch.Tensor],
-    word_vectors: torch.Tensor,
-    vocabulary: Path,
-    subwords: Path | None = None,
-    threshold: float | None = None,
-) -> None:
-    """Write a self-contained, relocatable model folder for `Predictor.load`.
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model, and where the words and characters are that it knows."""
 
-    `threshold` is the no-answer threshold chosen on validation; callers opt in to it. `subwords` is
-    a file of n-grams from which the vectors of OOV words are composed.
-    """
+    variant: VariantConfig
+    allow_no_answer: bool
+    weights: dict[str, torch.Tensor]
+    word_vectors: torch.Tensor  # (words, dimension)
+    vocabulary: Path  # folder of the stage `build-vocabulary`
+    subwords: Path | None = None  # file of n-grams from which the vectors of OOV words are composed
+    threshold: float | None = None  # no-answer threshold chosen on validation; callers opt in to it
+
+
+def save_model(folder: Path, model: TrainedModel) -> None:
+    """Write a self-contained, relocatable model folder for `Predictor.load`."""
     folder.mkdir()
-    if not variant.model.word_vectors:
+    word_vectors = model.word_vectors
+    if not model.variant.model.word_vectors:
         word_vectors = word_vectors[:, :0].contiguous()
-    save_file(weights, folder / "weights.safetensors")
+    save_file(model.weights, folder / "weights.safetensors")
     save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
     config = {
-        "variant": variant.to_dict(),
-        "allow_no_answer": allow_no_answer,
-        "threshold": threshold,
+        "variant": model.variant.to_dict(),
+        "allow_no_answer": model.allow_no_answer,
+        "threshold": model.threshold,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for name in ("words.parquet", "characters.parquet"):
-        (folder / name).write_bytes((vocabulary / name).read_bytes())
-    if subwords is not None:
-        shutil.copyfile(subwords, folder / SUBWORDS)
+        (folder / name).write_bytes((model.vocabulary / name).read_bytes())
+    if model.subwords is not None:
+        shutil.copyfile(model.subwords, folder / SUBWORDS)

@@ -1,6 +1,7 @@
 """Answers questions about raw text with a trained model."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from infra.errors import UserError
@@ -16,17 +18,20 @@ from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
-from models.predict import predict
+from models.predict import predict, predict_top
 from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
 from tasks.embeddings.formats.word_vectors import Subwords
 from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, case_key, plain_punctuation
+from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
 
 Offsets = list[tuple[int, int]]
 NoAnswer = Literal["argmax", "threshold"]
 """When "no answer" is predicted: if it is more probable than every span ("argmax"), or if its
 log-probability exceeds the best span's by the threshold chosen on validation ("threshold")."""
+
+INCOMPATIBLE = (KeyError, RuntimeError, SafetensorError, TypeError, ValueError)
+"""What `Predictor.load` raises if the folder was written by incompatible code."""
 
 
 class AnswerRow(TypedDict):
@@ -63,8 +68,8 @@ class _TypeTable:
         if index != UNKNOWN or not self.compose_oov:
             return index
         first = len(SPECIAL) + len(self.lexicon.word_indices)
-        key = plain_punctuation(case_key(form, self.lexicon.lower_case))  # as in training
-        return self.oov_words.setdefault(key, first + len(self.oov_words))
+        word = word_of(form, self.lexicon.word_indices, self.lexicon.lower_case)  # as in training
+        return self.oov_words.setdefault(word, first + len(self.oov_words))
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,29 @@ class Predictor:
                 strict=True,
             )
         ]
+
+    def top_answers(self, question: str, context: str, count: int) -> list[AnswerRow]:
+        """The `count` likeliest answers to a question, likeliest first; fewer if the context has
+        fewer spans. The first one is the answer of `answer`. Raises the errors of `answer`.
+
+        "No answer" comes before the spans that it beats; it is left out if the threshold is
+        infinite. Spans are distinct, but they may overlap. The probability of a span is
+        p(start)·p(end), and that of no answer is the same product for the null token.
+        """
+        encoded = self._encode([(question, context)])
+        limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
+        spans = predict_top(encoded.model, encoded.examples, encoded.types, limit, count, window)
+        offsets, null_score = encoded.context_offsets[0], float(spans.no_answer_score[0])
+        rows = [
+            _row(context, offsets, int(first), int(last), float(score), math.exp(null_score))
+            for first, last, score in zip(
+                spans.span_start, spans.span_end, spans.span_score, strict=True
+            )
+        ]
+        if self.threshold < math.inf:
+            place = int((spans.margin < self.threshold).sum())
+            rows.insert(place, _row(context, offsets, -1, -1, null_score, math.exp(null_score)))
+        return rows[:count]
 
     def attention(self, question: str, context: str, around: int = 0) -> TokenAttention:
         """The model's attention weights for a question. Raises the errors of `answer`.

@@ -2,14 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 try:
-    from tasks.inference.predictor import Predictor
+    from tasks.inference.predictor import AnswerRow, Predictor
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("infra", "models", "tasks"):
         raise
@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
     for module in list(sys.modules):
         if module.partition(".")[0] in ("infra", "models", "tasks"):
             del sys.modules[module]
-    from tasks.inference.predictor import Predictor
+    from tasks.inference.predictor import AnswerRow, Predictor
 
 
 class QuestionInput(BaseModel):
@@ -28,15 +28,8 @@ class QuestionInput(BaseModel):
     context: str
 
 
-class AnswerOutput(BaseModel):
-    """An answer in the model's output schema: `tasks.inference.predictor.AnswerRow` as a pydantic
-    model."""
-
-    answer: str
-    start: int
-    end: int
-    score: float
-    no_answer_probability: float
+AnswerOutput = create_model("AnswerOutput", **get_type_hints(AnswerRow))
+"""`AnswerRow` as a pydantic model, from which MLflow derives the schema of the answers."""
 
 
 class AnsweringModel(PythonModel):  # type: ignore[misc]
@@ -52,7 +45,7 @@ class AnsweringModel(PythonModel):  # type: ignore[misc]
         self.predictor = Predictor.load(folder, context.model_config["no_answer"])
 
     def predict(self, model_input: list[QuestionInput]) -> list[AnswerOutput]:
-        """One answer per question, in order, as a dict of `AnswerOutput`'s fields."""
+        """One answer per question, in order, as a dict of `AnswerRow`'s fields."""
         pairs = [(row.question, row.context) for row in model_input]
         # MLflow derives the schema from the return type, but callers expect plain dicts.
         return cast(list[AnswerOutput], self.predictor.answer(pairs))

@@ -30,13 +30,13 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
     Raises:
         UserError: the model is incompatible with this version of the code.
     """
-    from tasks.inference.predictor import Predictor
+    from tasks.inference.predictor import INCOMPATIBLE, Predictor
 
     folder = out / "model"
     registry.download(settings().tracking_uri, model_id, folder)
     try:
         predictor = Predictor.load(folder)
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+    except INCOMPATIBLE as error:
         raise UserError(
             f"Registered model {model_id} is incompatible with this version of the code "
             f"({error}). Set the alias `champion` to another version, or delete the alias."

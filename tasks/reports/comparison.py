@@ -4,18 +4,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
-from tasks.reports.html import TEMPLATES, Template
-from tasks.reports.line_charts import scale, ticks
+from tasks.reports.html import digits, render
+from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 
-TEMPLATE = Template(TEMPLATES / "comparison.html.j2")
 FURTHER_METRICS = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
@@ -32,7 +33,9 @@ FURTHER_METRICS = {
 validation, if some dev contexts exceed max_context_tokens, or if some dev questions or their
 answers have words that GloVe lacks."""
 COUNTS = ("questions within", "questions outside GloVe")
-ROW_HEIGHT, SIDE, WIDTH, TOP = 48, 20, 760, 12
+CHART_WIDTH, ROW_HEIGHT, AXIS_HEIGHT = 400, 54, 44
+NAME_WIDTH = 50
+"""Maximum number of characters of a line above a row of the chart."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,15 @@ class Cell:
     def name(self) -> str:
         """Variant, vectors and dataset in one name."""
         return f"{self.variant} · {self.vectors} · {self.dataset}"
+
+
+@dataclass(frozen=True)
+class CellTrainings:
+    """A cell and its trainings: a folder of `train` and one of `error-report` for each seed."""
+
+    cell: Cell
+    trained: Sequence[Path]
+    reports: Sequence[Path]
 
 
 @dataclass(frozen=True)
@@ -75,41 +87,33 @@ class Row:
 
 def compare(
     out: Path,
-    cells: Sequence[Cell],
-    trained: Sequence[Sequence[Path]],
-    reports: Sequence[Sequence[Path]],
+    cells: Sequence[CellTrainings],
     seeds: Sequence[int],
     pages: Mapping[str, str],
-    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write comparison.html and comparison.json about cells, each trained with every seed.
 
-    `trained` are the folders of the stage `train`, `reports` those of `error-report`: one list per
-    cell, one folder per seed. `pages` has the URLs of other reports by title. A cell is
-    compared with the first cell of the same dataset, question by question, by the mean F1 over the
-    seeds.
+    `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
+    same dataset, question by question, by the mean F1 over the seeds.
     """
     first: dict[str, FloatArray] = {}
-    rows = [
-        _row(cell, folders, report_folders, first)
-        for cell, folders, report_folders in zip(cells, trained, reports, strict=True)
-    ]
+    rows = [_row(trainings, first) for trainings in cells]
     document = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
     (out / "comparison.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     view = {
-        **{"rows": rows, "seeds": seeds, "datasets": list(first), "plot": _plot(rows)},
+        **{"rows": rows, "seeds": seeds, "datasets": list(first), "f1_chart": _f1_chart(rows)},
         "further": further_columns(rows),
         "pages": pages,
     }
-    (out / "comparison.html").write_text(template.render(view), encoding="utf-8")
+    (out / "comparison.html").write_text(render("comparison.html.j2", view), encoding="utf-8")
     return {"rows": table(rows), "markdown": markdown(rows)}
 
 
-def _row(
-    cell: Cell, trained: Sequence[Path], reports: Sequence[Path], first: dict[str, FloatArray]
-) -> Row:
-    scores = [_scores(folder, report) for folder, report in zip(trained, reports, strict=True)]
-    question_f1 = _question_f1(trained)
+def _row(trainings: CellTrainings, first: dict[str, FloatArray]) -> Row:
+    cell = trainings.cell
+    folders = zip(trainings.trained, trainings.reports, strict=True)
+    scores = [_scores(trained, report) for trained, report in folders]
+    question_f1 = _question_f1(trainings.trained)
     gain = None
     if cell.dataset in first:
         gain = paired_gain(first[cell.dataset], question_f1)
@@ -157,29 +161,30 @@ def _seed_stats(values: Sequence[float]) -> SeedStats:
     return SeedStats(float(np.mean(values)), sd, list(values))
 
 
-def _plot(rows: Sequence[Row]) -> dict[str, Any]:
-    """F1 of every seed, and mean ± sd of every cell, in drawing coordinates."""
-    values = [value for row in rows for value in row.f1.values]
-    bottom = TOP + ROW_HEIGHT * len(rows)
-    x_ticks = ticks(values, 6)
-    x_of = scale(x_ticks[0], x_ticks[-1], SIDE, WIDTH - SIDE)
-    lines = [
-        {
-            "name": row.cell.name,
-            "y": TOP + ROW_HEIGHT * (i + 0.7),  # below its name, which may be long
-            "dots": [(x_of(value), value) for value in row.f1.values],
-            "mean": x_of(row.f1.mean),
-            "bar": (x_of(row.f1.mean - (row.f1.sd or 0)), x_of(row.f1.mean + (row.f1.sd or 0))),
+def _f1_chart(rows: Sequence[Row]) -> Markup:
+    """F1 of every seed, and mean ± sd of every cell, below the cell's name, which may be long."""
+
+    def draw(axes: Axes) -> Tooltips:
+        axes.set(xlabel="F1, %", yticks=[], ylim=(len(rows) - 0.5, -0.75))
+        axes.grid(axis="x", clip_on=False)
+        for y, row in enumerate(rows):
+            mean, sd, values = row.f1.mean, row.f1.sd or 0, row.f1.values
+            left = {"x": 0, "transform": axes.get_yaxis_transform(), "in_layout": False}
+            axes.text(
+                y=y - 0.2, s=fill(row.cell.name, NAME_WIDTH), verticalalignment="bottom", **left
+            )
+            accent = {"color": COLOURS["accent"], "clip_on": False}
+            axes.plot([mean - sd, mean + sd], [y, y], linewidth=2, **accent)
+            circle = {"color": COLOURS["soft"], "markerfacecolor": COLOURS["card"], "markersize": 7}
+            axes.plot(values, [y] * len(values), "o", gid=f"row{y}", clip_on=False, **circle)
+            axes.plot(mean, y, "|", markersize=18, markeredgewidth=3, **accent)
+        return {
+            f"row{y}": [f"{row.cell.name}: {digits(value, 2)}" for value in row.f1.values]
+            for y, row in enumerate(rows)
         }
-        for i, row in enumerate(rows)
-    ]
-    return {
-        "lines": lines,
-        "ticks": [(x_of(tick), f"{tick:g}") for tick in x_ticks],
-        "left": SIDE,
-        "bottom": bottom,
-        "size": (WIDTH, bottom + 44),
-    }
+
+    label = "F1 of every seed, and mean and standard deviation of every variant."
+    return inline_svg("F1", label, (CHART_WIDTH, ROW_HEIGHT * len(rows) + AXIS_HEIGHT), draw)
 
 
 def table(rows: Sequence[Row]) -> list[dict[str, str]]:

@@ -1,6 +1,7 @@
 """The HTML report of the data check, which trains nothing."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from tasks.data.schema import Answer
 from tasks.evaluation.evaluate import Gold
 from tasks.reports.data_statistics import DataStatistics, ErrorExample
 from tasks.reports.examples import Segment, marked_segments
-from tasks.reports.html import TEMPLATES, Template
-from tasks.text.build_vocabulary import coverage, form_counts, vector_rows, word_of
+from tasks.reports.html import render
+from tasks.text.build_vocabulary import coverage, form_counts, vector_rows
+from tasks.text.vocabulary import is_known
 
-TEMPLATE = Template(TEMPLATES / "data_report.html.j2")
 LISTED_OOV_TOKENS = 30
 """Number of the most frequent OOV tokens that are listed."""
 MAX_MARKED = 500
@@ -24,25 +25,29 @@ View = dict[str, Any]
 SUMMED = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
 
 
+@dataclass(frozen=True)
+class CheckedFiles:
+    """The files of a dataset that were ingested, and those that could not be."""
+
+    ingested: Mapping[str, Path]  # folder of the stage `ingest` by file name
+    broken: Sequence[tuple[str, str]]  # (file name, error message)
+
+
 def write_data_report(
     out: Path,
     dataset: str,
-    ingested: Mapping[str, Path],
-    broken: Sequence[tuple[str, str]],
+    files: CheckedFiles,
     vectors: Path | None,
     max_rejected: float,
-    lower_case: bool = True,
-    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about ingested files, by name, and about files that could not be ingested.
+    """Write report.html about the files of a dataset.
 
-    `broken` has the names and error messages of the latter. Returns the totals of the facts, the
-    names of files with too many rejected questions ("over"), and the number of questions by kind of
-    error ("faults").
+    Returns the totals of the facts, the names of files with too many rejected questions ("over"),
+    and the number of questions by kind of error ("faults").
     """
-    facts = {name: facts_of(folder) for name, folder in ingested.items()}
+    facts = {name: facts_of(folder) for name, folder in files.ingested.items()}
     statistics = DataStatistics()
-    for name, folder in ingested.items():
+    for name, folder in files.ingested.items():
         statistics.add(name, folder)
     totals = {key: sum(of_file[key] for of_file in facts.values()) for key in SUMMED}
     over_limit = [
@@ -55,15 +60,15 @@ def write_data_report(
         "created": datetime.now().astimezone(),
         "totals": totals | _oracle(facts, totals["questions"]),
         "files": facts,
-        "broken": broken,
+        "broken": files.broken,
         "over_limit": over_limit,
         "max_rejected": max_rejected,
         "lengths": _lengths(statistics),
         "question_words": _bars(statistics.question_words.most_common()),
         "errors": _errors(statistics),
-        "coverage": _coverage(list(ingested.values()), vectors, lower_case),
+        "coverage": _coverage(list(files.ingested.values()), vectors),
     }
-    (out / "report.html").write_text(template.render(view), encoding="utf-8")
+    (out / "report.html").write_text(render("data_report.html.j2", view), encoding="utf-8")
     return {"totals": view["totals"], "over": over_limit, "faults": dict(statistics.errors)}
 
 
@@ -141,14 +146,14 @@ def _marked(answer: Answer, context: str) -> list[Segment]:
     return marked_segments(context, matches, annotated)
 
 
-def _coverage(folders: Sequence[Path], vectors: Path | None, lower_case: bool) -> View | None:
+def _coverage(folders: Sequence[Path], vectors: Path | None) -> View | None:
     if vectors is None or not folders:
         return None
     counts, rows = form_counts(folders), vector_rows(vectors)
-    oov = [form for form in counts if word_of(form, rows, lower_case) not in rows]
+    oov = [form for form in counts if not is_known(form, rows, lower_case=True)]
     return {
         "source": facts_of(vectors)["source"],
         "forms": len(counts),
-        "shares": coverage(counts, rows, lower_case),
+        "shares": coverage(counts, rows, lower_case=True),
         "oov": [(form, counts[form]) for form in oov[:LISTED_OOV_TOKENS]],
     }

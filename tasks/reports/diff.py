@@ -14,11 +14,10 @@ from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.predictions import Columns, mean, read_predictions
 from tasks.reports.examples import example, marked_segments, rows_by_confidence
-from tasks.reports.html import TEMPLATES, Template
+from tasks.reports.html import render
 
 View = dict[str, Any]
 
-TEMPLATE = Template(TEMPLATES / "diff.html.j2")
 SHOWN = 100
 """Maximum number of questions shown per group, most confident answers first."""
 
@@ -49,9 +48,7 @@ class Comparison:
     gain: Gain
 
 
-def write_differences(
-    out_file: Path, first: ScoredRun, second: ScoredRun, template: Template = TEMPLATE
-) -> Comparison:
+def write_differences(out_file: Path, first: ScoredRun, second: ScoredRun) -> Comparison:
     """Write the page on the questions that two runs answer differently. Returns the comparison.
 
     Raises:
@@ -80,7 +77,7 @@ def write_differences(
         "comparison": comparison,
         "groups": [_rows(answers, split, mask & differ) for mask in masks.values()],
     }
-    out_file.write_text(template.render(view), encoding="utf-8")
+    out_file.write_text(render("diff.html.j2", view), encoding="utf-8")
     return comparison
 
 

@@ -6,12 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from tasks.embeddings.evaluation.evaluate import EVALUATION
+from tasks.reports.html import render
 
-TEMPLATE = Path(__file__).parent / "templates" / "embeddings.html.j2"
 SIZE = 1000
 """Width and height of a map, in drawing units."""
 
@@ -21,24 +20,17 @@ def write_embeddings_report(
     names: Sequence[str],
     folders: Sequence[Path],
     left_out: Sequence[str] = (),
-    template: Path = TEMPLATE,
 ) -> dict[str, Any]:
     """Write embeddings.html about one or more sets, from the results of `evaluate_vectors`.
 
-    `left_out` names the published tests whose files are missing. The template is a stage input, so
-    that editing it rebuilds the page.
+    `left_out` names the published tests whose files are missing.
     """
     evaluations = [
         {"name": name} | json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
         for name, folder in zip(names, folders, strict=True)
     ]
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"percent": _percent, "number": _number}
-    page = environment.from_string(template.read_text(encoding="utf-8"))
-    data = view(evaluations) | {"left_out": left_out}
-    (out / "embeddings.html").write_text(page.render(data), encoding="utf-8")
+    page = render("embeddings.html.j2", view(evaluations) | {"left_out": left_out})
+    (out / "embeddings.html").write_text(page, encoding="utf-8")
     return {}
 
 
@@ -67,11 +59,3 @@ def _script_json(value: Any) -> str:
     """JSON that is safe inside a script element, whatever words it contains."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"

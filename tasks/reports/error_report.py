@@ -26,7 +26,7 @@ from tasks.reports.examples import (
     named_questions,
     rows_by_confidence,
 )
-from tasks.reports.html import TEMPLATES, Template
+from tasks.reports.html import render
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import metric_logger, runs
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 View = dict[str, Any]
 
-TEMPLATE = Template(TEMPLATES / "errors.html.j2")
 ERRORS_PER_KIND = 10
 """Maximum number of errors shown for each kind."""
 DRAWN = 3
@@ -76,7 +75,6 @@ def write_error_report(
     run: Run,
     evaluation: Path,
     examples: Sequence[str] = (),
-    template: Template = TEMPLATE,
 ) -> None:
     """Write the page on a run's answers to the questions of an ingested split.
 
@@ -113,7 +111,7 @@ def write_error_report(
         "selected_up_to": None if examples else MAX_DRAWN_TOKENS,
         "cell": CELL,
     }
-    out_file.write_text(template.render(view), encoding="utf-8")
+    out_file.write_text(render("errors.html.j2", view), encoding="utf-8")
 
 
 def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
@@ -200,7 +198,6 @@ def report_errors(
     trained: Path,
     dev: Path,
     examples: Sequence[str] = (),
-    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
     """Write errors.html about a trained variant, and log it to its MLflow run.
 
@@ -208,7 +205,7 @@ def report_errors(
     """
     facts = facts_of(trained)
     run = Run(dataset, facts["variant"], trained, facts["run_url"])
-    write_error_report(out / "errors.html", run, dev, examples, template)
+    write_error_report(out / "errors.html", run, dev, examples)
     uri, run_id = settings().tracking_uri, facts["run_id"]
     runs.log_artifacts(uri, run_id, [out / "errors.html"])
     outside = _scores_outside_glove(trained, dev, facts["variant"])

@@ -2,36 +2,27 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-@dataclass(frozen=True)
-class Template:
-    """The template files of a page. They are stage inputs, so editing them rebuilds the page."""
-
-    page: Path
-    parts: Path = TEMPLATES / "parts.html.j2"  # shared macros, imported by this file name
-    style: Path = TEMPLATES / "style.css"
-
-    def render(self, view: Mapping[str, Any]) -> str:
-        """The page rendered with the data of `view`, with inline styles."""
-        environment = Environment(
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            loader=DictLoader({self.parts.name: self.parts.read_text(encoding="utf-8")}),
-        )
-        environment.filters |= {"digits": digits, "whole": whole, "plain": plain}
-        page = environment.from_string(self.page.read_text(encoding="utf-8"))
-        return page.render({**view, "style": Markup(self.style.read_text(encoding="utf-8"))})
+def render(page: str, view: Mapping[str, Any]) -> str:
+    """The page of that template, rendered with the data of `view`, with inline styles."""
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FileSystemLoader(TEMPLATES),
+    )
+    environment.filters |= {"digits": digits, "whole": whole, "plain": plain, "percent": percent}
+    style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))
+    return environment.get_template(page).render({**view, "style": style})
 
 
 def digits(value: float | None, places: int = 1) -> str:
@@ -42,6 +33,11 @@ def digits(value: float | None, places: int = 1) -> str:
 def whole(value: float | None) -> str:
     """A number without decimal places."""
     return digits(value, 0)
+
+
+def percent(share: float | None) -> str:
+    """A share (0 to 1) in per cent with one decimal place; a dash if it is None."""
+    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def plain(value: Any) -> str:

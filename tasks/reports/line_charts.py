@@ -1,35 +1,31 @@
-"""Line charts in drawing coordinates, with one or more lines for each variant of a report."""
+"""Line charts, with one or more lines for each variant of a report."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+from tasks.reports.html import digits, plain
+from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 
 View = dict[str, Any]
 Points = list[tuple[float, float]]
 
-CHART_WIDTH, CHART_HEIGHT = 440, 260
-PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM = 56, 432, 12, 210
+CHART_SIZE = (360, 225)
 MARKS = 12
 """Approximate number of points of a line that get its variant's marker."""
-
-
-def ticks(values: Sequence[float], wanted: int, min_step: float = 0.0) -> list[float]:
-    """About `wanted` round numbers that enclose the values, at least `min_step` apart."""
-    low, high = min(values), max(values)
-    rough = max((high - low) / wanted, abs(high) / 1000, 1e-3)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = max(next(power * m for m in (1, 2, 5, 10) if power * m >= rough), min_step)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    if first == last:
-        first, last = first - 1, last + 1
-    return [round(i * step, 10) for i in range(first, last + 1)]
-
-
-def scale(low: float, high: float, first: float, last: float) -> Callable[[float], float]:
-    """The linear map from low..high to first..last, or to the middle if low equals high."""
-    if low == high:
-        return lambda value: (first + last) / 2
-    return lambda value: first + (last - first) * (value - low) / (high - low)
+VARIANT_COLOURS = 6
+MARKERS = {
+    "o": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    "s": "M-3.2 -3.2h6.4v6.4h-6.4z",
+    "^": "M0 -4.2l4.2 7.4h-8.4z",
+    "D": "M0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",
+    "P": "M-1.3 -4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
+}
+"""Marker shapes, which distinguish the variants' lines without colour: matplotlib's name of each,
+and its SVG path for tables and legends. There are five, so that with six colours the first thirty
+variants have different combinations of shape and colour."""
 
 
 def line(variant: int, name: str, series: str, points: Points) -> View:
@@ -48,43 +44,70 @@ def plot(
     y_label: str,
     lines: Sequence[View],
     guides: Sequence[View] = (),
-    min_x_step: float = 0.0,
+    whole_x: bool = False,
 ) -> View:
     """A chart of `lines` over `guides`; its axes cover both.
 
-    The ticks of the x axis are at least `min_x_step` apart.
+    If `whole_x`, the x axis has ticks at whole numbers only.
     """
-    points = [point for curve in [*lines, *guides] for point in curve["points"]]
-    xs, y_ticks = [x for x, _ in points], ticks([y for _, y in points], 5)
-    low, high = min(xs), max(xs)
-    x_of = scale(low, high, PLOT_LEFT + 6, PLOT_RIGHT - 6)
-    y_of = scale(y_ticks[0], y_ticks[-1], PLOT_BOTTOM, PLOT_TOP)
 
-    def path(points: Points) -> str:
-        return " ".join(f"{x_of(x):.1f},{y_of(y):.1f}" for x, y in points)
+    def draw(axes: Axes) -> Tooltips:
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.locator_params("x", integer=whole_x, min_n_ticks=1)
+        axes.grid(axis="y", clip_on=False)
+        for curve in guides:
+            axes.plot(*np.transpose(curve["points"]), **_guide_style(curve["variant"]))
+        for number, curve in enumerate(lines):
+            xs, ys = np.transpose(curve["points"])
+            axes.plot(xs, ys, gid=f"line{number}", **_line_style(curve))
+        return {f"line{number}": _tooltips(curve, x_label) for number, curve in enumerate(lines)}
 
+    last_values = "".join(
+        f" {curve['name']}, {curve['series']}: last value {digits(curve['points'][-1][1], 2)}."
+        for curve in lines
+    )
+    label = f"{title}: {y_label}, by {x_label}.{last_values}"
     return {
         "title": title,
-        "x_label": x_label,
-        "y_label": y_label,
-        "lines": [
-            {
-                **curve,
-                "path": path(curve["points"]),
-                "marks": [(x_of(x), y_of(y), x, y) for x, y in _thinned(curve["points"])],
-            }
-            for curve in lines
-        ],
-        "series": list(dict.fromkeys(curve["series"] for curve in lines)),
-        "guides": [{**curve, "path": path(curve["points"])} for curve in guides],
-        "x_ticks": [
-            (x_of(tick), f"{tick:g}") for tick in ticks(xs, 6, min_x_step) if low <= tick <= high
-        ],
-        "y_ticks": [(y_of(tick), f"{tick:g}") for tick in y_ticks],
-        "frame": (PLOT_LEFT, PLOT_RIGHT, PLOT_TOP, PLOT_BOTTOM),
-        "size": (CHART_WIDTH, CHART_HEIGHT),
+        "lines": lines,
+        "guides": guides,
+        "series": {curve["series"] for curve in lines},
+        "svg": inline_svg(title, label, CHART_SIZE, draw),
     }
 
 
-def _thinned(points: Points) -> Points:
-    return points[:: math.ceil(len(points) / MARKS)]
+def _colour(variant: int) -> str:
+    return COLOURS[f"v{variant % VARIANT_COLOURS}"]
+
+
+def _guide_style(variant: int | None) -> View:
+    stroke = COLOURS["soft"] if variant is None else _colour(variant)
+    return {"color": stroke, "linewidth": 1, "dashes": (3, 3), "clip_on": False}
+
+
+def _line_style(curve: View) -> View:
+    """Training: dashed, with hollow markers. Evaluation: solid, with filled markers."""
+    stroke, is_training = _colour(curve["variant"]), curve["series"] == "training"
+    return {
+        "color": stroke,
+        "linewidth": 1.5 if is_training else 2,
+        "linestyle": (0, (3.3, 2.7)) if is_training else "-",
+        "marker": list(MARKERS)[curve["variant"] % len(MARKERS)],
+        "markevery": _mark_step(curve),
+        "markersize": 7,
+        "markerfacecolor": COLOURS["card"] if is_training else stroke,
+        "markeredgecolor": stroke if is_training else COLOURS["card"],
+        "clip_on": False,
+    }
+
+
+def _mark_step(curve: View) -> int:
+    return math.ceil(len(curve["points"]) / MARKS)
+
+
+def _tooltips(curve: View, x_label: str) -> list[str]:
+    """The values at the markers."""
+    return [
+        f"{curve['name']}, {curve['series']}, {x_label} {plain(x)}: {digits(y, 2)}"
+        for x, y in curve["points"][:: _mark_step(curve)]
+    ]

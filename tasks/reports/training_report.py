@@ -21,11 +21,10 @@ from tasks.evaluation.slices import slice_table, slicings
 from tasks.reports import error_report
 from tasks.reports.calibration_section import VariantPredictions, calibration_view
 from tasks.reports.examples import example, first_per_context, rows_by_confidence
-from tasks.reports.html import TEMPLATES, Template, digits, plain, whole
-from tasks.reports.line_charts import Points, View, line, plot
-from tasks.tracking.runs import flatten
+from tasks.reports.html import digits, plain, render, whole
+from tasks.reports.line_charts import MARKERS, Points, View, line, plot
+from tasks.tracking.runs import Split, flatten
 
-TEMPLATE = Template(TEMPLATES / "report.html.j2")
 EXAMPLES = 5
 """Number of correct and of wrong predictions shown for each variant."""
 CHARTS = [
@@ -33,15 +32,6 @@ CHARTS = [
     ("F1", "F1, %", {"dev/f1": "evaluation"}),
     ("Exact match", "EM, %", {"dev/em": "evaluation"}),
 ]
-MARKERS = [
-    "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
-    "M-3.2 -3.2h6.4v6.4h-6.4z",
-    "M0 -4.2l4.2 7.4h-8.4z",
-    "M0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",
-    "M-1.3 -4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
-]
-"""Marker shapes, which distinguish the variants' lines without colour. There are five, so that with
-six colours the first thirty variants have different combinations of shape and colour."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,6 @@ def write_report(
     variants: Sequence[VariantResult],
     data: ReportData,
     created: datetime | None = None,
-    template: Template = TEMPLATE,
 ) -> None:
     """Write the page to `out_file`: scores, learning curves, slices, examples, data, settings.
 
@@ -114,7 +103,7 @@ def write_report(
         for variant in variants
     ]
     view = _view(scored, split, data, created or datetime.now().astimezone())
-    out_file.write_text(template.render(view), encoding="utf-8")
+    out_file.write_text(render("report.html.j2", view), encoding="utf-8")
 
 
 def _view(
@@ -131,7 +120,7 @@ def _view(
         "variants": table,
         "best_variant": max(table, key=lambda row: row["f1"]),
         "best": _best(table),
-        "markers": [MARKERS[i % len(MARKERS)] for i in range(len(scored))],
+        "markers": [list(MARKERS.values())[i % len(MARKERS)] for i in range(len(scored))],
         "charts": [chart for chart in (_chart(scored, *spec) for spec in CHARTS) if chart],
         "calibration": calibration_view([variant.predictions for variant in scored], split),
         "slices": [
@@ -233,7 +222,7 @@ def _chart(
     ]
     if not lines:
         return None
-    return plot(title, "epoch", y_label, lines, min_x_step=1.0)
+    return plot(title, "epoch", y_label, lines, whole_x=True)
 
 
 def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
@@ -321,22 +310,21 @@ def report_variants(
     out: Path,
     dataset: str,
     trained: Sequence[Path],
-    train: Path,
-    validation: Path | None,
-    dev: Path,
+    splits: Mapping[Split, Path],
     vocabulary: Path,
-    template: Template = TEMPLATE,
 ) -> dict[str, Any]:
-    """Write report.html about trained variants, from the outputs of their stages."""
-    splits = {"train": train, "validation": validation, "dev": dev}
+    """Write report.html about trained variants, from the outputs of their stages.
+
+    `splits` are the folders of the dataset's ingested splits.
+    """
     data = ReportData(
         dataset=dataset,
-        evaluation=dev,
-        splits={name: facts_of(folder) for name, folder in splits.items() if folder is not None},
+        evaluation=splits["dev"],
+        splits={name: facts_of(folder) for name, folder in splits.items()},
         vocabulary=facts_of(vocabulary),
     )
     results = [_variant_result(folder, dataset) for folder in trained]
-    write_report(out / "report.html", results, data, template=template)
+    write_report(out / "report.html", results, data)
     return {}
 
 

@@ -23,7 +23,9 @@ from tasks.text.vocabulary import (
     case_key,
     composed_mask,
     indices,
-    plain_punctuation,
+    is_known,
+    lookup_keys,
+    word_of,
 )
 
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
@@ -178,23 +180,13 @@ def distinct_forms(splits: Sequence[Path]) -> pa.Table:
 def wanted_words(splits: Sequence[Path], lower_case: bool) -> set[str]:
     """All words under which the forms of these splits may be looked up."""
     forms: Any = distinct_forms(splits)["form"].to_pylist()
-    keys = {case_key(form, lower_case) for form in forms}
-    return keys | {plain_punctuation(key) for key in keys}
+    return {key for form in forms for key in lookup_keys(form, lower_case)}
 
 
 def form_counts(splits: Sequence[Path]) -> dict[str, int]:
     """`distinct_forms` as a dict, by descending count, then by form."""
     table: Any = distinct_forms(splits).sort_by([("count", "descending"), ("form", "ascending")])
     return dict(zip(table["form"].to_pylist(), table["count"].to_pylist(), strict=True))
-
-
-def word_of(form: str, vectors: Mapping[str, int], lower_case: bool) -> str:
-    """The word that a form counts as: unchanged if it has a vector, else with plain quotes.
-
-    The case policy applies in both cases.
-    """
-    key = case_key(form, lower_case)
-    return key if key in vectors else plain_punctuation(key)
 
 
 def choose_words(
@@ -245,7 +237,7 @@ def coverage(
     """
     written = [form in vectors for form in counts]
     cased = [case_key(form, lower_case) in vectors for form in counts]
-    looked_up = [word_of(form, vectors, lower_case) in vectors for form in counts]
+    looked_up = [is_known(form, vectors, lower_case) for form in counts]
     tokens = np.fromiter(counts.values(), dtype=np.float64)
     shares = {}
     for name, known in {"as_written": written, "cased": cased, "looked_up": looked_up}.items():

@@ -1,6 +1,16 @@
-"""Looks up the word and the characters of a token's form, for both training and serving."""
+"""Looks up the word and the characters of a token's form, for both training and serving.
 
-from collections.abc import Iterable, Mapping
+`word_of` is the only rule for tokens of texts, whatever the words are: a set's words, to measure
+coverage and OOV slices, or a model's vocabulary, which also has words without a vector. Words
+composed from n-grams do not count as words of a set. Three rules differ on purpose:
+
+- `query_word` is for words that a person or a published test names. They are looked up as written
+  first, because cased sets have names such as "John" with a capital. Quotes stay as they are.
+- Word similarity and WEAT also cover words with a composed vector.
+- Rows of zeros count as vectors here, but not where cosines are computed or rows are trained.
+"""
+
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,9 +33,30 @@ def case_key(form: str, lower_case: bool) -> str:
     return form.lower() if lower_case else form
 
 
-def plain_punctuation(word: str) -> str:
-    """The word with plain quotes and dashes, for vectors that have only those."""
-    return word.translate(_PLAIN)
+def lookup_keys(form: str, lower_case: bool) -> tuple[str, str]:
+    """The words under which a token's form is looked up, in order.
+
+    The first follows the case policy. The second also has plain quotes and dashes, for vectors that
+    have only those.
+    """
+    key = case_key(form, lower_case)
+    return key, key if key.isascii() else key.translate(_PLAIN)
+
+
+def word_of(form: str, known: Container[str], lower_case: bool) -> str:
+    """The first of the form's `lookup_keys` that is in `known`; the last if it has neither."""
+    key, plain = lookup_keys(form, lower_case)
+    return key if key in known else plain
+
+
+def is_known(form: str, known: Container[str], lower_case: bool) -> bool:
+    """Whether `known` has the form's word, so that it is not OOV."""
+    return word_of(form, known, lower_case) in known
+
+
+def query_word(word: str, known: Container[str]) -> str:
+    """The word as written if it is in `known`, else in lower case."""
+    return word if word in known else word.lower()
 
 
 def composed_mask(vectors: Path) -> "BoolArray":
@@ -49,12 +80,9 @@ class Lexicon:
     lower_case: bool
 
     def word(self, form: str) -> int:
-        """Index of the form's word, tried with plain quotes and dashes next; else `UNKNOWN`."""
-        key = case_key(form, self.lower_case)
-        index = self.word_indices.get(key)
-        if index is None:
-            index = self.word_indices.get(plain_punctuation(key), UNKNOWN)
-        return index
+        """Index of the form's word; `UNKNOWN` if the vocabulary lacks it."""
+        word = word_of(form, self.word_indices, self.lower_case)
+        return self.word_indices.get(word, UNKNOWN)
 
     def characters(self, form: str) -> list[int]:
         """Indices of the form's characters, with their case kept; `UNKNOWN` for unseen ones."""

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_url(uri: str, run_id: str) -> str:
-    """URL of the run's page; for a SQLite store, on the server that `make up` starts."""
+    """URL of the run's page; for a SQLite store, on the server that `bidaflow up` starts."""
     experiment_id = client_of(uri).get_run(run_id).info.experiment_id
     server = server_url(uri) or settings().mlflow_url
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}"
@@ -29,6 +30,14 @@ def reading_client(uri: str) -> "MlflowClient":
     """
     require_server(uri)
     return client_of(uri)
+
+
+def store_exists(uri: str) -> bool:
+    """Whether runs may be recorded there: false for a SQLite file that is missing.
+
+    A client would create such a file, which takes seconds.
+    """
+    return not uri.startswith("sqlite:") or Path(uri.removeprefix("sqlite:///")).is_file()
 
 
 def server_url(uri: str) -> str | None:

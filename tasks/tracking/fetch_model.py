@@ -5,11 +5,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import registry
 
 MODEL_FILES = ("config.json", "weights.safetensors", "vectors.safetensors")
 MODEL_TABLES = ("words.parquet", "characters.parquet")
+
+
+def find_model_files(folder: str) -> list[Path]:
+    """The files and tables of a model folder.
+
+    Raises:
+        UserError: one of them is missing.
+    """
+    files = [Path(folder).expanduser() / name for name in (*MODEL_FILES, *MODEL_TABLES)]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"{folder} is not a model directory: it has no {file.name}. Use the model/ "
+                "directory of a training, or models:/<name>@champion."
+            )
+    return files
 
 
 def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:

@@ -76,10 +76,8 @@ def _require_store_with_trainings(uri: str) -> str:
         UserError: it has none of them. A wrong or missing store keeps no run, so that all trainings
             would be removed.
     """
-    file = Path(uri.removeprefix("sqlite:///"))
-    exists = not uri.startswith("sqlite:") or file.is_file()
     trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
-    known = {run.stage for run in recorded_runs(uri, include_deleted=True)} if exists else set()
+    known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
     if trained and not trained & known:
         raise UserError(
             f"None of the {len(trained)} trainings under {settings().root} is recorded in the "

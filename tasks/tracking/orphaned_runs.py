@@ -23,6 +23,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runtime import flow_run
 from prefect.states import Crashed
 
+from infra.atomic_files import write_atomically
 from infra.processes import ProcessRecord, end, record_process
 from infra.settings import settings
 from tasks.tracking.runs import finish_flow_run
@@ -42,16 +43,18 @@ def track_flow_run() -> Iterator[None]:
     end_orphaned_runs()
     run_id = str(flow_run.id)
     note = _note(run_id)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = note.with_suffix(".unfinished")
-    unfinished.write_text(record_process(os.getpid()).model_dump_json(), encoding="utf-8")
-    unfinished.replace(note)  # atomic, as other processes read notes at any time
+    write_atomically(note, record_process(os.getpid()).model_dump_json())
     os.environ[VARIABLE] = run_id
     try:
         yield
     finally:
         del os.environ[VARIABLE]
         note.unlink(missing_ok=True)
+
+
+def active_flow_runs() -> set[str]:
+    """Ids of the flow runs in progress on this machine."""
+    return {run_id for run_id, process in _notes().items() if process.alive}
 
 
 def end_orphaned_runs() -> list[str]:
@@ -76,7 +79,7 @@ def crash_untracked_runs() -> int:
     Call it only before a worker runs, because a run that has just been picked up has no note yet.
     Returns the number of marked runs.
     """
-    alive = {run_id for run_id, process in _notes().items() if process.alive}
+    alive = active_flow_runs()
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNFINISHED))
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))

@@ -1,14 +1,15 @@
 """MLflow's registered models: versions, and the aliases champion, previous and challenger."""
 
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import UserError
-from tasks.tracking.client import client_of
+from tasks.tracking.client import client_of, reading_client, store_exists
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -29,6 +30,7 @@ class RegisteredVersion:
     run_id: str
     model_id: str
     tags: Mapping[str, str]
+    aliases: tuple[str, ...]
 
     @property
     def uri(self) -> str:
@@ -42,18 +44,38 @@ def get_version(uri: str, model_uri: str) -> RegisteredVersion:
     Raises:
         UserError: the version does not exist any more.
     """
-    from mlflow.exceptions import MlflowException
-
     name, version = model_uri.removeprefix("models:/").rsplit("/", 1)
-    try:
-        return _version(client_of(uri).get_model_version(name, version))
-    except MlflowException as error:
-        if error.error_code not in NOT_FOUND:
-            raise
+    model = _lookup(lambda: client_of(uri).get_model_version(name, version))
+    if model is None:
         raise UserError(
             f"Version {version} of {name} no longer exists in MLflow. To train it again, remove "
             "the `train` stages, or choose another seed."
-        ) from error
+        )
+    return model
+
+
+def find_version(uri: str, model_uri: str) -> RegisteredVersion:
+    """The version that a user names as `models:/<name>/<version>` or `models:/<name>@<alias>`.
+
+    Raises:
+        UserError: the URI is invalid, or there is no such version.
+    """
+    match = re.fullmatch(r"models:/([^/@]+)(?:/(\d+)|@(.+))", model_uri)
+    if match is None:
+        raise UserError(
+            f"{model_uri} is not a model URI. Expected models:/<name>/<version> or "
+            "models:/<name>@<alias>."
+        )
+    name, version, alias = match.groups()
+    if alias is None:
+        model = _lookup(lambda: client_of(uri).get_model_version(name, version))
+        missing = f"{name} has no version {version} in MLflow"
+    else:
+        model = with_alias(uri, name, alias)
+        missing = f"No version of {name} has the alias {alias!r} in MLflow"
+    if model is None:
+        raise UserError(f"{missing}. Choose another version: models:/{name}/<version>.")
+    return model
 
 
 def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
@@ -62,14 +84,7 @@ def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     Raises:
         MlflowException: the lookup failed for another reason.
     """
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return _version(client_of(uri).get_model_version_by_alias(name, alias))
-    except MlflowException as error:
-        if error.error_code not in NOT_FOUND:
-            raise
-        return None
+    return _lookup(lambda: client_of(uri).get_model_version_by_alias(name, alias))
 
 
 def set_champion(uri: str, model: RegisteredVersion) -> None:
@@ -122,14 +137,47 @@ def download(uri: str, model_id: str, folder: Path) -> None:
         shutil.copytree(logged, folder)
 
 
+def champions(uri: str) -> list[RegisteredVersion]:
+    """The champion of each registered model that has one.
+
+    Raises:
+        UserError: the server does not respond.
+    """
+    if not store_exists(uri):
+        return []
+    client = reading_client(uri)
+    return [
+        _version(client.get_model_version(model.name, model.aliases[CHAMPION]))
+        for model in client.search_registered_models()
+        if CHAMPION in model.aliases
+    ]
+
+
 def versions(uri: str, name: str) -> Iterable[RegisteredVersion]:
     """All versions of a registered model."""
     results = client_of(uri).search_model_versions(f"name = '{name}'")
     return [_version(version) for version in results]
 
 
+def _lookup(get: "Callable[[], ModelVersion]") -> RegisteredVersion | None:
+    """The version that `get` returns; None if it does not exist."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return _version(get())
+    except MlflowException as error:
+        if error.error_code not in NOT_FOUND:
+            raise
+        return None
+
+
 def _version(version: "ModelVersion") -> RegisteredVersion:
     model_id = str(version.source).removeprefix("models:/")  # set by `model_logging`
     return RegisteredVersion(
-        version.name, str(version.version), version.run_id, model_id, dict(version.tags)
+        version.name,
+        str(version.version),
+        version.run_id,
+        model_id,
+        dict(version.tags),
+        tuple(sorted(version.aliases)),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tasks.tracking.client import reading_client
+from tasks.tracking.client import reading_client, store_exists
 
 ACTIVE_ONLY, ALL = 1, 3
 """Values of MLflow's ViewType."""
@@ -33,6 +33,8 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
     Raises:
         UserError: the server does not respond.
     """
+    if not store_exists(uri):
+        return []
     client = reading_client(uri)
     models = _models(client)
     view = ALL if include_deleted else ACTIVE_ONLY

@@ -33,6 +33,17 @@ class InputDataset:
     context: Split
 
 
+@dataclass(frozen=True)
+class VariantRun:
+    """What MLflow records of a variant's run when it starts."""
+
+    name: str
+    stage: str  # key of the stage that trains the variant
+    config: Mapping[str, Any]  # parameters, nested
+    tags: Mapping[str, str]
+    datasets: Sequence[InputDataset]
+
+
 def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset]:
     """The ingested splits of a dataset, by their folders."""
     return [
@@ -41,7 +52,7 @@ def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset
     ]
 
 
-def digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
+def _digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
     """The full digests as tags, because MLflow truncates those of run inputs."""
     return {f"{dataset.context}.digest": dataset.digest for dataset in datasets}
 
@@ -73,11 +84,7 @@ def parent_run(
 def start_variant_run(
     uri: str,
     parent_run_id: str,
-    name: str,
-    stage: str,
-    config: Mapping[str, Any],
-    tags: Mapping[str, str],
-    datasets: Sequence[InputDataset],
+    variant: VariantRun,
     resumed: bool = False,
 ) -> str:
     """Reopen or create the run that trains one variant, a child of `parent_run_id`. Returns its id.
@@ -88,13 +95,13 @@ def start_variant_run(
     was complete.
 
     A reopened run keeps its parameters, because MLflow does not allow changes. They may differ from
-    `config`: different settings may produce inputs with equal content.
+    `variant.config`: different settings may produce inputs with equal content.
     """
     from mlflow.entities import Param
 
     client = client_of(uri)
     parent = client.get_run(parent_run_id)
-    own = {"bidaflow.role": "variant", "bidaflow.stage": stage}
+    own = {"bidaflow.role": "variant", "bidaflow.stage": variant.stage}
     reopenable = ("FAILED", "KILLED", "FINISHED") if resumed else ("FAILED", "KILLED")
     existing = [
         run
@@ -103,12 +110,12 @@ def start_variant_run(
     ]
     inherited = ("prefect.flow_run_id", "prefect.flow_run_url", "git.commit", "mlflow.note.content")
     own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}
-    own |= {"mlflow.parentRunId": parent_run_id, **tags}
-    run_id = _open_run(client, parent.info.experiment_id, existing[:1], name, own)
+    own |= {"mlflow.parentRunId": parent_run_id, **variant.tags, **_digest_tags(variant.datasets)}
+    run_id = _open_run(client, parent.info.experiment_id, existing[:1], variant.name, own)
     known = existing[0].data.params if existing else {}
-    params = [Param(k, str(v)) for k, v in flatten(config).items() if k not in known]
+    params = [Param(k, str(v)) for k, v in flatten(variant.config).items() if k not in known]
     client.log_batch(run_id, params=params)
-    _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in datasets])
+    _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in variant.datasets])
     return run_id
 
 

@@ -4,9 +4,6 @@ Ray Train writes checkpoint files and the list of checkpoints in place. A proces
 during a write would leave an unreadable list, from which training could not resume.
 """
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +11,15 @@ import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
+from infra.atomic_files import atomic_file
+
 
 class _AtomicFile:
-    """An output file with a temporary name, which is renamed once it is closed and synced."""
+    """An output file that gets its name when it is closed, and is removed if a write fails."""
 
     def __init__(self, path: str) -> None:
-        self.path = Path(path)
-        self.temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        self.file = self.temporary.open("wb")
+        self.writing = atomic_file(Path(path))
+        self.file = self.writing.__enter__()
 
     @property
     def closed(self) -> bool:
@@ -30,32 +28,19 @@ class _AtomicFile:
 
     def write(self, data: Any) -> int:
         """Write all of these bytes."""
-        with self._discard_on_error():
+        try:
             return self.file.write(data)
+        except OSError as error:  # for example a full disk
+            self.writing.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def flush(self) -> None:
         """Do nothing: the file is readable only once it is complete."""
 
     def close(self) -> None:
         """Sync the file to disk, and rename it to its final name."""
-        if self.closed:
-            return
-        with self._discard_on_error():
-            self.file.flush()
-            os.fsync(self.file.fileno())  # else a system crash may leave an empty file
-            self.file.close()
-            os.replace(self.temporary, self.path)
-
-    @contextmanager
-    def _discard_on_error(self) -> Iterator[None]:
-        """Remove the temporary file on a write error, for example on a full disk."""
-        try:
-            yield
-        except OSError:
-            with suppress(OSError):  # closing flushes, and may fail too
-                self.file.close()
-            self.temporary.unlink(missing_ok=True)
-            raise
+        if not self.closed:
+            self.writing.__exit__(None, None, None)
 
 
 class _AtomicHandler(FSSpecHandler):

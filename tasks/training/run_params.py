@@ -65,12 +65,13 @@ def _data(train: Manifest) -> dict[str, Any]:
         "validation_share": inputs["shares"]["validation"],
         "dev_share": inputs["shares"]["dev"],
         "overlap": apart["overlap"] if apart["scored"] else None,
-        "mix": _mix(inputs["mixed"]),
+        "mix": _mix(inputs["portions"]),
         "negatives": inputs["negatives"],
         "repair": ingestion["repair"],
         "max_rejected": ingestion["max_rejected"],
     }
 
 
-def _mix(mixed: Sequence[Mapping[str, Any]]) -> str | None:
-    return ", ".join(f"{source['name']} × {source['weight']:g}" for source in mixed) or None
+def _mix(portions: Sequence[Mapping[str, Any]]) -> str | None:
+    mixed = [f"{p['name']} × {p['weight']:g}" for p in portions if not p["divided"]]
+    return ", ".join(mixed) or None

@@ -63,7 +63,7 @@ def train_variant(
     start = time.perf_counter()
     storage = _storage()
     resumed = (storage / out.name).exists()
-    run_id = start_run(uri, dataset, variant, out.name, data, resources, resumed)
+    run_id = start_run(dataset, variant, out.name, data, resources, resumed)
     runs.tag(uri, run_id, {"allotment": str(allotment)})
     if carried is not None:
         runs.tag(uri, run_id, {"carried_over": warm_start_summary(carried, variant)})
@@ -117,7 +117,6 @@ def parent_run_of(dataset: str) -> str:
 
 
 def start_run(
-    uri: str,
     dataset: str,
     variant: VariantConfig,
     stage: str,
@@ -129,23 +128,19 @@ def start_run(
     splits: dict[runs.Split, Path] = {"train": data.train.ingested, "dev": data.dev.ingested}
     if data.validation is not None:
         splits["validation"] = data.validation.ingested
-    datasets = runs.split_datasets(dataset, splits)
-    return runs.start_variant_run(
-        uri,
-        parent_run_of(dataset),
-        name=variant.name,
-        stage=stage,
+    run = runs.VariantRun(
+        variant.name,
+        stage,
         config=run_parameters(dataset, variant, data, resources),
         tags={
             "variant": variant.name,
             "dataset": dataset,
-            **runs.digest_tags(datasets),
             "vocabulary.digest": content_digest(data.vocabulary),
             "vectors.digest": content_digest(data.vectors),
         },
-        datasets=datasets,
-        resumed=resumed,
+        datasets=runs.split_datasets(dataset, splits),
     )
+    return runs.start_variant_run(settings().tracking_uri, parent_run_of(dataset), run, resumed)
 
 
 @contextmanager
@@ -222,23 +217,23 @@ def _write_model(folder: Path, job: "Job", checkpoint: Path, threshold: float | 
     import torch
 
     from tasks.embeddings.formats.matrix import load_word_vectors
-    from tasks.inference.model_folder import save_model
+    from tasks.inference.model_folder import TrainedModel, save_model
     from tasks.training.checkpoints import averaged_weights
 
     data = job.data
     weights = averaged_weights(checkpoint)
     policy = job.variant.model.unknown_words
     vectors = load_word_vectors(data.vocabulary, data.vectors, policy, job.variant.training.seed)
-    save_model(
-        folder,
+    model = TrainedModel(
         job.variant,
         allow_no_answer=_allows_no_answer(data),
-        threshold=threshold,
         weights=weights,
         word_vectors=torch.from_numpy(vectors),
         vocabulary=data.vocabulary,
         subwords=data.vectors / SUBWORDS if policy == "subword" else None,
+        threshold=threshold,
     )
+    save_model(folder, model)
     return sum(tensor.numel() for tensor in weights.values())
 
 

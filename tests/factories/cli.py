@@ -1,4 +1,4 @@
-"""The pipeline as its users run it: a command in a fresh process, with its own storage root."""
+"""The command line as its users run it: in a fresh process, with its own storage root."""
 
 import json
 import os
@@ -13,6 +13,9 @@ from prefect.settings import PREFECT_API_URL
 
 from infra.settings import CHECKOUT
 from tasks.datasets.tiny import generate
+
+BIDAFLOW = str(Path(sys.executable).with_name("bidaflow"))
+"""The console script of the environment that runs the tests."""
 
 SMALL = ("--training.epochs", "1", "--training.hidden-size", "8")
 ONE_WORKER = ("--resources.workers", "1", "--resources.cpus-per-worker", "1")
@@ -40,10 +43,10 @@ def tests_server() -> dict[str, str]:
     return {"PREFECT_API_URL": PREFECT_API_URL.value() or ""}
 
 
-def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m flows.retrain` with these flags; output and errors are text."""
+def bidaflow(root: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `bidaflow` with these words; output and errors are text."""
     return subprocess.run(
-        [sys.executable, "-m", "flows.retrain", *flags],
+        [BIDAFLOW, *words],
         env=environment_for(root, **variables),
         cwd=CHECKOUT,
         capture_output=True,
@@ -51,6 +54,11 @@ def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedPr
         timeout=1500,
         check=False,
     )
+
+
+def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `bidaflow retrain` with these flags."""
+    return bidaflow(root, "retrain", *flags, **variables)
 
 
 def checkpoints(root: Path) -> set[str]:

@@ -12,7 +12,7 @@ from models.bidaf import BiDAF
 from models.configs.variant import CharacterConfig, ModelConfig, VariantConfig
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
-from tasks.inference.model_folder import save_model
+from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.vocabulary import Lexicon
 from tests.factories.splits import ingest
@@ -58,5 +58,6 @@ def save_untrained_model(root: Path) -> Path:
     model = BiDAF(config, vectors, characters=len(lexicon.character_indices) + 2)
     weights = {name: p.detach() for name, p in model.named_parameters()}
     variant = VariantConfig("made", config)
-    save_model(root / "saved", variant, False, weights, vectors, root / "vocabulary")
+    trained = TrainedModel(variant, False, weights, vectors, root / "vocabulary")
+    save_model(root / "saved", trained)
     return root / "saved"

@@ -10,7 +10,7 @@ from models.span_decoding import Predictions
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
-from tasks.inference.model_folder import save_model
+from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.vocabulary import Lexicon
 from tests.factories.models import small
@@ -40,7 +40,8 @@ def untrained_run(
     variant = small(name)
     characters = len(Lexicon.load(folder / "vocabulary").character_indices) + 2
     weights = BiDAF(variant.model, vectors, characters).state_dict()
-    save_model(folder / "model", variant, True, weights, vectors, folder / "vocabulary")
+    trained = TrainedModel(variant, True, weights, vectors, folder / "vocabulary")
+    save_model(folder / "model", trained)
     start, end = np.array(spans).T
     scores = np.linspace(-2, -0.1, len(spans))
     answers = Predictions(start, end, scores, scores - 1.0)

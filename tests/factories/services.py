@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from infra.processes import end
 from infra.running_services import ServicesRecord
 from infra.settings import CHECKOUT
 from tasks.tracking.orphaned_runs import VARIABLE
-from tests.factories.cli import environment_for
+from tests.factories.cli import BIDAFLOW, environment_for
 from tests.factories.http import send_request
 from tests.factories.ports import free_port
 
@@ -52,7 +51,7 @@ def wait(event: str, condition: Callable[[], Any]) -> Any:
 
 
 class Services:
-    """`python -m infra.services` with one root and two ports."""
+    """`bidaflow up` with one root and two ports."""
 
     def __init__(self, root: Path) -> None:
         ports = {
@@ -65,12 +64,10 @@ class Services:
         self.process: subprocess.Popen[str] | None = None
         self.printed = ""
 
-    def run(
-        self, *words: str, module: str = "infra.services", **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the environment of the services; output and errors are text."""
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run `bidaflow` in the environment of the services; output and errors are text."""
         return subprocess.run(
-            [sys.executable, "-m", module, *words],
+            [BIDAFLOW, *words],
             env={**self.environment, **variables},
             cwd=CHECKOUT,
             capture_output=True,
@@ -82,7 +79,7 @@ class Services:
     def up(self) -> None:
         """Start the services under `nohup`, and wait for the last line of their startup output."""
         self.process = subprocess.Popen(
-            ["nohup", sys.executable, "-m", "infra.services", "up"],
+            ["nohup", BIDAFLOW, "up"],
             env=self.environment,
             cwd=CHECKOUT,
             stdout=subprocess.PIPE,

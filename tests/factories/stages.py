@@ -34,7 +34,8 @@ def count(out: Path, words: Path, least: int) -> dict[str, Any]:
 def train(out: Path, words: Path, counts: Path) -> dict[str, Any]:
     uri = settings().tracking_uri
     parent = runs.parent_run(uri, "bidaflow/words", out.name, None, "parent", {})
-    run_id = runs.start_variant_run(uri, parent, "char", out.name, {}, {"train.digest": "abc"}, [])
+    run = runs.VariantRun("char", out.name, {}, {"train.digest": "abc"}, [])
+    run_id = runs.start_variant_run(uri, parent, run)
     for finished in (run_id, parent):
         runs.finish(uri, finished, "FINISHED")
     (out / "model.json").write_text("of " + (counts / "counts.json").read_text())

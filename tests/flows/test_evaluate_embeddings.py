@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from flows import evaluate_embeddings as flow_file
-from flows.common.cli import parse_parameters
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
@@ -117,13 +116,12 @@ def test_benchmarks_are_downloaded_only_on_request(
         test = SIMILARITY_TESTS["MEN"].model_copy(update=known)
         monkeypatch.setattr(flow_file, "PUBLISHED", {"MEN": test})
         results, request_counts = [], []
-        for flags in ([], ["--fetch"], []):
-            parameters = parse_parameters(["--vectors", source, *flags], evaluate_embeddings)
-            results.append(result_of(evaluate_embeddings(**parameters, return_state=True)))
+        for fetch in (False, True, False):
+            results.append(result_of(evaluate_embeddings([source], fetch=fetch, return_state=True)))
             request_counts.append(len(served.requests))
     assert request_counts == [0, 1, 1]
     assert [result["left_out"] for result in results] == [["MEN"], [], []]
     assert "similarity/MEN" not in results[0]["metrics"]["v.txt"]
     assert results[2]["metrics"]["v.txt"]["similarity/MEN"] == pytest.approx(1.0)
     flow_file.announce(results[0])
-    assert "missing: MEN. Use ARGS=--fetch" in capsys.readouterr().out
+    assert "missing: MEN. Use --fetch to download them." in capsys.readouterr().out

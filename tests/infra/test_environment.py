@@ -30,32 +30,6 @@ def test_keeps_variables_already_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "own").is_dir()
 
 
-def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`python -m infra.environment command`, run with only PATH and these variables set."""
-    return subprocess.run(
-        [sys.executable, "-m", "infra.environment", *command],
-        cwd=CHECKOUT,
-        env={"PATH": os.environ["PATH"], **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_command_runs_with_the_environment(tmp_path: Path) -> None:
-    done = run("env", BIDAFLOW_ROOT=str(tmp_path), DO_NOT_TRACK="0")
-    variables = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
-    assert variables["PREFECT_HOME"] == str(tmp_path / "prefect")
-    assert variables["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert variables["DO_NOT_TRACK"] == "0"
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_command_keeps_arguments_and_exit_status(tmp_path: Path) -> None:
-    done = run("sh", "-c", 'echo "$0"; exit 3', "two words", BIDAFLOW_ROOT=str(tmp_path))
-    assert (done.returncode, done.stdout) == (3, "two words\n")
-
-
 def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
     code = "import flows, os, sys; print(os.environ['PREFECT_HOME'], 'prefect' in sys.modules)"
     done = subprocess.run(

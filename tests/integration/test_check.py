@@ -1,30 +1,20 @@
-"""`make check`, run as users run it."""
+"""`bidaflow check`, run as users run it."""
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.settings import CHECKOUT
 from tasks.datasets.tiny import generate
-from tests.factories.cli import environment_for, tests_server
+from tests.factories.cli import bidaflow, tests_server
 
 pytestmark = pytest.mark.heavy
 
 
 def check(root: Path, data: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flows.check", "--data.dataset", str(data), *flags],
-        env=environment_for(root, COLUMNS="200", **tests_server()),
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return bidaflow(root, "check", str(data), *flags, COLUMNS="200", **tests_server())
 
 
 def shift(articles: list[dict[str, Any]]) -> None:

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from mlflow.tracking import MlflowClient
 
 from infra.settings import CHECKOUT
 from tests.factories.cli import (
+    BIDAFLOW,
     ONE_WORKER,
     checkpoints,
     environment_for,
@@ -38,7 +38,7 @@ FLAGS = (
 def start_and_kill(root: Path, data: Path, wanted: int, delay: float) -> None:
     """Run the flow until it has this many checkpoints, then kill all its processes."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "flows.retrain", "--data.dataset", str(data), *FLAGS],
+        [BIDAFLOW, "retrain", "--data.dataset", str(data), *FLAGS],
         env=environment_for(root, **tests_server()),
         cwd=CHECKOUT,
         stdout=subprocess.DEVNULL,

@@ -83,12 +83,8 @@ def run_flow(root: Path, source: Source) -> None:
         small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
         train_from_corpus(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
-        folders = (splits.train.folder, None, splits.dev.folder, encoded.vocabulary.folder)
-        reporting(
-            splits.name,
-            [stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder],
-            *folders,
-        )
+        guessed = stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder
+        reporting(splits.name, [guessed], splits.folders, encoded.vocabulary.folder)
         check(data)
 
     pipeline()

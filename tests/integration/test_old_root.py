@@ -66,7 +66,8 @@ def copy_of_champion(old: LastRelease, folder: Path) -> Path:
 def logged(uri: str, model: Path, registered_name: str) -> str:
     """URI of a model folder, logged by this release in a run named after it."""
     parent = runs.parent_run(uri, "bidaflow/tickets", registered_name, None, "test", {})
-    run_id = runs.start_variant_run(uri, parent, model.name, model.name, {}, {}, [])
+    run = runs.VariantRun(model.name, model.name, {}, {}, [])
+    run_id = runs.start_variant_run(uri, parent, run)
     return log_model(uri, run_id, model, registered_name, step=0)
 
 

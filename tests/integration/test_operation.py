@@ -97,7 +97,7 @@ def runs(services: Services, dataset: Path) -> Runs:
     assert len(command_lines_of(killed)) > 1  # Ray's processes, too
     os.kill(worker.pid, signal.SIGKILL)
     os.kill(process, signal.SIGKILL)
-    done = services.run(*flags(parameters(dataset)), module="flows.retrain")
+    done = services.run("retrain", *flags(parameters(dataset)))
     assert done.returncode == 0, done.stdout + done.stderr
     return Runs(killed, server.newest())
 

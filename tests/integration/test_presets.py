@@ -25,7 +25,7 @@ from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED
 from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.inference.model_folder import save_model
+from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tasks.text.encode import encode_split
@@ -68,9 +68,9 @@ class EncodedQuestions:
         out = self.folder / variant.name
         with trainer.averages.in_use():
             weights = {name: p.detach() for name, p in trainer.model.named_parameters()}
-            save_model(
-                out, variant, True, weights, torch.from_numpy(vectors), self.folder / "vocabulary"
-            )
+            words = torch.from_numpy(vectors)
+            model = TrainedModel(variant, True, weights, words, self.folder / "vocabulary")
+            save_model(out, model)
         return out
 
 

@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from prefect import flow
 from safetensors.torch import load_file, save_file
 
-from flows.commands.rollback import rollback
+from flows.commands.rollback import restore_previous_champion
 from flows.common.parameters import DataParameters
 from flows.common.promote import PromotionResult, promote_best
 from flows.common.splits import ingest_dataset
@@ -109,7 +109,8 @@ def promote(
     parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
     uris = {}
     for name, folder in models.items():
-        run_id = runs.start_variant_run(uri, parent, name, name, {}, {}, [])
+        run = runs.VariantRun(name, name, {}, {}, [])
+        run_id = runs.start_variant_run(uri, parent, run)
         uris[name] = model_logging.log_model(uri, run_id, folder, "bidaf-planted", step=0)
 
     @flow
@@ -132,7 +133,7 @@ def test_champion_stays_until_a_better_model_comes(promote: Callable[..., Promot
     assert promote("old").decision.promoted  # type: ignore[union-attr]
     assert (version("champion"), version("previous")) == ("old", None)
     with pytest.raises(UserError, match="no previous"):
-        rollback("planted")
+        restore_previous_champion("planted")
 
     for name, reason in (("equal", "below 0.5"), ("worse", "may be worse")):
         result = promote(name)
@@ -151,9 +152,9 @@ def test_champion_stays_until_a_better_model_comes(promote: Callable[..., Promot
     assert (version("champion"), version("previous")) == ("better", "old")
     assert promote("better").decision is None
 
-    assert "again" in rollback("data/planted.json"), "named as for retrain"
+    assert "again" in restore_previous_champion("data/planted.json"), "named as for retrain"
     assert (version("champion"), version("previous")) == ("old", "better")
-    rollback("planted")
+    restore_previous_champion("planted")
     assert version("champion") == "better"
 
 

@@ -54,7 +54,16 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
 
 
 def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
-    for text in ("baseline", "char", "EM", "F1", "NLL", "examples/s", "make up", "DATASET="):
+    for text in (
+        "baseline",
+        "char",
+        "EM",
+        "F1",
+        "NLL",
+        "examples/s",
+        "bidaflow up",
+        "--data.dataset",
+    ):
         assert text in first.output
     report = first.root / "reports" / "own.html"
     assert str(report) in first.output
@@ -96,14 +105,14 @@ def test_diff_compares_two_runs_by_answer(
     first: Retrained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_ROOT", str(first.root))
-    comparison, page = compare_runs("bidaf-own/1, bidaf-own/2")
+    comparison, page = compare_runs("bidaf-own/1", "bidaf-own/2")
     scores = [run.data.metrics["dev/f1"] for run in first.runs("variant")]
     questions = sum(change.questions for change in comparison.changes)
     assert f"{questions} dev questions" in first.output
     assert abs(comparison.gain.mean) == pytest.approx(abs(scores[0] - scores[1]), abs=1e-3)
     assert page.parent == first.root / "reports" and "Correct answers" in page.read_text("utf-8")
-    with pytest.raises(UserError, match=r"names 1 run\(s\), expected two"):
-        compare_runs("champion")
+    with pytest.raises(UserError, match="MLflow has no run 'nobody'"):
+        compare_runs("bidaf-own/1", "nobody")
 
 
 def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from infra.settings import CHECKOUT
 from tasks.datasets.tiny import generate
-from tests.factories.cli import ONE_WORKER, checkpoints, environment_for, kill
+from tests.factories.cli import BIDAFLOW, ONE_WORKER, checkpoints, environment_for, kill
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -37,7 +36,7 @@ def start(root: Path, data: Path) -> subprocess.Popen[bytes]:
     """The flow in its own process; its output is appended to a log file beside its root."""
     with root.with_suffix(".log").open("a") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.train", "--data.dataset", str(data), *FLAGS],
+            [BIDAFLOW, "train", "--data.dataset", str(data), *FLAGS],
             env=environment_for(root),
             cwd=CHECKOUT,
             stdout=log,

@@ -19,7 +19,7 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import stage_input
 from tasks.embeddings.formats.store import read_vectors, require_subwords, write_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
-from tasks.inference.model_folder import save_model
+from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.stages import selecting_vectors
 from tasks.text.build_vocabulary import (
@@ -123,9 +123,10 @@ def saved(folder: Path, policy: UnknownWords) -> Predictor:
         config, matrix, pq.read_metadata(folder / "vocabulary/characters.parquet").num_rows
     )
     subwords = folder / "vectors" / SUBWORDS if policy == "subword" else None
-    save_model(
-        folder / policy, variant, False, model.state_dict(), matrix, folder / "vocabulary", subwords
+    trained = TrainedModel(
+        variant, False, model.state_dict(), matrix, folder / "vocabulary", subwords
     )
+    save_model(folder / policy, trained)
     return Predictor.load(folder / policy)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from models.modules.layers import MASKED
-from models.span_decoding import Predictions, argmax_threshold, best_spans
+from models.span_decoding import Predictions, argmax_threshold, best_spans, top_spans
 
 # Few distinct values, so that ties are common.
 LOGITS = st.lists(
@@ -73,6 +73,34 @@ def test_best_spans_match_exhaustive_search(
         # The returned span is one of the allowed ones, and it has the returned score.
         (own,) = [span.score for span in spans if (span.first, span.last) == (first, last)]
         assert own == pytest.approx(best, abs=1e-9)
+
+
+@settings(max_examples=200)
+@given(
+    row=LOGITS,
+    masked=st.integers(0, 3),
+    max_tokens=st.integers(1, 12),
+    count=st.integers(1, 60),
+)
+def test_top_spans_match_exhaustive_search(
+    row: list[tuple[float, float]], masked: int, max_tokens: int, count: int
+) -> None:
+    starts, ends = padded([row, [(0.0, 0.0)] * (len(row) + masked)])
+    top = top_spans(starts[0], ends[0], max_tokens, count)
+    scores = {(s.first - 1, s.last - 1): s.score for s in all_spans(row, max_tokens)}
+    spans = list(zip(top.span_start.tolist(), top.span_end.tolist(), strict=True))
+    assert len(set(spans)) == len(spans) == min(count, len(scores))
+    assert top.span_score.tolist() == pytest.approx([scores[span] for span in spans], abs=1e-9)
+    expected = sorted(scores.values(), reverse=True)[:count]
+    assert top.span_score.tolist() == pytest.approx(expected, abs=1e-9)
+    assert top.no_answer_score.tolist() == pytest.approx([null_score(row)] * len(spans), abs=1e-9)
+    best = predicted(row, max_tokens)
+    assert spans[0] == (best.span_start[0], best.span_end[0]), "the same one of tied spans"
+
+
+def test_context_without_tokens_has_no_top_spans() -> None:
+    logits = torch.tensor([0.3, MASKED], dtype=torch.float64)
+    assert len(top_spans(logits, logits, 3, 5).span_start) == 0
 
 
 def test_tied_spans_are_not_mixed() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
-from tasks.text.vocabulary import case_key, plain_punctuation
+from tasks.text.vocabulary import case_key, is_known
 
 BANDS = {"once": 1, "2 to 4 times": 2, "5 to 9": 5, "10 to 99": 10, "100 and more": 100}
 """Frequency bands, each with its lowest count."""
@@ -25,7 +25,8 @@ def coverage_by_band(
 ) -> dict[str, Coverage]:
     """Coverage of all words ("all") and of each band.
 
-    Words are normalised as in the pipeline's own vector lookup.
+    Forms that differ only in case count as one word if `lower_case`. Words are looked up by the
+    pipeline's own rule, so words composed from n-grams are not covered.
     """
     words: dict[str, int] = {}
     for form, count in counts.items():
@@ -40,7 +41,7 @@ def coverage_by_band(
 
 
 def _coverage(space: Neighbours, words: Mapping[str, int]) -> Coverage:
-    known = {w for w in words if w in space.rows or plain_punctuation(w) in space.rows}
+    known = {word for word in words if is_known(word, space.rows, lower_case=False)}
     tokens = sum(words.values())
     missing = sorted((w for w in words if w not in known), key=lambda w: (-words[w], w))
     return Coverage(

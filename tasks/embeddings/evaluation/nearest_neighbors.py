@@ -1,84 +1,82 @@
-"""Nearest neighbours and analogies, by one matrix product over all words of a set."""
+"""Nearest neighbours and analogies in a set of word vectors, by gensim's KeyedVectors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from infra.errors import UserError
 from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import WordSet
-from tasks.text.vocabulary import case_key
+from tasks.text.vocabulary import case_key, query_word
+
+# gensim is imported locally, because it takes seconds to load.
 
 ScoredWords = list[tuple[str, float]]
 COSINE_TOLERANCE = 1e-6
 """Smaller differences between cosines are float32 rounding errors."""
+SHORTEST = 1e-12
+"""Shorter vectors are divided by this length, so that a zero vector stays zero."""
 
 
 class Neighbours:
-    """The vectors of a set, (words, d), normalised to unit length so that products are cosines.
+    """The words of a set, and their vectors in gensim's `KeyedVectors`, with their lengths.
 
     A word is looked up unchanged, then in lower case. An OOV word is composed from n-grams if the
     set has them; `lower_case` says whether it is lower-cased first.
     """
 
     def __init__(self, word_set: WordSet, lower_case: bool = True) -> None:
+        from gensim.models import KeyedVectors
+
         self.words, self.rows, self.subwords = word_set.words, word_set.rows, word_set.subwords
         self.lower_case = lower_case
-        self.unit = unit(word_set.vectors)
+        self.keyed = KeyedVectors(word_set.vectors.shape[1])
+        # Not by `add_vectors` and `fill_norms`: the former copies, the latter divides by zero.
+        self.keyed.index_to_key, self.keyed.key_to_index = self.words, self.rows
+        self.keyed.vectors = word_set.vectors
+        self.keyed.norms = np.maximum(np.linalg.norm(word_set.vectors, axis=1), SHORTEST)
 
     def row(self, word: str) -> int | None:
         """The word's row; None if the set lacks the word."""
-        row = self.rows.get(word)
-        return self.rows.get(word.lower()) if row is None else row
+        return self.rows.get(query_word(word, self.rows))
 
     def vector(self, word: str) -> Float32Array | None:
         """The word's unit vector (d,); None if the word has no vector or a zero one."""
         row = self.row(word)
         if row is not None:
-            vector: Float32Array = self.unit[row]
+            vector: Float32Array = self.keyed.get_vector(row, norm=True)
         elif self.subwords is not None:
-            vector = unit(self.subwords.vector(case_key(word, self.lower_case))[None])[0]
+            vector = self.subwords.vector(case_key(word, self.lower_case))
+            vector = vector / max(float(np.linalg.norm(vector)), SHORTEST)
         else:
             return None
         return vector if vector.any() else None
 
-    def require(self, word: str) -> Float32Array:
-        """The word's unit vector (d,). Raises UserError if there is none."""
-        vector = self.vector(word)
-        if vector is None:
-            raise UserError(f"The set has no vector for {word!r}; choose another word.")
-        return vector
-
-    def nearest(self, vector: Float32Array, count: int, exclude: Iterable[str] = ()) -> ScoredWords:
-        """The `count` words with the highest cosine to a vector (d,), with their cosines.
-
-        Words in `exclude` are left out.
-        """
-        cosines = self.unit @ (vector / max(float(np.linalg.norm(vector)), 1e-12))
-        excluded = [row for row in map(self.row, exclude) if row is not None]
-        cosines[excluded] = -np.inf
-        count = min(count, len(cosines) - len(set(excluded)))
-        best = np.argpartition(-cosines, max(count - 1, 0))[:count]
-        best = best[np.argsort(-cosines[best], kind="stable")]
-        return [(self.words[i], float(cosines[i])) for i in best]
-
     def neighbours(self, word: str, count: int = 10) -> ScoredWords:
-        """The words nearest to a word, without the word itself."""
-        return self.nearest(self.require(word), count, [word])
+        """The words nearest to a word, without the word itself, with their cosines.
+
+        Raises UserError if the word has no vector.
+        """
+        return self._nearest([word], [], count)
 
     def analogy(self, a: str, b: str, c: str, count: int = 5) -> ScoredWords:
         """Words that are to `c` as `b` is to `a`, by 3CosAdd (Mikolov et al., 2013).
 
-        The three given words are excluded.
+        The three given words are excluded. Raises UserError if one of them has no vector.
         """
-        vector = self.require(b) - self.require(a) + self.require(c)
-        return self.nearest(vector, count, [a, b, c])
+        return self._nearest([b, c], [a], count)
 
+    def _nearest(self, added: Sequence[str], subtracted: Sequence[str], count: int) -> ScoredWords:
+        positive, negative = ([self._key(word) for word in words] for words in (added, subtracted))
+        nearest: ScoredWords = self.keyed.most_similar(positive, negative, topn=count)
+        return nearest
 
-def unit(vectors: Float32Array) -> Float32Array:
-    """Rows normalised to unit length; a row of zeros stays zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
+    def _key(self, word: str) -> int | Float32Array:
+        """The word's row, which gensim excludes from its answers, or its composed vector (d,)."""
+        vector, row = self.vector(word), self.row(word)
+        if vector is None:
+            raise UserError(f"The set has no vector for {word!r}; choose another word.")
+        return vector if row is None else row
 
 
 def mean_cosines(left: Float32Array, right: Float32Array) -> Float32Array:
@@ -89,4 +87,4 @@ def mean_cosines(left: Float32Array, right: Float32Array) -> Float32Array:
 def known_vectors(space: Neighbours, words: Sequence[str]) -> Float32Array:
     """(k, d) unit vectors of the k words that have one."""
     vectors = [vector for vector in map(space.vector, words) if vector is not None]
-    return np.stack(vectors) if vectors else np.empty((0, space.unit.shape[1]), np.float32)
+    return np.stack(vectors) if vectors else np.empty((0, space.keyed.vector_size), np.float32)

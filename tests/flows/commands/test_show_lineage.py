@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.show_lineage import main
+from flows.commands import show_lineage
 from infra.artifacts.manifest import content_digest
+from infra.errors import UserError
 from tests.factories.stages import Trained, register, trained
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -43,19 +44,19 @@ def in_root(pipeline: Trained, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BIDAFLOW_ROOT", str(folder / "root"))
 
 
-def lineage(*flags: str) -> str:
-    """What the command prints, or its error message if it exits with an error."""
+def lineage(run: str | None = None, file: str | None = None, verify: bool = False) -> str:
+    """What the command prints, or the message of its error."""
     with redirect_stdout(StringIO()) as printed:
         try:
-            main(list(flags))
-        except SystemExit as error:
+            show_lineage.lineage(run, file=file, verify=verify)
+        except UserError as error:
             assert printed.getvalue() == ""
-            return str(error.code)
+            return str(error)
     return printed.getvalue()
 
 
 def test_run_lineage_reaches_input_digests(pipeline: Trained, files: list[Path]) -> None:
-    output = lineage("--run", pipeline.run_id, "--verify")
+    output = lineage(pipeline.run_id, verify=True)
     assert re.search(r"char .* FINISHED .* bidaf-words/1 +bidaf-words@champion", output)
     for file in (*files, pipeline.words / "words.parquet", pipeline.counts / "counts.json"):
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -75,16 +76,16 @@ def test_run_is_found_by_each_of_its_names(pipeline: Trained) -> None:
         "models:/bidaf-words/1",
         "champion",
     )
-    assert len({lineage("--run", name) for name in (*names, "bidaf-words@champion")}) == 1
+    assert len({lineage(name) for name in (*names, "bidaf-words@champion")}) == 1
 
 
 def test_file_leads_to_its_runs_and_models(pipeline: Trained, files: list[Path]) -> None:
-    output = lineage("--file", str(files[1]))
+    output = lineage(file=str(files[1]))
     steps = ["read/", "count/", "train/", pipeline.run_id, "bidaf-words/1"]
     assert sorted(steps, key=output.index) == steps
     digest = hashlib.sha256(files[1].read_bytes()).hexdigest()
-    assert lineage("--file", digest[:8]).splitlines()[1:] == output.splitlines()[1:]
-    assert pipeline.run_id in lineage("--file", content_digest(pipeline.counts))
+    assert lineage(file=digest[:8]).splitlines()[1:] == output.splitlines()[1:]
+    assert pipeline.run_id in lineage(file=content_digest(pipeline.counts))
 
 
 def test_verify_reports_missing_and_changed_files(
@@ -96,7 +97,7 @@ def test_verify_reports_missing_and_changed_files(
     files[0].rename(folder / "kept" / "a.txt")
     try:
         counts.write_bytes(before[:-1] + b" ")
-        output = lineage("--run", "champion", "--verify")
+        output = lineage("champion", verify=True)
     finally:
         counts.write_bytes(before)
         (folder / "kept" / "a.txt").rename(files[0])
@@ -106,15 +107,20 @@ def test_verify_reports_missing_and_changed_files(
 
 
 def test_unknown_runs_and_files_give_a_clear_error(pipeline: Trained, files: list[Path]) -> None:
-    assert lineage("--run", "nobody").startswith("MLflow has no run 'nobody'. Give")
-    assert lineage("--file", "/nowhere/x.json").startswith("No stage has /nowhere/x.json as")
-    assert lineage("--file", "0123456789ab").startswith("No stage has 0123456789ab as")
+    assert lineage("nobody").startswith("MLflow has no run 'nobody'. Give")
+    assert lineage(file="/nowhere/x.json").startswith("No stage has /nowhere/x.json as")
+    assert lineage(file="0123456789ab").startswith("No stage has 0123456789ab as")
+
+
+@pytest.mark.parametrize(("run", "file"), [(None, None), ("champion", "a.txt")])
+def test_needs_either_a_run_or_a_file(run: str | None, file: str | None) -> None:
+    assert lineage(run, file) == "Give a run, such as champion, or --file with a file."
 
 
 def test_pruned_stages_are_reported(pipeline: Trained, tmp_path: Path) -> None:
     shutil.move(pipeline.counts, tmp_path / "counts")
-    assert re.search(r"count/\w+ +digest \w+ +pruned", lineage("--run", "champion"))
+    assert re.search(r"count/\w+ +digest \w+ +pruned", lineage("champion"))
     shutil.move(pipeline.model, tmp_path / "model")
-    assert "pruned. Digests of its inputs: train.digest abc" in lineage("--run", "champion")
+    assert "pruned. Digests of its inputs: train.digest abc" in lineage("champion")
     shutil.move(tmp_path / "counts", pipeline.counts)
     shutil.move(tmp_path / "model", pipeline.model)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from flows.common.data_files import dataset_name, find_files
+from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters, MixedSource
 from infra.errors import UserError
 
@@ -55,19 +55,3 @@ def test_rejects_dev_files_without_train_files(two: list[str]) -> None:
 def test_rejects_unsafe_dataset_names(name: str, two: list[str]) -> None:
     with pytest.raises(ValidationError, match="dataset must be a plain name"):
         DataParameters(dataset=name, train_files=two)
-
-
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [
-        ("squad-v1.1", "squad-v1.1"),
-        ("folder/my-squad-v1.1/", "my-squad-v1.1"),
-        ("~/a b (1).JSON.gz", "a-b-1"),
-        ("x/2026*.json", "2026"),
-        ("x/*.json", "data"),
-        ("s3://bucket/tickets/?region=eu-west-1", "tickets"),
-        ("/", "data"),
-    ],
-)
-def test_dataset_name_is_derived_from_its_path(place: str, name: str) -> None:
-    assert dataset_name(place) == name

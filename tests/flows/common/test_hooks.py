@@ -15,7 +15,7 @@ from flows.common.hooks import CLEANUP_HOOKS
 from flows.common.user_errors import report_user_errors
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.tracking.runs import finish, parent_run, start_variant_run
+from tasks.tracking.runs import VariantRun, finish, parent_run, start_variant_run
 from tasks.training.train_variant import parent_run_of
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -48,7 +48,7 @@ def start_work() -> StartedWork:
     uri, own = settings().tracking_uri, str(flow_run.id)
     runs = [parent := parent_run_of("made")]
     runs += [
-        start_variant_run(uri, parent, "char", stage + own, {}, {}, [])
+        start_variant_run(uri, parent, VariantRun("char", stage + own, {}, {}, []))
         for stage in ("begun-", "done-")
     ]
     finish(uri, runs[-1], "FINISHED")

@@ -155,11 +155,60 @@ def test_every_preset_can_be_selected() -> None:
     assert set(get_args(VariantName)) == set(PRESETS)
 
 
-def test_form_exposes_every_config_field() -> None:
-    known = {field.name for config in (ModelConfig, TrainingConfig) for field in fields(config)}
-    assert set(TrainingParameters.model_fields) == {*known, "start_from"}
-    character_fields = {field.name for field in fields(CharacterConfig)}
-    assert set(CharacterParameters.model_fields) == character_fields
+def test_form_lists_config_fields_in_their_order() -> None:
+    characters, model, training = (
+        [field.name for field in fields(config)]
+        for config in (CharacterConfig, ModelConfig, TrainingConfig)
+    )
+    assert list(TrainingParameters.model_fields) == [*training, "start_from", *model]
+    assert list(CharacterParameters.model_fields) == characters
+
+
+BOUNDS = {
+    "minimum": "ge",
+    "exclusiveMinimum": "gt",
+    "maximum": "le",
+    "exclusiveMaximum": "lt",
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "config"),
+    [
+        (TrainingParameters, TrainingConfig),
+        (TrainingParameters, ModelConfig),
+        (CharacterParameters, CharacterConfig),
+    ],
+)
+def test_form_has_help_and_bounds_of_config(form: type[BaseModel], config: type) -> None:
+    properties = form.model_json_schema()["properties"]
+    for option in fields(config):
+        shown = properties[option.name]
+        number = shown.get("anyOf", [shown])[0]
+        number = number.get("items", number)
+        bounds = {BOUNDS[name]: bound for name, bound in number.items() if name in BOUNDS}
+        by_zero = option.name in {*DISABLED_BY_ZERO, "embedding_size"}
+        assert bounds == ({"ge": 0} if by_zero else option.metadata["bounds"]), option.name
+        assert shown["description"].startswith(option.metadata["help"]), option.name
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "ending"),
+    [
+        (
+            TrainingParameters,
+            "batch_size",
+            "workers. Presets: 64; seo2016, char-only, kim-char 60; char-selfattn-v1 32; docqa 45.",
+        ),
+        (TrainingParameters, "dropout", "no dropout. Presets: 0.2."),
+        (TrainingParameters, "word_vectors", "only. Presets: on; char-only off."),
+        (TrainingParameters, "characters", "preset's value. Presets: on; baseline off."),
+        (TrainingParameters, "window_stride", "well. 0: no windows. Presets: off."),
+        (CharacterParameters, "kernel_widths", "characters. Presets: 5; kim-char 1,2,3,4,5,6."),
+    ],
+)
+def test_descriptions_end_with_preset_values(form: type[BaseModel], name: str, ending: str) -> None:
+    assert str(form.model_fields[name].description).endswith(ending)
 
 
 def test_changes_a_single_character_setting() -> None:
@@ -273,8 +322,8 @@ def test_form_minimums_are_valid_for_every_preset() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epochs": 0}, r"^epochs must be at least 1\.$"),
-        ({"dropout": 1.0}, r"^dropout must lie in \[0, 0\.99\]\.$"),
+        ({"epochs": 0}, r"^epochs must be at least 1 and at most 1000, not 0\.$"),
+        ({"dropout": 1.0}, r"^dropout must be at least 0 and at most 0\.99, not 1\.0\.$"),
         ({"optimizer": "sgd"}, "'adadelta' or 'adam', not 'sgd'"),
         ({"word_vectors": False}, r"^word_vectors is off and characters is empty\. .*\.$"),
     ],

@@ -4,12 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from infra.artifacts.locks import exclusive_lock, lock_if_free, shared_lock
+import pytest
+
+from infra.artifacts.locks import POLL_SECONDS, exclusive_lock, lock_if_free, shared_lock
 from infra.settings import CHECKOUT
 
 HOLD = """
@@ -49,9 +53,58 @@ def test_shared_lock_blocks_exclusive_lock(tmp_path: Path) -> None:
     assert is_free(path)
 
 
-def test_killed_holder_releases_its_lock(tmp_path: Path) -> None:
+def test_shared_locks_end_independently(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
-    with held_elsewhere("exclusive", path) as holder:
+    with held_elsewhere("shared", path):
+        with shared_lock(path):
+            pass
+        assert not is_free(path)
+    with shared_lock(path):
+        with shared_lock(path):
+            pass
+        assert not is_free(path)
+
+
+def test_threads_exclude_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with ThreadPoolExecutor(1) as thread:
+        with shared_lock(path):
+            assert not thread.submit(is_free, path).result()
+        with exclusive_lock(path, lambda: None):
+            assert not thread.submit(is_free, path).result()
+        assert thread.submit(is_free, path).result()
+
+
+def test_waiting_is_reported_once(tmp_path: Path) -> None:
+    path, waited = tmp_path / "a.lock", []
+
+    def release_later() -> None:
+        waited.append("waited")
+        threading.Timer(3 * POLL_SECONDS, holding.close).start()
+
+    holding = ExitStack()
+    holding.enter_context(shared_lock(path))
+    with exclusive_lock(path, release_later):
+        assert waited == ["waited"]
+
+
+def test_shared_waiter_locks_the_new_file(tmp_path: Path) -> None:
+    """The exclusive holder removes the file that the waiter has open."""
+    path = tmp_path / "a.lock"
+    with ThreadPoolExecutor(1) as thread, ExitStack() as waiter:
+        with exclusive_lock(path, lambda: None):
+            waiting = thread.submit(waiter.enter_context, shared_lock(path))
+            time.sleep(3 * POLL_SECONDS)
+            assert not waiting.done()
+        waiting.result()
+        assert not is_free(path)
+    assert is_free(path)
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive"])
+def test_killed_holder_releases_its_lock(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.lock"
+    with held_elsewhere(kind, path) as holder:
         assert not is_free(path)
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()

@@ -377,14 +377,25 @@ import json
 from infra.settings import CHECKOUT
 from infra.artifacts.stage import source_digest
 
-modules = ("tasks.training.train_variant", "tasks.data.ingest", "tasks.text.encode", "tasks.stages")
+modules = (
+    "tasks.training.train_variant",
+    "tasks.data.ingest",
+    "tasks.text.encode",
+    "tasks.reports.comparison",
+    "tasks.stages",
+)
 
 def digests():
     source_digest.cache_clear()
     return {module: source_digest(module) for module in modules}
 
 results = [digests()]
-for edited in ("models/modules/layers.py", "tasks/text/tokenizer.py", "tests.py"):
+for edited in (
+    "models/modules/layers.py",
+    "tasks/text/tokenizer.py",
+    "tasks/reports/templates/style.css",
+    "tests.py",
+):
     with (CHECKOUT / edited).open("a") as file:
         file.write("EDITED = True\\n")
     results.append(digests())
@@ -393,7 +404,7 @@ print(json.dumps(results))
 
 
 @pytest.mark.heavy
-def test_key_covers_every_imported_module(tmp_path: Path) -> None:
+def test_key_covers_imported_modules_and_templates(tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(CHECKOUT / package, tmp_path / package)
     process = subprocess.run(
@@ -412,5 +423,6 @@ def test_key_covers_every_imported_module(tmp_path: Path) -> None:
     assert changed == [
         {"tasks.training.train_variant", "tasks.stages"},
         {"tasks.training.train_variant", "tasks.stages", "tasks.data.ingest"},
+        {"tasks.reports.comparison", "tasks.stages"},
         set(),
     ]

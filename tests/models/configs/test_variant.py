@@ -6,8 +6,8 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
-from typing import Any
+from dataclasses import FrozenInstanceError, fields
+from typing import Any, get_args
 
 import pytest
 
@@ -135,6 +135,38 @@ def test_rejects_invalid_model_config(field: str, value: Any) -> None:
 def test_rejects_invalid_training_config(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=rf"^{field} must .*\.$"):
         TrainingConfig(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("config", "values", "message"),
+    [
+        (TrainingConfig, {"epochs": 1001}, "epochs must be at least 1 and at most 1000, not 1001."),
+        (TrainingConfig, {"rho": 1.5}, "rho must be at least 0 and below 1, not 1.5."),
+        (TrainingConfig, {"epsilon": -1}, "epsilon must be above 0, not -1."),
+        (
+            TrainingConfig,
+            {"max_minutes": math.inf},
+            "max_minutes must be a finite number, not inf.",
+        ),
+        (TrainingConfig, {"schedule": 3}, "schedule must be 'constant' or 'linear', not 3."),
+        (CharacterConfig, {"filters": (5, 0)}, "characters.filters[1] must be at least 1, not 0."),
+        (CharacterConfig, {"filters": ()}, "characters.filters must not be empty."),
+    ],
+)
+def test_errors_name_field_bound_and_value(
+    config: type, values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError) as refused:
+        config(**values)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("config", [CharacterConfig, ModelConfig, TrainingConfig])
+def test_config_fields_have_help_and_bounds(config: type) -> None:
+    for option in fields(config):
+        assert option.metadata["help"].endswith("."), option.name
+        kinds = {*get_args(option.type), option.type}
+        assert bool(option.metadata["bounds"]) == bool(kinds & {int, float}), option.name
 
 
 def test_boundary_values_are_valid() -> None:

@@ -88,8 +88,8 @@ def test_weight_sets_how_often_questions_occur(
     whole: Portion, halves: list[Portion], tmp_path: Path
 ) -> None:
     first, second = halves
-    mixed = Portion(second.folder, second.name, 2.25)
-    facts = write_split(tmp_path, [first], "all", Shares(seed=1), [mixed])
+    mixed = Portion(second.folder, second.name, 2.25, divided=False)
+    facts = write_split(tmp_path, [first, mixed], "all", Shares(seed=1))
     own = [row["id"] for row in rows(first.folder, "questions")]
     other = [row["id"] for row in rows(second.folder, "questions")]
     written = [row["id"] for row in rows(tmp_path, "questions")]
@@ -103,10 +103,10 @@ def test_weight_sets_how_often_questions_occur(
 
 
 def test_equal_inputs_give_equal_bytes(halves: list[Portion], tmp_path: Path) -> None:
-    mixed = [Portion(halves[1].folder, halves[1].name, 0.5)]
+    mixed = Portion(halves[1].folder, halves[1].name, 0.5, divided=False)
     written = []
     for name in ("once", "again"):
-        write_split(new(tmp_path / name), halves[:1], "train", SHARES, mixed)
+        write_split(new(tmp_path / name), [halves[0], mixed], "train", SHARES)
         written.append([file.read_bytes() for file in sorted((tmp_path / name).iterdir())])
     assert written[0] == written[1]
 

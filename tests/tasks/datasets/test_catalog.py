@@ -50,7 +50,7 @@ def test_every_entry_has_a_license_and_origin() -> None:
     assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
 
 
-def test_make_datasets_lists_every_entry(
+def test_datasets_command_lists_every_entry(
     shared_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(shared_data))

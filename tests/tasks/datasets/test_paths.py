@@ -65,3 +65,12 @@ def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
 def test_names_distinguish_train_from_dev(names: str, train: str, dev: str) -> None:
     files, *expected = ([Path("train") / n for n in row.split()] for row in (names, train, dev))
     assert list(assign_splits(files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("squad-v1", "squad-v1.1"), ("{}/nots.txt", "{}/notes.txt")]
+)
+def test_unknown_name_suggests_the_closest(typed: str, meant: str, folder: Path) -> None:
+    meant = meant.format(folder)
+    with pytest.raises(UserError, match=re.escape(f"Did you mean {meant!r}?")):
+        data_files(typed.format(folder))

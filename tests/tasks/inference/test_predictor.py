@@ -138,6 +138,45 @@ def test_no_answer_is_given_only_if_most_likely(abstainer: Predictor) -> None:
     assert {row["answer"] == "" for row in free} == {True, False}
 
 
+def test_top_answers_start_with_the_answer(predictor: Predictor, abstainer: Predictor) -> None:
+    for model in (predictor, abstainer):
+        for question, context in [*COMMON, *STRANGE.values(), LONG]:
+            rows = model.top_answers(question, context, 10)
+            assert same_answers(rows[0], model.answer([(question, context)])[0])
+            assert rows[:3] == model.top_answers(question, context, 3)
+            scores = [row["score"] for row in rows]
+            assert scores == sorted(scores, reverse=True)
+            spans = [(row["start"], row["end"]) for row in rows]
+            assert len(set(spans)) == len(spans) <= 10
+
+
+def test_top_answers_contain_no_answer_at_its_place(
+    predictor: Predictor, abstainer: Predictor
+) -> None:
+    question, context = COMMON[0]
+    spans = predictor.top_answers(question, context, 1000)
+    assert all(row["answer"] for row in spans)
+    assert sum(math.exp(row["score"]) for row in spans) < 1
+    everything = abstainer.top_answers(question, context, 1000)
+    (place,) = (number for number, row in enumerate(everything) if row["start"] < 0)
+    null = everything[place]
+    assert null["answer"] == ""
+    assert math.exp(null["score"]) == null["no_answer_probability"]
+    assert everything[:place] + everything[place + 1 :] == spans
+    # A threshold moves it up or down.
+    stricter = replace(abstainer, threshold=null["score"] - spans[0]["score"])
+    assert stricter.top_answers(question, context, 2) == [null, spans[0]]
+
+
+def test_top_answers_of_long_texts_come_from_windows(predictor: Predictor) -> None:
+    training = replace(predictor.variant.training, max_context_tokens=60, window_stride=20)
+    reader = replace(predictor, variant=replace(predictor.variant, training=training))
+    rows = reader.top_answers(*LONG, 5)
+    assert all(is_token_span(row, LONG[1], training.max_answer_tokens) for row in rows)
+    assert same_answers(rows[0], reader.answer([LONG])[0])
+    assert rows[0]["score"] != predictor.top_answers(*LONG, 1)[0]["score"]
+
+
 def test_validation_threshold_is_used_on_request(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="this model has no threshold"):
         Predictor.load(folder, "threshold")

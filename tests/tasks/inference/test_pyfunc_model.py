@@ -40,7 +40,8 @@ def run_id(uri: str) -> str:
     """A variant's run with the metrics of two epochs."""
     parent = runs.parent_run(uri, "bidaflow/made", "flow", None, "compare", {})
     tags = {"variant": "made", "dataset.digest": "ab" * 32}
-    run_id = runs.start_variant_run(uri, parent, "made", "key", {"seed": 1}, tags, [])
+    run = runs.VariantRun("made", "key", {"seed": 1}, tags, [])
+    run_id = runs.start_variant_run(uri, parent, run)
     logger = metric_logger.EpochLogger(uri, run_id)
     logger.epoch(9, {"dev/f1": 60.0})
     logger.epoch(19, {"dev/f1": 50.0})

@@ -77,8 +77,9 @@ def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationS
     assert "-1.25 25.00 25.00 25.00" in text  # all margins are -1, so nothing is answered
     assert "No threshold: there is no <validation> split" in text
     assert part.count('<svg class="chart"') == 3
-    for line in re.findall(r'points="([^"]*)"', part):
-        assert all(56 <= float(p.split(",")[0]) <= 432 for p in line.split())
+    for chart in re.findall(r"<svg class=\"chart\".*?</svg>", part, re.DOTALL)[1:]:
+        assert chart.count("stroke-dasharray: 3,3") == 2  # at 0 and at the chosen threshold
+        assert "chosen, " in chart and "none, " in chart
 
 
 def test_answerable_questions_need_no_threshold(tmp_path: Path) -> None:

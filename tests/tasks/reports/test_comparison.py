@@ -1,6 +1,8 @@
 """The comparison on chosen answers: means, deviations, and gains with their intervals."""
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.reports.comparison import Cell, compare
+from tasks.reports.comparison import Cell, CellTrainings, compare
 from tests.factories.html import Page
 
 QUESTIONS = 200
@@ -51,8 +53,11 @@ def comparison_facts(
     out: Path, cells: list[Cell], folders: list[list[Path]], seeds: list[int]
 ) -> Any:
     """Compare the folders; returns the facts of the comparison."""
-    errors = [[folder / "errors" for folder in seeds] for seeds in folders]
-    return compare(out, cells, folders, errors, seeds, {"d · v": "comparison/1/d.html"})
+    trainings = [
+        CellTrainings(cell, trained, [folder / "errors" for folder in trained])
+        for cell, trained in zip(cells, folders, strict=True)
+    ]
+    return compare(out, trainings, seeds, {"d · v": "comparison/1/d.html"})
 
 
 def f1_with_share(share: float) -> np.ndarray:
@@ -91,10 +96,10 @@ def test_page_is_self_contained_and_shows_every_seed(tmp_path: Path, out: Path) 
     folders = [[training_folder(tmp_path / str(i), f1_with_share(i / 4)) for i in range(3)]]
     comparison_facts(out, [Cell("<b>data</b>", "v", "base")], folders, [0, 1, 2])
     text = (out / "comparison.html").read_text(encoding="utf-8")
-    page = Page(text)
-    assert sum(name == "circle" for name, _ in page.elements) == 3
-    (label,) = [attributes for _, attributes in page.elements if attributes.get("class") == "name"]
-    assert "text-anchor" not in label  # it starts inside the drawing, however long it is
+    Page(text)
+    assert re.findall("<title>(base · v · <b>data</b>: [^<]*)", unescape(text)) == [
+        f"base · v · <b>data</b>: {f1}" for f1 in ("0.00", "25.00", "50.00")
+    ]
     assert "<b>" not in text and "src=" not in text and "{{" not in text
     document = json.loads((out / "comparison.json").read_text())
     assert document["rows"][0]["f1"]["values"] == [0.0, 25.0, 50.0]

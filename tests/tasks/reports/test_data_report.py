@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.data.ingest import ingest_articles
 from tasks.data.schema import Answer, Article, Paragraph, Question
-from tasks.reports.data_report import write_data_report
+from tasks.reports.data_report import CheckedFiles, write_data_report
 from tests.factories.html import Page
 
 ATTACK = "</style><script>alert(1)</script>"
@@ -48,7 +48,7 @@ def page(folder: Path) -> str:
 
 def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    facts = write_data_report(tmp_path, "own", {"own.json": split}, [], None, 1.0)
+    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None, 1.0)
     assert facts["faults"] == {**dict.fromkeys(ERROR_DESCRIPTIONS, 1), "wrong-offset": 5}
     assert (facts["totals"]["questions"], facts["totals"]["dropped"]) == (12, 11)
     assert facts["over"] == []
@@ -61,7 +61,9 @@ def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
 
 def test_text_is_escaped_and_page_loads_nothing(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    write_data_report(tmp_path, ATTACK, {ATTACK: split}, [(ATTACK, ATTACK)], None, 0.0)
+    write_data_report(
+        tmp_path, ATTACK, CheckedFiles({ATTACK: split}, [(ATTACK, ATTACK)]), None, 0.0
+    )
     text = page(tmp_path)
     assert "<script" not in text
     assert unescape(text).count(ATTACK) > 5
@@ -71,7 +73,7 @@ def test_text_is_escaped_and_page_loads_nothing(tmp_path: Path) -> None:
 def test_broken_files_and_excess_rejects_are_reported(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
     broken = [("b.json", "b.json: not valid JSON.")]
-    facts = write_data_report(tmp_path, "own", {"a.json": split}, broken, None, 0.9)
+    facts = write_data_report(tmp_path, "own", CheckedFiles({"a.json": split}, broken), None, 0.9)
     assert facts["over"] == ["a.json"]
     text = page(tmp_path)
     assert "not ready for training" in text
@@ -81,14 +83,14 @@ def test_broken_files_and_excess_rejects_are_reported(tmp_path: Path) -> None:
 
 def test_repairs_are_reported(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS, repair=True)
-    facts = write_data_report(tmp_path, "own", {"own.json": split}, [], None, 1.0)
+    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None, 1.0)
     assert (facts["totals"]["repaired"], facts["totals"]["dropped"]) == (7, 4)
     assert "5 of them repaired" in page(tmp_path)
 
 
 def test_valid_data_is_reported_as_ready(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS[:1])
-    write_data_report(tmp_path, "own", {"own.json": split}, [], None, 0.0)
+    write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None, 0.0)
     text = page(tmp_path)
     assert "ready for training" in text and "not ready" not in text
     assert "None: every answer matches the context at its answer_start." in text
@@ -96,5 +98,6 @@ def test_valid_data_is_reported_as_ready(tmp_path: Path) -> None:
 
 
 def test_report_works_with_only_broken_files(tmp_path: Path) -> None:
-    write_data_report(tmp_path, "own", {}, [("a.json", "a.json: it is UTF-16.")], None, 0.05)
+    files = CheckedFiles({}, [("a.json", "a.json: it is UTF-16.")])
+    write_data_report(tmp_path, "own", files, None, 0.05)
     assert "a.json: it is UTF-16." in page(tmp_path)

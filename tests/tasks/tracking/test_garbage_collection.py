@@ -13,7 +13,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
-from flows.commands.prune import main
+from flows.commands.prune import prune_data
 from infra.artifacts.locks import shared_lock
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
@@ -196,14 +196,14 @@ def test_command_lists_then_removes_with_yes(
     monkeypatch.setenv("COLUMNS", "200")
     forget(two[0])
 
-    def command(*flags: str) -> str:
+    def command(yes: bool = False) -> str:
         with redirect_stdout(StringIO()) as printed:
-            main(list(flags))
+            prune_data(yes=yes)
         return printed.getvalue()
 
     output = command()
     assert f"train/{two[0].model.name}" in output and "total: 2" in output
     assert two[0].model.exists()
-    assert "Removed 2 of 2." in command("--yes")
+    assert "Removed 2 of 2." in command(yes=True)
     assert not two[0].model.exists()
-    assert command("--yes").startswith("Nothing to prune")
+    assert command(yes=True).startswith("Nothing to prune")

@@ -24,7 +24,8 @@ def flow_run(uri: str, number: int, model: Path, status: runs.Status = "FINISHED
     """Record a flow run with one trained variant; returns the URI of its model."""
     name = f"flow-{number}"
     parent = runs.parent_run(uri, EXPERIMENT, name, None, name, {})
-    variant = runs.start_variant_run(uri, parent, f"variant-{number}", name, {}, {}, [])
+    run = runs.VariantRun(f"variant-{number}", name, {}, {}, [])
+    variant = runs.start_variant_run(uri, parent, run)
     model_uri = model_logging.log_model(uri, variant, model, "bidaf-made", step=0)
     for run in (variant, parent):
         runs.finish(uri, run, status)

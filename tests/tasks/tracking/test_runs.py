@@ -23,7 +23,7 @@ from infra.settings import CHECKOUT
 from tasks.tracking import metric_logger, model_logging, runs
 from tasks.tracking.client import run_url, server_url
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.tracking.runs import InputDataset
+from tasks.tracking.runs import InputDataset, VariantRun
 from tests.factories.logged_models import MODEL_INPUT, save_untrained_model, wait_for
 from tests.factories.ports import free_port
 
@@ -47,9 +47,8 @@ def parent(uri: str, flow_run: str, experiment: str = "bidaflow/made") -> str:
 
 def variant(uri: str, parent_id: str, stage: str = "stage-1", resumed: bool = False) -> str:
     config = {"name": "baseline", "model": {"hidden_size": 3, "characters": None}}
-    return runs.start_variant_run(
-        uri, parent_id, "baseline", stage, config, {"variant": "baseline"}, DATASETS, resumed
-    )
+    run = VariantRun("baseline", stage, config, {"variant": "baseline"}, DATASETS)
+    return runs.start_variant_run(uri, parent_id, run, resumed)
 
 
 def read(uri: str, run_id: str) -> Run:
@@ -107,7 +106,9 @@ def test_reopened_run_keeps_and_completes_parameters(uri: str) -> None:
     parent_id = parent(uri, "reopened")
 
     def opened(config: dict[str, Any]) -> str:
-        return runs.start_variant_run(uri, parent_id, "char", "reopened", config, {}, [])
+        return runs.start_variant_run(
+            uri, parent_id, VariantRun("char", "reopened", config, {}, [])
+        )
 
     first = opened({"data": {"seed": 7}})
     runs.finish(uri, first, "KILLED")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from infra.errors import UserError
 from tasks.embeddings.formats.matrix import load_word_vectors
-from tasks.inference.model_folder import save_model
+from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.tracking.fetch_model import fetch_model
 from tasks.training.initialization import new_model, warm_start_summary
 from tasks.training.inputs import TrainingData
@@ -31,7 +31,8 @@ def earlier(data: TrainingData, tmp_path: Path) -> Path:
     rows = [0, 1, *range(len(table) - 1, 1, -1)]
     vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
     weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
-    save_model(tmp_path / "model", small(), True, weights, vectors, data.vocabulary)
+    trained = TrainedModel(small(), True, weights, vectors, data.vocabulary)
+    save_model(tmp_path / "model", trained)
     pq.write_table(table.take(pa.array(rows)), tmp_path / "model" / "characters.parquet")
     return tmp_path
 
@@ -60,7 +61,8 @@ def test_random_vectors_agree_across_vocabularies(data: TrainingData, tmp_path: 
         for d in (data, other)
     )
     weights = {n: torch.full_like(p, 0.25) for n, p in model.named_parameters()}
-    save_model(tmp_path / "model", variant, True, weights, before, data.vocabulary)
+    trained = TrainedModel(variant, True, weights, before, data.vocabulary)
+    save_model(tmp_path / "model", trained)
     _, carried = new_model(variant, replace(other, start_from=tmp_path))
     assert carried is not None
     tables = [pq.read_table(d.vocabulary / "words.parquet") for d in (data, other)]

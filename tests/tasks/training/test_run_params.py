@@ -45,7 +45,7 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trained_vectors(tmp_path: Path) -> Path:
-    """A vector set in a folder "support", as `make embeddings` writes it."""
+    """A vector set in a folder "support", as `bidaflow embeddings train` writes it."""
     (tmp_path / "support").mkdir()
     history = {"method": "skipgram", "dimension": 2, "parameters": {"dimension": 2, "window": 3}}
     write_vectors(tmp_path / "support", WordSet(["the"], np.ones((1, 2), np.float32)), history)
@@ -80,8 +80,7 @@ def start_mlflow_run(name: VariantName, request: RunRequest) -> Run:
         splits, start = ingest_dataset(request.data), model_to_start_from(request.start_from)
         encoded = encode_dataset(splits, request.vectors, request.vocabulary)
         dataset, variant, folders = Training(configure(name), splits, encoded, start).inputs
-        uri = settings().tracking_uri
-        return start_run(uri, dataset, variant, name, folders, request.resources, resumed=False)
+        return start_run(dataset, variant, name, folders, request.resources, resumed=False)
 
     return MlflowClient(settings().tracking_uri).get_run(in_flow(work, f"start-{name}"))
 

@@ -187,6 +187,23 @@ def test_coverage_is_reported_by_frequency_band() -> None:
     assert coverage["all"]["tokens_covered"] == pytest.approx(114 / 121)
 
 
+def test_composed_words_are_not_covered() -> None:
+    space = space_of(PLANE, Subwords(np.ones((3, 2), np.float32), 3, 6))
+    assert space.vector("wolf") is not None
+    assert coverage_by_band(space, {"owl": 1, "wolf": 1}, True)["all"]["missing"] == ["wolf"]
+
+
+def test_neighbors_of_composed_and_zero_vectors() -> None:
+    """OOV words take part in analogies; words with zero vectors rank by their cosine of zero."""
+    space = space_of({**PLANE, "lynx": [0, 0]}, Subwords(np.ones((3, 2), np.float32), 3, 6))
+    neighbours = dict(space.neighbours("wolf", 99))
+    assert neighbours.keys() == {*PLANE, "lynx"} and neighbours["lynx"] == 0
+    assert neighbours["man"] == pytest.approx(1) and neighbours["owl"] < 0
+    assert [word for word, _ in space.analogy("man", "wolf", "queen", 1)] == ["woman"]
+    with pytest.raises(UserError, match="no vector for 'lynx'"):
+        space.neighbours("lynx")
+
+
 def test_projection_fills_the_unit_square() -> None:
     points = project(space_of(PLANE), list(PLANE))
     values = np.array([[x, y] for _, x, y in points])

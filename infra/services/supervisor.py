@@ -1,7 +1,5 @@
 """`up` and `down`: the Prefect and MLflow servers and a worker with all deployments, on loopback.
 
-Usage: python -m infra.services up|down
-
 `up` stays in the foreground, restarts services that die, and stops all of them on Ctrl-C. Logs,
 databases and process ids are kept under the root, so the next `up` has all earlier runs.
 """
@@ -21,6 +19,7 @@ from pydantic import BaseModel
 
 from infra import running_services
 from infra.environment import variables
+from infra.errors import UserError
 from infra.processes import record_process, stop
 from infra.services import deployments
 from infra.services.logs import log_file, rotate_if_long
@@ -35,7 +34,7 @@ its start. After one more such death `up` gives up, since the service would die 
 PYTHON = sys.executable
 
 
-class ServicesError(Exception):
+class ServicesError(UserError):
     """The services can't start or continue; the message says why."""
 
 
@@ -260,7 +259,7 @@ def _urls(prefect_url: str, mlflow_url: str) -> str:
     return (
         f"Prefect   {prefect_url}   start flows, see runs and schedules\n"
         f"MLflow    {mlflow_url}   compare runs (choose “Model training”)\n"
-        "Stop      Ctrl-C here, or make down"
+        "Stop      Ctrl-C here, or bidaflow down"
     )
 
 
@@ -277,10 +276,3 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _print(line: str) -> None:
     print(line, flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        {"up": up, "down": down}[sys.argv[1]]()
-    except ServicesError as error:
-        sys.exit(str(error))

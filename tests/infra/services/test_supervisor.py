@@ -21,6 +21,16 @@ def test_both_servers_answer_at_printed_urls(services: Services) -> None:
     assert "MLflow" in httpx.get(mlflow, timeout=ANSWER_SECONDS).text
 
 
+def test_status_shows_the_running_services(services: Services) -> None:
+    done = services.run("status")
+    assert done.returncode == 0, done.stderr
+    rows = [line.replace("│", " ").split() for line in done.stdout.splitlines()]
+    record = services.record
+    urls = {"prefect": [record.prefect_url], "mlflow": [record.mlflow_url]}
+    for name, process in record.services.items():
+        assert [name, "running", str(process.pid), *urls.get(name, [])] in rows
+
+
 def test_deployments_are_described_and_scheduled(services: Services) -> None:
     for name in (
         "ingest",

@@ -1,0 +1,88 @@
+"""The command line: `bidaflow COMMAND`, or `python -m flows COMMAND`."""
+
+import sys
+from typing import Any
+
+from cyclopts import App, CycloptsError, CycloptsPanel, Group, UnusedCliTokensError
+from rich.panel import Panel
+
+from infra import environment
+from infra.errors import UserError
+
+# Each command is imported only when it is called: Prefect and torch take seconds to load.
+
+PIPELINE = Group.create_ordered("Train and evaluate")
+RESULTS = Group.create_ordered("Results")
+SERVICES = Group.create_ordered("Services")
+
+COMMANDS = {
+    PIPELINE: {
+        "retrain": ("flows.retrain:command", "Train variants; promote the best one."),
+        "train": ("flows.train:command", "Train variants without a promotion."),
+        "compare": ("flows.compare_variants:command", "Compare variants over several seeds."),
+        "check": ("flows.check:command", "Check a dataset without training on it."),
+        "ingest": ("flows.ingest:command", "Convert a dataset to Parquet, split into parts."),
+    },
+    RESULTS: {
+        "ask": ("flows.commands.ask:ask", "Ask the champion a question about a text."),
+        "diff": ("flows.commands.diff:diff", "Compare the answers of two runs."),
+        "lineage": ("flows.commands.show_lineage:lineage", "Show what a run was made from."),
+        "rollback": ("flows.commands.rollback:rollback", "Restore the previous champion."),
+        "prune": ("flows.commands.prune:prune_data", "List or remove data that no run uses."),
+        "datasets": ("flows.commands.list_datasets:datasets", "List known datasets and vectors."),
+        "variants": ("flows.commands.list_variants:variants", "List the variants of the model."),
+    },
+    SERVICES: {
+        "up": ("flows.commands.services:up", "Run the Prefect and MLflow servers and a worker."),
+        "down": ("flows.commands.services:down", "Stop the services."),
+        "status": ("flows.commands.services:status", "Show services, flow runs and champions."),
+    },
+}
+EMBEDDINGS = {
+    "train": ("flows.train_embeddings:command", "Train word vectors on your own texts."),
+    "evaluate": ("flows.evaluate_embeddings:command", "Evaluate sets of word vectors."),
+}
+
+
+def build_app() -> App:
+    """The command line with all commands, none of them imported yet."""
+    app = App(
+        name="bidaflow",
+        help="Retrain question-answering models as a workflow.",
+        help_format="plaintext",
+        version_flags=(),
+        error_formatter=_describe,
+    )
+    for group, commands in COMMANDS.items():
+        _add(app, commands, group=group)
+    embeddings = App(name="embeddings", help="Train and evaluate word vectors.", group=PIPELINE)
+    _add(embeddings, EMBEDDINGS)
+    app.command(embeddings)
+    app.register_install_completion_command()
+    return app
+
+
+def _add(app: App, commands: dict[str, tuple[str, str]], **settings: Any) -> None:
+    for place, (name, (target, text)) in enumerate(commands.items()):
+        app.command(target, name=name, help=text, sort_key=place, **settings)
+
+
+def _describe(error: CycloptsError) -> Panel:
+    """An error about the arguments, as it is printed."""
+    if isinstance(error, UnusedCliTokensError):
+        words = " ".join(error.unused_tokens or [])
+        return CycloptsPanel(f"Unexpected argument: {words}. --help lists all options.")
+    return CycloptsPanel(error)
+
+
+def main() -> None:
+    """Run the command that the arguments name; a user error ends it with its message."""
+    try:
+        environment.apply()
+        build_app()()
+    except UserError as error:
+        sys.exit(f"\n{error}")
+
+
+if __name__ == "__main__":
+    main()

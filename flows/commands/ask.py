@@ -1,0 +1,194 @@
+"""Answer a question about a text with a registered model."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import exp
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.datasets.names import dataset_name
+from tasks.text.tokenizer import tokenize
+from tasks.tracking import registry
+from tasks.tracking.client import require_server
+from tasks.tracking.fetch_model import find_model_files
+
+if TYPE_CHECKING:
+    from tasks.inference.predictor import AnswerRow, Predictor
+
+# The predictor is imported locally, because it loads torch, which takes seconds.
+
+# Sentences end at their last mark, which may be followed by quotes or brackets, or at a blank line.
+# The dot of an initial, as in "J. Doe", or one before a small letter ends no sentence.
+SENTENCE_END = re.compile(
+    r"""(?<!\b[A-Z])[.!?…]["'”’»)\]]*\s+(?![a-z]) | [。！？][」』”’）]* | \n\s*\n""", re.VERBOSE
+)
+
+
+def ask(
+    question: Annotated[str, Parameter(help="Question to answer.")],
+    /,
+    *,
+    context: Annotated[
+        str | None,
+        Parameter(
+            help="Text to answer from, or a UTF-8 file with it. Default: standard input.",
+            metavar="TEXT|FILE",
+        ),
+    ] = None,
+    dataset: Annotated[
+        str, Parameter(help="Dataset whose champion answers: a name or path, as for retrain.")
+    ] = "tiny",
+    model: Annotated[
+        str | None,
+        Parameter(
+            help="Another model instead: models:/<name>/<version>, models:/<name>@<alias>, or a "
+            "model directory."
+        ),
+    ] = None,
+    top: Annotated[int, Parameter(help="Number of likeliest answers to show.")] = 1,
+) -> None:
+    """Ask the champion a question about a text.
+
+    Prints the answer, its probability and its sentence, and the version of the model.
+    """
+    if top < 1:
+        raise UserError(f"--top must be at least 1, but is {top}.")
+    if not tokenize(question):
+        raise UserError("The question is empty. Provide some text.")
+    text = _read_context(context)
+    with _model_folder(model, dataset) as (folder, name):
+        predictor = _load(folder, name)
+    answers = predictor.top_answers(question, text, top)
+    # Do not wrap lines that go to a file or a pipe.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    console.print(_answer_table(text, answers))
+    console.print(Text(f"Answered by {name}", "dim"), soft_wrap=True)
+
+
+def _read_context(context: str | None) -> str:
+    """The text given, of the file given, or of standard input if `context` is None.
+
+    Raises:
+        UserError: there is no text, or the file can't be read.
+    """
+    if context is None:
+        if sys.stdin.isatty():
+            raise UserError(
+                "No context to answer from. Use --context TEXT or --context FILE, or standard "
+                "input: bidaflow ask QUESTION < FILE"
+            )
+        source, text = "Standard input", _decode("Standard input", sys.stdin.buffer.read())
+    elif os.path.exists(context):
+        try:
+            source, text = context, _decode(context, Path(context).read_bytes())
+        except OSError as error:
+            raise UserError(f"Can't read the context {context}: {error.strerror}.") from error
+    else:
+        source, text = "The context", context
+    if not tokenize(text):
+        raise UserError(f"{source} is empty. Provide some text to answer from.")
+    return text
+
+
+def _decode(source: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.") from error
+
+
+@contextmanager
+def _model_folder(model: str | None, dataset: str) -> Iterator[tuple[Path, str]]:
+    """The folder of the model to ask, which may be temporary, and the model's name for people.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    if model is not None and not model.startswith("models:/"):
+        find_model_files(model)
+        yield Path(model).expanduser(), f"the model directory {model}"
+        return
+    uri = settings().tracking_uri
+    require_server(uri)
+    version = _champion(uri, dataset) if model is None else registry.find_version(uri, model)
+    aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        registry.download(uri, version.model_id, folder)
+        yield folder, f"{version.name} version {version.version}{aliases}"
+
+
+def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
+    name = dataset_name(dataset)
+    champion = registry.with_alias(uri, f"bidaf-{name}", registry.CHAMPION)
+    if champion is None:
+        option = "" if name == "tiny" else f" --data.dataset {dataset}"
+        raise UserError(
+            f"{name} has no champion yet. Train one: bidaflow retrain{option}\n"
+            "Or choose another model with --dataset or --model."
+        )
+    return champion
+
+
+def _load(folder: Path, name: str) -> "Predictor":
+    from tasks.inference.predictor import INCOMPATIBLE, Predictor
+
+    try:
+        return Predictor.load(folder)
+    except INCOMPATIBLE as error:
+        raise UserError(
+            f"{name} is incompatible with this version of the code ({error}). Choose another one "
+            "with --model, or train a new one: bidaflow retrain"
+        ) from error
+
+
+def _answer_table(context: str, answers: Sequence["AnswerRow"]) -> Table:
+    """A row per answer: its probability, its text, and its sentence of the context."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    for answer in answers:
+        if answer["answer"]:
+            text = Text(_one_line(answer["answer"]), "bold green")
+        else:
+            text = Text("No answer", "bold yellow")
+        table.add_row(Text(_probability(answer)), text, _sentence(context, answer))
+    return table
+
+
+def _probability(answer: "AnswerRow") -> str:
+    percent = 100 * exp(answer["score"])
+    return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
+
+
+def _sentence(context: str, answer: "AnswerRow") -> Text:
+    """The sentence of the answer, with the answer highlighted; empty for no answer."""
+    start, end = answer["start"], answer["end"]
+    if start < 0:
+        return Text()
+    first, last = sentence_bounds(context, start, end)
+    return Text.assemble(
+        _one_line(context[first:start]).lstrip(),
+        (_one_line(context[start:end]), "bold green"),
+        _one_line(context[end:last]).rstrip(),
+    )
+
+
+def sentence_bounds(text: str, start: int, end: int) -> tuple[int, int]:
+    """Begin and end of the sentence, or sentences, of the characters `start` to `end`."""
+    borders = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]
+    return max(b for b in borders if b <= start), min(b for b in borders if b >= end)
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)

@@ -1,0 +1,296 @@
+"""The options of commands made from flows, and the error messages for invalid ones."""
+
+import re
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from cyclopts import CycloptsError
+from prefect import Flow
+from prefect.utilities.callables import parameter_schema
+from pydantic import BaseModel
+from rich.console import Console
+
+from flows.__main__ import build_app
+from flows.check import check
+from flows.commands.flow_command import options_of, parse_parameters
+from flows.common.parameters import (
+    DataParameters,
+    MixedSource,
+    TrainingParameters,
+    VectorParameters,
+)
+from flows.compare_variants import compare_variants
+from flows.evaluate_embeddings import evaluate_embeddings
+from flows.retrain import retrain
+from infra.ray_cluster import Resources
+from tasks.evaluation.promotion_rule import PromotionRule
+from tasks.text.build_vocabulary import VocabularyParameters
+
+APP = build_app()
+
+GROUPS: dict[str, type[BaseModel]] = {
+    "data": DataParameters,
+    "vectors": VectorParameters,
+    "vocabulary": VocabularyParameters,
+    "training": TrainingParameters,
+    "resources": Resources,
+    "promotion": PromotionRule,
+}
+DEFAULTS = {name: group() for name, group in GROUPS.items()} | {
+    "variants": ["baseline", "char"],
+    "examples": [],
+}
+
+
+def read(*words: str, command: str = "retrain", flow: Flow[..., Any] = retrain) -> dict[str, Any]:
+    """The flow's parameters, parsed from these words after the command's name."""
+    typed = [*command.split(), *words]
+    _, bound, _ = APP.parse_args(typed, exit_on_error=False, print_error=False)
+    return parse_parameters(flow, options_of(flow), bound.arguments)
+
+
+def refused(*words: str) -> str:
+    """The error message for words that the command line accepts, but the flow's form does not."""
+    with pytest.raises(SystemExit) as ended:
+        read(*words)
+    assert isinstance(ended.value.code, str)
+    return ended.value.code
+
+
+def test_no_flags_give_the_flow_defaults() -> None:
+    assert read() == DEFAULTS
+
+
+def test_each_flag_type_sets_its_field() -> None:
+    flags = {
+        "--data.dataset": "my questions",
+        "--data.mix": '[{"files": ["squad-v1.1"], "weight": 0.5}]',
+        "--data.train-files": "a.json,b c.json",
+        "--data.dev-share": "0.25",
+        "--variants": "char",
+        "--vocabulary.min-count": "3",
+        "--training.batch-size": "16",
+        "--training.optimizer": "adam",
+        "--training.learning-rate": "1e-3",
+        "--examples": "Who wrote it?,q7",
+    }
+    words = [part for flag in flags.items() for part in flag]
+    parsed = read(*words, "--vocabulary.no-lower-case", "--resources.no-gpu")
+    assert parsed == {
+        "data": DataParameters(
+            dataset="my questions",
+            mix=[MixedSource(files=["squad-v1.1"], weight=0.5)],
+            train_files=["a.json", "b c.json"],
+            dev_share=0.25,
+        ),
+        "variants": ["char"],
+        "vectors": VectorParameters(),
+        "vocabulary": VocabularyParameters(min_count=3, lower_case=False),
+        "training": TrainingParameters(batch_size=16, optimizer="adam", learning_rate=1e-3),
+        "resources": Resources(gpu=False),
+        "promotion": PromotionRule(),
+        "examples": ["Who wrote it?", "q7"],
+    }
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--variants", "char,baseline"],
+        ["--variants=char,baseline"],
+        ["--variants", "char", "--variants", "baseline"],
+        ["--variants", '["char", "baseline"]'],
+    ],
+)
+def test_lists_accept_commas_repeats_and_json(flags: list[str]) -> None:
+    assert read(*flags)["variants"] == ["char", "baseline"]
+
+
+@pytest.mark.parametrize(
+    ("words", "examples"),
+    [
+        (["--examples", '["Who, when?", "q7"]'], ["Who, when?", "q7"]),
+        (["--examples", '["Who, when?"]', "--examples", "q7"], ["Who, when?", "q7"]),
+        (["--examples", "What does [it] cost?"], ["What does [it] cost?"]),
+        (["--examples", "[]"], []),
+        (["--examples", ""], []),
+    ],
+)
+def test_json_keeps_commas_in_values(words: list[str], examples: list[str]) -> None:
+    assert read(*words)["examples"] == examples
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ['[{"files": ["a.json"]}, {"files": ["b,c.json"], "weight": 2}]'],
+        ['{"files": ["a.json"]}', '{"files": ["b,c.json"], "weight": 2}'],
+    ],
+)
+def test_groups_in_lists_are_json(words: list[str]) -> None:
+    mix = read(*(part for word in words for part in ("--data.mix", word)))["data"].mix
+    assert mix == [MixedSource(files=["a.json"]), MixedSource(files=["b,c.json"], weight=2)]
+
+
+def test_invalid_json_is_named() -> None:
+    assert refused("--data.mix", '{"files": [}').startswith("--data.mix: invalid JSON (")
+
+
+@pytest.mark.parametrize(
+    ("words", "gpu"),
+    [
+        ([], None),
+        (["--resources.gpu"], True),
+        (["--resources.no-gpu"], False),
+        (["--resources.gpu=true"], True),
+        (["--resources.gpu=false"], False),
+    ],
+)
+def test_booleans_are_flags(words: list[str], gpu: bool | None) -> None:
+    assert read(*words)["resources"] == Resources(gpu=gpu)
+
+
+def test_lists_of_groups_accept_plain_names() -> None:
+    words = ["--data", "own.json,tiny", "--vectors", "my set.txt", "--vectors", "glove-6b-50d"]
+    parsed = read(*words, "--seeds", "0,1", command="compare", flow=compare_variants)
+    assert [data.dataset for data in parsed["data"]] == ["own.json", "tiny"]
+    assert [vectors.source for vectors in parsed["vectors"]] == ["my set.txt", "glove-6b-50d"]
+    assert parsed["seeds"] == [0, 1]
+    words = ["--vectors", "a.txt,b.txt", "--dataset", "own.json", "--fetch"]
+    parsed = read(*words, command="embeddings evaluate", flow=evaluate_embeddings)
+    assert (parsed["vectors"], parsed["dataset"]) == (["a.txt", "b.txt"], "own.json")
+    assert parsed["fetch"] is True
+
+
+@pytest.mark.parametrize("words", [["own.json"], ["--data.dataset", "own.json"]])
+def test_dataset_of_check_needs_no_flag(words: list[str]) -> None:
+    parsed = read(*words, "--data.repair", command="check", flow=check)
+    assert parsed["data"] == DataParameters(dataset="own.json", repair=True)
+
+
+def test_rejects_training_flags_for_pretrained_vectors() -> None:
+    message = refused("--vectors.corpus.files", "texts/", "--vectors.training.epochs", "2")
+    assert "--vectors: " in message and "corpus and training would have no effect" in message
+    assert "source is glove-6b-50d" in message and "a training method (cbow, " in message
+    message = refused("--vectors.source", "cbow", "--vectors.start", "none")
+    assert "'none' is not valid for start" in message
+
+
+def test_each_invalid_field_gets_one_error_line() -> None:
+    words = ["--training.epochs", "many", "--training.seed", "-1", "--data.dev-share", "1.5"]
+    lines = refused(*words, "--variants", "char,cahr").splitlines()
+    errors = {line.partition(": ")[0]: line for line in lines}
+    expected = {"--training.epochs", "--training.seed", "--data.dev-share", "--variants.1"}
+    assert set(errors) == expected and len(lines) == len(expected)
+    assert "integer" in errors["--training.epochs"] and "'many'" in errors["--training.epochs"]
+    assert "greater than or equal to 0, got '-1'" in errors["--training.seed"]
+    assert "less than 1" in errors["--data.dev-share"] and "1.5" in errors["--data.dev-share"]
+    assert "'baseline', 'char', " in errors["--variants.1"] and "'cahr'" in errors["--variants.1"]
+    assert all("--help" in line for line in lines)
+
+
+def test_unknown_fields_in_json_are_named() -> None:
+    message = refused("--data.mix", '{"files": ["a.json"], "wieght": 2}')
+    assert message.startswith("--data.mix.0.wieght: Extra inputs are not permitted")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--training.epoch", "3"], "--training.epoch. Did you mean --training.epochs?"),
+        (["--data.datset", "x"], "--data.datset. Did you mean --data.dataset?"),
+        (["--no-vocabulary.lower-case"], "Did you mean --vocabulary.lower-case?"),
+        (["--epochs", "3"], "--epochs"),
+        (["--data", '{"seed": 1}'], "--data"),
+        (["stray"], "stray"),
+        (["--resources.gpu", "false"], "false"),
+        (["--training.epochs"], "--training.epochs requires an argument"),
+        (["--training.optimizer", "sgd"], '"sgd" for --training.optimizer. Choose from: "adade'),
+        (["--resources.gpu=maybe"], '--resources.gpu: unable to convert "maybe" into bool'),
+    ],
+)
+def test_unknown_words_are_named(words: list[str], message: str) -> None:
+    with pytest.raises(CycloptsError) as error:
+        read(*words)
+    assert message in str(error.value)
+
+
+def test_nested_group_fields_can_be_set() -> None:
+    flags = ["--training.characters.kernel-widths", "2,3", "--training.self-attention", "dot"]
+    training = read(*flags, "--training.characters.filters", "[9, 8]")["training"]
+    assert training.changes() == {
+        "self_attention": "dot",
+        "characters": {"kernel_widths": [2, 3], "filters": [9, 8]},
+    }
+
+
+def test_environment_variables_do_not_set_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATA__SEED", "DATA.SEED", "TRAINING__EPOCHS", "EPOCHS", "SEED", "DATASET"):
+        monkeypatch.setenv(name, "3")
+    for group in GROUPS:
+        monkeypatch.setenv(group.upper(), '{"seed": 3}')
+        monkeypatch.setenv(group, "nonsense")
+    monkeypatch.setenv("VARIANTS", '["char"]')
+    assert read() == DEFAULTS
+
+
+def fields_of_form(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """All fields of Prefect's form as options, and the groups of fields, with their schemas."""
+    definitions = schema["definitions"]
+    for name, field in schema["properties"].items():
+        flag = f"{path}.{name.replace('_', '-')}"
+        group = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else {}
+        if "properties" in group:
+            yield flag, {"group": True, "description": group["description"], **field}
+            yield from fields_of_form({**group, "definitions": definitions}, flag)
+        else:
+            yield f"--{flag[1:]}", field
+
+
+def form() -> dict[str, dict[str, Any]]:
+    return dict(fields_of_form(parameter_schema(retrain).model_dump()))
+
+
+def help_lines() -> list[str]:
+    """`bidaflow retrain --help` with one line per option."""
+    console = Console(width=1000, file=StringIO())
+    APP.help_print(["retrain"], console=console)
+    assert isinstance(console.file, StringIO)
+    return [" ".join(line.strip("│ ").split()) for line in console.file.getvalue().splitlines()]
+
+
+def test_form_and_help_list_the_same_fields() -> None:
+    options = {line.split()[0] for line in help_lines() if line.startswith("--")}
+    assert options == {flag for flag, field in form().items() if "group" not in field}
+    assert len(options) > 80
+
+
+def test_form_and_help_have_the_same_words() -> None:
+    lines = help_lines()
+    for flag, field in form().items():
+        description = " ".join(field["description"].split())
+        assert description, flag
+        if "group" in field:
+            # A group's description is printed above its fields. Paragraphs have lines of their own.
+            assert description in " ".join(line for line in lines if line), flag
+        else:
+            (line,) = (line for line in lines if line.split()[:1] == [flag])
+            assert f" {description}" in line
+
+
+def test_help_shows_bounds_choices_and_defaults() -> None:
+    lines = {line.split()[0]: line for line in help_lines() if line.startswith("--")}
+    for flag, field in form().items():
+        kind = field.get("anyOf", [field])[0]
+        kind = kind.get("items", kind)
+        keys = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+        notes = " ".join(re.findall(r"\[([^]]*)\]", lines.get(flag, "")))
+        for value in [*(str(kind[key]) for key in keys if key in kind), *kind.get("enum", [])]:
+            assert re.search(rf"(^|[ ,≥>≤<]){re.escape(value)}($|[ ,.])", notes), (flag, value)
+    assert lines["--training.dropout"].endswith("[0 to 0.99]")
+    assert lines["--data.dev-share"].endswith("[> 0, < 1] [default: 0.1]")
+    assert lines["--training.characters.filters"].endswith("[≥ 1]")
+    assert lines["--variants"].endswith("docqa] [default: baseline,char]")
+    assert lines["--data.overlap"].endswith("[choices: refuse, leave out]")

@@ -1,0 +1,103 @@
+"""The command line `bidaflow`: its commands, their help, and errors in the arguments."""
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from flows.__main__ import COMMANDS, EMBEDDINGS, build_app
+from flows.commands.list_variants import variants
+from models.configs.presets import PRESETS
+from tests.factories.cli import bidaflow
+
+APP = build_app()
+ALL_COMMANDS = [
+    [],
+    *([name] for commands in COMMANDS.values() for name in commands),
+    ["embeddings"],
+    *(["embeddings", name] for name in EMBEDDINGS),
+]
+BORDERS = "│╭╮╰╯─"
+
+
+def help_text(command: list[str], width: int) -> str:
+    console = Console(width=width, file=StringIO())
+    APP.help_print(command, console=console)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def words(text: str) -> list[str]:
+    """All words, sorted, because columns break them into other lines."""
+    return sorted(text.translate(str.maketrans(dict.fromkeys(BORDERS, " "))).split())
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS, ids=" ".join)
+def test_help_fits_in_80_columns(command: list[str]) -> None:
+    narrow, wide = help_text(command, 80), help_text(command, 1000)
+    assert max(map(cell_len, narrow.splitlines())) <= 80
+    assert words(narrow) == words(wide), "nothing is cut off, and no word is broken"
+
+
+@pytest.mark.parametrize("command", ALL_COMMANDS, ids=" ".join)
+def test_help_describes_every_option(command: list[str]) -> None:
+    rows = [
+        line.strip("│* ")
+        for line in help_text(command, 1000).splitlines()
+        if re.match(r"│ [* ]*(--?[a-z]|[A-Z]{3,}|[a-z]+ {2,})", line)
+    ]
+    for row in rows:
+        _, description = re.split(r" {2,}", row, maxsplit=1)
+        assert re.match(r"\w", description), row
+
+
+def test_help_lists_every_command_in_order() -> None:
+    shown = re.findall(r"^│ ([a-z]+) {2,}\w", help_text([], 80), re.MULTILINE)
+    (pipeline, *others) = ([*commands] for commands in COMMANDS.values())
+    assert shown == [*pipeline, "embeddings", *(name for names in others for name in names)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("retran", 'Unknown command "retran". Did you mean "retrain"?'),
+        ("embeddings evalute", 'Did you mean "evaluate"?'),
+        ("retrain --data.datset x", "--data.datset. Did you mean --data.dataset?"),
+        ("lineage champion --verfy", "--verfy. Did you mean --verify?"),
+        ("retrain stray", "Unexpected argument: stray. --help lists all options."),
+        ("prune --yes all", "Unexpected argument: all. --help lists all options."),
+        ("diff champion", "SECOND requires an argument"),
+    ],
+)
+def test_wrong_arguments_get_a_suggestion(
+    typed: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        build_app()(typed.split())
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_user_error_ends_with_its_message(root: Path) -> None:
+    done = bidaflow(root, "lineage")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.strip() == "Give a run, such as champion, or --file with a file."
+
+
+def test_variants_fit_in_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    variants()
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    for name in PRESETS:
+        assert re.search(rf"^ *{name} ", shown, re.MULTILINE), name
+    assert re.search(r"char-selfattn-v1 +yes +100 +elementwise +30 +32 +30", shown)

@@ -1,0 +1,80 @@
+"""Atomic writes: what a file and its folder hold before, during and after them."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from infra.atomic_files import atomic_file, write_atomically
+from infra.settings import CHECKOUT
+
+
+def test_folder_is_created(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "note.json"
+    write_atomically(path, "Übung")
+    assert path.read_bytes() == "Übung".encode()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_atomically(path, b"old")
+    with atomic_file(path) as file:
+        file.write(b"new")
+        file.flush()
+        (hidden,) = set(tmp_path.iterdir()) - {path}
+        assert hidden.name.startswith(".page.html.")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_failed_block_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    write_atomically(path, b"old")
+    with pytest.raises(RuntimeError, match="no more"), atomic_file(path) as file:
+        file.write(b"ne")
+        raise RuntimeError("no more")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_mode_is_that_of_any_new_file(tmp_path: Path) -> None:
+    written, plain = tmp_path / "written", tmp_path / "plain"
+    write_atomically(written, b"")
+    plain.touch()
+    assert written.stat().st_mode == plain.stat().st_mode
+
+
+def test_simultaneous_writers_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    contents = [bytes([letter]) * 100_000 for letter in b"abcd"]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda content: write_atomically(path, content), contents * 5))
+    assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from infra.atomic_files import atomic_file
+
+with atomic_file(Path(sys.argv[1])) as file:
+    file.write(b"ne")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_writer_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "note.json"
+    write_atomically(path, b"old")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=CHECKOUT, env=os.environ)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.glob("*.json")) == [path]  # readers of notes and records list these

@@ -1,0 +1,129 @@
+"""The commands in the documentation parse: their names, options and values are valid."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from string import Template
+from typing import Any
+
+import pytest
+from cyclopts import CycloptsError
+from prefect import Flow
+
+from flows.__main__ import build_app
+from flows.check import check
+from flows.commands.flow_command import options_of, parse_parameters
+from flows.compare_variants import compare_variants
+from flows.evaluate_embeddings import evaluate_embeddings
+from flows.ingest import ingest
+from flows.retrain import retrain
+from flows.train import train
+from flows.train_embeddings import train_embeddings
+from infra.settings import CHECKOUT
+
+FLOWS: dict[str, Flow[..., Any]] = {
+    "retrain": retrain,
+    "train": train,
+    "compare": compare_variants,
+    "check": check,
+    "ingest": ingest,
+    "embeddings train": train_embeddings,
+    "embeddings evaluate": evaluate_embeddings,
+}
+APP = build_app()
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`((?:make|bidaflow) [^`]+)`")
+PLACEHOLDERS = ("…", "<", "COMMAND", "QUESTION", "FILE")
+"""A command that contains one of these is not complete, so it is not parsed."""
+MENTIONS = ("bidaflow ask", "bidaflow diff")
+"""The text names these commands without the arguments that they require."""
+
+
+def commands(program: str) -> list[str]:
+    """All complete commands of a program in the shell blocks and code spans of the documents."""
+    texts = [
+        (CHECKOUT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "docs/architecture.md")
+    ]
+    typed = dict.fromkeys(command for text in texts for command in _commands(text))
+    return [
+        command
+        for command in typed
+        if command.split()[0] == program
+        and command not in MENTIONS
+        and not any(name in command for name in PLACEHOLDERS)
+    ]
+
+
+def _commands(text: str) -> Iterator[str]:
+    for block in BLOCK.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield shlex.join(words)
+    yield from SPAN.findall(BLOCK.sub("", text))
+
+
+def require_valid(command: str) -> None:
+    """Parse a `bidaflow` command without running it, its values too if it runs a flow.
+
+    Raises:
+        CycloptsError: the command or an option does not exist.
+        SystemExit: the value of a flow's parameter is invalid.
+    """
+    words = shlex.split(command)[1:]
+    _, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
+    name = next((name for name in FLOWS if words[: name.count(" ") + 1] == name.split()), None)
+    if name and "--help" not in words:
+        parse_parameters(FLOWS[name], options_of(FLOWS[name]), bound.arguments)
+
+
+@pytest.mark.parametrize("command", commands("bidaflow"))
+def test_bidaflow_command_is_valid(command: str) -> None:
+    require_valid(command)
+
+
+@pytest.mark.parametrize("command", commands("make"))
+def test_make_command_is_valid(command: str) -> None:
+    """Targets and variables exist, and what `make retrain` would run is valid."""
+    _, *words = shlex.split(command)
+    done = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", *words],
+        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if words[0] == "retrain":
+        variables = dict(word.split("=", 1) for word in words[1:])
+        last = done.stdout.strip().splitlines()[-1]
+        require_valid(Template(last).substitute(variables))
+
+
+def test_every_program_has_commands() -> None:
+    assert len(commands("bidaflow")) > 30
+    assert len(commands("make")) > 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bidaflow retrian",
+        "bidaflow retrain --training.epoch 2",
+        "bidaflow retrain --training.epochs 0",
+        "bidaflow retrain --resources.gpu true",
+        "bidaflow compare --seeds many",
+        "bidaflow compare --variants char,cahr",
+        "bidaflow embeddings train --embedding.method word2vec",
+        "bidaflow check a.json b.json",
+        "bidaflow lineage champion --verfy",
+        "bidaflow diff champion",
+    ],
+)
+def test_invalid_commands_are_rejected(command: str) -> None:
+    with pytest.raises((CycloptsError, SystemExit)):
+        require_valid(command)
