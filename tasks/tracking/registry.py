@@ -4,7 +4,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,8 @@ class RegisteredVersion:
     run_id: str
     model_id: str
     tags: Mapping[str, str]
-    aliases: tuple[str, ...]
+    # Aliases move from version to version, so equality ignores them.
+    aliases: tuple[str, ...] = field(compare=False)
 
     @property
     def uri(self) -> str:
