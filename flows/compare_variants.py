@@ -33,7 +33,7 @@ from flows.common.parameters import (
     vectors_for,
 )
 from flows.common.results import (
-    Examples,
+    ExampleQuestions,
     error_report,
     match_examples,
     publish_page,
@@ -84,7 +84,7 @@ REPORTS_FOLDER = "comparison"
 
 
 @dataclass(frozen=True)
-class Result:
+class ComparedVariant:
     """A variant trained from one seed, and the table cell that it counts towards."""
 
     cell: Cell
@@ -103,7 +103,7 @@ class GroupReport:
     """The report on all variants of one dataset and one set of vectors, from the first seed."""
 
     number: int
-    results: list[Result]
+    results: list[ComparedVariant]
     report: Output
 
     @property
@@ -138,7 +138,7 @@ def compare_variants(
     vocabulary: VocabularyParameters = VocabularyParameters(),
     training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
-    examples: Examples = [],
+    examples: ExampleQuestions = [],
 ) -> dict[str, Any]:
     """Train every variant from every seed on all datasets and vectors.
 
@@ -155,11 +155,13 @@ def compare_variants(
     matched = match_examples([cell_training.splits for _, cell_training in grid], examples)
     trained = train_all([cell_training for _, cell_training in grid], resources)
     results = [
-        Result(cell, cell_training, output, error_report(cell_training.splits, output, names))
+        ComparedVariant(
+            cell, cell_training, output, error_report(cell_training.splits, output, names)
+        )
         for (cell, cell_training), output, names in zip(grid, trained, matched, strict=True)
     ]
     pages = _group_reports([result for result in results if result.seed == seeds[0]])
-    cells: defaultdict[Cell, list[Result]] = defaultdict(list)
+    cells: defaultdict[Cell, list[ComparedVariant]] = defaultdict(list)
     for result in results:
         cells[result.cell].append(result)
     comparison = comparing(
@@ -216,9 +218,9 @@ def _configure(
     return configure(variant, recommended_training(data), training.changes(), {"seed": seed})
 
 
-def _group_reports(results: Sequence[Result]) -> list[GroupReport]:
+def _group_reports(results: Sequence[ComparedVariant]) -> list[GroupReport]:
     """One report for each combination of dataset and vectors."""
-    groups: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[ComparedVariant]] = defaultdict(list)
     for result in results:
         groups[result.cell.dataset, result.cell.vectors].append(result)
     return [

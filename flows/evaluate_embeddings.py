@@ -39,7 +39,7 @@ Vectors = Annotated[
     list[VectorSource],
     Field(min_length=1, description="Sets to evaluate: glove-6b-50d, known sets, or files."),
 ]
-Dataset = Annotated[
+CoverageDataset = Annotated[
     str | None,
     Field(description="Dataset whose word coverage is measured. Empty: none."),
 ]
@@ -73,7 +73,7 @@ def published_tests(fetch: bool) -> dict[str, Path]:
 @report_user_errors
 def evaluate_embeddings(
     vectors: Vectors = [PACKAGED],
-    dataset: Dataset = None,
+    dataset: CoverageDataset = None,
     queries: QueriesField = Queries(),
     lower_case: LowerCase = True,
     fetch: Fetch = False,

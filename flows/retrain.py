@@ -10,7 +10,7 @@ from flows.commands.flow_command import flow_command
 from flows.common.hooks import CLEANUP_HOOKS
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
-from flows.common.results import UNCHANGED, Examples, announce, publish
+from flows.common.results import UNCHANGED, ExampleQuestions, announce, publish
 from flows.common.user_errors import report_user_errors
 from flows.train import TrainingInputs, train_variants
 from infra.artifacts.in_use import stages_in_use
@@ -40,7 +40,7 @@ def retrain(
     training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
     promotion: PromotionRule = PromotionRule(),
-    examples: Examples = [],
+    examples: ExampleQuestions = [],
 ) -> dict[str, Any] | State[Any]:
     """Train the variants on a dataset, and promote the best one if it beats the champion.
 

@@ -21,7 +21,7 @@ from flows.common.parameters import (
     vectors_for,
 )
 from flows.common.results import (
-    Examples,
+    ExampleQuestions,
     TrainedVariants,
     announce,
     error_report,
@@ -86,7 +86,7 @@ def train(
     vocabulary: VocabularyParameters = VocabularyParameters(),
     training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
-    examples: Examples = [],
+    examples: ExampleQuestions = [],
 ) -> dict[str, Any]:
     """Train the variants on a dataset, and return their scores and the path of the report.
 

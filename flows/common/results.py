@@ -25,7 +25,7 @@ from tasks.stages import reporting_errors
 from tasks.tracking import runs
 from tasks.training.train_variant import parent_run_of
 
-Examples = Annotated[
+ExampleQuestions = Annotated[
     list[Annotated[str, Field(pattern=r"\S")]],
     Field(
         description="Dev questions whose attention the error reports plot, each given by its id or "

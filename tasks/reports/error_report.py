@@ -61,7 +61,7 @@ def page_path(dataset: str, variant: str) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class ReportedRun:
     """A trained variant: its names, and the folder of its stage `train`."""
 
     dataset: str
@@ -72,7 +72,7 @@ class Run:
 
 def write_error_report(
     out_file: Path,
-    run: Run,
+    run: ReportedRun,
     evaluation: Path,
     examples: Sequence[str] = (),
 ) -> None:
@@ -167,7 +167,9 @@ def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
     return frozenset(words), Lexicon.load(model).lower_case
 
 
-def _drawn(run: Run, columns: Columns, split: EvaluationSplit, rows: Sequence[int]) -> list[View]:
+def _drawn(
+    run: ReportedRun, columns: Columns, split: EvaluationSplit, rows: Sequence[int]
+) -> list[View]:
     """The examples, each with its heatmaps."""
     if not rows:
         return []
@@ -204,7 +206,7 @@ def report_errors(
     Also logs metrics for the questions with words outside GloVe: their number, EM and F1.
     """
     facts = facts_of(trained)
-    run = Run(dataset, facts["variant"], trained, facts["run_url"])
+    run = ReportedRun(dataset, facts["variant"], trained, facts["run_url"])
     write_error_report(out / "errors.html", run, dev, examples)
     uri, run_id = settings().tracking_uri, facts["run_id"]
     runs.log_artifacts(uri, run_id, [out / "errors.html"])

@@ -17,7 +17,7 @@ sets."""
 
 BATCH = 64
 
-Question = list[str]
+AnalogyQuestion = list[str]
 
 
 class Accuracy(TypedDict):
@@ -28,14 +28,14 @@ class Accuracy(TypedDict):
     covered: float  # share of questions whose four words are all among the first `ANSWERS` words
 
 
-def read_questions(file: Path) -> dict[str, list[Question]]:
+def read_questions(file: Path) -> dict[str, list[AnalogyQuestion]]:
     """Questions of four words each, by section.
 
     Raises:
         UserError: a line is neither a section nor four words; names the line.
     """
-    sections: dict[str, list[Question]] = {}
-    current: list[Question] = []
+    sections: dict[str, list[AnalogyQuestion]] = {}
+    current: list[AnalogyQuestion] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith(":"):
             current = sections.setdefault(line[1:].strip(), [])

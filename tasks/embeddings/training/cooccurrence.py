@@ -18,7 +18,7 @@ from tasks.embeddings.training.progress import Progress
 
 Keys = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.float64]
-Run = tuple[Keys, Sums]  # distinct sorted keys, and the sum of each
+SortedRun = tuple[Keys, Sums]  # distinct sorted keys, and the sum of each
 Ids = npt.NDArray[np.int32]
 
 BLOCK_BYTES = 8 << 20
@@ -32,7 +32,7 @@ DENSE_SHARE = 4
 
 def count_pairs(
     corpus: Path, words: int, vocabulary: Mapping[str, int], window: int, memory: int, scratch: Path
-) -> Iterator[Run]:
+) -> Iterator[SortedRun]:
     """Yield the co-occurrence counts of a prepared corpus, as runs with disjoint keys.
 
     A key is i·V + j, for vocabulary rows i <= j and vocabulary size V. The counts are symmetric, so
@@ -69,7 +69,9 @@ def _rows_of(lines: bytes, row_of: Mapping[bytes, int]) -> Ids:
     return np.fromiter((row_of[token] for token in tokens if token in row_of), np.int32, count=-1)
 
 
-def _sorted_runs(ids: Ids, window: int, square: Sums, size: int, capacity: int) -> Iterator[Run]:
+def _sorted_runs(
+    ids: Ids, window: int, square: Sums, size: int, capacity: int
+) -> Iterator[SortedRun]:
     """Add frequent words' pairs to `square`; yield the others as runs of up to `capacity` pairs."""
     keys = np.empty(capacity, np.int64)
     weights = np.empty(capacity, np.float32)
@@ -116,7 +118,7 @@ def pairs_of(
     return len(ids), count
 
 
-def _summed(keys: Keys, weights: Any) -> Run:
+def _summed(keys: Keys, weights: Any) -> SortedRun:
     """The distinct keys, sorted, with the sum of the weights of each."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
@@ -133,7 +135,7 @@ class Spilled:
     length: int
 
     @classmethod
-    def write(cls, run: Run, folder: Path, number: int) -> Self:
+    def write(cls, run: SortedRun, folder: Path, number: int) -> Self:
         """Write a run to `folder`; `number` must be unique there."""
         spilled = cls(folder / f"keys-{number}.bin", folder / f"sums-{number}.bin", len(run[0]))
         for file, values in zip((spilled.keys, spilled.sums), run, strict=True):
@@ -150,7 +152,7 @@ class Spilled:
             values[:] = np.fromfile(file, values.dtype, len(values), offset=values.itemsize * start)
 
 
-def _merged(runs: list[Spilled], capacity: int) -> Iterator[Run]:
+def _merged(runs: list[Spilled], capacity: int) -> Iterator[SortedRun]:
     """Merge runs into runs with disjoint, ascending keys, from about `capacity` entries each."""
     if not runs:
         return
@@ -166,7 +168,7 @@ def _merged(runs: list[Spilled], capacity: int) -> Iterator[Run]:
             yield _merge_parts(runs, starts.tolist(), (stops - starts).tolist())
 
 
-def _merge_parts(runs: list[Spilled], starts: list[int], lengths: list[int]) -> Run:
+def _merge_parts(runs: list[Spilled], starts: list[int], lengths: list[int]) -> SortedRun:
     """One run from a part of each run: `lengths` entries from `starts` on."""
     keys, sums = np.empty(sum(lengths), np.int64), np.empty(sum(lengths), np.float64)
     filled = 0
@@ -177,7 +179,7 @@ def _merge_parts(runs: list[Spilled], starts: list[int], lengths: list[int]) -> 
     return _summed(keys, sums)
 
 
-def _runs_of_square(square: Sums, size: int, capacity: int) -> Iterator[Run]:
+def _runs_of_square(square: Sums, size: int, capacity: int) -> Iterator[SortedRun]:
     """Yield the non-zero pairs of `square` as runs of some rows and about `capacity` pairs."""
     step = max(capacity // max(len(square), 1), 1)
     for first in range(0, len(square), step):

@@ -21,7 +21,7 @@ from infra.errors import UserError
 from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
-from tasks.embeddings.training.cooccurrence import BYTES_PER_PAIR, Run, count_pairs
+from tasks.embeddings.training.cooccurrence import BYTES_PER_PAIR, SortedRun, count_pairs
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.embeddings.training.progress import Progress
 
@@ -78,7 +78,7 @@ def train_glove(
 
 
 def scatter(
-    runs: Iterable[Run], size: int, parts: int, folder: Path, rng: np.random.Generator
+    runs: Iterable[SortedRun], size: int, parts: int, folder: Path, rng: np.random.Generator
 ) -> list[Path]:
     """Distribute the pairs randomly over files, so that one file at a time can be shuffled.
 
@@ -93,7 +93,9 @@ def scatter(
     return files
 
 
-def _scatter_run(run: Run, size: int, files: Sequence[Path], rng: np.random.Generator) -> None:
+def _scatter_run(
+    run: SortedRun, size: int, files: Sequence[Path], rng: np.random.Generator
+) -> None:
     keys, sums = run
     pairs = np.empty(len(keys), PAIR)
     pairs["i"], pairs["j"], pairs["count"] = keys // size, keys % size, sums

@@ -14,7 +14,7 @@ from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from tests.factories.stages import Trained, register, trained
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.predictions import read_predictions
-from tasks.reports.error_report import Run, kinds_of, write_error_report
+from tasks.reports.error_report import ReportedRun, kinds_of, write_error_report
 from tasks.reports.examples import named_questions
 from tests.factories.html import Page, assert_self_contained, visible_text
 from tests.factories.runs import untrained_run
@@ -37,7 +37,7 @@ def error_page(folder: Path, split: Path, variant: str, *examples: str, **run: s
     """Write the error report of a run; returns the page."""
     file = folder / "errors.html"
     names = {"dataset": "made", "variant": variant, **run}
-    write_error_report(file, Run(folder=folder, **names), split, examples)
+    write_error_report(file, ReportedRun(folder=folder, **names), split, examples)
     return file.read_text(encoding="utf-8")
 
 
