@@ -34,10 +34,6 @@ its start. After one more such death `up` gives up, since the service would die 
 PYTHON = sys.executable
 
 
-class ServicesError(UserError):
-    """The services can't start or continue; the message says why."""
-
-
 class Service(BaseModel, frozen=True):
     """A server or worker: its command, and the URL that responds when it is ready."""
 
@@ -80,7 +76,7 @@ def up() -> None:
     """Start everything, print the URLs, and stay until Ctrl-C.
 
     Raises:
-        ServicesError: the services already run, a port is taken, or a service does not start or
+        UserError: the services already run, a port is taken, or a service does not start or
             keeps dying.
     """
     _require_not_running()
@@ -159,19 +155,19 @@ class Supervisor:
         """Wait until a service is ready.
 
         Raises:
-            ServicesError: it ended, or was not ready within START_SECONDS.
+            UserError: it ended, or was not ready within START_SECONDS.
         """
         while not is_ready():
             seconds = time.monotonic() - self.start_times[service.name]
             if self.processes[service.name].poll() is not None or seconds > START_SECONDS:
-                raise ServicesError(_failure(service.name))
+                raise UserError(_failure(service.name))
             time.sleep(0.2)
 
     def watch(self) -> None:
         """Restart services that die.
 
         Raises:
-            ServicesError: a service repeatedly died right after its start.
+            UserError: a service repeatedly died right after its start.
         """
         ended: dict[str, float] = {}
         while True:
@@ -189,7 +185,7 @@ class Supervisor:
         else:
             self.early_exits[service.name] = 0
         if self.early_exits[service.name] > MAX_EARLY_EXITS:
-            raise ServicesError(_failure(service.name))
+            raise UserError(_failure(service.name))
         _print(f"{service.name} exited unexpectedly; restarting.")
         self.start(service)
 
@@ -214,7 +210,7 @@ def _require_not_running() -> None:
     """Refuse a second `up`, and stop what a killed one left running."""
     record = running_services.read_record()
     if record is not None and record.supervisor.alive:
-        raise ServicesError(
+        raise UserError(
             f"The services are already running.\n{_urls(record.prefect_url, record.mlflow_url)}"
         )
     if record is not None:
@@ -233,7 +229,7 @@ def _require_free_port(variable: str, port: int) -> None:
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
-            raise ServicesError(
+            raise UserError(
                 f"Port {port} is in use by another program. Stop it, or set {variable} to a free "
                 "port."
             ) from error
