@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -96,23 +97,16 @@ def weights(root: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("killed_at_the_end", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_killed_training_resumes_to_the_same_weights(
-    prefect_server: None, tmp_path: Path, killed_at_the_end: bool
-) -> None:
-    root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
+def kill_in_mid_training(root: Path, data: Path) -> None:
+    """Kill the flow after its second checkpoint, up to half a second later."""
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed of the delay: {seed}")
     start_and_kill(root, data, wanted=2, delay=random.Random(seed).uniform(0, 0.5))
     assert not list((root / "stages" / "train").glob("[!.]*")), "nothing may look finished"
 
-    if killed_at_the_end:
-        output = train_and_die(root, data, tmp_path / "before")
-        assert "epoch 1:" not in output and "epoch 12:" in output
-    done = train(root, data)
-    assert done.returncode == 0, done.stderr
-    assert "epoch 1:" not in done.stdout + done.stderr
-    assert ("epoch 12:" in done.stdout + done.stderr) is not killed_at_the_end
+
+def assert_one_finished_training(root: Path) -> None:
+    """MLflow has one finished training and one version of the model, and Ray's files are gone."""
     assert list((root / "ray").iterdir()) == []
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("bidaflow/own")
@@ -121,5 +115,29 @@ def test_killed_training_resumes_to_the_same_weights(
     finished = [run for run in runs if run.info.status == "FINISHED"]
     assert len(finished) == 1
     assert len(client.search_model_versions("name = 'bidaf-own'")) == 1
+
+
+def test_killed_training_resumes_from_its_checkpoint(prefect_server: None, tmp_path: Path) -> None:
+    root, data = tmp_path / "root", write_dataset(tmp_path / "own")
+    kill_in_mid_training(root, data)
+    done = train(root, data)
+    assert done.returncode == 0, done.stderr
+    output = done.stdout + done.stderr
+    assert "epoch 1:" not in output and "epoch 12:" in output
+    assert_one_finished_training(root)
+
+
+@pytest.mark.full
+def test_training_killed_twice_gives_the_weights_of_an_uninterrupted_one(
+    prefect_server: None, tmp_path: Path
+) -> None:
+    root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
+    kill_in_mid_training(root, data)
+    output = train_and_die(root, data, tmp_path / "before")
+    assert "epoch 1:" not in output and "epoch 12:" in output
+    done = train(root, data)
+    assert done.returncode == 0, done.stderr
+    assert not re.search(r"epoch \d+:", done.stdout + done.stderr), "all epochs were done"
+    assert_one_finished_training(root)
     assert train(whole, data).returncode == 0
     assert weights(root) and weights(root) == weights(whole)

@@ -97,6 +97,7 @@ def test_step_on_contexts_of_400_tokens_fits_memory(contexts: int, limit: float)
     assert peak_bytes(STEP, str(contexts)) < limit
 
 
+@pytest.mark.full
 def test_windowed_memory_ignores_context_length() -> None:
     """The longest context of covid_qa, and one twice as long.
 

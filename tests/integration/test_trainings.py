@@ -54,7 +54,7 @@ def run(data: DataParameters, *variants: str, **parameters: Any) -> Any:
     ("parameters", "sentence"),
     [
         ({"resources": Resources(workers=64, cpus_per_worker=1)}, r"64 worker\(s\) with 1 CPU"),
-        ({"resources": Resources(gpu=True)}, r"0 GPU\(s\)"),
+        pytest.param({"resources": Resources(gpu=True)}, r"0 GPU\(s\)", marks=pytest.mark.full),
         ({"vectors": VectorParameters(source="gone.txt")}, r"gone\.txt"),
         ({"training": TrainingParameters(max_context_tokens=3)}, "max_context_tokens"),
     ],
@@ -88,6 +88,7 @@ def test_trains_presets_by_name(
     assert {config["model"]["characters"]["max_characters"] for config in configs} == {12}
 
 
+@pytest.mark.full
 def test_composes_oov_words_in_training_and_serving(
     data: DataParameters, root: Path, tmp_path: Path
 ) -> None:

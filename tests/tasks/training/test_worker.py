@@ -245,6 +245,7 @@ def test_time_budget_stops_after_a_scored_step(data: TrainingData, tmp_path: Pat
     assert fitted.best == fitted.last
 
 
+@pytest.mark.full
 def test_diverging_training_stops_with_a_user_error(data: TrainingData, tmp_path: Path) -> None:
     variant = small(optimizer="adadelta", learning_rate=1e30, precision="bfloat16")
     sentence = (
