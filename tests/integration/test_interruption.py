@@ -128,9 +128,7 @@ def test_killed_training_resumes_from_its_checkpoint(prefect_server: None, tmp_p
 
 
 @pytest.mark.full
-def test_training_killed_twice_gives_the_weights_of_an_uninterrupted_one(
-    prefect_server: None, tmp_path: Path
-) -> None:
+def test_training_killed_twice_keeps_the_same_weights(prefect_server: None, tmp_path: Path) -> None:
     root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     kill_in_mid_training(root, data)
     output = train_and_die(root, data, tmp_path / "before")
