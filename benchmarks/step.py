@@ -46,7 +46,7 @@ from models.batching import (
 from models.bidaf import BiDAF
 from models.configs.presets import preset
 from models.configs.variant import Precision
-from models.ema import AveragedWeights
+from models.optim import AveragedWeights
 from models.predict import span_nll
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -72,7 +72,13 @@ def prepare(dataset: str) -> list[str]:
     """Ingest and encode the dataset, or take it from the cache, and return the folders."""
     splits = ingest_dataset(DataParameters(dataset=dataset))
     encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
-    parts = (encoded.train, encoded.dev, encoded.vocabulary, encoded.vectors, splits.dev)
+    parts = (
+        encoded.splits["train"],
+        encoded.splits["dev"],
+        encoded.vocabulary,
+        encoded.vectors,
+        splits.dev,
+    )
     return [str(part.folder) for part in parts]
 
 
@@ -105,7 +111,7 @@ class Implementation:
         """Rows of the training batches: all batches of drawn examples if in buckets, else the first
         `steps` of them."""
         training = preset("char").training
-        rows = examples.trainable(training.max_context_tokens, training.max_question_tokens)
+        rows = examples.trainable(training)
         rows = np.random.default_rng(0).permutation(rows)[: POOL_BATCHES * BATCH_SIZE]
         if self.in_buckets:
             lengths = examples.context_lengths[rows]

@@ -6,7 +6,6 @@ from typing import Any
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, UnusedCliTokensError
 from rich.panel import Panel
 
-from infra import environment
 from infra.errors import UserError
 
 # Each command is imported only when it is called: Prefect and torch take seconds to load.
@@ -33,8 +32,8 @@ COMMANDS = {
         "variants": ("flows.commands.list_variants:variants", "List the variants of the model."),
     },
     SERVICES: {
-        "up": ("flows.commands.services:up", "Run the Prefect and MLflow servers and a worker."),
-        "down": ("flows.commands.services:down", "Stop the services."),
+        "up": ("infra.services.supervisor:up", "Run the Prefect and MLflow servers and a worker."),
+        "down": ("infra.services.supervisor:down", "Stop the services."),
         "status": ("flows.commands.services:status", "Show services, flow runs and champions."),
     },
 }
@@ -78,7 +77,6 @@ def _describe(error: CycloptsError) -> Panel:
 def main() -> None:
     """Run the command that the arguments name; a user error ends it with its message."""
     try:
-        environment.apply()
         build_app()()
     except UserError as error:
         sys.exit(f"\n{error}")

@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from flows.common.casing import require_same_casing
 from flows.common.encoding import encode_dataset
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from flows.common.user_errors import report_user_errors
+from flows.common.vectors import require_same_casing
 from tasks.text.build_vocabulary import VocabularyParameters
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from flows.commands.flow_command import flow_command
+from flows.commands.terminal import show, table
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
@@ -56,33 +56,29 @@ def _ingest_all(files: list[Path], repair: bool) -> CheckedFiles:
 
 
 def announce(summary: dict[str, Any]) -> None:
-    """Print the findings and the path of the report."""
-    console = Console()
-    console.print("", _counts(summary), "")
-    for error in summary["broken"]:
-        console.print(f"[red]Invalid[/]    {escape(error)}", soft_wrap=True, highlight=False)
-    for name in summary["over"]:
-        message = f"{name}: more rejected questions than data.max_rejected allows"
-        console.print(f"[red]Rejected[/]   {escape(message)}", soft_wrap=True, highlight=False)
-    console.print(f"Report     {escape(summary['report'])}", soft_wrap=True, highlight=False)
+    """Print the findings; the exit status is 1 if the data can't be trained on."""
+    invalid = summary["broken"]
+    rejected = [
+        f"{name}: more rejected questions than data.max_rejected allows" for name in summary["over"]
+    ]
+    show(
+        _counts(summary),
+        *(Text.assemble(("Invalid", "red"), f"    {error}") for error in invalid),
+        *(Text.assemble(("Rejected", "red"), f"   {message}") for message in rejected),
+        f"Report     {summary['report']}",
+    )
+    sys.exit(bool(invalid or rejected))
 
 
 def _counts(summary: dict[str, Any]) -> Table:
     totals = summary["totals"]
-    table = Table("", "questions", title="Data check")
-    table.columns[1].justify = "right"
-    for key in ("questions", "impossible", "exact", "widened", "repaired", "dropped"):
-        table.add_row(key, f"{totals[key]:,}")
-    for kind, count in summary["faults"].items():
-        table.add_row(f"  {ERROR_DESCRIPTIONS[kind]}", f"{count:,}")
-    table.add_row("best possible EM / F1", f"{totals['oracle_em']:.2f} / {totals['oracle_f1']:.2f}")
-    return table
+    counted = ("questions", "impossible", "exact", "widened", "repaired", "dropped")
+    rows = [
+        *((key, f"{totals[key]:,}") for key in counted),
+        *((f"  {ERROR_DESCRIPTIONS[kind]}", f"{n:,}") for kind, n in summary["faults"].items()),
+        ("best possible EM / F1", f"{totals['oracle_em']:.2f} / {totals['oracle_f1']:.2f}"),
+    ]
+    return table(("", Column("questions", justify="right")), rows, title="Data check")
 
 
-def announce_and_exit(summary: dict[str, Any]) -> None:
-    """Print the findings; the exit status is 1 if the data can't be trained on."""
-    announce(summary)
-    sys.exit(bool(summary["broken"] or summary["over"]))
-
-
-command = flow_command(check, announce_and_exit, positional="--data.dataset")
+command = flow_command(check, announce, positional="--data.dataset")

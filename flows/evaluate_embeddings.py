@@ -1,6 +1,5 @@
 """Flow `evaluate-embeddings`: evaluate sets of word vectors side by side."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,17 +7,16 @@ from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.runtime import flow_run
 from pydantic import Field
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 
 from flows.commands.flow_command import flow_command
-from flows.common.casing import warn_if_casing_differs
+from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
-from flows.common.splits import Splits, ingest_dataset
+from flows.common.splits import ingest_dataset
 from flows.common.user_errors import report_user_errors
-from flows.common.vectors import find_vectors
+from flows.common.vectors import find_vectors, warn_if_casing_differs
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
@@ -35,30 +33,6 @@ EXPERIMENT = "bidaflow/embeddings"
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
 """The published tests on which sets are evaluated, by name."""
 
-Vectors = Annotated[
-    list[VectorSource],
-    Field(min_length=1, description="Sets to evaluate: glove-6b-50d, known sets, or files."),
-]
-CoverageDataset = Annotated[
-    str | None,
-    Field(description="Dataset whose word coverage is measured. Empty: none."),
-]
-LowerCase = Annotated[
-    bool,
-    Field(
-        description="Lower-case words before they are looked up or composed from n-grams. Disable "
-        "for sets that were trained on cased text."
-    ),
-]
-QueriesField = Annotated[Queries, Field(description="Words and analogies to look up in every set.")]
-Fetch = Annotated[
-    bool,
-    Field(
-        description="Download missing similarity and analogy tests. If disabled, missing tests are "
-        "skipped."
-    ),
-]
-
 
 def published_tests(fetch: bool) -> dict[str, Path]:
     """Files of the published tests by name; tests not at hand are downloaded only with `fetch`."""
@@ -72,11 +46,30 @@ def published_tests(fetch: bool) -> dict[str, Path]:
 @flow(name="evaluate-embeddings", description=__doc__)
 @report_user_errors
 def evaluate_embeddings(
-    vectors: Vectors = [PACKAGED],
-    dataset: CoverageDataset = None,
-    queries: QueriesField = Queries(),
-    lower_case: LowerCase = True,
-    fetch: Fetch = False,
+    vectors: Annotated[
+        list[VectorSource],
+        Field(min_length=1, description="Sets to evaluate: glove-6b-50d, known sets, or files."),
+    ] = [PACKAGED],
+    dataset: Annotated[
+        str | None, Field(description="Dataset whose word coverage is measured. Empty: none.")
+    ] = None,
+    queries: Annotated[
+        Queries, Field(description="Words and analogies to look up in every set.")
+    ] = Queries(),
+    lower_case: Annotated[
+        bool,
+        Field(
+            description="Lower-case words before they are looked up or composed from n-grams. "
+            "Disable for sets that were trained on cased text."
+        ),
+    ] = True,
+    fetch: Annotated[
+        bool,
+        Field(
+            description="Download missing similarity and analogy tests. If disabled, missing tests "
+            "are skipped."
+        ),
+    ] = False,
 ) -> dict[str, Any]:
     """Evaluate the sets, and log an MLflow run for each.
 
@@ -86,8 +79,7 @@ def evaluate_embeddings(
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
     tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
-    ingested = None if dataset is None else ingest_dataset(DataParameters(dataset=dataset))
-    inputs = _inputs(ingested)
+    inputs = _inputs(dataset)
     splits = [Path(split.source) for split in inputs]
     evaluated = [
         evaluating_vectors(find_vectors(spec), list(tests.values()), splits, queries, lower_case)
@@ -98,12 +90,15 @@ def evaluate_embeddings(
     report = reporting_embeddings(names, [output.folder for output in evaluated], left_out)
     name = f"vectors-{'-'.join(names)}.html".replace("/", "_")
     file = publish_page(report.folder / "embeddings.html", name)
-    data = None if ingested is None else ingested.name
-    _log(names, evaluated, {"dataset": data, "lower_case": lower_case}, inputs, file)
-    metrics = {n: o.facts["metrics"] for n, o in zip(names, evaluated, strict=True)}
+    outputs = dict(zip(names, evaluated, strict=True))
+    _log(outputs, inputs, lower_case, file)
+    metrics = {name: output.facts["metrics"] for name, output in outputs.items()}
     rows = _rows(metrics)
-    description = f"Evaluation of word vectors. Report: {file}"
-    create_table_artifact(rows, key="embeddings-evaluation", description=description)
+    create_table_artifact(
+        rows,
+        key="embeddings-evaluation",
+        description=f"Evaluation of word vectors. Report: {file}",
+    )
     return {
         "metrics": metrics,
         "rows": rows,
@@ -113,9 +108,12 @@ def evaluate_embeddings(
     }
 
 
-def _inputs(ingested: Splits | None) -> list[runs.InputDataset]:
+def _inputs(dataset: str | None) -> list[runs.InputDataset]:
     """The splits of a dataset as MLflow inputs; empty without a dataset."""
-    return [] if ingested is None else runs.split_datasets(ingested.name, ingested.folders)
+    if dataset is None:
+        return []
+    splits = ingest_dataset(DataParameters(dataset=dataset))
+    return runs.split_datasets(splits.name, splits.folders)
 
 
 def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
@@ -129,16 +127,9 @@ def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
 
 
 def _log(
-    names: list[str],
-    evaluated: list[Output],
-    shared_config: Mapping[str, Any],
-    inputs: list[runs.InputDataset],
-    page: Path,
+    outputs: dict[str, Output], inputs: list[runs.InputDataset], lower_case: bool, page: Path
 ) -> None:
-    """Log one MLflow run per set, below a parent run that holds the page.
-
-    `shared_config` holds the settings shared by all evaluations.
-    """
+    """Log one MLflow run per set, below a parent run that holds the page."""
     uri = settings().tracking_uri
     parent = runs.parent_run(
         uri,
@@ -148,16 +139,16 @@ def _log(
         name=str(flow_run.name),
         tags={},
     )
-    for name, output in zip(names, evaluated, strict=True):
+    for name, output in outputs.items():
         manifest, facts = read_manifest(output.folder), output.facts
-        vectors = vector_parameters(manifest, facts["history"])
-        run = runs.VariantRun(
-            name,
-            output.folder.name,
-            config={**shared_config, "words": facts["words"], "vectors": vectors},
-            tags={"vectors.digest": source_digest(manifest)},
-            datasets=inputs,
-        )
+        config = {
+            "dataset": inputs[0].name if inputs else None,
+            "lower_case": lower_case,
+            "words": facts["words"],
+            "vectors": vector_parameters(manifest, facts["history"]),
+        }
+        tags = {"vectors.digest": source_digest(manifest)}
+        run = runs.VariantRun(name, output.folder.name, config, tags, inputs)
         run_id = runs.start_variant_run(uri, parent, run)
         metric_logger.EpochLogger(uri, run_id).epoch(0, facts["metrics"])
         runs.log_artifacts(uri, run_id, [output.folder / EVALUATION])
@@ -168,21 +159,15 @@ def _log(
 
 def announce(result: dict[str, Any]) -> None:
     """Print the metrics and the path of the report."""
-    console = Console()
     if result["left_out"]:
         names = ", ".join(result["left_out"])
-        console.print(
-            f"\nSkipped tests whose files are missing: {names}. Use --fetch to download them.",
-            soft_wrap=True,
-            highlight=False,
-        )
-    table = Table()
-    for title in next(iter(result["rows"]), {}):  # a small set may have no metrics
-        table.add_column(title, justify="right" if title else "left")
-    for row in result["rows"]:
-        table.add_row(*row.values())
-    console.print("", table, "")
-    console.print(f"Report     {result['report']}", soft_wrap=True, highlight=False)
+        show(f"\nSkipped tests whose files are missing: {names}. Use --fetch to download them.")
+    columns = [
+        Column(title, justify="right" if title else "left")
+        for title in next(iter(result["rows"]), {})  # a small set may have no metrics
+    ]
+    rows = [list(row.values()) for row in result["rows"]]
+    show(table(columns, rows), f"Report     {result['report']}")
 
 
 command = flow_command(evaluate_embeddings, announce)

@@ -1,13 +1,11 @@
 """Flow `ingest`: convert SQuAD-format data to Parquet, with a ledger of every question."""
 
-from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from rich.console import Console
-from rich.table import Table
 
 from flows.commands.flow_command import flow_command
+from flows.commands.terminal import show, table
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_dataset
 from flows.common.user_errors import report_user_errors
@@ -28,13 +26,12 @@ def ingest(data: DataParameters = DataParameters()) -> dict[str, dict[str, Any]]
 
 def announce(splits: dict[str, dict[str, Any]]) -> None:
     """Print the size and the folder of each split."""
-    table = Table("split", "questions", "contexts")
-    for name, facts in splits.items():
-        table.add_row(name, f"{facts['questions']:,}", f"{facts['contexts']:,}")
-    console = Console()
-    console.print("", table, "")
-    for name, facts in splits.items():
-        console.print(f"{name:10} {Path(facts['folder'])}", soft_wrap=True, highlight=False)
+    rows = [
+        (name, f"{facts['questions']:,}", f"{facts['contexts']:,}")
+        for name, facts in splits.items()
+    ]
+    lines = [f"{name:10} {facts['folder']}" for name, facts in splits.items()]
+    show(table(("split", "questions", "contexts"), rows), *lines)
 
 
 command = flow_command(ingest, announce)

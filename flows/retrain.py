@@ -10,9 +10,9 @@ from flows.commands.flow_command import flow_command
 from flows.common.hooks import CLEANUP_HOOKS
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
-from flows.common.results import UNCHANGED, ExampleQuestions, announce, publish
+from flows.common.results import UNCHANGED, ExampleQuestions, publish
 from flows.common.user_errors import report_user_errors
-from flows.train import TrainingInputs, train_variants
+from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use
 from infra.errors import UserError
 from infra.ray_cluster import Resources
@@ -21,8 +21,6 @@ from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.garbage_collection import prune
 from tasks.tracking.retention import retire
-
-NOTHING_TO_DO = "Nothing to do"
 
 
 @flow(
@@ -59,7 +57,7 @@ def retrain(
     summary = trained.summary(result)
     if trained.new or result.decision:
         return summary
-    return Completed(name=NOTHING_TO_DO, message=UNCHANGED, data=summary)
+    return Completed(name="Nothing to do", message=UNCHANGED, data=summary)
 
 
 def _remove_old_runs(dataset: str) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from prefect import flow
+from rich.table import Column
 
 from flows.commands.flow_command import flow_command
-from flows.common.casing import require_same_casing
+from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.encoding import encode_dataset
 from flows.common.hooks import CLEANUP_HOOKS
@@ -21,17 +22,17 @@ from flows.common.parameters import (
     vectors_for,
 )
 from flows.common.results import (
+    UNCHANGED,
     ExampleQuestions,
     TrainedVariants,
-    announce,
     error_report,
+    match_examples,
     publish,
-    require_examples,
 )
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training, report_on, train_all
+from flows.common.training import Training, model_to_start_from, report_on, train_all
 from flows.common.user_errors import report_user_errors
-from flows.common.warm_start import model_to_start_from
+from flows.common.vectors import require_same_casing
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -63,7 +64,7 @@ def train_variants(
     start = model_to_start_from(training.start_from)
     vectors = vectors_for(configs, inputs.vectors)
     splits = ingest_dataset(inputs.data)
-    require_examples(splits, examples)
+    match_examples([splits], examples)  # report those without a match before training
     encoded = encode_dataset(splits, vectors, inputs.vocabulary, composes_oov_words(configs))
     trainings = [Training(config, splits, encoded, start) for config in configs]
     trained = train_all(trainings, resources)
@@ -96,6 +97,27 @@ def train(
     trained = train_variants(inputs, variants, training, resources, examples)
     publish(trained)
     return trained.summary()
+
+
+def announce(summary: dict[str, Any]) -> None:
+    """Print the table, the path of the report, and the next commands."""
+    if not summary["trained"] and not summary["decision"]:
+        show(f"\n{UNCHANGED} Latest results:")
+    rows = summary["rows"]
+    columns = [
+        Column(title, justify="left" if title == "variant" else "right") for title in rows[0]
+    ]
+    title = f"{summary['dataset']}: {summary['questions']} dev questions"
+    decision = summary["decision"]
+    show(
+        table(columns, [list(row.values()) for row in rows], title=title),
+        *([f"Promotion  {decision}"] if decision else []),
+        f"Report     {summary['report']}",
+        "",
+        "Next       bidaflow ask QUESTION --context FILE   ask the champion",
+        "           bidaflow up                            start Prefect and MLflow with their UIs",
+        "           bidaflow retrain --data.dataset FILE   train on your own SQuAD-format data",
+    )
 
 
 command = flow_command(train, announce)

@@ -8,13 +8,15 @@ import glob
 import gzip
 import io
 import lzma
+import math
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import pyarrow as pa
@@ -26,17 +28,15 @@ from infra.errors import UserError
 UNPACKED_RATIO = 100
 UNPACKED_FREE = 64 << 20
 
-Opener = Callable[[IO[bytes]], BinaryIO]
-
 
 def _zstandard(file: Any) -> pa.NativeFile:
     return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
 
 
-_OPENERS: dict[str, Opener] = {
-    ".gz": lambda file: cast(BinaryIO, gzip.GzipFile(fileobj=file)),
-    ".xz": lambda file: cast(BinaryIO, lzma.LZMAFile(file)),  # noqa: SIM115
-    ".zst": lambda file: cast(BinaryIO, _zstandard(file)),
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".zst": _zstandard,
 }
 COMPRESSED = tuple(_OPENERS)
 
@@ -93,8 +93,30 @@ def members(archive: Path) -> list[Path]:
 def stored_size(path: Path) -> int:
     """Size in bytes of a file or a zip's member as stored, compressed or not; 0 if unreadable."""
     with ExitStack() as closing, suppress(*_READ_ERRORS, UserError):
-        return (_open_member(path, closing) or _open_file(path, closing)).size
+        return _open_stored(path, closing).size
     return 0
+
+
+class BytesRead:
+    """Counts the bytes read of some files and of members of zips, by their stored size."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._size = cache(stored_size)
+        self.total = sum(map(self._size, set(files)))
+        self.done = 0.0
+        self._read: dict[Path, float] = {}
+
+    @property
+    def share(self) -> float:
+        """The share that has been read: above 0, and 1 at the end."""
+        return min(max(self.done, 1.0) / max(self.total, 1), 1.0)
+
+    def update(self, file: Path, share: float) -> None:
+        """Record that a share (0 to 1) of a file has been read; a smaller share changes nothing."""
+        more = share * self._size(file) - self._read.get(file, 0)
+        if more > 0:
+            self._read[file] = self._read.get(file, 0) + more
+            self.done += more
 
 
 def open_input(path: Path) -> BinaryIO:
@@ -105,17 +127,7 @@ def open_input(path: Path) -> BinaryIO:
             than UNPACKED_RATIO times its size. Raised here or while reading; the message names the
             file.
     """
-    closing = ExitStack()
-    try:
-        stored = _open_member(path, closing) or _open_file(path, closing)
-        opener = _OPENERS.get(path.suffix.lower())
-        stream = closing.enter_context(opener(stored.stream)) if opener else stored.stream
-    except _READ_ERRORS as error:
-        closing.close()
-        raise _unreadable(path, error) from error
-    packed = opener is not None or archive_of(path) is not None
-    limit = max(UNPACKED_FREE, UNPACKED_RATIO * stored.size) if packed else None
-    return io.BufferedReader(_GuardedStream(path, stored, stream, limit, closing), 1 << 20)
+    return io.BufferedReader(_GuardedStream(path), 1 << 20)
 
 
 class _Stored(NamedTuple):
@@ -126,15 +138,11 @@ class _Stored(NamedTuple):
     length: int
 
 
-def _open_file(path: Path, closing: ExitStack) -> _Stored:
-    size = path.stat().st_size
-    return _Stored(closing.enter_context(path.open("rb")), size, size)
-
-
-def _open_member(path: Path, closing: ExitStack) -> _Stored | None:
+def _open_stored(path: Path, closing: ExitStack) -> _Stored:
     archive = archive_of(path)
     if archive is None:
-        return None
+        size = path.stat().st_size
+        return _Stored(closing.enter_context(path.open("rb")), size, size)
     opened = closing.enter_context(ZipFile(archive))
     name = path.relative_to(archive).as_posix()
     try:
@@ -166,19 +174,23 @@ def _unreadable(path: Path, error: Exception) -> UserError:
 
 
 class _GuardedStream(io.RawIOBase):
-    """Wraps a stream: read errors become UserErrors, the size is limited, progress is reported."""
+    """The bytes of a file, decompressed: read errors become UserErrors, the size is limited, and
+    progress is reported."""
 
-    def __init__(
-        self,
-        path: Path,
-        stored: _Stored,
-        stream: BinaryIO,
-        limit: int | None,
-        closing: ExitStack,
-    ) -> None:
-        self._path, self._stored, self._stream = path, stored, stream
-        self._limit, self._closing = limit, closing
-        self._bytes_read = 0
+    def __init__(self, path: Path) -> None:
+        self._path, self._bytes_read = path, 0
+        self._closing = ExitStack()
+        try:
+            self._stored = _open_stored(path, self._closing)
+            opener = _OPENERS.get(path.suffix.lower())
+            self._stream = self._stored.stream
+            if opener is not None:
+                self._stream = self._closing.enter_context(opener(self._stored.stream))
+        except _READ_ERRORS as error:
+            self._closing.close()
+            raise _unreadable(path, error) from error
+        packed = opener is not None or archive_of(path) is not None
+        self._limit = max(UNPACKED_FREE, UNPACKED_RATIO * self._stored.size) if packed else math.inf
 
     def readable(self) -> bool:
         return True
@@ -190,7 +202,7 @@ class _GuardedStream(io.RawIOBase):
             raise _unreadable(self._path, error) from error
         buffer[: len(block)] = block
         self._bytes_read += len(block)
-        if self._limit is not None and self._bytes_read > self._limit:
+        if self._bytes_read > self._limit:
             raise UserError(
                 f"{self._path} unpacks to more than {UNPACKED_RATIO} times its size and may be a "
                 "zip bomb. If you trust it, unpack it and pass the unpacked file."

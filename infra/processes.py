@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 from pydantic import BaseModel
@@ -45,10 +46,11 @@ def stop(record: ProcessRecord, patience: float = 15) -> None:
 
 def end(processes: Sequence[psutil.Process], patience: float) -> None:
     """Send SIGTERM to all, and SIGKILL to those still running after `patience` seconds."""
-    _send("terminate", processes)
-    still_running = _wait(processes, patience)
-    _send("kill", still_running)
-    _wait(still_running, patience)
+    for send in (psutil.Process.terminate, psutil.Process.kill):
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                send(process)
+        processes = _wait(processes, patience)
 
 
 def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
@@ -66,11 +68,3 @@ def _is_running(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _send(signal: str, processes: Sequence[psutil.Process]) -> None:
-    for process in processes:
-        try:
-            getattr(process, signal)()
-        except psutil.NoSuchProcess:
-            continue

@@ -1,88 +1,61 @@
-"""Shows the progress of a transfer: as a bar in a terminal, otherwise as occasional log lines."""
+"""The record of the progress of long work, with the estimate of the time left.
 
-import logging
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+It needs nothing but the standard library, because training programs without Ray and rich read it.
+"""
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-
-from infra.run_logger import logger
-
-# Prefect is imported where it is used: it takes seconds to load.
-
-LINE_SECONDS = 10.0
+from dataclasses import dataclass
 
 
-@contextmanager
-def progress(name: str, done: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the size of each transferred block in bytes."""
-    if sys.stderr.isatty():
-        with _bar() as bar:
-            task = bar.add_task(name, completed=done, total=total)
-            yield lambda count: bar.advance(task, count)
-    else:
-        yield _ProgressLines(name, done, total)
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a piece of work at one moment. Workers send it to the driver as it is."""
 
+    name: str
+    done: float
+    total: float | None  # None or 0 if unknown
+    unit: str  # such as "words"; "bytes" are shown as megabytes
+    rate: float  # units a second
+    details: str  # what else a line says, such as the loss; may be empty
 
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        bar_column(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=log_console(),
-        transient=True,
-    )
+    @property
+    def percent(self) -> float:
+        """The share that is done, from 0 to 100; 0 if the total is unknown."""
+        return min(100 * self.done / self.total, 100.0) if self.total else 0.0
 
+    @property
+    def time_left(self) -> str:
+        """The estimated time left, such as "1:23 left"; empty if unknown, or if all is done."""
+        if not self.total or not self.rate or self.done >= self.total:
+            return ""
+        minutes, seconds = divmod(round((self.total - self.done) / self.rate), 60)
+        hours, minutes = divmod(minutes, 60)
+        clock = f"{hours}:{minutes:02}" if hours else str(minutes)
+        return f"{clock}:{seconds:02} left"
 
-def bar_column(width: int | None = 40) -> BarColumn:
-    """A bar with explicit colours, because Prefect's console does not know rich's named styles."""
-    return BarColumn(width, style="bright_black", complete_style="cyan", finished_style="green")
+    @property
+    def title(self) -> str:
+        """The name of the work, as shown before a bar."""
+        return self.name
 
+    @property
+    def text(self) -> str:
+        """Share, rate and time left, as shown next to a bar."""
+        if self.unit == "bytes":
+            share, rate = self._megabytes(), megabytes(self.rate)
+        else:
+            share = f"{self.percent:.0f}%" if self.total else ""
+            rate = f"{self.rate:,.0f} {self.unit}"
+        parts = (share, f"{rate}/s", self.details, self.time_left)
+        return ", ".join(part for part in parts if part)
 
-def log_console() -> Console:
-    """Prefect's log console, so that log lines appear above a bar; otherwise standard error."""
-    from prefect.logging.handlers import PrefectConsoleHandler
+    def _megabytes(self) -> str:
+        if not self.total:
+            return megabytes(self.done)
+        return f"{megabytes(self.done)} of {megabytes(self.total)} ({self.percent:.0f} %)"
 
-    handlers = logging.getLogger().handlers
-    consoles = (h.console for h in handlers if isinstance(h, PrefectConsoleHandler))
-    return next(consoles, Console(stderr=True))
-
-
-class _ProgressLines:
-    def __init__(self, name: str, done: int, total: int | None) -> None:
-        self._name, self._start_bytes, self._done, self._total = name, done, done, total
-        self._start_time = self._last_logged = time.monotonic()
-
-    def __call__(self, count: int) -> None:
-        self._done += count
-        now = time.monotonic()
-        if now - self._last_logged >= LINE_SECONDS:
-            self._last_logged = now
-            logger().info(self._line(now - self._start_time))
-
-    def _line(self, seconds: float) -> str:
-        rate = (self._done - self._start_bytes) / seconds
-        line = f"{self._name}: {megabytes(self._done)}"
-        if self._total is None:
-            return f"{line}, {megabytes(rate)}/s"
-        left = int((self._total - self._done) / rate) if rate else 0
-        share = f"{100 * self._done / self._total:.0f} %"
-        return (
-            f"{line} of {megabytes(self._total)} ({share}), {megabytes(rate)}/s, "
-            f"{left // 60}:{left % 60:02d} left"
-        )
+    def __str__(self) -> str:
+        """The progress as one line."""
+        return f"{self.name}: {self.text}"
 
 
 def megabytes(count: float) -> str:

@@ -7,12 +7,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import ray
 from pydantic import BaseModel, Field
+from ray.exceptions import RayError
+from ray.util.queue import Queue
 
 from infra.errors import UserError
 from infra.settings import CHECKOUT
@@ -169,6 +172,32 @@ def map_on_cluster(function: Callable[[Item], Result], items: Iterable[Item]) ->
             (done,), running = ray.wait(running)
             yield ray.get(done)
     yield from map(ray.get, running)
+
+
+@contextmanager
+def receiving(receive: Callable[[Item], None]) -> Iterator[Callable[[Item], None]]:
+    """Yield a function that any process of the cluster may call to send an item to this one.
+
+    `receive` gets each item within the block, in a thread, in the order in which they were sent. An
+    item that was sent arrives even if its sender is killed afterwards.
+    """
+    # The queue is an actor; as a long-running one, it must not occupy a CPU or die for good.
+    queue = Queue(actor_options={"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1})
+
+    def receive_all() -> None:
+        with suppress(RayError):  # the cluster has been shut down
+            for item in iter(queue.get, None):
+                receive(item)
+
+    receiver = threading.Thread(target=receive_all, daemon=True)
+    receiver.start()
+    try:
+        yield queue.put
+    finally:
+        with suppress(RayError):
+            queue.put(None)
+            receiver.join()
+            queue.shutdown(force=True)
 
 
 @ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]

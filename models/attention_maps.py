@@ -1,7 +1,5 @@
 """Attention weights of a model for a batch of examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

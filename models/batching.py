@@ -1,18 +1,18 @@
 """Ragged integer arrays, and the padded batches that are built from them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.arrays import IntArray
+from models.configs.variant import TrainingConfig
 
 PADDING = 0
 NULL = 1
@@ -36,7 +36,7 @@ class Ragged:
     offsets: IntArray  # (rows + 1,)
 
     @classmethod
-    def from_rows(cls, rows: list[list[int]]) -> Ragged:
+    def from_rows(cls, rows: list[list[int]]) -> Self:
         """Ragged array of the given lists."""
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return cls(np.array([v for row in rows for v in row], dtype=np.int32), offsets)
@@ -47,14 +47,10 @@ class Ragged:
     def __getitem__(self, row: int) -> IntArray:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
-    @property
+    @cached_property
     def lengths(self) -> IntArray:
         """Length of each row: (rows,)"""
         return np.diff(self.offsets)
-
-    def lengths_of(self, rows: IntArray) -> IntArray:
-        """Lengths of the given rows: (len(rows),)"""
-        return self.offsets[rows + 1] - self.offsets[rows]
 
 
 @dataclass(frozen=True)
@@ -91,21 +87,22 @@ class Examples:
         """Whether each example has an aligned answer span or is marked as impossible: (n,)."""
         return (self.span_start >= 0) | self.impossible
 
-    def trainable(self, max_context: int, max_question: int) -> IntArray:
+    def trainable(self, config: TrainingConfig) -> IntArray:
         """Rows that can be trained on: they have a target, and neither the context nor the question
         exceeds its limit in tokens.
 
         Raises:
             ValueError: no row can be trained on.
         """
-        fits = (self.context_lengths <= max_context) & (self.questions.lengths <= max_question)
+        fits = self.context_lengths <= config.max_context_tokens
+        fits &= self.questions.lengths <= config.max_question_tokens
         rows = np.flatnonzero(self.has_target & fits)
         if len(rows) == 0:
             raise ValueError(
                 "No trainable questions: none has an aligned answer in a context of at most "
-                f"{max_context} tokens (max_context_tokens) and is at most {max_question} tokens "
-                "long (max_question_tokens). Raise these limits, or set window_stride to read "
-                "longer contexts in windows."
+                f"{config.max_context_tokens} tokens (max_context_tokens) and is at most "
+                f"{config.max_question_tokens} tokens long (max_question_tokens). Raise these "
+                "limits, or set window_stride to read longer contexts in windows."
             )
         return rows
 
@@ -172,13 +169,12 @@ class ResidentExamples:
     def __init__(
         self, examples: Examples, types: Types, max_characters: int, device: torch.device
     ) -> None:
-        self.examples, self.types, self.device = examples, types, device
-        self.max_characters = max_characters
+        self.examples, self.device = examples, device
         self.contexts = _RaggedTensor(examples.contexts, device)
         self.questions = _RaggedTensor(examples.questions, device)
         self.characters = _RaggedTensor(types.characters, device)
-        self.words = torch.from_numpy(types.words.astype(np.int64)).to(device)
-        self.context_of = torch.from_numpy(examples.context_of.astype(np.int64)).to(device)
+        self.words = self._send(types.words)
+        self.context_of = self._send(examples.context_of)
         self.start = target_positions(examples.span_start, examples.impossible).to(device)
         self.end = target_positions(examples.span_end, examples.impossible).to(device)
         self.local = torch.zeros_like(self.words)  # row of each type in the latest batch
@@ -192,13 +188,13 @@ class ResidentExamples:
         width = int(self._character_lengths[distinct].max())
         types, row_indices = self._send(distinct), self._send(rows)
         self.local[types] = torch.arange(len(distinct), device=self.device)
-        context_width = padded_width(self.examples.contexts.lengths_of(context_rows), CONTEXT_STEP)
-        question_width = padded_width(self.examples.questions.lengths_of(rows), QUESTION_STEP)
+        context_width = padded_width(self.examples.contexts.lengths[context_rows], CONTEXT_STEP)
+        question_width = padded_width(self.examples.questions.lengths[rows], QUESTION_STEP)
         context = self.contexts.padded(self.context_of[row_indices], context_width - 1)
         question = self.questions.padded(row_indices, question_width - 1)
         return Batch(
-            context=_look_up(self.local, F.pad(context, (1, 0), value=NULL)),
-            question=_look_up(self.local, F.pad(question, (1, 0), value=NULL)),
+            context=_look_up(self.local, nn.functional.pad(context, (1, 0), value=NULL)),
+            question=_look_up(self.local, nn.functional.pad(question, (1, 0), value=NULL)),
             type_words=self.words[types],
             type_characters=self.characters.padded(types, width),
             start=self.start[row_indices],
@@ -207,11 +203,9 @@ class ResidentExamples:
 
     def _distinct_types(self, rows: IntArray, contexts: IntArray) -> IntArray:
         """Sorted types that occur in the examples, with padding and the null token."""
-        self._is_used[[PADDING, NULL]] = True
-        for row in contexts:
-            self._is_used[self.examples.contexts[row]] = True
-        for row in rows:
-            self._is_used[self.examples.questions[row]] = True
+        texts = [self.examples.contexts[row] for row in contexts]
+        texts += [self.examples.questions[row] for row in rows]
+        self._is_used[np.concatenate([[PADDING, NULL], *texts])] = True
         distinct = np.flatnonzero(self._is_used)
         self._is_used[distinct] = False
         return distinct

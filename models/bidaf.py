@@ -1,14 +1,11 @@
 """Bidirectional attention flow over words and, if configured, characters."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from models.batching import PADDING, Batch
 from models.configs.variant import ModelConfig
 from models.modules.attention import AttentionFlow
-from models.modules.initialization import draw_weights
-from models.modules.layers import Dropouts
+from models.modules.layers import Dropouts, draw_weights
 from models.modules.output import ChainedOutput, SpanOutput
 from models.modules.rnn import Encoder
 from models.modules.self_attention import ResidualSelfAttention, SelfMatching
@@ -53,9 +50,8 @@ class BiDAF(nn.Module):
         self.encoder = Encoder(config, self.words.size, 1)
         self.attention = AttentionFlow(width, config.query_to_context, Dropouts(config).similarity)
         size = 4 * width
-        self.matching: SelfMatching | None = None
-        if config.self_attention in ("additive", "dot", "elementwise"):
-            self.matching = SelfMatching(config, size)
+        has_matching = config.self_attention in ("additive", "dot", "elementwise")
+        self.matching = SelfMatching(config, size) if has_matching else None
         self.modeling = _modeling_layer(config, width if self.matching else size)
         self.output = _output_layer(config, size)
         self.apply(draw_weights)
@@ -72,10 +68,8 @@ class BiDAF(nn.Module):
         # 1. Character embedding and 2. word embedding, once per distinct type of the batch
         types = self.words.embed_types(batch)  # (U, size of word vector and filters)
         # The highway network combines both for each token; then 3. contextual embedding
-        embedded = self.words(types, batch.context)  # (B, T, e)
-        context = self.encoder(embedded, context_mask)  # H: (B, T, 2d)
-        embedded = self.words(types, batch.question)  # (B, J, e)
-        question = self.encoder(embedded, question_mask)  # U: (B, J, 2d)
+        context = self.encoder(self.words(types, batch.context), context_mask)  # H: (B, T, 2d)
+        question = self.encoder(self.words(types, batch.question), question_mask)  # U: (B, J, 2d)
         return context, question, context_mask, question_mask
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:

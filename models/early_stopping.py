@@ -1,7 +1,5 @@
 """Whether a training run ends, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from models.configs.variant import TrainingConfig

@@ -1,7 +1,5 @@
 """Predictions of a model for any number of examples, and the training loss."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import islice
@@ -60,24 +58,21 @@ def predict(
     with their length. Only the prediction batches in `batches` are computed; the numbers of all
     other examples are 0.
     """
-    n = len(examples)
-    spans = np.zeros((2, n), dtype=np.int64)
-    scores = np.zeros((2, n))
-    nlls = np.zeros(n)
+    spans = np.zeros((2, len(examples)), dtype=np.int64)
+    scores = np.zeros((3, len(examples)))  # of the span and of no answer, and the target's NLL
     model.eval()
     logits = _Logits(model, examples, types, window)
     for rows in islice(logits.batches(), batches.start, batches.stop, batches.step):
         start, end = logits.compute(rows)
         first, last, score, no_answer = best_spans(start, end, max_answer_tokens)
         spans[:, rows] = torch.stack([first, last]).cpu().numpy() - 1
-        scores[:, rows] = torch.stack([score, no_answer]).cpu().numpy()
         targets = [
             target_positions(positions[rows], examples.impossible[rows]).to(start.device)
             for positions in (examples.span_start, examples.span_end)
         ]
         nll = span_nll(start, end, *targets).masked_fill(targets[0] < 0, torch.nan)
-        nlls[rows] = nll.cpu().numpy()
-    return Predictions(spans[0], spans[1], scores[0], scores[1]), nlls
+        scores[:, rows] = torch.stack([score, no_answer, nll.double()]).cpu().numpy()
+    return Predictions(*spans, *scores[:2]), scores[2]
 
 
 @torch.no_grad()
@@ -114,8 +109,7 @@ class _Logits:
 
     def batches(self) -> Iterator[npt.NDArray[np.intp]]:
         """Rows of the examples whose logits are computed together."""
-        read_whole = self.windows is None
-        pairs = self.max_pairs if read_whole else math.inf
+        pairs = self.max_pairs if self.windows is None else math.inf
         return sorted_batches(self.lengths, EVALUATION_TOKENS, pairs)
 
     def compute(self, rows: IntArray) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,6 @@ windows, because softmax values of different windows are not comparable.
 Source: Clark & Gardner 2018, section 3; Devlin et al. 2019 for the overlap.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,11 +47,10 @@ def select_for_epoch(
     Raises:
         ValueError: no row can be trained on.
     """
-    limits = config.max_context_tokens, config.max_question_tokens
     if config.window is None:
-        return examples, examples.trainable(*limits)
+        return examples, examples.trainable(config)
     windows = cut(examples, config.window)
-    rows = windows.examples.trainable(*limits)
+    rows = windows.examples.trainable(config)
     return windows.examples, windows.sampled(rows, config.seed, epoch)
 
 
@@ -64,11 +61,10 @@ def count_trainable(examples: Examples, config: TrainingConfig) -> int:
     Raises:
         ValueError: no example can be trained on.
     """
-    limits = config.max_context_tokens, config.max_question_tokens
     if config.window is None:
-        return len(examples.trainable(*limits))
+        return len(examples.trainable(config))
     windows = cut(examples, config.window)
-    return len(np.unique(windows.example_of[windows.examples.trainable(*limits)]))
+    return len(np.unique(windows.example_of[windows.examples.trainable(config)]))
 
 
 def cut(examples: Examples, window: Window) -> Windows:

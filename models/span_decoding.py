@@ -1,7 +1,5 @@
 """Best answer span from start and end logits, and the choice between the span and no answer."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

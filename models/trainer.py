@@ -1,7 +1,5 @@
 """The training loop over arrays, independent of files, clusters and trackers."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -24,8 +22,7 @@ from models.batching import (
 )
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig
-from models.ema import AveragedWeights
-from models.optim import learning_rate, make_optimizer
+from models.optim import AveragedWeights, learning_rate, make_optimizer
 from models.predict import predict, span_nll
 from models.sliding_windows import select_for_epoch
 from models.span_decoding import Predictions
@@ -201,8 +198,7 @@ class Trainer:
     def _end_epoch(self, lengths: IntArray, batches: Sequence[IntArray]) -> Epoch:
         seen = sum(map(len, batches))
         tokens = seen + int(lengths[np.concatenate(batches)].sum())  # null tokens included
-        widths = [padded_width(lengths[batch], CONTEXT_STEP) for batch in batches]
-        positions = sum(width * len(batch) for width, batch in zip(widths, batches, strict=True))
+        positions = sum(padded_width(lengths[b], CONTEXT_STEP) * len(b) for b in batches)
         seconds = self.seconds - self.epoch_began
         epoch = Epoch(self.nll / seen, seen / seconds, seconds, 1 - tokens / positions)
         self.epoch, self.position, self.nll = self.epoch + 1, 0, 0.0
@@ -217,10 +213,15 @@ class Trainer:
         Raises:
             Diverged: an answer has no finite probability, for example after too large a last step.
         """
-        limit, window = self.config.max_answer_tokens, self.config.window
-        own_batches = slice(self.rank, None, self.world_size)
         with self.averages.in_use():
-            share, nlls = predict(self.model, examples, types, limit, window, own_batches)
+            share, nlls = predict(
+                self.model,
+                examples,
+                types,
+                self.config.max_answer_tokens,
+                self.config.window,
+                batches=slice(self.rank, None, self.world_size),
+            )
         columns = [share.span_start, share.span_end, share.span_score, share.no_answer_score, nlls]
         totals = torch.from_numpy(np.stack(columns)).to(self.device)
         self.all_reduce(totals)
@@ -259,10 +260,9 @@ class Trainer:
     ) -> None:
         """Continue from the state that `tensors()`, `random_state()` and `counters()` returned. An
         empty `random_state`, as for a new worker, keeps the worker's own."""
-        for name, live in self.averages.live.items():
-            live.copy_(tensors[f"weights.{name}"])
-            self.averages.averaged[name].copy_(tensors[f"averaged.{name}"])
         self._resume_optimizer(tensors)
+        for name, live in self.tensors().items():
+            live.copy_(tensors[name])
         if random_state:
             torch.set_rng_state(random_state["cpu"])
         if "cuda" in random_state and self.device.type == "cuda":
@@ -275,8 +275,7 @@ class Trainer:
     def _resume_optimizer(self, tensors: dict[str, Tensor]) -> None:
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
-            kind, _, rest = name.partition(".")
-            if kind == "optimizer":
-                index, _, field = rest.partition(".")
+            if name.startswith("optimizer."):
+                _, index, field = name.split(".")
                 state.setdefault(int(index), {})[field] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})

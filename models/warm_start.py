@@ -1,7 +1,5 @@
 """Warm start: weights that are copied from an earlier model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +16,9 @@ class WarmStartResult:
     """The parameters that a warm start copied, and those initialised from scratch."""
 
     parameters: list[str]
-    fresh: list[str]
-    """Parameters that the earlier model lacks or has in another shape."""
-    share: float
-    """Share of the model's weights that were copied (0 to 1)."""
-    rows: dict[str, int]
-    """Rows copied of each parameter with one row per symbol; the other rows are new."""
+    fresh: list[str]  # those that the earlier model lacks or has in another shape
+    share: float  # of the model's weights that were copied (0 to 1)
+    rows: dict[str, int]  # copied of each parameter with one row per symbol; the others are new
 
 
 @torch.no_grad()
@@ -41,41 +36,32 @@ def copy_weights(
         ValueError: a layer above the word representation has another shape.
     """
     copied, rows = {}, {}
-    fresh = []
-    for name, parameter in model.named_parameters():
-        before = weights.get(name)
-        if before is not None and name in symbols:
-            common = _common_rows(*symbols[name])
-            before = _replace_rows(parameter, before, common)
-            rows[name] = len(common)
-        if before is None or before.shape != parameter.shape:
-            _require_same_shape(name, before, parameter)
-            fresh.append(name)
+    parameters = dict(model.named_parameters())
+    for name, now in parameters.items():
+        if name not in weights:
             continue
-        parameter.copy_(before)
-        copied[name] = rows[name] * parameter.shape[1] if name in rows else parameter.numel()
-    share = sum(copied.values()) / sum(parameter.numel() for parameter in model.parameters())
-    return WarmStartResult(list(copied), fresh, share, {n: rows[n] for n in rows if n in copied})
+        before = weights[name]
+        if name in symbols and now.shape[1] == before.shape[1]:
+            rows[name] = _copy_common_rows(now, before, *symbols[name])
+            copied[name] = rows[name] * now.shape[1]
+        elif name not in symbols and now.shape == before.shape:
+            now.copy_(before)
+            copied[name] = now.numel()
+        elif not name.startswith("words."):
+            shapes = [" × ".join(map(str, tensor.shape)) for tensor in (before, now)]
+            raise ValueError(
+                f"the shape of {name} is {shapes[0]}, but the new model needs {shapes[1]}"
+            )
+    fresh = [name for name in parameters if name not in copied]
+    share = sum(copied.values()) / sum(parameter.numel() for parameter in parameters.values())
+    return WarmStartResult(list(copied), fresh, share, rows)
 
 
-def _common_rows(before: Sequence[str], now: Sequence[str]) -> list[tuple[int, int]]:
-    """Row pairs of the symbols in both vocabularies: row in the earlier one, row in this one."""
-    earlier_rows = {symbol: row for row, symbol in enumerate(before)}
-    return [(earlier_rows[symbol], row) for row, symbol in enumerate(now) if symbol in earlier_rows]
-
-
-def _replace_rows(now: Tensor, before: Tensor, rows: list[tuple[int, int]]) -> Tensor:
-    """The current embedding with the rows of common symbols copied from the earlier one; the
-    earlier one itself if their widths differ, so that the caller sees the other shape."""
-    if before.shape[1] != now.shape[1]:
-        return before
-    merged = now.detach().clone()
-    merged[[row for _, row in rows]] = before[[row for row, _ in rows]]
-    return merged
-
-
-def _require_same_shape(name: str, before: Tensor | None, now: Tensor) -> None:
-    if before is None or name.startswith("words."):
-        return
-    shapes = [" × ".join(map(str, tensor.shape)) for tensor in (before, now)]
-    raise ValueError(f"the shape of {name} is {shapes[0]}, but the new model needs {shapes[1]}")
+def _copy_common_rows(
+    now: Tensor, before: Tensor, symbols_before: Sequence[str], symbols_now: Sequence[str]
+) -> int:
+    """Copy the rows of the symbols in both vocabularies, in place; return their number."""
+    row_before = {symbol: row for row, symbol in enumerate(symbols_before)}
+    common = [row for row, symbol in enumerate(symbols_now) if symbol in row_before]
+    now[common] = before[[row_before[symbols_now[row]] for row in common]]
+    return len(common)

@@ -1,7 +1,5 @@
 """The embedding of a token: word vector, character vector, highway network."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -45,9 +43,8 @@ class WordRepresentation(nn.Module):
         if not config.word_vectors:
             word_vectors = word_vectors[:, :0]
         self.register_buffer("word_vectors", word_vectors, persistent=False)
-        self.unknown: TrainedUnknown | None = None
-        if config.unknown_words == "trainable" and config.word_vectors:
-            self.unknown = TrainedUnknown(word_vectors)
+        is_trained = config.unknown_words == "trainable"
+        self.unknown = TrainedUnknown(word_vectors) if is_trained else None
         dropouts = Dropouts(config)
         self.size = word_vectors.shape[1]
         self.characters: CharacterCNN | None = None

@@ -3,8 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from math import exp
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from infra.errors import UserError
@@ -67,8 +66,7 @@ def ask(
     if not tokenize(question):
         raise UserError("The question is empty. Provide some text.")
     text = _read_context(context)
-    with _model_folder(model, dataset) as (folder, name):
-        predictor = _load(folder, name)
+    predictor, name = _load_model(model, dataset)
     answers = predictor.top_answers(question, text, top)
     # Do not wrap lines that go to a file or a pipe.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
@@ -108,25 +106,25 @@ def _decode(source: str, content: bytes) -> str:
         raise UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.") from error
 
 
-@contextmanager
-def _model_folder(model: str | None, dataset: str) -> Iterator[tuple[Path, str]]:
-    """The folder of the model to ask, which may be temporary, and the model's name for people.
+def _load_model(model: str | None, dataset: str) -> tuple["Predictor", str]:
+    """The model to ask, ready to answer, and its name for people.
 
     Raises:
-        UserError: there is no such model.
+        UserError: there is no such model, or this version of the code can't load it.
     """
     if model is not None and not model.startswith("models:/"):
         find_model_files(model)
-        yield Path(model).expanduser(), f"the model directory {model}"
-        return
+        name = f"the model directory {model}"
+        return _load(Path(model).expanduser(), name), name
     uri = settings().tracking_uri
     require_server(uri)
     version = _champion(uri, dataset) if model is None else registry.find_version(uri, model)
     aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    name = f"{version.name} version {version.version}{aliases}"
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
         registry.download(uri, version.model_id, folder)
-        yield folder, f"{version.name} version {version.version}{aliases}"
+        return _load(folder, name), name
 
 
 def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
@@ -155,8 +153,7 @@ def _load(folder: Path, name: str) -> "Predictor":
 
 def _answer_table(context: str, answers: Sequence["AnswerRow"]) -> Table:
     """A row per answer: its probability, its text, and its sentence of the context."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(justify="right", no_wrap=True)
+    table = Table.grid(Column(justify="right", no_wrap=True), padding=(0, 2))
     for answer in answers:
         if answer["answer"]:
             text = Text(_one_line(answer["answer"]), "bold green")

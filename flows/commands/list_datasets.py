@@ -4,39 +4,31 @@ from itertools import chain
 
 from rich.console import Console, Group
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from infra.progress import megabytes
 from tasks.datasets.catalog import DATASETS, CatalogEntry
-from tasks.datasets.fetch import Source, availability
+from tasks.datasets.fetch import availability
 from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 
 
 def datasets() -> None:
     """List the known datasets, corpora and vectors, and whether they are downloaded."""
-    Console().print(describe_entries())
-
-
-def describe_entries() -> Group:
-    """One block per known entry: about, licence, citation, and each file's size and location."""
-    return Group(*map(_block, chain(DATASETS.values(), LEXICAL_RESOURCES.values())))
+    Console().print(*map(_block, chain(DATASETS.values(), LEXICAL_RESOURCES.values())))
 
 
 def _block(entry: CatalogEntry) -> Group:
+    """The entry's description, licence and citation, and each file's size and location."""
     about = Text(f"{entry.about} ({entry.licence})")
     if entry.citation:
         about.append(f"\n{entry.citation}", "dim")
-    files = Table.grid("file", "size", "availability", padding=(0, 2))
-    files.columns[1].justify = "right"
+    files = Table.grid("file", Column("size", justify="right"), "availability", padding=(0, 2))
     for source in entry.sources:
-        files.add_row(source.name, _size(source), availability(source))
+        size = megabytes(source.bytes) if source.bytes else "size unknown"
+        files.add_row(source.name, size, availability(source))
     if not entry.sources:
         files.add_row("generated")
     return Group(
         Text(entry.name, "bold"), *(Padding(part, (0, 0, 0, 4)) for part in (about, files))
     )
-
-
-def _size(source: Source) -> str:
-    return megabytes(source.bytes) if source.bytes else "size unknown"

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column
 
+from flows.commands.terminal import table
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
 
@@ -21,10 +22,12 @@ COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
 
 def variants() -> None:
     """List the variants and their main settings; `bidaflow retrain --help` names all fields."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("variant", no_wrap=True)
-    for title in COLUMNS:
-        table.add_column(title, justify="right")
-    for name, config in PRESETS.items():
-        table.add_row(name, *(str(value(config)) for value in COLUMNS.values()))
-    Console().print(table)
+    columns = [
+        Column("variant", no_wrap=True),
+        *(Column(title, justify="right") for title in COLUMNS),
+    ]
+    rows = [
+        (name, *(str(value(config)) for value in COLUMNS.values()))
+        for name, config in PRESETS.items()
+    ]
+    Console().print(table(columns, rows, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)))

@@ -13,14 +13,7 @@ from tasks.tracking import registry
 def rollback(
     dataset: Annotated[str, Parameter(help="Dataset of the champion: a name or path.")] = "tiny", /
 ) -> None:
-    """Make the previous champion of a dataset the champion again."""
-    print(restore_previous_champion(dataset))
-
-
-def restore_previous_champion(dataset: str) -> str:
-    """Swap a dataset's champion and its previous champion, and return a message that says so.
-
-    `dataset` is a name or a path, as for `retrain`.
+    """Make the previous champion of a dataset the champion again, and print its version.
 
     Raises:
         UserError: there is no previous champion.
@@ -30,6 +23,6 @@ def restore_previous_champion(dataset: str) -> str:
     with exclusive_lock(lock, on_wait=lambda: None):
         restored, replaced = registry.rollback(settings().tracking_uri, name)
     message = f"Version {restored.version} of {name} is the champion again"
-    if replaced is None:
-        return f"{message}."
-    return f"{message}; version {replaced.version} is now the previous champion."
+    if replaced is not None:
+        message += f"; version {replaced.version} is now the previous champion"
+    print(f"{message}.")

@@ -1,23 +1,13 @@
-"""Start and stop the Prefect and MLflow servers and a worker, and show what is running."""
+"""Show the Prefect and MLflow servers and the worker, and what is running."""
 
 from rich.console import Console
 from rich.table import Table
 
+from flows.commands.terminal import table
 from infra.running_services import read_record
-from infra.services import supervisor
 from infra.settings import settings
 from tasks.tracking import registry
 from tasks.tracking.orphaned_runs import active_flow_runs
-
-
-def up() -> None:
-    """Run the Prefect and MLflow servers, their UIs and a worker until Ctrl-C."""
-    supervisor.up()
-
-
-def down() -> None:
-    """Stop what `bidaflow up` started."""
-    supervisor.down()
 
 
 def status() -> None:
@@ -36,8 +26,8 @@ def _services() -> Table | str:
     if record is None:
         return "Services   not running; start them with: bidaflow up"
     urls = {"prefect": record.prefect_url, "mlflow": record.mlflow_url}
-    table = Table("service", "state", "process", "URL")
-    for name, process in record.services.items():
-        state = "running" if process.alive else "stopped"
-        table.add_row(name, state, str(process.pid), urls.get(name, ""))
-    return table
+    rows = [
+        (name, "running" if process.alive else "stopped", str(process.pid), urls.get(name, ""))
+        for name, process in record.services.items()
+    ]
+    return table(("service", "state", "process", "URL"), rows)

@@ -59,7 +59,8 @@ class Lineage:
     def _add_input(self, branch: Tree, entry: ManifestEntry) -> None:
         label = f"[bold]{entry['input']}[/] ← "
         if "path" in entry:
-            branch.add(label + self._file_line(_location(entry), Path(entry["path"]), entry))
+            path = Path(entry["path"])
+            branch.add(label + self._file_line(str(path / entry.get("member", "")), path, entry))
             return
         name = f"{entry['stage']}/{entry['key']}"
         if "file" in entry:
@@ -74,8 +75,7 @@ class Lineage:
         rows = f"  {entry['rows']:,} rows" if "rows" in entry else ""
         size = f"  {decimal(entry['bytes'])}" if "bytes" in entry else ""
         digest = f"sha256 {entry['sha256']}" if "sha256" in entry else f"digest {entry['digest']}"
-        colour = COLOURS[state]
-        return f"{escape(name)}  [{colour}]{state}[/]{rows}{size}  [dim]{digest}[/]"
+        return f"{escape(name)}  [{COLOURS[state]}]{state}[/]{rows}{size}  [dim]{digest}[/]"
 
     def of_file(self, query: str) -> Tree:
         """A tree from a file to the stages that use it, down to the runs and models."""
@@ -84,7 +84,8 @@ class Lineage:
         for name in sorted(users):
             if ancestors(self.stages, [name]) & users == {name}:
                 self._add_users(tree, name)
-        if not self._has_runs:
+        keys = {self.stages[name].folder.name for name in self.drawn}
+        if not any(run.stage in keys for run in self.runs):
             tree.add("not used by any kept run")
         return tree
 
@@ -97,27 +98,15 @@ class Lineage:
         for run in self.runs:
             if run.stage == self.stages[name].folder.name:
                 branch.add(_run_line(run))
-        for child in sorted(self._children(name)):
+        children = [child for child, stage in self.stages.items() if name in stage.parents]
+        for child in sorted(children):
             self._add_users(branch, child)
-
-    @property
-    def _has_runs(self) -> bool:
-        keys = {self.stages[name].folder.name for name in self.drawn}
-        return any(run.stage in keys for run in self.runs)
-
-    def _children(self, name: str) -> set[str]:
-        return {child for child, stage in self.stages.items() if name in stage.parents}
-
-
-def _location(entry: ManifestEntry) -> str:
-    return f"{entry['path']}/{entry['member']}" if "member" in entry else str(entry["path"])
 
 
 def _run_line(run: RecordedRun) -> str:
-    models = "  ".join(run.models)
     return (
         f"[bold cyan]{escape(run.name)}[/]  {escape(run.experiment)}  run {run.id}  {run.status}  "
-        f"{run.started}  [bold]{escape(models)}[/]"
+        f"{run.started}  [bold]{escape('  '.join(run.models))}[/]"
     )
 
 
@@ -144,24 +133,19 @@ def lineage(
         Parameter(help="Recompute the SHA-256 of all files, not only their sizes.", negative=()),
     ] = False,
 ) -> None:
-    """Show what a run was made from, or with --file the runs that use a file."""
-    if (run is None) == (file is None):
-        raise UserError("Give a run, such as champion, or --file with a file.")
-    # Do not wrap lines that go to a file or a pipe.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
-    for tree in trees(run, file, verify):
-        console.print(tree)
-
-
-def trees(run: str | None, file: str | None, verify: bool) -> list[Tree]:
-    """The requested trees: one for each matching run, or one for the file.
+    """Show what a run was made from, or with --file the runs that use a file.
 
     Raises:
         UserError: there is no such run or file, or the stage that trained the run has been pruned.
     """
+    if (run is None) == (file is None):
+        raise UserError("Give a run, such as champion, or --file with a file.")
     runs = recorded_runs(settings().tracking_uri)
     drawing = Lineage(finished_stages(stages_folder()), runs, verify)
-    if file is not None:
-        return [drawing.of_file(file)]
-    assert run is not None
-    return [drawing.of_run(match) for match in find_runs(runs, run)]
+    if run is not None:
+        trees = [drawing.of_run(match) for match in find_runs(runs, run)]
+    elif file is not None:
+        trees = [drawing.of_file(file)]
+    # Do not wrap lines that go to a file or a pipe.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    console.print(*trees)

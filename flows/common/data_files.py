@@ -9,11 +9,10 @@ from flows.common.parameters import DataParameters
 from infra.errors import UserError
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, Dataset, SplitName
-from tasks.datasets.http import find_web_file, is_http_url
 from tasks.datasets.names import dataset_name
-from tasks.datasets.object_store import find_objects, is_uri
 from tasks.datasets.paths import EXTENSIONS_TEXT, assign_splits, data_files, expand_data_file
-from tasks.stages import fetching, fetching_object, fetching_web_file, generating
+from tasks.datasets.remote_files import find_remote_files, is_uri
+from tasks.stages import fetching, fetching_remote_file, generating
 
 VALIDATION_SHARE = 0.1
 """Share of the training articles held out for validation, unless a dataset suggests another."""
@@ -41,6 +40,7 @@ def find_files(data: DataParameters) -> DataFiles:
     known = _known_dataset(data)
     train, dev = _train_and_dev(data, known)
     own_dev = _resolve_all(data.dev_files, "dev", data.seed)
+    suggested_share = known.validation_share if known else VALIDATION_SHARE
     return DataFiles(
         name=name_of_data(data),
         train=train,
@@ -48,7 +48,9 @@ def find_files(data: DataParameters) -> DataFiles:
         mixed=[
             (_resolve_all(source.files, "train", data.seed), source.weight) for source in data.mix
         ],
-        validation_share=_validation_share(data, known),
+        validation_share=(
+            suggested_share if data.validation_share is None else data.validation_share
+        ),
         overlap=data.overlap or ("leave out" if known and not own_dev else "refuse"),
     )
 
@@ -86,12 +88,6 @@ def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Pa
     return [train], [] if dev == train else [dev]
 
 
-def _validation_share(data: DataParameters, known: Dataset | None) -> float:
-    if data.validation_share is not None:
-        return data.validation_share
-    return known.validation_share if known else VALIDATION_SHARE
-
-
 def _resolve_all(specs: Sequence[str], split: SplitName, seed: int) -> list[Path]:
     return [file for spec in specs for file in _resolve(spec, split, seed)]
 
@@ -105,15 +101,11 @@ def _resolve(spec: str, split: SplitName, seed: int) -> list[Path]:
 
 def _fetch(url: str) -> list[Path]:
     """Local copies of remote files; a file that has changed is fetched again."""
-    if is_http_url(url):
-        file = find_web_file(url)
-        files = expand_data_file(fetching_web_file(file).folder / file.name)
-        if not files:
-            raise UserError(f"{url}: unsupported file name; expected one of {EXTENSIONS_TEXT}.")
-        return files
-    objects = find_objects(url)
-    copies = [fetching_object(stored).folder / stored.name for stored in objects]
-    return [file for copy in copies for file in expand_data_file(copy)]
+    copies = [fetching_remote_file(file).folder / file.name for file in find_remote_files(url)]
+    files = [file for copy in copies for file in expand_data_file(copy)]
+    if not files:
+        raise UserError(f"{url}: unsupported file name; expected one of {EXTENSIONS_TEXT}.")
+    return files
 
 
 def _known_file(known: Dataset, split: SplitName, seed: int) -> Path:

@@ -1,7 +1,6 @@
 """Short names for compared items, just long enough to be distinct."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,27 +48,23 @@ def distinct_names(described: Sequence[tuple[str, Mapping[str, Any]]]) -> list[s
     A name is the shortest end of the path (in whole parts) that no other path ends in. Items with
     the same path also show the fields in which they differ.
     """
-    ends = _distinct_ends([path for path, _ in described])
-    flat = [flatten(fields) for _, fields in described]
-    fields_by_end: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for end, fields in zip(ends, flat, strict=True):
-        fields_by_end[end].append(fields)
+    paths = {path for path, _ in described}
+    flat = [(path, flatten(fields)) for path, fields in described]
     return [
-        end + _differing(fields, fields_by_end[end]) for end, fields in zip(ends, flat, strict=True)
+        _shortest_end(path, paths - {path})
+        + _differing(fields, [others for other, others in flat if other == path])
+        for path, fields in flat
     ]
 
 
-def _distinct_ends(paths: Sequence[str]) -> list[str]:
-    split = {path: path.split("/") for path in paths}
-
-    def end(path: str) -> str:
-        for count in range(1, len(split[path])):
-            last = split[path][-count:]
-            if [parts[-count:] for parts in split.values()].count(last) == 1:
-                return "/".join(last)
-        return path
-
-    return [end(path) for path in paths]
+def _shortest_end(path: str, others: Collection[str]) -> str:
+    """The shortest end that none of the other paths has, or else the whole path."""
+    parts = path.split("/")
+    for count in range(1, len(parts)):
+        end = "/".join(parts[-count:])
+        if not any(f"/{other}".endswith(f"/{end}") for other in others):
+            return end
+    return path
 
 
 def _differing(fields: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:

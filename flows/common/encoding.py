@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from flows.common.casing import warn_if_casing_differs
 from flows.common.parameters import VectorParameters
 from flows.common.splits import Splits
-from flows.common.vectors import resolve_vectors
+from flows.common.vectors import resolve_vectors, warn_if_casing_differs
 from infra.artifacts.stage import Output
 from tasks.embeddings.formats.store import VECTORS, history_of, require_subwords
 from tasks.stages import building_vocabulary, encoding, selecting_vectors
 from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.tracking.runs import Split
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,7 @@ class Encoded:
 
     vectors: Output
     vocabulary: Output
-    train: Output
-    validation: Output | None
-    dev: Output
+    splits: dict[Split, Output]
 
 
 def encode_dataset(
@@ -50,5 +48,7 @@ def encode_dataset(
     if compose_oov:
         require_subwords(picked.folder, vectors.source)
     built = building_vocabulary(train, others, picked.folder, vocabulary, compose_oov)
-    *validation, dev = (encoding(split, built.folder) for split in others)
-    return Encoded(picked, built, encoding(train, built.folder), next(iter(validation), None), dev)
+    splits_encoded = {
+        name: encoding(folder, built.folder) for name, folder in splits.folders.items()
+    }
+    return Encoded(picked, built, splits_encoded)

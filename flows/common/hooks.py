@@ -1,23 +1,12 @@
 """Prefect hooks that end a flow run's MLflow runs if it fails, crashes or is cancelled."""
 
-from typing import Any, TypedDict
+from typing import Any
 
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.flows import FlowStateHook
 
 from infra.settings import settings
 from tasks.tracking import runs
 from tasks.tracking.orphaned_runs import end_orphaned_run
-
-Hook = FlowStateHook[Any, Any]
-
-
-class Hooks(TypedDict):
-    """The state hooks of a flow that trains."""
-
-    on_failure: list[Hook]
-    on_crashed: list[Hook]
-    on_cancellation: list[Hook]
 
 
 def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
@@ -30,8 +19,9 @@ def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> 
     end_orphaned_run(str(flow_run.id))
 
 
-CLEANUP_HOOKS = Hooks(
-    on_failure=[_fail_runs],
-    on_crashed=[_end_runs_and_processes],
-    on_cancellation=[_end_runs_and_processes],
-)
+CLEANUP_HOOKS: dict[str, Any] = {
+    "on_failure": [_fail_runs],
+    "on_crashed": [_end_runs_and_processes],
+    "on_cancellation": [_end_runs_and_processes],
+}
+"""The state hooks of a flow that trains."""

@@ -176,23 +176,30 @@ DISABLED_BY_ZERO = {
 """Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
 can't do this: Prefect's form submits every field, and sends null for those left untouched."""
 
-_START_FROM = Field(
-    None,
-    min_length=1,
-    description="Warm start from an earlier model: models:/<name>@champion, "
-    "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
-)
-_CHARACTERS = Field(
-    CharacterParameters(),
-    description=describe(ModelConfig, "characters", "An empty field keeps the preset's value."),
-)
-
 
 @with_fields(
-    changes_to(TrainingConfig, disabled_by_zero=DISABLED_BY_ZERO)
-    | {"start_from": (str | None, _START_FROM)}
-    | changes_to(ModelConfig)
-    | {"characters": (CharacterParameters, _CHARACTERS)}
+    {
+        **changes_to(TrainingConfig, disabled_by_zero=DISABLED_BY_ZERO),
+        "start_from": (
+            str | None,
+            Field(
+                None,
+                min_length=1,
+                description="Warm start from an earlier model: models:/<name>@champion, "
+                "models:/<name>/<version>, or a model directory. Empty: train from scratch.",
+            ),
+        ),
+        **changes_to(ModelConfig),
+        "characters": (
+            CharacterParameters,
+            Field(
+                CharacterParameters(),
+                description=describe(
+                    ModelConfig, "characters", "An empty field keeps the preset's value."
+                ),
+            ),
+        ),
+    }
 )
 class TrainingParameters(Form):
     """Changes to every variant's preset; an empty field keeps the preset's or dataset's value."""

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from prefect.runtime import flow_run
 from pydantic import TypeAdapter
@@ -33,19 +34,6 @@ DECISION = "decision.json"
 
 
 @dataclass(frozen=True)
-class EvaluationSet:
-    """The split whose questions decide a promotion."""
-
-    name: str
-    split: Output
-
-    @property
-    def description(self) -> str:
-        """The number of questions and the name of the split, in words."""
-        return f"{self.split.facts['questions']} {self.name} questions"
-
-
-@dataclass(frozen=True)
 class PromotionResult:
     """The two models of a promotion, the evaluation set in words, and the decision."""
 
@@ -72,59 +60,46 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     promotion sees the champion of the first.
     """
     uri = settings().tracking_uri
-    evaluation_set = (
-        EvaluationSet("validation", splits.validation)
-        if splits.validation
-        else EvaluationSet("dev", splits.dev)
-    )
+    split = splits.validation or splits.dev
+    split_name = "validation" if splits.validation else "dev"
     models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
-    best = _best(models, evaluation_set)
+    scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
+    best = models[scores.index(max(scores))]
     lock = settings().root.resolve() / "locks" / f"promotion-{best.name}"
     with exclusive_lock(lock, on_wait=lambda: None):
-        return _promote_if_better(uri, best, evaluation_set, rule)
+        champion = registry.with_alias(uri, best.name, registry.CHAMPION)
+        decision = _decide_once(champion, best, split.folder, rule)
+    evaluation_set = f"{split.facts['questions']} {split_name} questions"
+    return PromotionResult(best, champion, evaluation_set, decision)
 
 
-def _best(models: Sequence[RegisteredVersion], evaluation_set: EvaluationSet) -> RegisteredVersion:
-    scores = {model.version: _score(model, evaluation_set).facts["f1"] for model in models}
-    return max(models, key=lambda model: scores[model.version])
-
-
-def _score(model: RegisteredVersion, evaluation_set: EvaluationSet) -> Output:
-    return scoring(model.model_id, evaluation_set.split.folder)
-
-
-def _promote_if_better(
-    uri: str, challenger: RegisteredVersion, evaluation_set: EvaluationSet, rule: PromotionRule
-) -> PromotionResult:
-    champion = registry.with_alias(uri, challenger.name, registry.CHAMPION)
-    key = digest_of(
-        [
-            champion and champion.model_id,
-            content_digest(evaluation_set.split.folder),
-            rule.model_dump(),
-        ]
-    )
+def _decide_once(
+    champion: RegisteredVersion | None,
+    challenger: RegisteredVersion,
+    split: Path,
+    rule: PromotionRule,
+) -> Decision | None:
+    """Decide, record the decision and act on it; None if an earlier flow run has done so."""
+    uri = settings().tracking_uri
+    key = digest_of([champion and champion.model_id, content_digest(split), rule.model_dump()])
     is_champion = champion is not None and champion.version == challenger.version
     if is_champion or challenger.tags.get(KEY) == key:
-        return PromotionResult(
-            challenger, champion, evaluation_set.description, _earlier_decision(uri, challenger)
-        )
-    decision = (
-        FIRST_CHAMPION if champion is None else _compare(champion, challenger, evaluation_set, rule)
-    )
+        return _earlier_decision(uri, challenger)
+    decision = _compare(champion, challenger, split, rule) if champion else FIRST_CHAMPION
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
-    _log_decision(uri, challenger.run_id, decision)
+    log_decision(uri, challenger.run_id, markdown(decision), decision)
     registry.tag(uri, challenger, {REASON: decision.reason, FLOW_RUN: str(flow_run.id)})
     registry.set_challenger(uri, challenger)
     if decision.promoted:
         registry.set_champion(uri, challenger)
     registry.tag(uri, challenger, {KEY: key})
-    return PromotionResult(challenger, champion, evaluation_set.description, decision)
+    return decision
 
 
-def _log_decision(uri: str, run_id: str, decision: Decision) -> None:
-    runs.log_text(uri, run_id, "decision.md", markdown(decision))
-    runs.log_text(uri, run_id, DECISION, json.dumps(decision.to_dict(), indent=1))
+def log_decision(uri: str, run_id: str, text: str, decision: Decision) -> None:
+    """Log a decision to an MLflow run: a text about it, and its numbers."""
+    runs.log_text(uri, run_id, "decision.md", text)
+    runs.log_text(uri, run_id, DECISION, json.dumps(asdict(decision), indent=1))
 
 
 def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | None:
@@ -136,15 +111,9 @@ def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | Non
 
 
 def _compare(
-    champion: RegisteredVersion,
-    challenger: RegisteredVersion,
-    evaluation_set: EvaluationSet,
-    rule: PromotionRule,
+    champion: RegisteredVersion, challenger: RegisteredVersion, split: Path, rule: PromotionRule
 ) -> Decision:
-    champion_output, challenger_output = (
-        _score(champion, evaluation_set),
-        _score(challenger, evaluation_set),
-    )
-    lexicon = Lexicon.load(challenger_output.folder / "model")
-    slices = guarded_slices(load_split(evaluation_set.split.folder), lexicon)
-    return decide(load_f1(champion_output.folder), load_f1(challenger_output.folder), slices, rule)
+    scored = scoring(challenger.model_id, split).folder
+    slices = guarded_slices(load_split(split), Lexicon.load(scored / "model"))
+    champion_f1 = load_f1(scoring(champion.model_id, split).folder)
+    return decide(champion_f1, load_f1(scored), slices, rule)

@@ -1,6 +1,5 @@
-"""Shows the results of a flow run: in Prefect and MLflow, as reports, and in the terminal."""
+"""Shows the results of a flow run: in Prefect and MLflow, and as reports."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +8,14 @@ from typing import Annotated, Any
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.runtime import flow_run
 from pydantic import Field
-from rich.console import Console
-from rich.table import Table
 
-from flows.common.promote import PromotionResult
+from flows.common.promote import PromotionResult, log_decision
 from flows.common.splits import Splits
 from infra.artifacts.stage import Output
 from infra.atomic_files import write_atomically
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.promotion_rule import Decision, markdown
+from tasks.evaluation.promotion_rule import markdown
 from tasks.reports.error_report import page_path
 from tasks.reports.examples import matching_rows, named_questions
 from tasks.stages import reporting_errors
@@ -56,16 +53,6 @@ def publish_page(page: Path, name: str) -> Path:
     target = reports_folder() / name
     write_atomically(target, page.read_bytes())
     return target
-
-
-def require_examples(splits: Splits, examples: Sequence[str]) -> None:
-    """Refuse examples that match no dev question, before anything is trained.
-
-    Raises:
-        UserError: an example matches no dev question.
-    """
-    if examples:
-        named_questions(load_split(splits.dev.folder), examples)
 
 
 def match_examples(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
@@ -119,22 +106,17 @@ class TrainedVariants:
         ]
 
     def summary(self, promotion: PromotionResult | None = None) -> dict[str, Any]:
-        """Plain values for `announce` and for the flow run's result."""
+        """Plain values for the terminal and for the flow run's result."""
         return {
             "dataset": self.splits.name,
             "questions": self.splits.dev.facts["questions"],
             "rows": self.rows(),
             "trained": len(self.new),
             "decision": promotion.sentence if promotion and promotion.decision else None,
-            "report": str(report_file(self.splits.name)),
+            "report": str(reports_folder() / f"{self.splits.name}.html"),
             "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.variants},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
         }
-
-
-def report_file(dataset: str) -> Path:
-    """Path of the newest report on a dataset."""
-    return reports_folder() / f"{dataset}.html"
 
 
 def publish_report(dataset: str, report: Output, errors: Sequence[Output], below: str = "") -> Path:
@@ -160,8 +142,6 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
         create_link_artifact(
             output.facts["run_url"], link_text=f"MLflow run of {variant}", key=f"mlflow-{variant}"
         )
-    if promotion and decision:
-        create_markdown_artifact(_decision_markdown(promotion, decision), key="decision")
     uri = settings().tracking_uri
     if not trained.new and not decision:
         create_markdown_artifact(f"{UNCHANGED} Latest report: {report}", key="nothing-to-do")
@@ -170,33 +150,7 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
     run_id = parent_run_of(trained.splits.name)
     runs.log_artifacts(uri, run_id, [report])
     if promotion and decision:
-        runs.log_text(uri, run_id, "decision.md", _decision_markdown(promotion, decision))
-        runs.log_text(uri, run_id, "decision.json", json.dumps(decision.to_dict(), indent=1))
+        text = f"{promotion.sentence}.\n\n{markdown(decision)}"
+        create_markdown_artifact(text, key="decision")
+        log_decision(uri, run_id, text, decision)
     runs.finish(uri, run_id, "FINISHED")
-
-
-def _decision_markdown(promotion: PromotionResult, decision: Decision) -> str:
-    return f"{promotion.sentence}.\n\n{markdown(decision)}"
-
-
-def announce(summary: dict[str, Any]) -> None:
-    """Print the table, the path of the report, and the next commands."""
-    console = Console()
-    if not summary["trained"] and not summary["decision"]:
-        console.print(f"\n{UNCHANGED} Latest results:")
-    table = Table(title=f"{summary['dataset']}: {summary['questions']} dev questions")
-    for title in summary["rows"][0]:
-        table.add_column(title, justify="left" if title == "variant" else "right")
-    for row in summary["rows"]:
-        table.add_row(*row.values())
-    console.print("", table, "")
-    if summary["decision"]:
-        console.print(f"Promotion  {summary['decision']}", soft_wrap=True, highlight=False)
-    for line in (
-        f"Report     {summary['report']}",
-        "",
-        "Next       bidaflow ask QUESTION --context FILE   ask the champion",
-        "           bidaflow up                            start Prefect and MLflow with their UIs",
-        "           bidaflow retrain --data.dataset FILE   train on your own SQuAD-format data",
-    ):
-        console.print(line, soft_wrap=True, highlight=False)

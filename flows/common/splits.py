@@ -9,7 +9,7 @@ from flows.common.parameters import DataParameters
 from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import Output
 from infra.files import READ_PROGRESS
-from infra.progress_artifact import showing_read_progress
+from infra.progress_reporter import showing_read_progress
 from tasks.data.ingested import Portion
 from tasks.data.partition import Shares, has_validation
 from tasks.data.splits import Exclusions

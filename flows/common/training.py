@@ -1,4 +1,4 @@
-"""Trains variants on one cluster, and reports on them."""
+"""Trains variants on one cluster, from scratch or from an earlier model, and reports on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,13 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra import ray_cluster
-from infra.artifacts.stage import Output, outputs_of
+from infra.artifacts.stage import Output
 from infra.ray_cluster import Resources
+from infra.settings import settings
 from models.configs.variant import VariantConfig
 from tasks import stages
+from tasks.tracking import registry
+from tasks.tracking.fetch_model import find_model_files
 from tasks.training.inputs import SplitFolders, TrainingData
 from tasks.training.log_forwarding import forwarding_logs
 from tasks.training.train_variant import parent_run_of, remove_checkpoints
@@ -31,19 +34,31 @@ class Training:
     @property
     def inputs(self) -> tuple[str, VariantConfig, TrainingData]:
         """The arguments of the stage `train`, apart from the resources."""
-        splits, encoded = self.splits, self.encoded
-        validation = None
-        if splits.validation is not None and encoded.validation is not None:
-            validation = SplitFolders(splits.validation.folder, encoded.validation.folder)
+        folders = {
+            name: SplitFolders(folder, self.encoded.splits[name].folder)
+            for name, folder in self.splits.folders.items()
+        }
         data = TrainingData(
-            train=SplitFolders(splits.train.folder, encoded.train.folder),
-            dev=SplitFolders(splits.dev.folder, encoded.dev.folder),
-            vocabulary=encoded.vocabulary.folder,
-            vectors=encoded.vectors.folder,
-            validation=validation,
+            **folders,
+            vocabulary=self.encoded.vocabulary.folder,
+            vectors=self.encoded.vectors.folder,
             start_from=self.start_from,
         )
-        return splits.name, self.config, data
+        return self.splits.name, self.config, data
+
+
+def model_to_start_from(source: str | None) -> Path | None:
+    """For a warm start: the stage folder with a copy of the model; None if `source` is None.
+
+    Raises:
+        UserError: there is no such model.
+    """
+    if source is None:
+        return None
+    if source.startswith("models:/"):
+        version = registry.find_version(settings().tracking_uri, source)
+        return stages.fetching_model(version.model_id).folder
+    return stages.fetching_model(find_model_files(source)).folder
 
 
 def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
@@ -61,9 +76,7 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
     with runner, forwarding_logs():
         try:
-            outputs = outputs_of(
-                [stages.training.submit(runner, *t.inputs, resources) for t in trainings]
-            )
+            outputs = stages.training.run_all(runner, [(*t.inputs, resources) for t in trainings])
         finally:
             if not joined_before:
                 ray_cluster.disconnect()  # also ends trainings if the flow is interrupted

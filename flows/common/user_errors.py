@@ -52,16 +52,10 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
 
 def _log(error: UserError) -> None:
     """Log a user error in Prefect, and on the console unless it is printed there at exit."""
-    console = logging.getLogger().handlers if PRINTED_AT_EXIT.get() else []
-
-    def reject(record: logging.LogRecord) -> bool:
-        return False
-
-    for handler in console:
-        handler.addFilter(reject)
+    logger = logging.getLogger("prefect.flow_runs")
+    logger.propagate = not PRINTED_AT_EXIT.get()  # the console's handler is the root logger's
     get_run_logger().error(str(error))
-    for handler in console:
-        handler.removeFilter(reject)
+    logger.propagate = True
 
 
 def _disable_retries() -> None:

@@ -1,8 +1,10 @@
-"""Finds the word vectors that the parameters name, or trains them."""
+"""Finds the word vectors that the parameters name, or trains them; checks their letter case."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from flows.common.casing import warn_if_casing_differs
+from prefect import get_run_logger
+
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
@@ -17,11 +19,12 @@ from tasks.embeddings.formats.source import (
     packaged,
     stage_input,
 )
-from tasks.embeddings.formats.store import VECTORS, history_of
+from tasks.embeddings.formats.store import VECTORS, History, history_of
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.corpus_files import TextFile, find_texts
 from tasks.embeddings.training.train import require_compatible_start
 from tasks.stages import fetching, preparing_corpus, training_vectors
+from tasks.text.build_vocabulary import VocabularyParameters
 
 
 def resolve_vectors(vectors: VectorParameters) -> VectorInput:
@@ -87,3 +90,35 @@ def _find_texts(spec: str) -> list[TextFile]:
     if known is None or known.kind != "corpus" or Path(spec).exists():
         return find_texts(spec)
     return [TextFile(fetching(known.source).folder / known.source.name)]
+
+
+def require_same_casing(
+    vectors: Sequence[VectorParameters], vocabulary: VocabularyParameters
+) -> None:
+    """Refuse vectors that would be trained in a different case from the vocabulary's.
+
+    Raises:
+        UserError: a set would be trained with a `lower_case` that differs from the vocabulary's.
+    """
+    for source in vectors:
+        trained_lower_case = source.corpus.lower_case
+        if source.source in METHODS and trained_lower_case != vocabulary.lower_case:
+            raise UserError(
+                f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
+                f"{vocabulary.lower_case}: words with capitals would have no vector. Set both to "
+                "the same value."
+            )
+
+
+def warn_if_casing_differs(name: str, history: History, field: str, lower_case: bool) -> None:
+    """Log a warning if a set was trained in a different case from what `field` says.
+
+    A set without a record of its case is not checked.
+    """
+    trained_lower_case = history.get("lower_case", lower_case)
+    if trained_lower_case != lower_case:
+        get_run_logger().warning(
+            f"The vectors {name} were trained with lower_case={trained_lower_case}, but {field} is "
+            f"{lower_case}: words with capitals have no vector. Set {field} to "
+            f"{trained_lower_case}."
+        )

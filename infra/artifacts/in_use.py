@@ -17,20 +17,21 @@ from infra.settings import settings
 
 
 class _Uses:
-    """The stages used so far, each locked."""
+    """The stages used so far, as <stage>/<key>, each locked."""
 
     def __init__(self) -> None:
         self.locks = ExitStack()
-        self.folders: dict[Path, None] = {}
+        self.stages: set[str] = set()
 
     def add(self, folder: Path) -> None:
-        if folder not in self.folders:
+        stage = f"{folder.parent.name}/{folder.name}"
+        if stage not in self.stages:
             self.locks.enter_context(shared_lock(lock_file(folder, "use")))
-            self.folders[folder] = None
+            self.stages.add(stage)
 
 
 _PROCESS_USES = _Uses()
-_flow_uses: ContextVar[_Uses | None] = ContextVar("_flow_uses", default=None)
+_uses: ContextVar[_Uses] = ContextVar("_uses", default=_PROCESS_USES)
 
 
 def lock_file(folder: Path, purpose: str) -> Path:
@@ -40,7 +41,7 @@ def lock_file(folder: Path, purpose: str) -> Path:
 
 def use(folder: Path) -> None:
     """Keep a stage's folder until the flow run ends; outside a flow run, until the process ends."""
-    (_flow_uses.get() or _PROCESS_USES).add(folder)
+    _uses.get().add(folder)
 
 
 @contextmanager
@@ -49,42 +50,32 @@ def used_by_flow() -> Iterator[None]:
 
     If the body succeeds, record them as the stages of the flow's newest run.
     """
-    if _flow_uses.get() is not None:
+    if _uses.get() is not _PROCESS_USES:
         yield
         return
     uses = _Uses()
-    token = _flow_uses.set(uses)
+    token = _uses.set(uses)
     with uses.locks:
         try:
             yield
-            _record_stages(uses)
+            record = {"flow_run": flow_run.id, "stages": sorted(uses.stages)}
+            write_atomically(_newest_run(str(flow_run.flow_name)), json.dumps(record))
         finally:
-            _flow_uses.reset(token)
+            _uses.reset(token)
 
 
-def _newest_runs_folder() -> Path:
-    return settings().root.resolve() / "newest"
-
-
-def _record_stages(uses: _Uses) -> None:
-    """Record the stages of the flow's newest run in place of those of the previous one."""
-    file = _newest_runs_folder() / f"{flow_run.flow_name}.json"
-    keys = [_key(folder) for folder in uses.folders]
-    write_atomically(file, json.dumps({"flow_run": flow_run.id, "stages": keys}))
-
-
-def _key(folder: Path) -> str:
-    return f"{folder.parent.name}/{folder.name}"
+def _newest_run(flow: str) -> Path:
+    """The record of a flow's newest successful run."""
+    return settings().root.resolve() / "newest" / f"{flow}.json"
 
 
 def stages_in_use() -> set[str]:
     """The stages that the current flow run has used so far, as <stage>/<key>."""
-    return {_key(folder) for folder in (_flow_uses.get() or _PROCESS_USES).folders}
+    return set(_uses.get().stages)
 
 
 def stages_of_newest_runs(flow: str = "*") -> set[str]:
     """The stages of a flow's newest successful run, or of every flow's, as <stage>/<key>."""
-    records = [
-        json.loads(file.read_text("utf-8")) for file in _newest_runs_folder().glob(f"{flow}.json")
-    ]
+    pattern = _newest_run(flow)
+    records = [json.loads(file.read_text("utf-8")) for file in pattern.parent.glob(pattern.name)]
     return {stage for record in records for stage in record["stages"]}

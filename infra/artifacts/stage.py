@@ -11,8 +11,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from inspect import signature
@@ -22,7 +21,7 @@ from typing import Any, Concatenate, Generic, ParamSpec
 import grimp
 from prefect import Task, get_run_logger
 from prefect.client.schemas.objects import State
-from prefect.futures import PrefectFuture, wait
+from prefect.futures import wait
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
 
@@ -68,33 +67,6 @@ class Output:
     cached: bool  # nothing was run: an earlier result was reused
 
 
-@dataclass(frozen=True)
-class Pending:
-    """A stage that runs in parallel with others."""
-
-    folder: Path
-    future: PrefectFuture[Any]
-
-    def output(self) -> Output:
-        """Wait for the stage, and return its output.
-
-        Raises:
-            UserError: the inputs can't be used; the message says why.
-        """
-        self.future.wait()
-        return _output(self.folder, self.future.state)
-
-
-def outputs_of(pending: Sequence[Pending]) -> list[Output]:
-    """The outputs of stages that run in parallel, once all of them have ended.
-
-    Raises:
-        UserError: a stage was refused; the error is that of the first one in `pending`.
-    """
-    wait([stage.future for stage in pending])
-    return [stage.output() for stage in pending]
-
-
 def _output(folder: Path, state: State[Any]) -> Output:
     cached = result_of(state).get("found") or state.name == "Cached"
     return Output(folder, facts_of(folder), cached)
@@ -129,10 +101,13 @@ class Stage(Generic[P]):
 
     `out` is an empty folder named after the stage's key. It is moved to its place among the stages
     when the function returns, so a stage that fails or is killed leaves no finished folder.
+
+    `code` is the project module whose source, with everything it imports, is part of the key; by
+    default it is the function's own module.
     """
 
-    def __init__(self, build: Build[P], name: str, code: str) -> None:
-        self.build, self.name, self.code = build, name, code
+    def __init__(self, build: Build[P], name: str, code: str | None = None) -> None:
+        self.build, self.name, self.code = build, name, code or build.__module__
         self.task: Task[[str, dict[str, Any]], Any] = Task(
             self._run,
             name=self.name,
@@ -148,37 +123,46 @@ class Stage(Generic[P]):
         Raises:
             UserError: the inputs can't be used; the message says why.
         """
-        inputs = self._inputs(*args, **kwargs)
-        folder = self._folder(inputs)
+        inputs, folder = self._resolve(*args, **kwargs)
         state = self._task_for(folder)(folder.name, inputs, return_state=True)
         return _output(folder, state)
 
-    def submit(self, runner: TaskRunner[Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Start the stage on a task runner, in parallel with others; `output()` waits for it."""
-        inputs = self._inputs(*args, **kwargs)
-        folder = self._folder(inputs)
-        parameters = {"key": folder.name, "inputs": inputs}
-        return Pending(folder, runner.submit(self._task_for(folder), parameters))
+    def run_all(self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]) -> list[Output]:
+        """The stage's outputs for several tuples of arguments, built in parallel by the runner.
+
+        Raises:
+            UserError: the inputs of a call can't be used. All others have been built or have failed
+                then; of several such errors, the first one is raised.
+        """
+        resolved = [self._resolve(*arguments) for arguments in calls]
+        futures = [
+            runner.submit(self._task_for(folder), {"key": folder.name, "inputs": inputs})
+            for inputs, folder in resolved
+        ]
+        wait(futures)
+        return [
+            _output(folder, future.state)
+            for (_, folder), future in zip(resolved, futures, strict=True)
+        ]
 
     def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the stage's output for these inputs exists."""
-        return self._folder(self._inputs(*args, **kwargs)).exists()
+        _, folder = self._resolve(*args, **kwargs)
+        return folder.exists()
 
-    def _folder(self, inputs: dict[str, Any]) -> Path:
-        code = source_digest(self.code)
-        key = digest_of([self.name, identity(inputs), code])[:32]
-        folder = stages_folder() / self.name / key
-        use(folder)
-        return folder
-
-    def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
-        return self.task.with_options(refresh_cache=not folder.exists())
-
-    def _inputs(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+    def _resolve(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Path]:
+        """The inputs by their names, and the folder of the stage's output for them."""
         parameters = list(signature(self.build).parameters.values())[1:]
         bound = signature(self.build).replace(parameters=parameters).bind(*args, **kwargs)
         bound.apply_defaults()
-        return bound.arguments
+        inputs = bound.arguments
+        key = digest_of([self.name, identity(inputs), source_digest(self.code)])[:32]
+        folder = stages_folder() / self.name / key
+        use(folder)
+        return inputs, folder
+
+    def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
+        return self.task.with_options(refresh_cache=not folder.exists())
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
         final = stages_folder() / self.name / key
@@ -192,7 +176,12 @@ class Stage(Generic[P]):
         return {"folder": f"stages/{self.name}/{key}", "found": exists}
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
-        with _building(final) as folder:
+        """Fill a folder of the same name on the same disk, and rename it when it is complete."""
+        building = final.parent / f"{BUILDING}{final.name}"
+        shutil.rmtree(building, ignore_errors=True)  # left by a killed run
+        folder = building / final.name
+        folder.mkdir(parents=True)
+        try:
             start = time.perf_counter()
             facts = self.build(folder, **inputs)  # type: ignore[call-arg]
             fields = {
@@ -205,19 +194,8 @@ class Stage(Generic[P]):
             }
             write_manifest(folder, fields)
             folder.rename(final)
-
-
-@contextmanager
-def _building(final: Path) -> Iterator[Path]:
-    """Yield an empty folder of the same name, on the same disk; it is removed unless renamed."""
-    building = final.parent / f"{BUILDING}{final.name}"
-    shutil.rmtree(building, ignore_errors=True)  # left by a killed run
-    folder = building / final.name
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(building)
+        finally:
+            shutil.rmtree(building)
 
 
 def _log_waiting() -> None:
@@ -229,12 +207,3 @@ def result_of(state: State[Any]) -> Any:
     if state.name == REFUSED:
         raise UserError(state.message)
     return state.result()
-
-
-def stage(build: Build[P], name: str, code: str | None = None) -> Stage[P]:
-    """Make a stage from a function that fills a folder.
-
-    `code` is the project module whose source, with everything it imports, is part of the stage's
-    key; by default it is the function's own module.
-    """
-    return Stage(build, name, code or build.__module__)

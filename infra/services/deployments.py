@@ -62,7 +62,7 @@ class RequestRejected(urllib3.exceptions.HTTPError):
     """The server answered, and does not accept the request."""
 
 
-def deploy(server: str) -> None:
+def deploy() -> None:
     """Create the work pool and all deployments, or bring them up to date.
 
     A change made in the UI is kept unless prefect.yaml has changed the same field since the last
@@ -71,47 +71,44 @@ def deploy(server: str) -> None:
     such as duplicates made in the UI, get the flow's new entrypoint. Renamed parameters get their
     new names in deployments, schedules and pending runs.
     """
-    before = {deployment["id"]: deployment for deployment in _deployments(server)}
+    before = {deployment["id"]: deployment for deployment in _query("deployments")}
     old_sections = new_sections = _read_sections()
     try:
-        _prefect(server, "work-pool", "create", POOL, "--type", "process", "--overwrite")
-        _prefect(server, "deploy", "--all")
+        _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
+        _prefect("deploy", "--all")
         new_sections = _current_sections()
     finally:  # an interruption leaves some flows deployed: restore them, too
-        after = _deployments(server)
+        after = _query("deployments")
         _follow_moved_flows(after, new_sections.keys())
         for deployment in after:
             if deployment["id"] in before:
                 name = deployment["name"]
                 changed = _changed_fields(old_sections.get(name, {}), new_sections.get(name, {}))
-                _restore(server, before[deployment["id"]], deployment, changed)
-            _rename_parameters_of_runs(server, deployment)
-            _forbid_unknown_parameters(server, deployment)
-        _replace_renamed(server)
-    _write_sections(new_sections)
+                _restore(before[deployment["id"]], deployment, changed)
+            _rename_parameters_of_runs(deployment)
+            _forbid_unknown_parameters(deployment)
+        _replace_renamed()
+    write_atomically(_sections_file(), json.dumps(new_sections, indent=1) + "\n")
 
 
-def worker_is_online(server: str) -> bool:
+def worker_is_online() -> bool:
     """Whether a worker has reported to the server that it is ready for runs."""
-    workers = _query(f"{server}/api/work_pools/{POOL}/workers/filter")
+    workers = _query(f"work_pools/{POOL}/workers")
     return any(worker["status"] == "ONLINE" for worker in workers)
 
 
-def _deployments(server: str) -> list[dict[str, Any]]:
-    return _query(f"{server}/api/deployments/filter")
-
-
-def _query(url: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = _send("POST", url, filters or {}).json()
+def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = _send("POST", f"{things}/filter", filters or {}).json()
     return results
 
 
-def _send(method: str, url: str, body: dict[str, Any]) -> urllib3.BaseHTTPResponse:
-    """The server's response.
+def _send(method: str, path: str, body: dict[str, Any]) -> urllib3.BaseHTTPResponse:
+    """The response of the Prefect server.
 
     Raises:
         urllib3.exceptions.HTTPError: there is no response, or its status is 400 or above.
     """
+    url = f"{settings().prefect_url}/api/{path}"
     response = SERVER.request(method, url, json=body)
     if response.status >= 400:
         error = RequestRejected if response.status < 500 else urllib3.exceptions.HTTPError
@@ -140,9 +137,7 @@ def _follow_moved_flows(deployments: list[dict[str, Any]], current: Set[str]) ->
         deployment[SCHEMA] = schemas.get(entrypoint, deployment[SCHEMA])
 
 
-def _restore(
-    server: str, before: dict[str, Any], deployed: dict[str, Any], changed: set[str]
-) -> None:
+def _restore(before: dict[str, Any], deployed: dict[str, Any], changed: set[str]) -> None:
     """Restore a deployment's editable fields, except those changed in prefect.yaml.
 
     The POST request makes Prefect update the given fields of the deployment of that name and flow.
@@ -158,7 +153,7 @@ def _restore(
         "parameters": _renamed(fields["parameters"], names),
         "schedules": [{**s, "parameters": _renamed(s["parameters"], names)} for s in schedules],
     }
-    _send("POST", f"{server}/api/deployments/", update)
+    _send("POST", "deployments/", update)
 
 
 def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
@@ -166,15 +161,15 @@ def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any
     return {names.get(name, name): value for name, value in parameters.items()}
 
 
-def _rename_parameters_of_runs(server: str, deployment: dict[str, Any]) -> None:
+def _rename_parameters_of_runs(deployment: dict[str, Any]) -> None:
     """Rename the parameters of pending runs, which an earlier release has created."""
     names = RENAMED_PARAMETERS.get(deployment["entrypoint"], {})
     if not names:
         return
-    for run in _pending_runs(server, deployment):
+    for run in _pending_runs(deployment):
         if names.keys() & run["parameters"].keys():
             update = {"parameters": _renamed(run["parameters"], names)}
-            _send("PATCH", f"{server}/api/flow_runs/{run['id']}", update)
+            _send("PATCH", f"flow_runs/{run['id']}", update)
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
@@ -182,24 +177,23 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
     return {name: schedule[name] for name in ("schedule", "active", "parameters", "slug")}
 
 
-def _forbid_unknown_parameters(server: str, deployed: dict[str, Any]) -> None:
+def _forbid_unknown_parameters(deployed: dict[str, Any]) -> None:
     """Make the server refuse parameters that the flow does not have; by default it accepts them."""
     schema = {**deployed[SCHEMA], "additionalProperties": False}
     update = {SCHEMA: schema, "entrypoint": deployed["entrypoint"]}
-    _send("PATCH", f"{server}/api/deployments/{deployed['id']}", update)
+    _send("PATCH", f"deployments/{deployed['id']}", update)
 
 
-def _replace_renamed(server: str) -> None:
+def _replace_renamed() -> None:
     """Let each renamed deployment's successor take its place. Interrupted, it can be repeated."""
-    by_name = {d["name"]: d for d in _deployments(server) if PROJECT_TAG in d["tags"]}
+    by_name = {d["name"]: d for d in _query("deployments") if PROJECT_TAG in d["tags"]}
     for old, new in RENAMED_DEPLOYMENTS.items():
         if old in by_name and new in by_name:
-            merged = _merged(by_name[old], by_name[new])
-            _restore(server, merged, by_name[new], changed=set())
-            for run in _pending_runs(server, by_name[old]):
-                _schedule_run(server, run, by_name[new])
+            _restore(_merged(by_name[old], by_name[new]), by_name[new], changed=set())
+            for run in _pending_runs(by_name[old]):
+                _schedule_run(run, by_name[new])
             # This also deletes its scheduled runs, including those that people scheduled.
-            _send("DELETE", f"{server}/api/deployments/{by_name[old]['id']}", {})
+            _send("DELETE", f"deployments/{by_name[old]['id']}", {})
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +208,7 @@ def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pending_runs(server: str, deployment: dict[str, Any]) -> list[dict[str, Any]]:
+def _pending_runs(deployment: dict[str, Any]) -> list[dict[str, Any]]:
     """Runs that people scheduled, and missed ones; a schedule creates its future ones again."""
     filters = {
         "deployments": {"id": {"any_": [deployment["id"]]}},
@@ -223,12 +217,12 @@ def _pending_runs(server: str, deployment: dict[str, Any]) -> list[dict[str, Any
     now = datetime.now(UTC)
     return [
         run
-        for run in _query(f"{server}/api/flow_runs/filter", filters)
+        for run in _query("flow_runs", filters)
         if not run["auto_scheduled"] or datetime.fromisoformat(run["expected_start_time"]) < now
     ]
 
 
-def _schedule_run(server: str, run: dict[str, Any], deployment: dict[str, Any]) -> None:
+def _schedule_run(run: dict[str, Any], deployment: dict[str, Any]) -> None:
     """Schedule a run of a renamed deployment for the same time by its successor, once."""
     start = {"scheduled_time": run["expected_start_time"]}
     copy = {
@@ -240,7 +234,7 @@ def _schedule_run(server: str, run: dict[str, Any], deployment: dict[str, Any]) 
         "idempotency_key": f"successor of {run['id']}",
     }
     try:
-        _send("POST", f"{server}/api/deployments/{deployment['id']}/create_flow_run", copy)
+        _send("POST", f"deployments/{deployment['id']}/create_flow_run", copy)
     except RequestRejected as error:
         print(f"Scheduled run {run['name']} is invalid now; start it again in the UI ({error}).")
 
@@ -263,20 +257,25 @@ def _read_sections() -> Sections:
     return sections
 
 
-def _write_sections(sections: Sections) -> None:
-    write_atomically(_sections_file(), json.dumps(sections, indent=1) + "\n")
-
-
 def _sections_file() -> Path:
     return settings().root.resolve() / "deployments.json"
 
 
-def _prefect(server: str, *arguments: str) -> None:
-    """Run a Prefect command; its output is shown only if it fails."""
+def command_environment() -> dict[str, str]:
+    """The environment of a command that uses the Prefect server, and runs in the checkout."""
     # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
-    here = {"PWD": str(CHECKOUT), "PREFECT_API_URL": f"{server}/api"}
-    environment = {**variables(), **os.environ, **here}
-    command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
-    done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True)
+    here = {"PWD": str(CHECKOUT), "PREFECT_API_URL": f"{settings().prefect_url}/api"}
+    return {**variables(), **os.environ, **here}
+
+
+def _prefect(*arguments: str) -> None:
+    """Run a Prefect command; its output is shown only if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+        env=command_environment(),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)

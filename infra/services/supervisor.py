@@ -4,72 +4,139 @@
 databases and process ids are kept under the root, so the next `up` has all earlier runs.
 """
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from os import getpid
+from pathlib import Path
 from types import FrameType
 
 import httpx
-from pydantic import BaseModel
 
-from infra import running_services
-from infra.environment import variables
 from infra.errors import UserError
-from infra.processes import record_process, stop
-from infra.services import deployments
-from infra.services.logs import log_file, rotate_if_long
+from infra.processes import ProcessRecord, record_process, stop
+from infra.running_services import ServicesRecord, read_record, remove_record
+from infra.services.deployments import POOL, command_environment, deploy, worker_is_online
 from infra.settings import CHECKOUT, LOOPBACK, settings
 
 START_SECONDS = 240.0
 STABLE_SECONDS = 30.0
-MAX_EARLY_EXITS = 3
-"""The number of times in a row that a service is restarted after it died within STABLE_SECONDS of
-its start. After one more such death `up` gives up, since the service would die forever."""
+MAX_RESTARTS = 3
+"""The number of times in a row that a service is restarted without running for STABLE_SECONDS in
+between. If it exits once more, `up` gives up, since the service would exit forever."""
+MAX_LOG_BYTES = 10 * 2**20
+"""Size in bytes above which a log is rotated at the next start."""
 
-PYTHON = sys.executable
 
-
-class Service(BaseModel, frozen=True):
-    """A server or worker: its command, and the URL that responds when it is ready."""
+@dataclass
+class Service:
+    """A server or worker: how it is started, when it is ready, and its process."""
 
     name: str
     command: list[str]
-    health: str | None = None  # None: it has no URL to check
-    needs: str | None = None  # a URL that must respond before a restart
+    is_ready: Callable[[], bool]
+    needs: "Service | None" = None  # must be ready before a restart
+    restarts: int = 0  # in a row
+    record: ProcessRecord | None = None  # None before the first start
+    process: subprocess.Popen[bytes] = field(init=False)
+    started: float = field(init=False)
+
+    @property
+    def log(self) -> Path:
+        """Path of the log; its folder is created if it is missing."""
+        folder = settings().root.resolve() / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.name}.log"
+
+    def start(self) -> None:
+        """Start the service in its own session, so that Ctrl-C does not reach it.
+
+        A log above the limit is rotated first; one earlier log is kept as `<name>.log.1`.
+        """
+        if self.log.exists() and self.log.stat().st_size > MAX_LOG_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                env=command_environment(),
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.record = record_process(self.process.pid)
+        self.started = time.monotonic()
+
+    def wait(self) -> None:
+        """Wait until the service is ready.
+
+        Raises:
+            UserError: it ended, or was not ready within START_SECONDS.
+        """
+        while not self.is_ready():
+            died = self.process.poll() is not None
+            if died or time.monotonic() - self.started > START_SECONDS:
+                raise self._failure()
+            time.sleep(0.2)
+
+    def restart_if_dead(self) -> bool:
+        """Restart the service if it has died, and what it needs is ready; returns whether it did.
+
+        Raises:
+            UserError: it repeatedly died soon after its start.
+        """
+        if self.process.poll() is None:
+            if time.monotonic() - self.started > STABLE_SECONDS:
+                self.restarts = 0
+            return False
+        if self.needs is not None and not self.needs.is_ready():
+            return False
+        if self.restarts == MAX_RESTARTS:
+            raise self._failure()
+        print(f"{self.name} exited unexpectedly; restarting.", flush=True)
+        self.restarts += 1
+        self.start()
+        return True
+
+    def _failure(self) -> UserError:
+        tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
+        message = f"{self.name} failed to start or exited. Full log: {self.log}"
+        return UserError("\n".join([*tail, message]))
 
 
-def services() -> list[Service]:
-    """The two servers and the worker, in start order."""
+def services() -> tuple[Service, Service, Service]:
+    """The Prefect server, the MLflow server and the worker, none of them started."""
     current = settings()
     root = current.root.resolve()
-    prefect = [PYTHON, "-m", "prefect"]
-    mlflow = [PYTHON, "-m", "mlflow", "server", "--workers", "1"]
+    prefect = [sys.executable, "-m", "prefect"]
+    mlflow = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     store = ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
     # Runs and servers are on one machine, so they access artifacts by the same paths.
     artifacts = ["--no-serve-artifacts", "--default-artifact-root", f"{root}/mlartifacts"]
     bind = ["--host", LOOPBACK, "--port"]
-    return [
-        Service(
-            name="prefect",
-            command=[*prefect, "server", "start", *bind, str(current.prefect_port)],
-            health=f"{current.prefect_url}/api/health",
-        ),
-        Service(
-            name="mlflow",
-            command=[*mlflow, *store, *artifacts, *bind, str(current.mlflow_port)],
-            health=f"{current.mlflow_url}/health",
-        ),
-        Service(
-            name="worker",
-            command=[*prefect, "worker", "start", "--pool", deployments.POOL, "--type", "process"],
-            needs=f"{current.prefect_url}/api/health",
-        ),
-    ]
+    prefect_server = Service(
+        "prefect",
+        [*prefect, "server", "start", *bind, str(current.prefect_port)],
+        partial(_responds, f"{current.prefect_url}/api/health"),
+    )
+    mlflow_server = Service(
+        "mlflow",
+        [*mlflow, *store, *artifacts, *bind, str(current.mlflow_port)],
+        partial(_responds, f"{current.mlflow_url}/health"),
+    )
+    worker = Service(
+        "worker",
+        [*prefect, "worker", "start", "--pool", POOL, "--type", "process"],
+        worker_is_online,
+        needs=prefect_server,
+    )
+    return prefect_server, mlflow_server, worker
 
 
 def up() -> None:
@@ -82,145 +149,83 @@ def up() -> None:
     _require_not_running()
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
-    _handle_signals(_interrupt)
-    supervisor = Supervisor()
+    _handle_signals(signal.default_int_handler)
+    everything = services()
+    prefect, mlflow, worker = everything
     try:
-        for service in services():
-            rotate_if_long(service.name)
-        *servers, worker = services()
-        _print("Starting the Prefect and MLflow servers …")
-        for server in servers:
-            supervisor.start(server)
-        for server in servers:
-            supervisor.wait_for(server)
-        _print("Deploying the flows of prefect.yaml …")
-        deployments.deploy(settings().prefect_url)
+        _write_record(everything)
+        print("Starting the Prefect and MLflow servers …", flush=True)
+        for server in (prefect, mlflow):
+            server.start()
+            _write_record(everything)
+        prefect.wait()
+        mlflow.wait()
+        print("Deploying the flows of prefect.yaml …", flush=True)
+        deploy()
         subprocess.run(
-            [PYTHON, "-m", "flows.commands.end_orphaned_runs"],
-            env=_environment(),
+            [sys.executable, "-m", "flows.commands.end_orphaned_runs"],
+            env=command_environment(),
             cwd=CHECKOUT,
             check=True,
         )
-        supervisor.start(worker)
-        supervisor.wait_until(worker, lambda: deployments.worker_is_online(settings().prefect_url))
-        _print(_urls(settings().prefect_url, settings().mlflow_url))
-        supervisor.watch()
+        worker.start()
+        _write_record(everything)
+        worker.wait()
+        print(_urls(settings().prefect_url, settings().mlflow_url), flush=True)
+        _watch(everything)
     except KeyboardInterrupt:
-        _print("\nStopping …")
+        print("\nStopping …", flush=True)
     finally:
         _handle_signals(signal.SIG_IGN)
-        supervisor.stop()
+        _stop_all(service.record for service in everything if service.record is not None)
 
 
 def down() -> None:
     """Stop what `up` started, even if that `up` itself was killed."""
-    record = running_services.read_record()
+    record = read_record()
     if record is None:
-        _print("Nothing is running.")
+        print("Nothing is running.")
         return
     stop(record.supervisor, patience=60)
-    _stop_services(record)
-    _print("Stopped.")
+    _stop_all(record.services.values())
+    print("Stopped.")
 
 
-class Supervisor:
-    """Starts the services, restarts those that die, and stops all of them."""
+def _watch(everything: Sequence[Service]) -> None:
+    """Restart services that die, forever."""
+    while True:
+        for service in everything:
+            if service.restart_if_dead():
+                _write_record(everything)
+        time.sleep(1)
 
-    def __init__(self) -> None:
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.start_times: dict[str, float] = {}
-        self.early_exits: Counter[str] = Counter()
-        self._write()
 
-    def start(self, service: Service) -> None:
-        """Start a service in its own session, so that Ctrl-C does not reach it."""
-        with log_file(service.name).open("ab") as log:
-            self.processes[service.name] = subprocess.Popen(
-                service.command,
-                env=_environment(),
-                cwd=CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self.start_times[service.name] = time.monotonic()
-        self._write()
+def _write_record(everything: Iterable[Service]) -> None:
+    ServicesRecord(
+        supervisor=record_process(getpid()),
+        services={service.name: service.record for service in everything if service.record},
+        prefect_url=settings().prefect_url,
+        mlflow_url=settings().mlflow_url,
+    ).write()
 
-    def wait_for(self, service: Service) -> None:
-        """Wait until a server answers."""
-        self.wait_until(service, lambda: _responds(str(service.health)))
 
-    def wait_until(self, service: Service, is_ready: Callable[[], bool]) -> None:
-        """Wait until a service is ready.
-
-        Raises:
-            UserError: it ended, or was not ready within START_SECONDS.
-        """
-        while not is_ready():
-            seconds = time.monotonic() - self.start_times[service.name]
-            if self.processes[service.name].poll() is not None or seconds > START_SECONDS:
-                raise UserError(_failure(service.name))
-            time.sleep(0.2)
-
-    def watch(self) -> None:
-        """Restart services that die.
-
-        Raises:
-            UserError: a service repeatedly died right after its start.
-        """
-        ended: dict[str, float] = {}
-        while True:
-            for service in services():
-                if self.processes[service.name].poll() is None:
-                    continue
-                ended.setdefault(service.name, time.monotonic())
-                if service.needs is None or _responds(service.needs):
-                    self._restart(service, ended.pop(service.name))
-            time.sleep(1)
-
-    def _restart(self, service: Service, ended: float) -> None:
-        if ended - self.start_times[service.name] < STABLE_SECONDS:
-            self.early_exits[service.name] += 1
-        else:
-            self.early_exits[service.name] = 0
-        if self.early_exits[service.name] > MAX_EARLY_EXITS:
-            raise UserError(_failure(service.name))
-        _print(f"{service.name} exited unexpectedly; restarting.")
-        self.start(service)
-
-    def stop(self) -> None:
-        """Stop all services, the worker and its flow runs first."""
-        for process in reversed(self.processes.values()):
-            if process.poll() is None:
-                stop(record_process(process.pid))
-        running_services.remove_record()
-
-    def _write(self) -> None:
-        alive = {name: p.pid for name, p in self.processes.items() if p.poll() is None}
-        running_services.ServicesRecord(
-            supervisor=record_process(os.getpid()),
-            services={name: record_process(pid) for name, pid in alive.items()},
-            prefect_url=settings().prefect_url,
-            mlflow_url=settings().mlflow_url,
-        ).write()
+def _stop_all(records: Iterable[ProcessRecord]) -> None:
+    """Stop services, given in start order: the worker and its flow runs first."""
+    for record in reversed(list(records)):
+        stop(record)
+    remove_record()
 
 
 def _require_not_running() -> None:
     """Refuse a second `up`, and stop what a killed one left running."""
-    record = running_services.read_record()
-    if record is not None and record.supervisor.alive:
+    record = read_record()
+    if record is None:
+        return
+    if record.supervisor.alive:
         raise UserError(
             f"The services are already running.\n{_urls(record.prefect_url, record.mlflow_url)}"
         )
-    if record is not None:
-        _stop_services(record)
-
-
-def _stop_services(record: running_services.ServicesRecord) -> None:
-    for service in reversed(record.services.values()):
-        stop(service)
-    running_services.remove_record()
+    _stop_all(record.services.values())
 
 
 def _require_free_port(variable: str, port: int) -> None:
@@ -235,20 +240,11 @@ def _require_free_port(variable: str, port: int) -> None:
             ) from error
 
 
-def _environment() -> dict[str, str]:
-    return {**variables(), **os.environ, "PREFECT_API_URL": f"{settings().prefect_url}/api"}
-
-
 def _responds(url: str) -> bool:
     try:
         return httpx.get(url, timeout=5).is_success
     except httpx.TransportError:
         return False
-
-
-def _failure(name: str) -> str:
-    tail = log_file(name).read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    return "\n".join([*tail, f"{name} failed to start or exited. Full log: {log_file(name)}"])
 
 
 def _urls(prefect_url: str, mlflow_url: str) -> str:
@@ -264,11 +260,3 @@ def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Ha
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)

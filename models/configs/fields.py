@@ -4,22 +4,13 @@ import math
 import operator
 from dataclasses import field, fields
 from types import NoneType
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 
 def require(condition: bool, message: str) -> None:
     """Raise ValueError with this message unless the condition holds."""
     if not condition:
         raise ValueError(message)
-
-
-class Bounds(TypedDict, total=False):
-    """Bounds of a number, named as in pydantic: ≥, >, ≤ and <."""
-
-    ge: float
-    gt: float
-    le: float
-    lt: float
 
 
 _BOUNDS = {
@@ -32,8 +23,9 @@ _BOUNDS = {
 _T = TypeVar("_T")
 
 
-def option(default: _T, help: str, **bounds: Unpack[Bounds]) -> _T:
-    """A dataclass field with its help and its bounds; those of a tuple hold for each item."""
+def option(default: _T, help: str, **bounds: float) -> _T:
+    """A dataclass field with its help and the bounds of its number, or of each item of its tuple:
+    `ge`, `gt`, `le` and `lt`, as in pydantic."""
     return field(default=default, metadata={"help": help, "bounds": bounds})
 
 
@@ -43,14 +35,10 @@ def require_valid_fields(config: Any, prefix: str = "") -> None:
         name, value = f"{prefix}{config_field.name}", getattr(config, config_field.name)
         allowed, bounds = get_args(config_field.type), config_field.metadata["bounds"]
         if get_origin(config_field.type) is Literal:
-            _require_choice(name, value, allowed)
+            choices = f"{', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
+            require(value in allowed, f"{name} must be {choices}, not {value!r}.")
         elif bounds and not (value is None and NoneType in allowed):
             _require_in_bounds(name, value, bounds)
-
-
-def _require_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    choices = f"{', '.join(map(repr, allowed[:-1]))} or {allowed[-1]!r}"
-    require(value in allowed, f"{name} must be {choices}, not {value!r}.")
 
 
 def _require_in_bounds(name: str, value: Any, bounds: dict[str, float]) -> None:

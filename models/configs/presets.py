@@ -3,7 +3,7 @@
 Where a source is silent or contradicts itself, the preset's docstring names the choice made here.
 All presets freeze the word vectors, give unknown words the zero vector, put a null token for "no
 answer" in front of context and question, and warm up the averaged weights as the CS224n starter
-does. `models.modules.initialization.draw_weights` and `models.modules.attention.AttentionFlow`
+does. `models.modules.layers.draw_weights` and `models.modules.attention.AttentionFlow`
 describe how weights are initialised. Parameter counts exclude the word embeddings; they are for 100
 characters (padding and unknown included) and word vectors of 100 numbers.
 """

@@ -10,14 +10,6 @@ from models.configs.fields import option, require, require_valid_fields
 
 QueryToContext = Literal["starter", "max"]
 UnknownWords = Literal["zero", "random", "trainable", "subword"]
-Highway = Literal["projected", "concatenated", "none"]
-Recurrent = Literal["lstm", "gru"]
-SelfAttention = Literal["none", "additive", "dot", "elementwise", "trilinear"]
-OutputReads = Literal["attention", "self-attention"]
-EndPointer = Literal["independent", "conditioned", "chained"]
-DropoutForm = Literal["outputs", "inputs", "variational"]
-OptimizerName = Literal["adadelta", "adam"]
-Schedule = Literal["constant", "linear"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -82,26 +74,26 @@ class ModelConfig:
     hidden_size: int = option(100, "Hidden size of all layers (d in the BiDAF paper).", ge=1)
     word_vectors: bool = option(True, "Whether the model reads word vectors. Off: characters only.")
     characters: CharacterConfig | None = option(None, "Character CNN over each word.")
-    highway: Highway = option(
+    highway: Literal["projected", "concatenated", "none"] = option(
         "projected", "Highway layers over the projected or concatenated embeddings, or none."
     )
-    recurrent: Recurrent = option("lstm", "Cell type of the recurrent layers.")
+    recurrent: Literal["lstm", "gru"] = option("lstm", "Cell type of the recurrent layers.")
     query_to_context: QueryToContext = option(
         "starter",
         "Query-to-context attention: 'max' as in the BiDAF paper, or 'starter', the matrix product "
         "of the CS224n starter code.",
     )
-    self_attention: SelfAttention = option(
+    self_attention: Literal["none", "additive", "dot", "elementwise", "trilinear"] = option(
         "none",
         "Similarity function of the context's self-attention ('trilinear': the residual block of "
         "document-qa), or none.",
     )
-    output_reads: OutputReads = option(
+    output_reads: Literal["attention", "self-attention"] = option(
         "attention",
         "Input of the output layer besides the modeling layer: the attention flow, or "
         "self-attention.",
     )
-    end_pointer: EndPointer = option(
+    end_pointer: Literal["independent", "conditioned", "chained"] = option(
         "independent",
         "How the answer's end is predicted: independent of its start, conditioned on it, or by a "
         "layer chained to the start's.",
@@ -112,7 +104,7 @@ class ModelConfig:
         "Vector of an OOV word (one without a pretrained vector): zero, random but fixed, "
         "trainable, or composed from subwords (needs fastText vectors).",
     )
-    dropout_form: DropoutForm = option(
+    dropout_form: Literal["outputs", "inputs", "variational"] = option(
         "outputs",
         "Where dropout applies: to the outputs of layers, to their inputs, or variational, with "
         "one mask for all tokens of a sequence.",
@@ -120,9 +112,6 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         require_valid_fields(self)
-        self._refuse_impossible_combinations()
-
-    def _refuse_impossible_combinations(self) -> None:
         require(
             self.word_vectors or self.characters is not None,
             "word_vectors is off and characters is empty. Set at least one of them.",
@@ -166,11 +155,13 @@ class TrainingConfig:
 
     epochs: int = option(30, "Maximum number of passes over the training data.", ge=1, le=1000)
     batch_size: int = option(64, "Questions per optimisation step, summed over all workers.", ge=1)
-    optimizer: OptimizerName = option("adadelta", "Optimiser. Set `learning_rate` to suit it.")
+    optimizer: Literal["adadelta", "adam"] = option(
+        "adadelta", "Optimiser. Set `learning_rate` to suit it."
+    )
     learning_rate: float = option(
         0.5, "Peak learning rate: about 0.5 for Adadelta, 0.001 to 0.002 for Adam.", gt=0
     )
-    schedule: Schedule = option(
+    schedule: Literal["constant", "linear"] = option(
         "constant", "Constant learning rate, or linear decay to 0 over `epochs`."
     )
     warmup_steps: int = option(

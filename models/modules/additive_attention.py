@@ -1,7 +1,5 @@
 """Additive similarity of all pairs, without the (B, T, J, size) tensor of its formula."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

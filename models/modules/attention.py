@@ -1,7 +1,5 @@
 """Attention between context and question."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -29,8 +27,7 @@ class TrilinearSimilarity(nn.Module):
         products = (context * self.product_weight) @ question.transpose(1, 2)
         of_context = context @ self.context_weight  # (B, T, 1)
         of_question = (question @ self.question_weight).transpose(1, 2)  # (B, 1, J)
-        similarity: Tensor = products + of_context + of_question + self.bias
-        return similarity
+        return products + of_context + of_question + self.bias
 
 
 class AttentionFlow(nn.Module):

@@ -1,9 +1,6 @@
 """Character CNN: one vector for the characters of a word."""
 
-from __future__ import annotations
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.configs.variant import CharacterConfig
@@ -30,7 +27,7 @@ class CharacterCNN(nn.Module):
     def forward(self, characters: Tensor) -> Tensor:
         """(U, C) character indices, 0 = padding -> (U, number of filters of all widths)"""
         missing = max(0, self.widest - characters.shape[1])
-        characters = F.pad(characters, (0, missing))
+        characters = nn.functional.pad(characters, (0, missing))
         lengths = (characters != 0).sum(1, keepdim=True)
         vectors = self.dropout(self.embedding(characters)).transpose(1, 2)  # (U, size, C)
         features = [
@@ -46,5 +43,5 @@ def _best_features(convolution: nn.Module, vectors: Tensor, lengths: Tensor) -> 
     windows = torch.arange(features.shape[2], device=vectors.device)
     real = (windows <= (lengths - width).clamp(min=0)).unsqueeze(1)
     # After the ReLU every feature is at least 0, so masking with 0 is masking with -inf.
-    best: Tensor = (features.relu() * real).amax(2)
-    return best
+    longest: Tensor = (features.relu() * real).amax(2)
+    return longest

@@ -1,13 +1,11 @@
 """Output layers: logits of an answer's first and last token."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
 from models.configs.variant import ModelConfig
 from models.modules.layers import MASKED, Dropouts, masked_softmax
-from models.modules.rnn import Encoder, bidirectional
+from models.modules.rnn import BidirectionalRNN, Encoder
 
 
 class SpanOutput(nn.Module):
@@ -35,10 +33,9 @@ class SpanOutput(nn.Module):
         drop = self.dropout
         start = self.start_attention(drop(attention)) + self.start_modeling(drop(modeling))
         start = start.squeeze(2).masked_fill(~mask, MASKED)
-        end_input = modeling
         if self.conditioned:
-            end_input = _condition_on_start(attention, modeling, start, mask)
-        end_states = self.encoder(end_input, mask)
+            modeling = _condition_on_start(attention, modeling, start, mask)
+        end_states = self.encoder(modeling, mask)
         end = self.end_attention(drop(attention)) + self.end_modeling(drop(end_states))
         return start, end.squeeze(2).masked_fill(~mask, MASKED)
 
@@ -58,8 +55,8 @@ class ChainedOutput(nn.Module):
         super().__init__()
         width = 2 * config.hidden_size
         self.dropout = Dropouts(config).before
-        self.start_encoder = bidirectional(config, width)
-        self.end_encoder = bidirectional(config, 2 * width)
+        self.start_encoder = BidirectionalRNN(config, width)
+        self.end_encoder = BidirectionalRNN(config, 2 * width)
         self.start = nn.Linear(width, 1)
         self.end = nn.Linear(width, 1)
 

@@ -1,7 +1,5 @@
 """Recurrent layers over padded sequences, exact under padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -48,41 +46,26 @@ def reversal_index(mask: Tensor) -> Tensor:
     return (within + steps * torch.arange(rows, device=mask.device).unsqueeze(1)).flatten()
 
 
-class BiLSTM(nn.Module):
-    """Bidirectional LSTM on padded sequences, exact under padding.
+class BidirectionalRNN(nn.Module):
+    """Bidirectional LSTM, or GRU in cuDNN's formulation, on padded sequences, exact under padding.
 
     Packed sequences are an order of magnitude slower on CPUs than padded ones. Therefore the
     forward direction reads the padding last, where it can't affect real tokens, and the backward
     direction reads each row reversed within its own length.
     """
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
+    def __init__(self, config: ModelConfig, input_size: int) -> None:
         super().__init__()
-        self.ahead = nn.LSTM(input_size, hidden_size, batch_first=True)
-        self.back = nn.LSTM(input_size, hidden_size, batch_first=True)
+        cell = nn.LSTM if config.recurrent == "lstm" else nn.GRU
+        self.ahead = cell(input_size, config.hidden_size, batch_first=True)
+        self.back = cell(input_size, config.hidden_size, batch_first=True)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size), zeros at padding"""
-        return _run_both_directions(self.ahead, self.back, x, mask)
-
-
-class BiGRU(nn.Module):
-    """Bidirectional GRU in cuDNN's formulation, exact under padding like `BiLSTM`."""
-
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.ahead = nn.GRU(input_size, hidden_size, batch_first=True)
-        self.back = nn.GRU(input_size, hidden_size, batch_first=True)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(B, N, input_size), (B, N) -> (B, N, 2·hidden_size), zeros at padding"""
-        return _run_both_directions(self.ahead, self.back, x, mask)
-
-
-def _run_both_directions(ahead: nn.Module, back: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
-    index = reversal_index(mask)
-    read_ahead, read_back = _run_layer(ahead, x), _run_layer(back, reverse_sequences(x, index))
-    return torch.cat([read_ahead, reverse_sequences(read_back, index)], 2) * mask.unsqueeze(2)
+        """(B, N, input_size), (B, N) -> (B, N, 2d), zeros at padding"""
+        index = reversal_index(mask)
+        ahead = _run_layer(self.ahead, x)
+        back = reverse_sequences(_run_layer(self.back, reverse_sequences(x, index)), index)
+        return torch.cat([ahead, back], 2) * mask.unsqueeze(2)
 
 
 def _run_layer(layer: nn.Module, x: Tensor) -> Tensor:
@@ -94,12 +77,6 @@ def _run_layer(layer: nn.Module, x: Tensor) -> Tensor:
     return output
 
 
-def bidirectional(config: ModelConfig, input_size: int) -> BiLSTM | BiGRU:
-    """One recurrent layer with the config's cell and hidden size d: (B, N, input) -> (B, N, 2d)."""
-    cell = BiLSTM if config.recurrent == "lstm" else BiGRU
-    return cell(input_size, config.hidden_size)
-
-
 class Encoder(nn.Module):
     """A stack of bidirectional layers, with dropout between them and, if configured, before or
     after them. (PyTorch ignores its own `dropout` argument on a single layer.)"""
@@ -107,13 +84,10 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig, input_size: int, layers: int) -> None:
         super().__init__()
         sizes = [input_size] + [2 * config.hidden_size] * (layers - 1)
-        self.layers = nn.ModuleList(bidirectional(config, size) for size in sizes)
+        self.layers = nn.ModuleList(BidirectionalRNN(config, size) for size in sizes)
         dropouts = Dropouts(config)
-        self.before, self.between, self.behind = (
-            dropouts.before,
-            dropouts.between,
-            dropouts.behind,
-        )
+        self.before, self.between = dropouts.before, dropouts.between
+        self.behind = dropouts.behind
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2d)"""

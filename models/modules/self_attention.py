@@ -1,11 +1,9 @@
 """Self-attention of the context."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
-from models.configs.variant import ModelConfig, SelfAttention
+from models.configs.variant import ModelConfig
 from models.modules.additive_attention import additive_scores
 from models.modules.attention import TrilinearSimilarity
 from models.modules.layers import MASKED, masked_softmax
@@ -52,14 +50,14 @@ class Elementwise(nn.Module):
 
     def forward(self, p: Tensor) -> Tensor:
         """(B, T, size) -> S (B, T, T), row t attends to column j"""
-        similarity: Tensor = (p * self.weight) @ p.transpose(1, 2)
-        return similarity
+        return (p * self.weight) @ p.transpose(1, 2)
 
 
-def _similarity(kind: SelfAttention, size: int, hidden_size: int) -> nn.Module:
-    if kind == "additive":
-        return Additive(size, hidden_size)
-    return Dot(size, hidden_size) if kind == "dot" else Elementwise(size)
+def _similarity(config: ModelConfig, size: int) -> nn.Module:
+    if config.self_attention == "elementwise":
+        return Elementwise(size)
+    kind = Additive if config.self_attention == "additive" else Dot
+    return kind(size, config.hidden_size)
 
 
 class SelfMatching(nn.Module):
@@ -68,7 +66,7 @@ class SelfMatching(nn.Module):
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
-        self.similarity = _similarity(config.self_attention, size, config.hidden_size)
+        self.similarity = _similarity(config, size)
         self.encoder = Encoder(config, 2 * size, 1)
 
     def weights(self, p: Tensor, mask: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Literal
 
 from tasks.data.answer_errors import (
     ERROR_DESCRIPTIONS,
-    AnswerError,
     AnswerErrorKind,
     diagnose,
     matches_context,
@@ -77,23 +76,23 @@ def align(
             "impossible", "marked is_impossible" + (ignored if question.answers else "")
         )
     if not question.question.strip():
-        return _dropped(AnswerError("empty-question", ERROR_DESCRIPTIONS["empty-question"]))
+        return _dropped("empty-question", ERROR_DESCRIPTIONS["empty-question"])
     if not question.answers:
-        return _dropped(AnswerError("no-answer", ERROR_DESCRIPTIONS["no-answer"]))
+        return _dropped("no-answer", ERROR_DESCRIPTIONS["no-answer"])
     matching = [answer for answer in question.answers if matches_context(answer, context)]
     gold = training_answer(matching or question.answers)
     if matching:
         return _span(gold, context, starts, ends)
     error = diagnose(gold, context)
     if error.correction is None or not repair:
-        return _dropped(error, gold)
+        return _dropped(error.kind, error.reason, gold)
     span = _span(error.correction, context, starts, ends)
     reason = ", ".join(filter(None, [f"repaired ({error.reason})", span.reason]))
     return Alignment("repaired", reason, gold, span.start, span.end, error.kind, error.correction)
 
 
-def _dropped(error: AnswerError, gold: Answer | None = None) -> Alignment:
-    return Alignment("dropped", error.reason, gold, fault=error.kind)
+def _dropped(kind: AnswerErrorKind, reason: str, gold: Answer | None = None) -> Alignment:
+    return Alignment("dropped", reason, gold, fault=kind)
 
 
 def _span(gold: Answer, context: str, starts: Sequence[int], ends: Sequence[int]) -> Alignment:

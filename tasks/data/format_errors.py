@@ -51,12 +51,6 @@ def refuse_wide_characters(beginning: bytes) -> None:
         raise FormatError("the file is UTF-16 or UTF-32; save it as UTF-8.")
 
 
-def json_reason(error: ValidationError) -> str | None:
-    """The JSON parser's message if the validated text is not JSON, else None."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    return first["ctx"]["error"] if first["type"] == "json_invalid" else None
-
-
 def field_error(error: ValidationError, place: str, entry: Any) -> FormatError:
     """The FormatError for the first invalid field of an entry; `place` locates it in the file."""
     details = error.errors(include_url=False, include_input=False)

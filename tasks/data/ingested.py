@@ -1,9 +1,11 @@
-"""Ingested files as the input of splits: read batch by batch, by context and by article."""
+"""The tables of ingested files and splits: their schemas, and how to write and read them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,46 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.parquet import row_batches
+
+Columns = dict[str, pa.DataType]
+
+_ANSWER = pa.struct([("text", pa.string()), ("start", pa.int32())])
+_OFFSETS: Columns = {"token_starts": pa.list_(pa.int32()), "token_ends": pa.list_(pa.int32())}
+_TABLES: dict[str, Columns] = {
+    "contexts": {
+        "context_id": pa.int32(),
+        "article": pa.int32(),
+        "title": pa.string(),
+        "text": pa.string(),
+        **_OFFSETS,
+    },
+    "questions": {
+        "id": pa.string(),
+        "context_id": pa.int32(),
+        "question": pa.string(),
+        **_OFFSETS,
+        "answers": pa.list_(_ANSWER),
+        "is_impossible": pa.bool_(),
+        "span_start": pa.int32(),
+        "span_end": pa.int32(),
+    },
+    "alignment": {  # the ledger: its rows correspond to those of the questions
+        "id": pa.string(),
+        "outcome": pa.string(),
+        "fault": pa.string(),  # an `AnswerErrorKind`, or null
+        "reason": pa.string(),
+        "gold": pa.string(),
+        "gold_start": pa.int32(),
+        "repaired": pa.string(),  # null unless the outcome is "repaired"; so is repaired_start
+        "repaired_start": pa.int32(),
+        "span": pa.string(),
+        "em": pa.float32(),
+        "f1": pa.float32(),
+    },
+}
+
+TABLES = {name: pa.schema(columns) for name, columns in _TABLES.items()}
+"""The schemas of the three files of an ingested file or split."""
 
 BATCH_ROWS = 4096
 
@@ -26,6 +68,45 @@ class Portion:
     divided: bool = True  # among train, validation and dev; otherwise all articles are in train
 
 
+@contextmanager
+def table_writers(
+    folder: Path, schemas: Mapping[str, pa.Schema]
+) -> Iterator[dict[str, pq.ParquetWriter]]:
+    """Writers of the Parquet files of a folder, one for each schema, by its name."""
+    with ExitStack() as closing:
+        yield {
+            name: closing.enter_context(
+                pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
+            )
+            for name, schema in schemas.items()
+        }
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield the record batches of a Parquet file, optionally of some columns only."""
+    with pq.ParquetFile(path) as file:
+        yield from row_batches(file, BATCH_ROWS, columns)
+
+
+def questions_with_ledger(folder: Path) -> Iterator[tuple[Any, Any]]:
+    """Yield the batches of a folder's questions, each with the batch of their ledger rows.
+
+    The two files have equal row groups: both are written in the same batches.
+    """
+    return zip(
+        batches(folder / "questions.parquet"), batches(folder / "alignment.parquet"), strict=True
+    )
+
+
+def with_columns(batch: Any, columns: Mapping[str, Any]) -> Any:
+    """A record batch with the values of some columns replaced."""
+    for name, values in columns.items():
+        index = batch.schema.get_field_index(name)
+        field = batch.schema.field(index)
+        batch = batch.set_column(index, field, pa.array(values, field.type))
+    return batch
+
+
 def normalized(text: str) -> str:
     """The text with single spaces and folded case, for comparison."""
     return " ".join(text.split()).casefold()
@@ -37,77 +118,37 @@ def fingerprint(text: str) -> bytes | None:
     return blake2b(plain.encode(errors="surrogatepass"), digest_size=16).digest() if plain else None
 
 
-def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
-    """Yield the record batches of a Parquet file, optionally of some columns only."""
-    with pq.ParquetFile(path) as file:
-        yield from row_batches(file, BATCH_ROWS, columns)
-
-
-def paired_batches(path: Path, other: Path) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of equally long batches of two files whose rows correspond.
-
-    The row groups of the two files may differ.
-    """
-    reader, buffer = batches(other), None
-    for batch in batches(path):
-        while buffer is None or buffer.num_rows < batch.num_rows:
-            more = pa.Table.from_batches([next(reader)])
-            buffer = more if buffer is None else pa.concat_tables([buffer, more])
-        (other_batch,) = buffer.slice(0, batch.num_rows).combine_chunks().to_batches()
-        buffer = buffer.slice(batch.num_rows)
-        yield batch, other_batch
-
-
-def with_column(batch: Any, column: str, values: Any) -> Any:
-    """A record batch with the values of one column replaced."""
-    index = batch.schema.get_field_index(column)
-    field = batch.schema.field(index)
-    return batch.set_column(index, field, pa.array(values, field.type))
-
-
 class Contexts:
-    """A portion's contexts: their fingerprints, and which of them are kept."""
+    """A portion's contexts: their articles and fingerprints, and which of them are kept."""
 
     def __init__(self, portion: Portion) -> None:
         self.portion = portion
         self.fingerprints: list[bytes | None] = []
         self.articles: list[str] = []
         """A key for each article: its title and the fingerprint of its first context."""
-        numbers: list[int] = []
-        for number, title, text in _rows(portion.folder):
-            if not numbers or number != numbers[-1]:
-                self.articles.append(f"{title}\n{(fingerprint(text) or b'').hex()}")
-            numbers.append(number)
-            self.fingerprints.append(fingerprint(text))
-        self._sizes = [len(list(group)) for _, group in groupby(numbers)]
-        self._ends = np.cumsum(self._sizes)
-        self.keep = np.ones(len(numbers), dtype=np.bool_)
+        sizes = []
+        for title, texts in self.by_article():
+            digests = [fingerprint(text) for text in texts]
+            self.articles.append(f"{title}\n{(digests[0] or b'').hex()}")
+            self.fingerprints += digests
+            sizes.append(len(texts))
+        self.article_of = np.repeat(np.arange(len(sizes)), sizes)
+        """The position of each context's article in `articles`."""
+        self.keep = np.ones(len(self.fingerprints), dtype=np.bool_)
 
-    def __len__(self) -> int:
-        return len(self.fingerprints)
-
-    def text(self, row: int) -> str:
-        """The text of the context in a row."""
-        column: Any = pq.read_table(self.portion.folder / "contexts.parquet", columns=["text"])
-        return str(column["text"][row].as_py())
-
-    def article_of(self, row: int) -> tuple[int, int]:
-        """The contexts [first, last) of the article that contains context `row`."""
-        article = int(np.searchsorted(self._ends, row, side="right"))
-        return int(self._ends[article]) - self._sizes[article], int(self._ends[article])
-
-    def keep_articles(self, flags: Sequence[bool]) -> None:
-        """Keep only the contexts of some articles; `flags` has one flag for each article."""
-        self.keep &= np.repeat(np.asarray(flags, dtype=np.bool_), self._sizes)
+    def by_article(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the title and the texts of each article's contexts; reads one at a time."""
+        columns = ["article", "title", "text"]
+        rows = (
+            row
+            for batch in batches(self.portion.folder / "contexts.parquet", columns)
+            for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        )
+        for (_, title), article in groupby(rows, itemgetter(0, 1)):
+            yield title, [text for *_, text in article]
 
     def leave_out(self, known: set[bytes]) -> int:
         """Leave out contexts with a known fingerprint; returns how many were newly left out."""
         before = int(self.keep.sum())
         self.keep &= np.array([digest not in known for digest in self.fingerprints], dtype=np.bool_)
         return before - int(self.keep.sum())
-
-
-def _rows(folder: Path) -> Iterator[tuple[int, str, str]]:
-    columns = ["article", "title", "text"]
-    for batch in batches(folder / "contexts.parquet", columns):
-        yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

@@ -5,12 +5,11 @@ of the question's answers. Source: Clark & Gardner 2018, section 3.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
-from tasks.data.ingested import Contexts, batches, normalized, with_column
+from tasks.data.ingested import Contexts, normalized, with_columns
 from tasks.data.partition import hash_uniform
 
 REASON = "asked about another paragraph of its article"
@@ -22,7 +21,9 @@ class NegativeSampler:
     def __init__(self, contexts: Contexts, share: float, seed: int) -> None:
         """`share` of the answerable questions is sampled, by seed and question id."""
         self._contexts, self._share, self._seed = contexts, share, seed
-        self._texts = _Texts(contexts)
+        self._articles = contexts.by_article()
+        self._texts: list[str] = []  # the current article's contexts, normalised
+        self._first = 0  # the row of the first of them
 
     def sample(self, questions: Any, ledger: Any) -> tuple[Any, Any]:
         """Negatives of a batch of questions and of its ledger rows, in the same two schemas."""
@@ -30,9 +31,25 @@ class NegativeSampler:
         rows = pa.array([row for row, _ in pairs], pa.int64())
         questions, ledger = questions.take(rows), ledger.take(rows)
         ids = [f"{id}≠" for id in questions.column("id").to_pylist()]
-        return _question_rows(questions, ids, [context for _, context in pairs]), _ledger_rows(
-            ledger, ids
-        )
+        count = len(ids)
+        new_questions = {
+            "id": ids,
+            "context_id": [context for _, context in pairs],
+            "answers": [[]] * count,
+            "is_impossible": [True] * count,
+            "span_start": [-1] * count,
+            "span_end": [-1] * count,
+        }
+        new_ledger = {
+            **{name: [None] * count for name in ledger.schema.names},
+            "id": ids,
+            "outcome": ["impossible"] * count,
+            "reason": [REASON] * count,
+            "span": [""] * count,
+            "em": [1.0] * count,
+            "f1": [1.0] * count,
+        }
+        return with_columns(questions, new_questions), with_columns(ledger, new_ledger)
 
     def _pairs(self, questions: Any) -> Iterator[tuple[int, int]]:
         """Yield each sampled row and the index of the context to pair it with."""
@@ -46,57 +63,16 @@ class NegativeSampler:
 
     def _other_context(self, id: str, own_context: int, answers: list[str]) -> int | None:
         """The first suitable context of the article from a random start on, or None."""
-        first, last = self._contexts.article_of(own_context)
-        texts, count = self._texts.between(first, last), last - first
+        while own_context >= self._first + len(self._texts):
+            self._first += len(self._texts)
+            _, texts = next(self._articles)
+            self._texts = list(map(normalized, texts))
+        count = len(self._texts)
         offset = int(hash_uniform("place", self._seed, id) * count)
         for step in range(count):
             at = (offset + step) % count
-            other = first + at != own_context
-            usable = self._contexts.keep[first + at] and other and texts[at]
-            if usable and not any(answer in texts[at] for answer in answers):
-                return first + at
+            row, text = self._first + at, self._texts[at]
+            usable = self._contexts.keep[row] and row != own_context and text
+            if usable and not any(answer in text for answer in answers):
+                return row
         return None
-
-
-class _Texts:
-    """The normalised texts of a portion's contexts, read lazily."""
-
-    def __init__(self, contexts: Contexts) -> None:
-        rows = batches(contexts.portion.folder / "contexts.parquet", ["text"])
-        self._rows = (normalized(text) for b in rows for text in b.column("text").to_pylist())
-        self._first = 0
-        self._buffer: list[str] = []
-
-    def between(self, first: int, last: int) -> list[str]:
-        """The texts of contexts [first, last); `first` must not decrease between calls."""
-        missing = last - self._first - len(self._buffer)
-        self._buffer += islice(self._rows, max(missing, 0))
-        if first > self._first:
-            del self._buffer[: first - self._first]
-            self._first = first
-        return self._buffer
-
-
-def _question_rows(questions: Any, ids: list[str], contexts: list[int]) -> Any:
-    count = len(ids)
-    columns = {
-        "id": ids,
-        "context_id": contexts,
-        "answers": [[]] * count,
-        "is_impossible": [True] * count,
-        "span_start": [-1] * count,
-        "span_end": [-1] * count,
-    }
-    for name, values in columns.items():
-        questions = with_column(questions, name, values)
-    return questions
-
-
-def _ledger_rows(ledger: Any, ids: list[str]) -> Any:
-    count = len(ids)
-    columns: dict[str, list[Any]] = {name: [None] * count for name in ledger.schema.names}
-    columns |= {"id": ids, "outcome": ["impossible"] * count, "reason": [REASON] * count}
-    columns |= {"span": [""] * count, "em": [1.0] * count, "f1": [1.0] * count}
-    for name, values in columns.items():
-        ledger = with_column(ledger, name, values)
-    return ledger

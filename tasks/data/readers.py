@@ -29,12 +29,11 @@ from tasks.data.format_errors import (
     FormatError,
     field_error,
     json_error,
-    json_reason,
     refuse_wide_characters,
     short_json,
     utf8_error,
 )
-from tasks.data.json_stream import Document, Value, array_items
+from tasks.data.json_stream import Document, array_items
 from tasks.data.schema import Article, FlatQuestion, Paragraph, Question
 
 REQUIRED = ("id", "context", "question", "answers")
@@ -70,22 +69,19 @@ def read_squad(path: Path) -> Iterator[Article]:
     """Yield the articles of a JSON file in SQuAD's own format; raises FormatError."""
     with open_input(path) as file:
         document = Document(file)
-        if document.peek() == b"[":
+        if document.peek() == "[":
             raise FormatError(
                 f'the top level must be {{"data": [articles]}}, not {document.preview()}.'
             )
-        for number, value in enumerate(array_items(document, "data"), 1):
-            yield _article(document, value, number)
+        yield from array_items(document, "data", _article)
 
 
-def _article(document: Document, value: Value, number: int) -> Article:
+def _article(number: int, content: bytes) -> Article:
     try:
-        return Article.model_validate_json(value.content)
+        return Article.model_validate_json(content)
     except ValidationError as error:
-        reason = json_reason(error)
-        if reason is not None:
-            raise document.parse_error(value, reason) from error
-        raise field_error(error, f"article {number}", from_json(value.content)) from error
+        # from_json raises the parser's ValueError if the content is not JSON.
+        raise field_error(error, f"article {number}", from_json(content)) from error
 
 
 def read_json_lines(path: Path) -> Iterator[Article]:
@@ -184,7 +180,9 @@ def _group(entries: Iterable[ParsedEntry]) -> Iterator[Article]:
                 flat.append(entry)
         if flat:
             runs = groupby(flat, lambda question: question.context)
-            paragraphs = [_paragraph(context, list(run)) for context, run in runs]
+            paragraphs = [
+                Paragraph(context=context, qas=list(map(_question, run))) for context, run in runs
+            ]
             yield Article(title=flat[0].title or "", paragraphs=paragraphs)
 
 
@@ -192,10 +190,6 @@ def _article_of(entry: ParsedEntry) -> tuple[str, str] | None:
     if isinstance(entry, Article):
         return None
     return ("title", entry.title) if entry.title else ("context", entry.context)
-
-
-def _paragraph(context: str, questions: list[FlatQuestion]) -> Paragraph:
-    return Paragraph(context=context, qas=[_question(flat) for flat in questions])
 
 
 def _question(flat: FlatQuestion) -> Question:

@@ -1,29 +1,34 @@
 """Writes the three tables of a split, batch by batch, from the tables of ingested files."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from models.arrays import IntArray
-from tasks.data.ingested import Contexts, Portion, batches, paired_batches, with_column
-from tasks.data.leakage import fingerprints, refuse_overlap, refuse_shared_ids
+from models.arrays import BoolArray, IntArray
+from tasks.data.duplicates import fingerprints, refuse_overlap, refuse_shared_ids
+from tasks.data.ingest_stats import split_facts
+from tasks.data.ingested import (
+    TABLES,
+    Contexts,
+    Portion,
+    batches,
+    questions_with_ledger,
+    table_writers,
+    with_columns,
+)
 from tasks.data.negatives import NegativeSampler
 from tasks.data.partition import Shares, divide, hash_uniform
 from tasks.datasets.catalog import SplitName
 
 Overlap = Literal["refuse", "leave out"]
-
-
-OUTCOMES = ("impossible", "exact", "widened", "repaired", "dropped")
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,10 @@ def write_split(
     contexts = [Contexts(portion) for portion in portions]
     keep_part([kept for kept in contexts if kept.portion.divided], part, shares)
     left_out = _exclude(contexts, apart)
-    with SplitWriter(out) as writer:
+    # Parquet names the items of a list differently, so the schemas are those of the read files.
+    schemas = {name: pq.read_schema(portions[0].folder / f"{name}.parquet") for name in TABLES}
+    with table_writers(out, schemas) as writers:
+        writer = _SplitWriter(writers)
         for portion in contexts:
             writer.add(portion, shares.seed, negatives)
     if not writer.counts["questions"]:
@@ -75,8 +83,12 @@ def write_split(
             "several paragraphs."
         )
     files = [{"name": portion.name, "weight": portion.weight} for portion in portions]
-    added = writer.counts["negatives"]
-    return {**writer.facts(), "negatives": added, "contexts_left_out": left_out, "files": files}
+    return {
+        **split_facts(writer.counts, writer.score_sums),
+        "negatives": writer.counts["negatives"],
+        "contexts_left_out": left_out,
+        "files": files,
+    }
 
 
 def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> None:
@@ -92,10 +104,10 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
             "The data contain only one article, which can't be divided into train and dev. Add "
             "articles, or set separate files for train and dev."
         )
-    parts = divide(articles, shares)
+    kept_articles = np.array(divide(articles, shares)) == part
     for portion in contexts:
-        own_parts, parts = parts[: len(portion.articles)], parts[len(portion.articles) :]
-        portion.keep_articles([own == part for own in own_parts])
+        portion.keep &= kept_articles[portion.article_of]
+        kept_articles = kept_articles[len(portion.articles) :]
 
 
 def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:
@@ -108,119 +120,84 @@ def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:
     return sum(portion.leave_out(known) for portion in contexts)
 
 
-class SplitWriter:
+class _SplitWriter:
     """Writes the three tables of a split batch by batch, and counts their content."""
 
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self._files: dict[str, pq.ParquetWriter] = {}
+    def __init__(self, writers: Mapping[str, pq.ParquetWriter]) -> None:
+        self._writers = writers
         self.counts: Counter[str] = Counter()
-        self._outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
-        self._scores = {"em": 0.0, "f1": 0.0}
+        self.score_sums = {"em": 0.0, "f1": 0.0}
 
-    def __enter__(self) -> "SplitWriter":
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def _write(self, name: str, batch: Any) -> None:
-        if name not in self._files:
-            self._files[name] = pq.ParquetWriter(
-                self._out / f"{name}.parquet", batch.schema, compression="zstd"
-            )
-        self._files[name].write_batch(batch)
-
-    def add(self, contexts: Contexts, seed: int, negatives: float = 0.0) -> None:
+    def add(self, contexts: Contexts, seed: int, negatives: float) -> None:
         """Write the kept contexts of a portion and their questions, copied by its weight.
 
         The share `negatives` of the answerable questions is also written as same-article negatives.
         """
-        numbers = np.where(contexts.keep, np.cumsum(contexts.keep) - 1, -1).astype(np.int32)
-        numbers[contexts.keep] += self.counts["contexts"]
         folder, weight = contexts.portion.folder, contexts.portion.weight
-        self._add_contexts(folder, numbers)
+        numbers = _renumbered(np.arange(len(contexts.keep)), contexts.keep, self.counts["contexts"])
+        articles = _renumbered(contexts.article_of, contexts.keep, self.counts["articles"])
+        for batch in batches(folder / "contexts.parquet"):
+            self._add_contexts(batch, numbers, articles)
         sampler = NegativeSampler(contexts, negatives, seed)
-        for questions, ledger in paired_batches(
-            folder / "questions.parquet", folder / "alignment.parquet"
-        ):
-            copied = _copy_by_weight(questions, ledger, numbers >= 0, weight, seed)
+        for questions, ledger in questions_with_ledger(folder):
+            copied = _copy_by_weight(questions, ledger, contexts.keep, weight, seed)
             self._add_questions(*copied, numbers)
             if negatives:
-                self.counts["negatives"] += self._add_questions(*sampler.sample(*copied), numbers)
+                sampled = sampler.sample(*copied)
+                self.counts["negatives"] += sampled[0].num_rows
+                self._add_questions(*sampled, numbers)
 
-    def _add_contexts(self, folder: Path, numbers: IntArray) -> None:
-        articles, last = self.counts["articles"] - 1, -1
-        for batch in batches(folder / "contexts.parquet"):
-            number = numbers[batch.column("context_id").to_numpy()]
-            kept = batch.filter(pa.array(number >= 0))
-            if not kept.num_rows:
-                continue
-            old_article = kept.column("article").to_numpy()
-            begins = np.diff(old_article, prepend=last) != 0
-            last = old_article[-1]
-            article = articles + np.cumsum(begins)
-            articles = int(article[-1])
-            kept = with_column(kept, "context_id", number[number >= 0])
-            self._write("contexts", with_column(kept, "article", article.astype(np.int32)))
+    def _add_contexts(self, batch: Any, numbers: IntArray, articles: IntArray) -> None:
+        ids = batch.column("context_id").to_numpy()
+        kept = batch.filter(pa.array(numbers[ids] >= 0))
+        ids = kept.column("context_id").to_numpy()
+        new = {"context_id": numbers[ids], "article": articles[ids]}
+        if kept.num_rows:
+            self._writers["contexts"].write_batch(with_columns(kept, new))
             self.counts["contexts"] += kept.num_rows
+            self.counts["articles"] = int(articles[ids[-1]]) + 1
             self.counts["context_tokens"] += _token_count(kept)
-        self.counts["articles"] = articles + 1
 
-    def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> int:
-        """Write questions with renumbered contexts, and return how many were written."""
+    def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> None:
+        """Write questions with renumbered contexts, and their ledger rows."""
         if not questions.num_rows:
-            return 0
-        number = numbers[questions.column("context_id").to_numpy()]
-        self._write("questions", with_column(questions, "context_id", number))
-        self._write("alignment", ledger)
+            return
+        new = {"context_id": numbers[questions.column("context_id").to_numpy()]}
+        self._writers["questions"].write_batch(with_columns(questions, new))
+        self._writers["alignment"].write_batch(ledger)
         self.counts["questions"] += questions.num_rows
         self.counts["question_tokens"] += _token_count(questions)
-        self._outcomes.update(ledger.column("outcome").to_pylist())
-        for name in self._scores:
-            self._scores[name] += pc.sum(ledger.column(name)).as_py()
-        return int(questions.num_rows)
+        self.counts.update(ledger.column("outcome").to_pylist())
+        for name in self.score_sums:
+            self.score_sums[name] += pc.sum(ledger.column(name)).as_py()
 
-    def facts(self) -> dict[str, int | float]:
-        """The statistics of everything written, under the names that `ingest_articles` uses."""
-        counts = self.counts
-        return {
-            **{name: counts[name] for name in ("articles", "contexts", "questions")},
-            "answerable": counts["questions"] - self._outcomes["impossible"],
-            **self._outcomes,
-            **{
-                f"oracle_{name}": 100 * total / counts["questions"]
-                for name, total in self._scores.items()
-            },
-            **{name: counts[name] for name in ("context_tokens", "question_tokens")},
-        }
+
+def _renumbered(numbers: IntArray, keep: BoolArray, first: int) -> IntArray:
+    """The kept numbers renumbered without gaps from `first`; -1 for the others."""
+    new = np.full(len(numbers), -1, dtype=np.int32)
+    new[keep] = first + np.unique(numbers[keep], return_inverse=True)[1]
+    return new
 
 
 def _token_count(batch: Any) -> int:
-    return pc.sum(pc.list_value_length(batch.column("token_starts"))).as_py() or 0
+    return int(pc.sum(pc.list_value_length(batch.column("token_starts"))).as_py())
 
 
 def _copy_by_weight(
-    questions: Any, ledger: Any, keep: npt.NDArray[np.bool_], weight: float, seed: int
+    questions: Any, ledger: Any, keep: BoolArray, weight: float, seed: int
 ) -> tuple[Any, Any]:
     """The questions about kept contexts, and their ledger rows, copied by the weight."""
     ids = questions.column("id").to_pylist()
     kept = keep[questions.column("context_id").to_numpy()]
-    copies = np.where(kept, _copy_counts(ids, weight, seed), 0)
+    whole, fraction = divmod(weight, 1)
+    drawn = [int(whole) + (hash_uniform("copy", seed, text) < fraction) for text in ids]
+    copies = np.where(kept, drawn, 0)
     rows = pa.array(np.repeat(np.arange(len(ids)), copies))
     copied = [
         f"{ids[row]}×{copy}" if copy > 1 else ids[row]
         for row, count in enumerate(copies)
         for copy in range(1, count + 1)
     ]
-    return with_column(questions.take(rows), "id", copied), with_column(
-        ledger.take(rows), "id", copied
+    return with_columns(questions.take(rows), {"id": copied}), with_columns(
+        ledger.take(rows), {"id": copied}
     )
-
-
-def _copy_counts(ids: Sequence[str], weight: float, seed: int) -> npt.NDArray[np.int64]:
-    whole, fraction = divmod(weight, 1)
-    if not fraction:
-        return np.full(len(ids), int(whole))
-    return np.array([int(whole) + (hash_uniform("copy", seed, text) < fraction) for text in ids])

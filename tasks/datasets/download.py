@@ -1,5 +1,6 @@
 """Downloads files, and resumes partial downloads."""
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from typing import TypeVar
 import httpx
 
 from infra.errors import UserError
-from infra.progress import megabytes, progress
+from infra.progress import megabytes
+from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 
 ATTEMPTS = 5
@@ -48,7 +50,7 @@ def download(url: str, partial: Path) -> None:
         DownloadError: the server refuses the request, or the network fails too often.
         UserError: the disk has too little space.
     """
-    _retry(url, lambda: _download_once(url, partial), lambda: _size(partial))
+    _retry(url, partial, lambda: _download_once(url, partial))
 
 
 def validator(url: str) -> str | None:
@@ -57,31 +59,31 @@ def validator(url: str) -> str | None:
     Raises:
         DownloadError: the server refuses the request, or the network fails too often.
     """
-    return _retry(url, lambda: _request_validator(url), lambda: 0)
+    return _retry(url, None, lambda: _request_validator(url))
 
 
 def _request_validator(url: str) -> str | None:
     """Send a GET and drop the body, because not every server answers a HEAD."""
-    with _open(url, {"Accept-Encoding": "identity"}) as response:
-        _raise_for_status(response)
+    with _open(url, {}) as response:
         return _validator_of(response)
 
 
-def _retry(url: str, operation: Callable[[], Result], size: Callable[[], int]) -> Result:
-    """Return `act()`, retrying while the network fails.
+def _retry(url: str, partial: Path | None, operation: Callable[[], Result]) -> Result:
+    """Return `operation()`, retrying while the network fails.
 
-    `size` returns the bytes received so far; an attempt that adds to them restarts the count of
-    failures. Raises DownloadError after `ATTEMPTS` failures.
+    An attempt that extends the `partial` download restarts the count of failures. Raises
+    DownloadError after `ATTEMPTS` failures.
     """
-    failures, most_received = 0, size()
+    failures, most_received = 0, _size(partial)
     while True:
         try:
             return operation()
-        except (httpx.TransportError, _TransientError) as error:
+        except httpx.TooManyRedirects as error:
+            raise DownloadError(f"{url} redirects more than {MAX_REDIRECTS} times") from error
+        except (httpx.TransportError, httpx.InvalidURL, _TransientError) as error:
             reason = str(error) or type(error).__name__
-        received = size()
-        failures = 1 if received > most_received else failures + 1
-        most_received = max(most_received, received)
+        failures = 1 if _size(partial) > most_received else failures + 1
+        most_received = max(most_received, _size(partial))
         if failures >= ATTEMPTS:
             raise DownloadError(f"{url}: {reason} (gave up after {ATTEMPTS} failed attempts)")
         wait = BACK_OFF_SECONDS * 2 ** (failures - 1)
@@ -92,9 +94,9 @@ def _retry(url: str, operation: Callable[[], Result], size: Callable[[], int]) -
 def _download_once(url: str, partial: Path) -> None:
     validator = _validator_file(partial)
     begin = _size(partial) if validator.exists() else 0
-    headers = {"Accept-Encoding": "identity"}
+    headers = {}
     if begin:
-        headers |= {"Range": f"bytes={begin}-", "If-Range": validator.read_text(encoding="utf-8")}
+        headers = {"Range": f"bytes={begin}-", "If-Range": validator.read_text(encoding="utf-8")}
     with _open(url, headers) as response:
         begin, total = _response_range(response, begin, partial)
         if begin != total:
@@ -107,20 +109,22 @@ def _response_range(response: httpx.Response, begin: int, partial: Path) -> tupl
     """The offset at which the response begins, and the file's total bytes if the server says so.
 
     A complete response (status 200) restarts the download. Raises _TransientError if a partial one
-    does not continue it, and _TransientError or DownloadError for an error status.
+    does not continue it.
     """
-    _raise_for_status(response)
     if response.status_code == httpx.codes.OK:
-        _restart(partial, _validator_of(response))
+        discard(partial)
+        validator = _validator_of(response)
+        if validator:
+            _validator_file(partial).write_text(validator, encoding="utf-8")
         length = response.headers.get("Content-Length")
         return 0, int(length) if length else None
-    unit, _, content_range = response.headers.get("Content-Range", "").partition(" ")
-    span, _, total = content_range.partition("/")
-    is_complete = span == "*" and total == str(begin)  # status 416: the file is already complete
-    if unit != "bytes" or not total.isdigit() or not (is_complete or span.startswith(f"{begin}-")):
-        _restart(partial, None)
+    # The second form belongs to status 416: the file is already complete.
+    expected = rf"bytes (?:{begin}-\d+/(\d+)|\*/{begin})"
+    match = re.fullmatch(expected, response.headers.get("Content-Range", ""))
+    if match is None:
+        discard(partial)
         raise _TransientError("the server returned another byte range than requested")
-    return begin, int(total)
+    return begin, int(match[1] or begin)
 
 
 def _raise_for_status(response: httpx.Response) -> None:
@@ -134,40 +138,7 @@ def _raise_for_status(response: httpx.Response) -> None:
 
 
 def _receive(response: httpx.Response, partial: Path, begin: int, total: int | None) -> None:
-    _require_disk_space(partial, (total or 0) - begin)
-    name = Path(response.url.path).name
-    with progress(name, begin, total) as advance, partial.open("ab" if begin else "wb") as file:
-        for block in response.iter_raw():
-            file.write(block)
-            advance(len(block))
-
-
-@contextmanager
-def _open(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
-    """The response to a GET request, after following redirects."""
-    timeout = httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS)
-    with httpx.Client(headers=headers, timeout=timeout) as client:
-        request = client.build_request("GET", url)
-        for _ in range(MAX_REDIRECTS):
-            response = client.send(request, stream=True)
-            try:
-                if response.next_request is None:
-                    yield response
-                    return
-            finally:
-                response.close()
-            require_safe_redirect(request.url, response.next_request.url)
-            request = response.next_request
-    raise DownloadError(f"{url} redirects more than {MAX_REDIRECTS} times")
-
-
-def require_safe_redirect(source: httpx.URL, target: httpx.URL) -> None:
-    """Raise DownloadError unless a redirect leads to https, or from http to http."""
-    if target.scheme != "https" and (source.scheme, target.scheme) != ("http", "http"):
-        raise DownloadError(f"{source} redirects to {target}, which is unsafe and was not followed")
-
-
-def _require_disk_space(partial: Path, missing: int) -> None:
+    missing = (total or 0) - begin
     free = shutil.disk_usage(partial.parent).free
     if missing > free - SPARE_BYTES:
         raise UserError(
@@ -175,6 +146,41 @@ def _require_disk_space(partial: Path, missing: int) -> None:
             f"{megabytes(free)} are free in {partial.parent}. Free up space, or set BIDAFLOW_ROOT "
             "to a folder on another disk."
         )
+    name = Path(response.url.path).name
+    with (
+        ProgressReporter(name, total, done_before=begin) as progress,
+        partial.open("ab" if begin else "wb") as file,
+    ):
+        for block in response.iter_raw():
+            file.write(block)
+            progress.report(file.tell())
+
+
+@contextmanager
+def _open(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+    """The successful response to a GET request, after following redirects.
+
+    Raises _TransientError or DownloadError for an error status.
+    """
+    client = httpx.Client(
+        headers={"Accept-Encoding": "identity", **headers},
+        timeout=httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
+        follow_redirects=True,
+        max_redirects=MAX_REDIRECTS,
+        event_hooks={"response": [require_safe_redirect]},
+    )
+    with client, client.stream("GET", url) as response:
+        _raise_for_status(response)
+        yield response
+
+
+def require_safe_redirect(response: httpx.Response) -> None:
+    """Raise DownloadError unless a redirect leads to https, or from http to http."""
+    if not response.has_redirect_location:
+        return
+    source, target = response.url, response.url.join(response.headers["Location"])
+    if target.scheme != "https" and (source.scheme, target.scheme) != ("http", "http"):
+        raise DownloadError(f"{source} redirects to {target}, which is unsafe and was not followed")
 
 
 def _validator_of(response: httpx.Response) -> str | None:
@@ -183,21 +189,15 @@ def _validator_of(response: httpx.Response) -> str | None:
     return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
 
 
-def _restart(partial: Path, validator: str | None) -> None:
-    partial.unlink(missing_ok=True)
-    _validator_file(partial).unlink(missing_ok=True)
-    if validator:
-        _validator_file(partial).write_text(validator, encoding="utf-8")
-
-
 def _validator_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.validator")
 
 
 def discard(partial: Path) -> None:
     """Delete a partial download and its validator."""
-    _restart(partial, None)
+    partial.unlink(missing_ok=True)
+    _validator_file(partial).unlink(missing_ok=True)
 
 
-def _size(partial: Path) -> int:
-    return partial.stat().st_size if partial.exists() else 0
+def _size(partial: Path | None) -> int:
+    return partial.stat().st_size if partial and partial.exists() else 0

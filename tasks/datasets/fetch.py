@@ -40,9 +40,11 @@ def fetch(out: Path, source: Source) -> dict[str, Any]:
     mirrored = _find_in_mirror(source)
     if mirrored is not None:
         shutil.copyfile(mirrored, target)
-        _verify(source, target, str(mirrored))
-    else:
-        _download(source, target)
+    origin = mirrored or _download(source, target)
+    problem = _problem(source, target)
+    if problem:
+        target.unlink()
+        raise UserError(f"{source.name} from {origin} {problem}")
     return {"bytes": target.stat().st_size}
 
 
@@ -86,7 +88,8 @@ def _urls(source: Source) -> list[str]:
     return [url for url in (mirrored, source.url) if url]
 
 
-def _download(source: Source, target: Path) -> None:
+def _download(source: Source, target: Path) -> str:
+    """Download the file to `target`; return the URL from which it came."""
     reasons = []
     for url in _urls(source):
         partial = downloads_folder() / f"{sha256(url.encode()).hexdigest()[:16]}-{source.name}"
@@ -96,19 +99,10 @@ def _download(source: Source, target: Path) -> None:
             except DownloadError as error:
                 reasons.append(str(error))
                 continue
-            _verify_or_discard(source, partial, url)
             partial.replace(target)
             discard(partial)  # its validator file is still there
-        return
+        return url
     raise UserError(_unavailable_message(source, reasons))
-
-
-def _verify_or_discard(source: Source, partial: Path, url: str) -> None:
-    try:
-        _verify(source, partial, url)
-    except UserError:
-        discard(partial)
-        raise
 
 
 def downloads_folder() -> Path:
@@ -134,27 +128,20 @@ def _unavailable_message(source: Source, reasons: list[str]) -> str:
     )
 
 
-def _verify(source: Source, file: Path, origin: str) -> None:
+def _problem(source: Source, file: Path) -> str | None:
+    """What is wrong with the file's content, and what to do; None if it is the expected one."""
+    size = file.stat().st_size
+    actual, expected = f"{size} bytes", f"{source.bytes or size} bytes"
     if source.sha256 is not None:
         actual, expected = f"SHA-256 {sha256_of(file)}", f"SHA-256 {source.sha256}"
-    elif source.bytes is not None:
-        actual, expected = f"{file.stat().st_size} bytes", f"{source.bytes} bytes"
-    else:
-        actual = expected = ""
     if actual != expected:
-        raise UserError(
-            f"{source.name} from {origin} has {actual}, expected {expected}. The file is damaged "
-            "or another version; fetch it again."
+        return (
+            f"has {actual}, expected {expected}. The file is damaged or another version; fetch it "
+            "again."
         )
     if source.sha256 is None and source.name.endswith(".zip"):
-        _verify_zip(source, file, origin)
-
-
-def _verify_zip(source: Source, file: Path, origin: str) -> None:
-    with ZipFile(file) as archive:
-        damaged = archive.testzip()
-    if damaged:
-        raise UserError(
-            f"{source.name} from {origin} is damaged: member {damaged} fails its checksum. "
-            "Fetch the file again."
-        )
+        with ZipFile(file) as archive:
+            damaged = archive.testzip()
+        if damaged:
+            return f"is damaged: member {damaged} fails its checksum. Fetch the file again."
+    return None

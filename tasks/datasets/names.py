@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tasks.datasets.catalog import DATASETS
-from tasks.datasets.object_store import is_uri
+from tasks.datasets.remote_files import is_uri
 
 
 def dataset_name(dataset: str) -> str:

@@ -256,12 +256,12 @@ def generate(
     return train, dev
 
 
-def write_tiny(folder: Path, seed: int = 7) -> dict[str, int]:
-    """Write train.json and dev.json into the folder; return the number of questions by split."""
+def write_tiny(out: Path, seed: int = 7) -> dict[str, Any]:
+    """Write train.json and dev.json into `out`; return the number of questions by split."""
     questions = {}
     for split, dataset in zip(("train", "dev"), generate(seed), strict=True):
         text = json.dumps(dataset, indent=1) + "\n"
-        (folder / f"{split}.json").write_bytes(text.encode())
+        (out / f"{split}.json").write_bytes(text.encode())
         questions[split] = sum(len(p["qas"]) for a in dataset["data"] for p in a["paragraphs"])
     return questions
 
@@ -329,16 +329,9 @@ def _context(
 
 def _offset(context: str, value: str) -> int:
     """The offset of the value as whole words; a name may contain the same letters."""
-    match = re.search(rf"\b{re.escape(value)}\b", context)
-    assert match is not None
-    return match.start()
+    return next(re.finditer(rf"\b{re.escape(value)}\b", context)).start()
 
 
 def _close_insertion(description: str) -> str:
     """The text, with a closing comma if a comma opens an insertion in it."""
     return f"{description}," if "," in description else description
-
-
-def generate_tiny(out: Path, seed: int) -> dict[str, Any]:
-    """Write the default dataset: train.json and dev.json about an invented world."""
-    return dict(write_tiny(out, seed))

@@ -1,7 +1,6 @@
 """Scores predicted spans on every question of an ingested split, by the official rules."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from models.arrays import IntArray
+from models.arrays import BoolArray, FloatArray, IntArray
 from models.squad_metrics import QuestionScore, Scores, mean_scores, score_questions
 from tasks.text.tokenizer import tokenize
 
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
 
-_OFFSETS = ["token_starts", "token_ends"]
-_POSITIONS = ["context_id", "span_start", "span_end"]
-_QUESTION_COLUMNS = ["id", "question", "answers", *_POSITIONS]
+Columns = dict[str, npt.NDArray[Any]]
+"""The columns of predictions.parquet, (n,) each, in the split's order."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,12 @@ class EvaluationSplit:
         return [[gold.text for gold in golds] for golds in self.golds]
 
     @cached_property
-    def has_tokens(self) -> npt.NDArray[np.bool_]:
+    def answerable(self) -> BoolArray:
+        """Whether a question has an answer, (n,)."""
+        return np.array([bool(golds) for golds in self.golds], dtype=bool)
+
+    @cached_property
+    def has_tokens(self) -> BoolArray:
         """Whether a question and its context both have at least one token, (n,).
 
         The model cannot answer the other questions, but they count in the scores.
@@ -78,7 +81,7 @@ class EvaluationSplit:
     @property
     def v2(self) -> bool:
         """Whether the SQuAD 2.0 rule applies, because some question has no answer."""
-        return not all(self.golds)
+        return not self.answerable.all()
 
 
 @dataclass(frozen=True)
@@ -89,34 +92,36 @@ class Evaluation:
     """
 
     scores: Scores
-    has_answer: Scores | None  # of the answerable questions; None unless the split has both kinds
-    no_answer: Scores | None  # of the unanswerable ones; None unless the split has both kinds
     questions: list[QuestionScore]
     texts: list[str]  # "" if the model gives no answer
     start_chars: IntArray  # -1 if the model gives no answer
     end_chars: IntArray  # one past the last character; -1 if no answer
-    log_probabilities: npt.NDArray[np.floating]  # of the answers given, or of no answer
+    log_probabilities: FloatArray  # of the answers given, or of no answer
     predictions: "Predictions"
 
 
 def load_split(folder: Path) -> EvaluationSplit:
     """Reads contexts.parquet and questions.parquet of an ingested split."""
-    contexts = pq.read_table(folder / "contexts.parquet", columns=["text", *_OFFSETS])
-    questions = pq.read_table(folder / "questions.parquet", columns=_QUESTION_COLUMNS)
+    contexts: Any = pq.read_table(
+        folder / "contexts.parquet", columns=["text", "token_starts", "token_ends"]
+    )
+    questions: Any = pq.read_table(
+        folder / "questions.parquet",
+        columns=["id", "question", "answers", "context_id", "span_start", "span_end"],
+    )
     first_token, token_starts = _ragged(contexts, "token_starts")
     _, token_ends = _ragged(contexts, "token_ends")
-    context_of, span_start, span_end = (_numbers(questions, name) for name in _POSITIONS)
     return EvaluationSplit(
-        contexts=_values(contexts, "text"),
+        contexts=contexts["text"].to_pylist(),
         token_starts=token_starts,
         token_ends=token_ends,
         first_token=first_token,
-        ids=_values(questions, "id"),
-        questions=_values(questions, "question"),
-        context_of=context_of,
-        golds=[[Gold(**gold) for gold in golds] for golds in _values(questions, "answers")],
-        span_start=span_start,
-        span_end=span_end,
+        ids=questions["id"].to_pylist(),
+        questions=questions["question"].to_pylist(),
+        context_of=questions["context_id"].to_numpy(),
+        golds=[[Gold(**gold) for gold in golds] for golds in questions["answers"].to_pylist()],
+        span_start=questions["span_start"].to_numpy(),
+        span_end=questions["span_end"].to_numpy(),
     )
 
 
@@ -128,11 +133,8 @@ def character_spans(
     `span_start` and `span_end`, (n,) each, are the first and last token (inclusive) in the
     question's context. No answer is -1, -1 in both input and output.
 
-    Raises UserError if the number of spans differs from the number of questions, and ValueError if
-    a span ends before it starts or lies outside its context.
+    Raises ValueError if a span ends before it starts or lies outside its context.
     """
-    _check_count(len(span_start), split)
-    _check_count(len(span_end), split)
     _check_spans(split, span_start, span_end)
     has_span = span_start >= 0
     base = split.first_token[split.context_of[has_span]]
@@ -148,22 +150,25 @@ def evaluate(
     """Scores one answer for every question of the split.
 
     The answers are those at `threshold` (see `Predictions.answers`): at 0 the more probable of
-    span and no answer, at infinity always the span. The SQuAD 2.0 rule applies if any question of
-    the split has no answer, else the v1.1 rule.
+    span and no answer, at infinity always the span, at -infinity always no answer. The SQuAD 2.0
+    rule applies if any question of the split has no answer, else the v1.1 rule.
 
-    Raises UserError or ValueError as `character_spans` does.
+    Raises UserError if the number of predictions differs from the number of questions, and
+    ValueError as `character_spans` does.
     """
-    _check_count(len(predictions.span_score), split)
-    _check_count(len(predictions.no_answer_score), split)
+    count = len(predictions.span_score)
+    if count != len(split):
+        raise UserError(
+            f"Got {count} predictions for the {len(split)} questions of the split. Predict every "
+            "question, in the order of the split."
+        )
     answers = predictions.answers(threshold)
     starts, ends = character_spans(split, answers.span_start, answers.span_end)
-    texts = _span_texts(split, starts, ends)
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    texts = [split.context(row)[start:end] for row, (start, end) in enumerate(spans)]
     questions = score_questions(texts, split.gold_texts, v2=split.v2)
-    has_answer, no_answer = _scores_by_answerability(questions, split)
     return Evaluation(
         scores=mean_scores(questions),
-        has_answer=has_answer,
-        no_answer=no_answer,
         questions=questions,
         texts=texts,
         start_chars=starts,
@@ -180,12 +185,9 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
     that begin with `best_` describe the best span, whether or not it is the answer. Scores are
     log-probabilities; the threshold for no answer applies to `no_answer_score` - `best_score`.
     `no_answer_em` is the exact match of giving no answer, and equals its F1.
-
-    Raises UserError if the number of answers differs from the number of questions.
     """
-    _check_count(len(evaluation.questions), split)
     predictions = evaluation.predictions
-    unanswered = score_questions([""] * len(split), split.gold_texts, v2=split.v2)
+    unanswered = evaluate(split, predictions, -math.inf).questions
     columns = {
         "id": pa.array(split.ids, pa.string()),
         **_answer_columns(evaluation),
@@ -197,25 +199,35 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
     pq.write_table(pa.table(columns), out_file, compression="zstd")
 
 
-def _answer_columns(evaluation: Evaluation, prefix: str = "") -> "dict[str, pa.Array[Any]]":
-    questions = evaluation.questions
-    columns: dict[str, pa.Array[Any]] = {
-        "prediction": pa.array(evaluation.texts, pa.string()),
-        "span_start_char": pa.array(evaluation.start_chars, pa.int32()),
-        "span_end_char": pa.array(evaluation.end_chars, pa.int32()),
-        "score": pa.array(evaluation.log_probabilities, pa.float64()),
-        "em": pa.array([question.em for question in questions], pa.float32()),
-        "f1": pa.array([question.f1 for question in questions], pa.float32()),
-    }
-    return {f"{prefix}{name}": column for name, column in columns.items()}
+def read_predictions(file: Path, split: EvaluationSplit, name: str) -> Columns:
+    """The columns of a predictions.parquet; error messages call its run `name`.
 
-
-def _check_count(count: int, split: EvaluationSplit) -> None:
-    if count != len(split):
+    Raises:
+        UserError: the ids differ from those of the split's questions, or their order does.
+    """
+    table = pq.read_table(file)
+    if table["id"].to_pylist() != split.ids:
         raise UserError(
-            f"Got {count} predictions for the {len(split)} questions of the split. Predict every "
-            "question, in the order of the split."
+            f"{file}: the ids of the {table.num_rows} predictions do not match the {len(split)} "
+            f"questions of the evaluation split. Evaluate {name!r} again."
         )
+    return {column: table[column].to_numpy() for column in table.column_names}
+
+
+def mean(scores: FloatArray) -> float:
+    """The mean of scores (0..1), (n,), as a percentage."""
+    return 100 * float(scores.mean())
+
+
+def _answer_columns(evaluation: Evaluation, prefix: str = "") -> "dict[str, pa.Array[Any]]":
+    return {
+        f"{prefix}prediction": pa.array(evaluation.texts, pa.string()),
+        f"{prefix}span_start_char": pa.array(evaluation.start_chars, pa.int32()),
+        f"{prefix}span_end_char": pa.array(evaluation.end_chars, pa.int32()),
+        f"{prefix}score": pa.array(evaluation.log_probabilities, pa.float64()),
+        f"{prefix}em": pa.array([question.em for question in evaluation.questions], pa.float32()),
+        f"{prefix}f1": pa.array([question.f1 for question in evaluation.questions], pa.float32()),
+    }
 
 
 def _check_spans(split: EvaluationSplit, span_start: IntArray, span_end: IntArray) -> None:
@@ -229,31 +241,6 @@ def _check_spans(split: EvaluationSplit, span_start: IntArray, span_end: IntArra
             f"Invalid answer span for question {split.ids[row]!r}: tokens {span_start[row]} to "
             f"{span_end[row]}, but its context has {lengths[row]} tokens."
         )
-
-
-def _scores_by_answerability(
-    questions: Sequence[QuestionScore], split: EvaluationSplit
-) -> tuple[Scores, Scores] | tuple[None, None]:
-    parts: dict[bool, list[QuestionScore]] = {True: [], False: []}
-    for question, golds in zip(questions, split.golds, strict=True):
-        parts[bool(golds)].append(question)
-    if not all(parts.values()):
-        return None, None
-    return mean_scores(parts[True]), mean_scores(parts[False])
-
-
-def _span_texts(split: EvaluationSplit, starts: IntArray, ends: IntArray) -> list[str]:
-    spans = zip(split.context_of.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return [split.contexts[c][start:end] if start >= 0 else "" for c, start, end in spans]
-
-
-def _values(table: pa.Table, column: str) -> list[Any]:
-    return table[column].to_pylist()
-
-
-def _numbers(table: pa.Table, column: str) -> IntArray:
-    numbers: IntArray = table[column].to_numpy()
-    return numbers
 
 
 def _ragged(table: pa.Table, column: str) -> tuple[IntArray, IntArray]:

@@ -1,13 +1,12 @@
 """The metrics of a split after an epoch, under their MLflow names."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.arrays import BoolArray, FloatArray
-from models.squad_metrics import QuestionScore, mean_scores
+from models.squad_metrics import Scores, mean_scores
 from tasks.evaluation.calibration import expected_calibration_error, reliability
 from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate
 
@@ -25,7 +24,7 @@ def evaluation_metrics(name: str, evaluation: Evaluation) -> dict[str, float]:
     """
     em = np.array([question.em for question in evaluation.questions])
     ece = expected_calibration_error(reliability(np.exp(evaluation.log_probabilities), em))
-    return {**_scores(name, evaluation.questions), f"{name}/ece": ece}
+    return {**_named(name, evaluation.scores), f"{name}/ece": ece}
 
 
 def metrics_within(name: str, evaluation: Evaluation, within: BoolArray) -> dict[str, float]:
@@ -37,9 +36,8 @@ def metrics_within(name: str, evaluation: Evaluation, within: BoolArray) -> dict
     """
     pairs = zip(evaluation.questions, within, strict=True)
     selected = [question for question, is_within in pairs if is_within]
-    scores = _scores(name, selected) if selected else {}
-    metrics = {f"{metric}_within": value for metric, value in scores.items()}
-    return {f"{name}/questions_within": len(selected), **metrics}
+    scores = _named(name, mean_scores(selected), "_within") if selected else {}
+    return {f"{name}/questions_within": len(selected), **scores}
 
 
 def mean_nll(nlls: FloatArray, rows: BoolArray) -> float:
@@ -54,10 +52,8 @@ def metrics_at_threshold(
 
     They are `<name>/em_at_threshold`, `/f1_at_threshold` and `/avna_at_threshold`.
     """
-    scores = _scores(name, evaluate(split, predictions, threshold).questions)
-    return {f"{metric}_at_threshold": value for metric, value in scores.items()}
+    return _named(name, evaluate(split, predictions, threshold).scores, "_at_threshold")
 
 
-def _scores(name: str, questions: Sequence[QuestionScore]) -> dict[str, float]:
-    scores = mean_scores(questions)
-    return {f"{name}/em": scores.em, f"{name}/f1": scores.f1, f"{name}/avna": scores.avna}
+def _named(name: str, scores: Scores, suffix: str = "") -> dict[str, float]:
+    return {f"{name}/{score}{suffix}": getattr(scores, score) for score in ("em", "f1", "avna")}

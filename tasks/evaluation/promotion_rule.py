@@ -1,8 +1,7 @@
 """The rule that decides whether a challenger is promoted to champion, and its explanation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -47,14 +46,6 @@ class Decision:
     promoted: bool
     reason: str
     parts: list[SliceComparison]  # all questions first, then the slices; empty without a champion
-
-    def to_dict(self) -> dict[str, Any]:
-        """The decision as nested plain values, for JSON."""
-        return {
-            "promoted": self.promoted,
-            "reason": self.reason,
-            "parts": [asdict(part) for part in self.parts],
-        }
 
 
 FIRST_CHAMPION = Decision(True, "There was no champion yet", [])
@@ -123,6 +114,10 @@ def markdown(decision: Decision) -> str:
     verdict = "Promoted" if decision.promoted else "Not promoted"
     lines = [f"**{verdict}.** {decision.reason}.", ""]
     if rows:
-        head = "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |"
-        lines += [head, "|---|---|---|---|---|---|", *rows, ""]
+        lines += [
+            "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
     return "\n".join(lines)

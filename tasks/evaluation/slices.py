@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from models.arrays import BoolArray
-from tasks.evaluation.evaluate import EvaluationSplit
-from tasks.evaluation.predictions import Columns, mean
+from models.arrays import BoolArray, IntArray
+from tasks.evaluation.evaluate import Columns, EvaluationSplit, mean
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import Lexicon, is_known
 
@@ -22,52 +20,59 @@ CONTEXT_EDGES = (100, 150, 200, 300, 400)
 ANSWER_EDGES = (1, 2, 3, 5, 10)
 
 
-@dataclass(frozen=True)
-class Slicing:
-    """A division of the questions into slices."""
+Slicing = tuple[npt.NDArray[np.str_], Sequence[str]]
+"""A division of the questions: the slice of each, (n,), and the slices in display order.
 
-    title: str
-    labels: Sequence[str]  # (n,) the slice of each question; left out if not in `names`
-    names: Sequence[str]  # the slices, in display order
+Questions whose slice is not among these are left out.
+"""
 
 
-def slicings(
-    split: EvaluationSplit, known: Container[str], vectors: str, lower_case: bool = True
-) -> list[Slicing]:
-    """All applicable divisions of a split; `known` has the words of the vectors named `vectors`."""
+def slice_tables(
+    split: EvaluationSplit,
+    answers: Sequence[Columns],
+    known: Container[str],
+    vectors: str,
+    lower_case: bool = True,
+) -> list[dict[str, Any]]:
+    """EM and F1 (percent) of each run by slice, for all applicable divisions of a split.
+
+    `known` has the words of the vectors named `vectors`. Each item is the data of the page macro
+    `slice_table`.
+    """
     words = [question_word(question) for question in split.questions]
     by_count = sorted(set(words), key=lambda word: (word == "other", -words.count(word)))
-    contexts = split.context_lengths[split.context_of]
-    answers = split.span_end - split.span_start + 1
-    divisions = [
-        Slicing("Question word", words, by_count),
-        _by_length("Context length (tokens)", contexts, CONTEXT_EDGES),
-        _by_length("Answer length (tokens)", answers, ANSWER_EDGES, split.span_start >= 0),
-    ]
-    if split.v2 and any(split.golds):
-        kinds = ["answerable" if golds else "unanswerable" for golds in split.golds]
-        divisions.insert(0, Slicing("Answerable or not", kinds, ["answerable", "unanswerable"]))
+    answer_lengths = np.where(split.span_start >= 0, split.span_end - split.span_start + 1, -1)
+    slicings: dict[str, Slicing] = {}
+    if split.v2 and split.answerable.any():
+        kinds = np.where(split.answerable, "answerable", "unanswerable")
+        slicings["Answerable or not"] = kinds, ["answerable", "unanswerable"]
+    slicings |= {
+        "Question word": (np.array(words), by_count),
+        "Context length (tokens)": by_length(
+            split.context_lengths[split.context_of], CONTEXT_EDGES
+        ),
+        "Answer length (tokens)": by_length(answer_lengths, ANSWER_EDGES),
+    }
     if known:
-        has_oov = questions_with_oov_words(split, known, lower_case)
-        labels = ["some" if oov else "none" for oov in has_oov]
-        title = f"OOV words in question or answers ({vectors})"
-        divisions.append(Slicing(title, labels, ["some", "none"]))
-    return divisions
+        has_oov = np.where(questions_with_oov_words(split, known, lower_case), "some", "none")
+        slicings[f"OOV words in question or answers ({vectors})"] = has_oov, ["some", "none"]
+    return [
+        {"title": title, "rows": _slice_rows(slicing, answers)}
+        for title, slicing in slicings.items()
+    ]
 
 
-def slice_table(slicing: Slicing, answers: Sequence[Columns]) -> dict[str, Any]:
-    """The data of the page macro `slice_table`: EM and F1 (percent) of each run, by slice."""
-    labels = np.array(slicing.labels)
-    rows = [
+def _slice_rows(slicing: Slicing, answers: Sequence[Columns]) -> list[dict[str, Any]]:
+    labels, names = slicing
+    return [
         {
             "name": name,
             "count": int(mask.sum()),
-            "scores": [(mean(run["em"], mask), mean(run["f1"], mask)) for run in answers],
+            "scores": [(mean(run["em"][mask]), mean(run["f1"][mask])) for run in answers],
         }
-        for name in slicing.names
+        for name in names
         if (mask := labels == name).any()
     ]
-    return {"title": slicing.title, "rows": rows}
 
 
 def question_word(question: str) -> str:
@@ -80,30 +85,22 @@ def question_word(question: str) -> str:
     return {"whom": "who", "whose": "who", "how much": "how many"}.get(word, word)
 
 
-def length_bucket(length: int, edges: Sequence[int]) -> int:
-    """The index of the bucket that contains a length; the edges are inclusive upper bounds."""
-    return int(np.searchsorted(edges, length))
-
-
 def bucket_names(edges: Sequence[int]) -> list[str]:
-    """The name of each bucket, such as "up to 100", "101–150", "over 150"."""
+    """The name of each bucket, such as "up to 100", "101–150", "over 150".
+
+    The edges are inclusive upper bounds.
+    """
     pairs = pairwise([0, *edges])
     middle = [str(high) if high == low + 1 else f"{low + 1}–{high}" for low, high in pairs]
     first = middle[0] if edges[0] == 1 else f"up to {edges[0]}"
     return [first, *middle[1:], f"over {edges[-1]}"]
 
 
-def _by_length(
-    title: str,
-    lengths: npt.NDArray[np.integer],
-    edges: Sequence[int],
-    has_length: npt.NDArray[np.bool_] | None = None,
-) -> Slicing:
+def by_length(lengths: IntArray, edges: Sequence[int]) -> Slicing:
+    """Slices by length, (n,), in buckets with these edges; negative lengths are left out."""
     names = bucket_names(edges)
-    labels = [names[length_bucket(length, edges)] for length in lengths.tolist()]
-    if has_length is not None:
-        labels = [label if has else "" for label, has in zip(labels, has_length, strict=True)]
-    return Slicing(title, labels, names)
+    labels = np.array(names)[np.searchsorted(edges, lengths)]
+    return np.where(lengths >= 0, labels, ""), names
 
 
 def has_oov_word(text: str, known: Container[str], lower_case: bool = True) -> bool:
@@ -113,7 +110,7 @@ def has_oov_word(text: str, known: Container[str], lower_case: bool = True) -> b
 
 def questions_with_oov_words(
     split: EvaluationSplit, known: Container[str], lower_case: bool = True
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Whether a question or one of its answers has a word that is not `known`, (n,)."""
     return np.array(
         [
@@ -136,7 +133,7 @@ def scores_outside_glove(
     outside = questions_with_oov_words(split, known)
     if not outside.any():
         return {}
-    scores = {f"dev/{name}_outside_glove": mean(answers[name], outside) for name in ("em", "f1")}
+    scores = {f"dev/{name}_outside_glove": mean(answers[name][outside]) for name in ("em", "f1")}
     return {"dev/questions_outside_glove": float(outside.sum()), **scores}
 
 
@@ -147,10 +144,9 @@ def guarded_slices(split: EvaluationSplit, lexicon: Lexicon) -> dict[str, BoolAr
     question word, and questions with a word outside the model's vocabulary, in the question or its
     answers. The vocabulary also has frequent words without a vector.
     """
-    answerable = np.array([bool(golds) for golds in split.golds])
-    slices = {"unanswerable": ~answerable, "answerable": answerable} if split.v2 else {}
+    kinds = {"unanswerable": ~split.answerable, "answerable": split.answerable}
+    slices = kinds if split.v2 else {}
     words = np.array([question_word(question) for question in split.questions])
     slices |= {f"question word {word}": words == word for word in sorted(set(words))}
-    vocabulary = lexicon.word_indices
-    slices["unknown words"] = questions_with_oov_words(split, vocabulary, lexicon.lower_case)
-    return slices
+    unknown = questions_with_oov_words(split, lexicon.word_indices, lexicon.lower_case)
+    return slices | {"unknown words": unknown}

@@ -4,13 +4,11 @@ SQuAD 2.0's evaluation (Rajpurkar et al., 2018) reports a "best threshold" next 
 choice, but finds it on the evaluated questions themselves. Here it is chosen on other questions.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.arrays import FloatArray
-from models.squad_metrics import score_questions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate
 
 if TYPE_CHECKING:
@@ -18,40 +16,15 @@ if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The score of a split at each distinct threshold, in ascending order, (k,) each.
-
-    A question gets no answer if its margin, the log-probability of no answer minus that of the best
-    span, reaches the threshold: all of them at the first threshold, none at the last.
-    """
-
-    thresholds: FloatArray  # nats
-    scores: FloatArray  # percent
-
-    def best(self) -> float:
-        """The threshold with the highest score; on ties the nearest to 0, which is the argmax."""
-        highest = self.thresholds[self.scores == self.scores.max()]
-        return float(highest[np.abs(highest).argmin()])
-
-
-def score_curve(margin: FloatArray, answered: FloatArray, unanswered: FloatArray) -> Curve:
-    """The curve of a score from each question's score (0..1) with its best span and with no answer.
-
-    `margin`, `answered` and `unanswered` are (n,) each. The thresholds are the midpoints between
-    neighbouring margins, which separate new questions most reliably, the lowest margin (no question
-    is answered), the highest margin plus 1 (every question is answered), and 0.
-    """
-    distinct = np.unique(margin)
-    between = (distinct[1:] + distinct[:-1]) / 2
-    thresholds = np.unique([distinct[0], *between, distinct[-1] + 1, 0.0])
-    return Curve(thresholds, scores_at(thresholds, margin, answered, unanswered))
-
-
 def scores_at(
     thresholds: FloatArray, margin: FloatArray, answered: FloatArray, unanswered: FloatArray
 ) -> FloatArray:
-    """The score (percent) at each threshold, (k,); see `score_curve`."""
+    """The score (percent) of a split at each threshold in nats, (k,).
+
+    `margin` (n,) is the log-probability of no answer minus that of the best span; a question gets
+    no answer if it reaches the threshold. `answered` and `unanswered` (n,) are each question's
+    score (0..1) with its best span and with no answer.
+    """
     order = np.argsort(margin)
     lower = np.searchsorted(margin[order], thresholds)  # number of questions with a lower margin
     gains = np.append(0.0, np.cumsum((answered - unanswered)[order], dtype=np.float64))
@@ -59,12 +32,30 @@ def scores_at(
     return scores
 
 
+def threshold_of_best_score(
+    margin: FloatArray, answered: FloatArray, unanswered: FloatArray
+) -> float:
+    """The threshold with the highest score; on ties the nearest to 0, which is the argmax.
+
+    The candidates are the midpoints between neighbouring margins, which separate new questions most
+    reliably, the lowest margin (no question is answered), the highest margin plus 1 (every question
+    is answered), and 0. Arguments as in `scores_at`.
+    """
+    distinct = np.unique(margin)
+    between = (distinct[1:] + distinct[:-1]) / 2
+    thresholds = np.unique([distinct[0], *between, distinct[-1] + 1, 0.0])
+    scores = scores_at(thresholds, margin, answered, unanswered)
+    highest = thresholds[scores == scores.max()]
+    return float(highest[np.abs(highest).argmin()])
+
+
 def best_threshold(split: EvaluationSplit, predictions: "Predictions") -> float:
     """The threshold with the highest F1 on a split."""
-    answered = evaluate(split, predictions, np.inf).questions
-    unanswered = score_questions([""] * len(split), split.gold_texts, v2=split.v2)
-    f1s = (np.array([question.f1 for question in part]) for part in (answered, unanswered))
-    return score_curve(predictions.margin, *f1s).best()
+    answered, unanswered = (
+        np.array([question.f1 for question in evaluate(split, predictions, limit).questions])
+        for limit in (np.inf, -np.inf)
+    )
+    return threshold_of_best_score(predictions.margin, answered, unanswered)
 
 
 def no_threshold_reason(train: "Examples", validation: "Examples | None") -> str | None:

@@ -2,9 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -14,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from infra.errors import UserError
+from models.arrays import Float32Array
 from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
@@ -42,34 +45,6 @@ class AnswerRow(TypedDict):
     end: int  # characters, exclusive; -1 for no answer
     score: float  # log-probability of the predicted answer, in nats
     no_answer_probability: float
-
-
-class _TypeTable:
-    """Assigns a row to each distinct form of texts; rows 0 and 1 are padding and the null token."""
-
-    def __init__(self, lexicon: Lexicon, compose_oov: bool) -> None:
-        self.lexicon, self.compose_oov = lexicon, compose_oov
-        self.rows: dict[str, int] = {}
-        self.oov_words: dict[str, int] = {}  # OOV words to compose, with rows after the known ones
-
-    def ids(self, text: str, offsets: Offsets) -> list[int]:
-        """The row of every token."""
-        first = UNKNOWN + 1
-        return [self.rows.setdefault(text[s:e], first + len(self.rows)) for s, e in offsets]
-
-    def types(self) -> Types:
-        """The word and character indices of all rows so far."""
-        words = [0, UNKNOWN, *map(self._word, self.rows)]
-        characters = [[], [UNKNOWN], *map(self.lexicon.characters, self.rows)]
-        return Types(np.array(words, dtype=np.int32), Ragged.from_rows(characters))
-
-    def _word(self, form: str) -> int:
-        index = self.lexicon.word(form)
-        if index != UNKNOWN or not self.compose_oov:
-            return index
-        first = len(SPECIAL) + len(self.lexicon.word_indices)
-        word = word_of(form, self.lexicon.word_indices, self.lexicon.lower_case)  # as in training
-        return self.oov_words.setdefault(word, first + len(self.oov_words))
 
 
 @dataclass(frozen=True)
@@ -193,9 +168,16 @@ class Predictor:
         contexts = [tokenize(context) for _, context in pairs]
         _require_tokens("question", questions)
         _require_tokens("context", contexts)
-        table = _TypeTable(self.lexicon, self.subwords is not None)
-        context_ids = [table.ids(c, spans) for (_, c), spans in zip(pairs, contexts, strict=True)]
-        question_ids = [table.ids(q, spans) for (q, _), spans in zip(pairs, questions, strict=True)]
+        # Each distinct form gets a type; types 0 and 1 are padding and the null token.
+        ids = defaultdict[str, int](count(UNKNOWN + 1).__next__)
+        context_ids = [
+            [ids[context[start:end]] for start, end in offsets]
+            for (_, context), offsets in zip(pairs, contexts, strict=True)
+        ]
+        question_ids = [
+            [ids[question[start:end]] for start, end in offsets]
+            for (question, _), offsets in zip(pairs, questions, strict=True)
+        ]
         no_span = np.full(len(pairs), -1, dtype=np.int32)
         examples = Examples(
             contexts=Ragged.from_rows(context_ids),
@@ -205,23 +187,34 @@ class Predictor:
             span_end=no_span,
             impossible=np.zeros(len(pairs), dtype=bool),
         )
-        types = table.types()
-        return _EncodedInput(
-            questions, contexts, examples, types, self._with_oov_vectors(table.oov_words)
-        )
+        words, model = self._words(ids)
+        characters = [[], [UNKNOWN], *map(self.lexicon.characters, ids)]
+        types = Types(np.array([0, UNKNOWN, *words], np.int32), Ragged.from_rows(characters))
+        return _EncodedInput(questions, contexts, examples, types, model)
 
-    def _with_oov_vectors(self, oov_words: Iterable[str]) -> BiDAF:
-        """A shallow copy of the model with added vectors of OOV words, composed from n-grams."""
-        composed = (
-            self.subwords.vectors(oov_words) if self.subwords is not None else np.empty((0, 0))
-        )
-        if not len(composed):
-            return self.model
-        model, words = copy(self.model), copy(self.model.words)
-        rows = torch.cat([words.word_vectors, torch.from_numpy(composed)])
-        words._buffers = {**words._buffers, "word_vectors": rows}
-        model._modules = {**model._modules, "words": words}
-        return model
+    def _words(self, forms: Collection[str]) -> tuple[list[int], BiDAF]:
+        """The word index of each form, and the model that has these words.
+
+        With n-grams, OOV words get rows after the known words, and the model their vectors.
+        """
+        words = [self.lexicon.word(form) for form in forms]
+        if self.subwords is None or UNKNOWN not in words:
+            return words, self.model
+        known = self.lexicon.word_indices
+        oov_rows = defaultdict[str, int](count(len(SPECIAL) + len(known)).__next__)
+        for i, form in enumerate(forms):
+            if words[i] == UNKNOWN:
+                words[i] = oov_rows[word_of(form, known, self.lexicon.lower_case)]  # as in training
+        return words, _with_vectors(self.model, self.subwords.vectors(oov_rows))
+
+
+def _with_vectors(model: BiDAF, added: Float32Array) -> BiDAF:
+    """A shallow copy of a model with added word vectors: (words, dimension)."""
+    model, words = copy(model), copy(model.words)
+    rows = torch.cat([words.word_vectors, torch.from_numpy(added)])
+    words._buffers = {**words._buffers, "word_vectors": rows}
+    model._modules = {**model._modules, "words": words}
+    return model
 
 
 def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
@@ -249,7 +242,10 @@ def _row(
     context: str, offsets: Offsets, first: int, last: int, score: float, no_answer: float
 ) -> AnswerRow:
     start, end = (-1, -1) if first < 0 else (offsets[first][0], offsets[last][1])
-    text = context[start:end] if first >= 0 else ""
     return AnswerRow(
-        answer=text, start=start, end=end, score=score, no_answer_probability=no_answer
+        answer=context[start:end],  # "" for no answer
+        start=start,
+        end=end,
+        score=score,
+        no_answer_probability=no_answer,
     )

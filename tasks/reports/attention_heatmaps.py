@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 Weights = npt.NDArray[np.floating]
 
-CELL = 14
-"""Width and height of a cell, in drawing units."""
-CHARACTER_WIDTH, MAX_LABEL = 7.0, 16
-"""Approximate width of a character in drawing units; maximum characters shown of a token."""
+MAX_LABEL = 16
+"""Maximum number of characters shown of a token."""
 LEVELS = 8
 """Number of shades; weights below half of the first shade are left blank."""
 MAX_TOKENS = 160
@@ -48,70 +46,39 @@ class Token:
 class Heatmap:
     """A heatmap for the template: axis labels, and a path of unit cells for each shade."""
 
-    title: str
-    note: str
     rows: Sequence[Token]
     columns: Sequence[Token]
     paths: list[str]  # one per shade (LEVELS), lightest first
     peak: float  # the weight of the darkest shade
     strongest: list[tuple[str, str, float]]  # row, column, weight
 
-    @property
-    def left(self) -> float:
-        """x at which the cells begin, right of the row labels."""
-        return _label_width(self.rows)
-
-    @property
-    def top(self) -> float:
-        """y at which the cells begin, below the column labels."""
-        return _label_width(self.columns)
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in drawing units."""
-        return self.left + CELL * len(self.columns) + 4, self.top + CELL * len(self.rows) + 4
-
 
 def heatmaps(
     question: str, context: str, attention: "TokenAttention", golds: Sequence[Span], predicted: Span
 ) -> list[Heatmap]:
-    """Heatmaps of one example: C2Q, Q2C, and self-attention if the model has it.
+    """Heatmaps of one example: C2Q, Q2C, and self-attention if the model has it, in this order.
 
     `golds` and `predicted` are character spans of the context, which are marked on the axes.
     """
-    question_offsets = attention.question_offsets
-    question_tokens = [Token(NULL), *(Token(_short(question[s:e])) for s, e in question_offsets)]
+    question_tokens = [
+        Token(NULL),
+        *(Token(_short(question[start:end])) for start, end in attention.question_offsets),
+    ]
     tokens = _context_tokens(context, attention.context_offsets, golds, predicted)
     shown = _window(tokens)
     context_tokens = _with_gaps(tokens, shown)
     weights = attention.weights
-    to_question = weights.context_to_question[0].T.numpy()[:, shown]
     to_context = weights.question_to_context[0].numpy()[:, shown]
     to_context_rows = question_tokens if len(to_context) > 1 else [Token("question")]
     maps = [
         _heatmap(
-            "Context to question",
-            "Attention of each context token (column) over the question tokens (rows). Each column "
-            "sums to 1.",
-            question_tokens,
-            context_tokens,
-            to_question,
+            question_tokens, context_tokens, weights.context_to_question[0].T.numpy()[:, shown]
         ),
-        _heatmap(
-            "Question to context",
-            "Attention of the question (rows) over the context tokens (columns). Each row sums "
-            "to 1 over the whole context or window, including tokens that are not drawn.",
-            to_context_rows,
-            context_tokens,
-            to_context,
-        ),
+        _heatmap(to_context_rows, context_tokens, to_context),
     ]
     if weights.self_attention is not None:
         within_context = weights.self_attention[0].numpy()[np.ix_(shown, shown)]
-        note = "Attention of each context token (row) over the other context tokens (columns)."
-        maps.append(
-            _heatmap("Self-attention", note, context_tokens, context_tokens, within_context)
-        )
+        maps.append(_heatmap(context_tokens, context_tokens, within_context))
     return maps
 
 
@@ -160,16 +127,12 @@ def _with_gaps(tokens: Sequence[Token], shown: Sequence[int]) -> list[Token]:
     return [replace(tokens[i], follows_gap=i > before + 1) for before, i in pairwise([-1, *shown])]
 
 
-def _heatmap(
-    title: str, note: str, rows: Sequence[Token], columns: Sequence[Token], weights: Weights
-) -> Heatmap:
+def _heatmap(rows: Sequence[Token], columns: Sequence[Token], weights: Weights) -> Heatmap:
     peak = float(weights.max())
     levels = np.rint(LEVELS * weights / peak).astype(int) if peak > 0 else np.zeros_like(weights)
     order = np.argsort(-weights, axis=None, kind="stable")[:STRONGEST]
     positions = [divmod(int(index), len(columns)) for index in order]
     return Heatmap(
-        title=title,
-        note=note,
         rows=rows,
         columns=columns,
         paths=[_cells(levels == level) for level in range(1, LEVELS + 1)],
@@ -180,16 +143,7 @@ def _heatmap(
 
 def _cells(mask: npt.NDArray[np.bool_]) -> str:
     """An SVG path over the filled cells, with one rectangle per run of cells in a row."""
-    parts = []
-    for y, row in enumerate(mask.tolist()):
-        x = 0
-        for filled, group in groupby(row):
-            length = len(list(group))
-            if filled:
-                parts.append(f"M{x} {y}h{length}v1h-{length}z")
-            x += length
-    return "".join(parts)
-
-
-def _label_width(tokens: Sequence[Token]) -> float:
-    return 10 + CHARACTER_WIDTH * max(len(token.label) for token in tokens)
+    steps = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(int))
+    starts, ends = np.argwhere(steps == 1), np.argwhere(steps == -1)[:, 1]
+    runs = zip(*starts.T, ends - starts[:, 1], strict=True)
+    return "".join(f"M{x} {y}h{length}v1h-{length}z" for y, x, length in runs)

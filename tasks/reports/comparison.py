@@ -14,7 +14,7 @@ from markupsafe import Markup
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
-from tasks.reports.html import digits, render
+from tasks.reports.html import digits, write_page
 from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 
 FURTHER_METRICS = {
@@ -32,7 +32,6 @@ FURTHER_METRICS = {
 """Optional columns and their metrics. A run has them if a no-answer threshold was chosen on
 validation, if some dev contexts exceed max_context_tokens, or if some dev questions or their
 answers have words that GloVe lacks."""
-COUNTS = ("questions within", "questions outside GloVe")
 CHART_WIDTH, ROW_HEIGHT, AXIS_HEIGHT = 400, 54, 44
 NAME_WIDTH = 50
 """Maximum number of characters of a line above a row of the chart."""
@@ -96,31 +95,35 @@ def compare(
     `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
     same dataset, question by question, by the mean F1 over the seeds.
     """
-    first: dict[str, FloatArray] = {}
-    rows = [_row(trainings, first) for trainings in cells]
+    references: dict[str, FloatArray] = {}
+    rows = [_row(trainings, references) for trainings in cells]
     document = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
     (out / "comparison.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     view = {
-        **{"rows": rows, "seeds": seeds, "datasets": list(first), "f1_chart": _f1_chart(rows)},
-        "further": further_columns(rows),
+        "rows": rows,
+        "seeds": seeds,
+        "datasets": list(references),
+        "f1_chart": _f1_chart(rows),
+        "further": _further_columns(rows),
         "pages": pages,
     }
-    (out / "comparison.html").write_text(render("comparison.html.j2", view), encoding="utf-8")
-    return {"rows": table(rows), "markdown": markdown(rows)}
+    write_page(out / "comparison.html", "comparison.html.j2", view)
+    table = _table(rows)
+    return {"rows": table, "markdown": _markdown(table)}
 
 
-def _row(trainings: CellTrainings, first: dict[str, FloatArray]) -> Row:
+def _row(trainings: CellTrainings, references: dict[str, FloatArray]) -> Row:
+    """The results of a cell, which becomes its dataset's reference if there is none yet."""
     cell = trainings.cell
     folders = zip(trainings.trained, trainings.reports, strict=True)
     scores = [_scores(trained, report) for trained, report in folders]
     question_f1 = _question_f1(trainings.trained)
-    gain = None
-    if cell.dataset in first:
-        gain = paired_gain(first[cell.dataset], question_f1)
-    first.setdefault(cell.dataset, question_f1)
+    reference = references.setdefault(cell.dataset, question_f1)
 
     def stats(metric: str) -> SeedStats:
-        return _seed_stats([run_scores[metric] for run_scores in scores])
+        values = [run_scores[metric] for run_scores in scores]
+        sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return SeedStats(float(np.mean(values)), sd, values)
 
     return Row(
         cell,
@@ -135,7 +138,7 @@ def _row(trainings: CellTrainings, first: dict[str, FloatArray]) -> Row:
         },
         examples_per_second=stats("examples_per_second").mean,
         minutes=stats("seconds").mean / 60,
-        gain=gain,
+        gain=None if reference is question_f1 else paired_gain(reference, question_f1),
     )
 
 
@@ -156,11 +159,6 @@ def _question_f1(trained: Sequence[Path]) -> FloatArray:
     return 100 * np.array(columns, dtype=np.float64).mean(axis=0)  # type: ignore[no-any-return]
 
 
-def _seed_stats(values: Sequence[float]) -> SeedStats:
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return SeedStats(float(np.mean(values)), sd, list(values))
-
-
 def _f1_chart(rows: Sequence[Row]) -> Markup:
     """F1 of every seed, and mean ± sd of every cell, below the cell's name, which may be long."""
 
@@ -169,27 +167,43 @@ def _f1_chart(rows: Sequence[Row]) -> Markup:
         axes.grid(axis="x", clip_on=False)
         for y, row in enumerate(rows):
             mean, sd, values = row.f1.mean, row.f1.sd or 0, row.f1.values
-            left = {"x": 0, "transform": axes.get_yaxis_transform(), "in_layout": False}
             axes.text(
-                y=y - 0.2, s=fill(row.cell.name, NAME_WIDTH), verticalalignment="bottom", **left
+                x=0,
+                y=y - 0.2,
+                s=fill(row.cell.name, NAME_WIDTH),
+                verticalalignment="bottom",
+                transform=axes.get_yaxis_transform(),
+                in_layout=False,
             )
             accent = {"color": COLOURS["accent"], "clip_on": False}
             axes.plot([mean - sd, mean + sd], [y, y], linewidth=2, **accent)
-            circle = {"color": COLOURS["soft"], "markerfacecolor": COLOURS["card"], "markersize": 7}
-            axes.plot(values, [y] * len(values), "o", gid=f"row{y}", clip_on=False, **circle)
+            axes.plot(
+                values,
+                [y] * len(values),
+                "o",
+                gid=f"row{y}",
+                color=COLOURS["soft"],
+                markerfacecolor=COLOURS["card"],
+                markersize=7,
+                clip_on=False,
+            )
             axes.plot(mean, y, "|", markersize=18, markeredgewidth=3, **accent)
         return {
             f"row{y}": [f"{row.cell.name}: {digits(value, 2)}" for value in row.f1.values]
             for y, row in enumerate(rows)
         }
 
-    label = "F1 of every seed, and mean and standard deviation of every variant."
-    return inline_svg("F1", label, (CHART_WIDTH, ROW_HEIGHT * len(rows) + AXIS_HEIGHT), draw)
+    return inline_svg(
+        "F1",
+        "F1 of every seed, and mean and standard deviation of every variant.",
+        (CHART_WIDTH, ROW_HEIGHT * len(rows) + AXIS_HEIGHT),
+        draw,
+    )
 
 
-def table(rows: Sequence[Row]) -> list[dict[str, str]]:
+def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
     """The rows with formatted values, for use in other tables."""
-    columns = further_columns(rows)
+    columns = _further_columns(rows)
     return [
         {
             **asdict(row.cell),
@@ -198,7 +212,10 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
             "F1": _format(row.f1, 2),
             "NLL": _format(row.nll, 3),
             "AvNA": _format(row.avna, 2),
-            **{name: _format(row.further.get(name), places) for name, places in columns.items()},
+            **{
+                name: _format(row.further[name], places) if name in row.further else "–"
+                for name, places in columns.items()
+            },
             "F1 gain, 95 %": format_gain(row.gain),
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
@@ -207,16 +224,18 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
     ]
 
 
-def further_columns(rows: Sequence[Row]) -> dict[str, int]:
+def _further_columns(rows: Sequence[Row]) -> dict[str, int]:
     """The columns of `FURTHER_METRICS` that any row has, each with its number of decimal places."""
-    columns = [column for column in FURTHER_METRICS if any(column in row.further for row in rows)]
-    return {column: 0 if column in COUNTS else 2 for column in columns}
+    return {
+        column: 0 if column.startswith("questions") else 2
+        for column in FURTHER_METRICS
+        if any(column in row.further for row in rows)
+    }
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def _markdown(table: Sequence[Mapping[str, str]]) -> str:
     """The table in Markdown."""
-    cells = table(rows)
-    lines = [list(cells[0]), ["---"] * len(cells[0]), *(list(row.values()) for row in cells)]
+    lines = [list(table[0]), ["---"] * len(table[0]), *(list(row.values()) for row in table)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
@@ -229,8 +248,6 @@ def format_gain(gain: Gain | None) -> str:
     )
 
 
-def _format(stats: SeedStats | None, places: int) -> str:
-    if stats is None:
-        return "–"
+def _format(stats: SeedStats, places: int) -> str:
     spread = f" ± {stats.sd:.{places}f}" if stats.sd is not None and places else ""
     return f"{stats.mean:,.{places}f}{spread}"

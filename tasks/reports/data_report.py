@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ from infra.artifacts.manifest import facts_of
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS, diagnose
 from tasks.data.schema import Answer
 from tasks.evaluation.evaluate import Gold
-from tasks.reports.data_statistics import DataStatistics, ErrorExample
+from tasks.reports.data_statistics import LENGTH_EDGES, DataStatistics, ErrorExample, histogram
 from tasks.reports.examples import Segment, marked_segments
-from tasks.reports.html import render
+from tasks.reports.html import View, write_page
 from tasks.text.build_vocabulary import coverage, form_counts, vector_rows
 from tasks.text.vocabulary import is_known
 
@@ -21,7 +20,6 @@ LISTED_OOV_TOKENS = 30
 MAX_MARKED = 500
 """Maximum number of characters of an answer that are marked in its context."""
 
-View = dict[str, Any]
 SUMMED = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
 
 
@@ -57,18 +55,20 @@ def write_data_report(
     ]
     view = {
         "dataset": dataset,
-        "created": datetime.now().astimezone(),
         "totals": totals | _oracle(facts, totals["questions"]),
         "files": facts,
         "broken": files.broken,
         "over_limit": over_limit,
         "max_rejected": max_rejected,
-        "lengths": _lengths(statistics),
-        "question_words": _bars(statistics.question_words.most_common()),
+        "lengths": [
+            (kind, max(lengths, default=0), histogram(lengths, LENGTH_EDGES[kind]))
+            for kind, lengths in statistics.lengths.items()
+        ],
+        "question_words": statistics.question_words.most_common(),
         "errors": _errors(statistics),
         "coverage": _coverage(list(files.ingested.values()), vectors),
     }
-    (out / "report.html").write_text(render("data_report.html.j2", view), encoding="utf-8")
+    write_page(out / "report.html", "data_report.html.j2", view)
     return {"totals": view["totals"], "over": over_limit, "faults": dict(statistics.errors)}
 
 
@@ -81,32 +81,6 @@ def _oracle(facts: Mapping[str, Mapping[str, float]], questions: int) -> dict[st
     }
 
 
-def _bars(rows: Sequence[tuple[str, int]]) -> list[View]:
-    """Each row with its share of the total and its bar length, both in percent."""
-    total, largest = sum(count for _, count in rows), max((count for _, count in rows), default=0)
-    return [
-        {
-            "name": name,
-            "count": count,
-            "share": 100 * count / max(total, 1),
-            "length": 100 * count / max(largest, 1),
-        }
-        for name, count in rows
-    ]
-
-
-def _lengths(statistics: DataStatistics) -> list[View]:
-    kinds = {
-        "Contexts": statistics.contexts,
-        "Questions": statistics.questions,
-        "Answers": statistics.answers,
-    }
-    return [
-        {"title": title, "longest": lengths.longest, "bars": _bars(lengths.rows())}
-        for title, lengths in kinds.items()
-    ]
-
-
 def _errors(statistics: DataStatistics) -> list[View]:
     return [
         {
@@ -114,7 +88,9 @@ def _errors(statistics: DataStatistics) -> list[View]:
             "description": ERROR_DESCRIPTIONS[kind],
             "count": statistics.errors[kind],
             "repaired": statistics.repaired[kind],
-            "examples": [_example(question) for question in statistics.examples[kind]],
+            "examples": [
+                _example(error) for error in statistics.examples if error["fault"] == kind
+            ],
         }
         for kind in sorted(ERROR_DESCRIPTIONS, key=lambda kind: -statistics.errors[kind])
         if statistics.errors[kind]
@@ -122,19 +98,11 @@ def _errors(statistics: DataStatistics) -> list[View]:
 
 
 def _example(error: ErrorExample) -> View:
-    alignment, context = error.alignment, error.context
-    segments: list[Segment] = [(context[:MAX_MARKED], False, False)]
-    if alignment["gold"] is not None:
-        answer = Answer(text=alignment["gold"], answer_start=alignment["gold_start"])
-        segments = _marked(answer, context)
-    return {
-        "file": error.file,
-        "id": error.question["id"],
-        "question": error.question["question"],
-        "gold": None if alignment["gold"] is None else alignment["gold"][:MAX_MARKED],
-        "reason": alignment["reason"],
-        "segments": segments,
-    }
+    gold, context = error["gold"], error["context"]
+    if gold is None:
+        return error | {"segments": [(context[:MAX_MARKED], False, False)]}
+    answer = Answer(text=gold, answer_start=error["gold_start"])
+    return error | {"gold": gold[:MAX_MARKED], "segments": _marked(answer, context)}
 
 
 def _marked(answer: Answer, context: str) -> list[Segment]:

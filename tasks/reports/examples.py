@@ -3,15 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import Any
 
 import numpy as np
 
 from infra.errors import UserError
-from tasks.evaluation.evaluate import EvaluationSplit, Gold
-from tasks.evaluation.predictions import Columns
+from models.arrays import BoolArray, FloatArray
+from tasks.data.ingested import normalized
+from tasks.evaluation.evaluate import Columns, EvaluationSplit, Gold
+from tasks.reports.html import View
 
-View = dict[str, Any]
 Span = tuple[int, int]
 """Characters [start, end) of a context; (-1, -1) for no answer."""
 Segment = tuple[str, *tuple[bool, ...]]
@@ -43,19 +43,16 @@ def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
 def matching_rows(split: EvaluationSplit, name: str) -> list[int]:
     """Row of the question with this id, or else rows of the first few that contain these words."""
     rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
-    words = _normalized(name)
-    rows = rows or [row for row, text in enumerate(split.questions) if words in _normalized(text)]
+    words = normalized(name)
+    rows = rows or [row for row, text in enumerate(split.questions) if words in normalized(text)]
     return rows[:MAX_MATCHES]
 
 
-def _normalized(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
-def rows_by_confidence(columns: Columns) -> list[int]:
-    """Rows of all questions, by descending probability of the run's answer."""
-    order: list[int] = np.argsort(-columns["score"], kind="stable").tolist()
-    return order
+def rows_by_confidence(scores: FloatArray, mask: BoolArray) -> list[int]:
+    """The rows that a mask selects, by descending log-probability of the answer; both (n,)."""
+    order = np.argsort(-scores, kind="stable")
+    rows: list[int] = order[mask[order]].tolist()
+    return rows
 
 
 def first_per_context(rows: Iterable[int], split: EvaluationSplit, limit: int) -> list[int]:
@@ -69,13 +66,14 @@ def first_per_context(rows: Iterable[int], split: EvaluationSplit, limit: int) -
 def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
     """The data of an answer for the template macro `example`."""
     value = {name: column[row] for name, column in columns.items()}
-    predicted = (int(value["span_start_char"]), int(value["span_end_char"]))
     return {
         "id": split.ids[row],
         "question": split.questions[row],
-        "golds": gold_texts(split, row),
+        "golds": list(dict.fromkeys(split.gold_texts[row])),
         "prediction": value["prediction"],
-        "segments": marked_segments(split.context(row), split.golds[row], predicted),
+        "segments": marked_segments(
+            split.context(row), split.golds[row], predicted_span(columns, row)
+        ),
         "confidence": 100 * math.exp(min(float(value["score"]), 0.0)),
         "no_answer": 100 * float(value["no_answer_probability"]) if split.v2 else None,
         "em": int(value["em"]),
@@ -83,9 +81,9 @@ def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
     }
 
 
-def gold_texts(split: EvaluationSplit, row: int) -> list[str]:
-    """The distinct annotated answers of a question."""
-    return list(dict.fromkeys(split.gold_texts[row]))
+def predicted_span(columns: Columns, row: int) -> Span:
+    """The span of the run's answer to a question."""
+    return int(columns["span_start_char"][row]), int(columns["span_end_char"][row])
 
 
 def gold_spans(context: str, golds: Iterable[Gold]) -> list[Span]:

@@ -1,7 +1,8 @@
-"""Renders self-contained HTML pages, and formats numbers for them."""
+"""Writes self-contained HTML pages, and formats numbers for them."""
 
 import math
-from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 
+View = dict[str, Any]
+"""Data for a template."""
 
-def render(page: str, view: Mapping[str, Any]) -> str:
-    """The page of that template, rendered with the data of `view`, with inline styles."""
+
+def write_page(out_file: Path, template: str, view: View) -> None:
+    """Write a page from a template and its data, with the current time and inline styles."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -20,19 +24,18 @@ def render(page: str, view: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
         loader=FileSystemLoader(TEMPLATES),
     )
+    whole = partial(digits, places=0)
     environment.filters |= {"digits": digits, "whole": whole, "plain": plain, "percent": percent}
     style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))
-    return environment.get_template(page).render({**view, "style": style})
+    page = environment.get_template(template).render(
+        view, style=style, created=datetime.now().astimezone()
+    )
+    out_file.write_text(page, encoding="utf-8")
 
 
 def digits(value: float | None, places: int = 1) -> str:
     """A number with `places` decimal places; a dash if it is None or not finite."""
     return "–" if value is None or not math.isfinite(value) else f"{value:,.{places}f}"
-
-
-def whole(value: float | None) -> str:
-    """A number without decimal places."""
-    return digits(value, 0)
 
 
 def percent(share: float | None) -> str:

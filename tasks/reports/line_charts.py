@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from tasks.reports.html import digits, plain
+from tasks.reports.html import View, digits, plain
 from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 
-View = dict[str, Any]
 Points = list[tuple[float, float]]
 
 CHART_SIZE = (360, 225)
@@ -56,7 +54,8 @@ def plot(
         axes.locator_params("x", integer=whole_x, min_n_ticks=1)
         axes.grid(axis="y", clip_on=False)
         for curve in guides:
-            axes.plot(*np.transpose(curve["points"]), **_guide_style(curve["variant"]))
+            style = {"color": _colour(curve["variant"]), "linewidth": 1, "dashes": (3, 3)}
+            axes.plot(*np.transpose(curve["points"]), clip_on=False, **style)
         for number, curve in enumerate(lines):
             xs, ys = np.transpose(curve["points"])
             axes.plot(xs, ys, gid=f"line{number}", **_line_style(curve))
@@ -76,13 +75,8 @@ def plot(
     }
 
 
-def _colour(variant: int) -> str:
-    return COLOURS[f"v{variant % VARIANT_COLOURS}"]
-
-
-def _guide_style(variant: int | None) -> View:
-    stroke = COLOURS["soft"] if variant is None else _colour(variant)
-    return {"color": stroke, "linewidth": 1, "dashes": (3, 3), "clip_on": False}
+def _colour(variant: int | None) -> str:
+    return COLOURS["soft"] if variant is None else COLOURS[f"v{variant % VARIANT_COLOURS}"]
 
 
 def _line_style(curve: View) -> View:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from infra.parquet import row_batches
 from infra.ray_cluster import map_on_cluster
-from models.arrays import BoolArray
 from tasks.text.vocabulary import (
     PADDING,
     SPECIAL,
@@ -31,11 +30,18 @@ from tasks.text.vocabulary import (
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 """The files of an ingested split that contain texts, and the text column of each."""
 
-FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
+TOKENS = ["token_starts", "token_ends"]
+"""The columns that `token_texts` needs besides the one with the texts."""
+
+_FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
+FORM_COUNTS = pa.schema(_FORM_COUNTS)
 BATCH_ROWS = 1024
 """Rows in memory at a time: about 1 MB of Wikipedia paragraphs."""
 CHUNK_ROWS = 50_000
 MERGE_ROWS = 200_000
+
+Chunk = tuple[Path, list[int]]
+"""A file of a split, and some of its row groups."""
 
 
 class VocabularyParameters(BaseModel):
@@ -76,11 +82,6 @@ def read_batches(
         yield from row_batches(file, BATCH_ROWS, columns, row_groups)
 
 
-def text_columns(column: str) -> list[str]:
-    """The columns that `token_texts` needs for the texts in `column`."""
-    return [column, "token_starts", "token_ends"]
-
-
 def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
     """The text of every token, row after row.
 
@@ -114,14 +115,12 @@ def _slices(
 def count_batch(batch: pa.RecordBatch, column: str) -> pa.Table:
     """Map step: the distinct token texts of a batch, as a (form, count) table."""
     counted = pc.value_counts(token_texts(batch, column))
-    return pa.table(
-        [counted.field("values"), counted.field("counts")], schema=pa.schema(FORM_COUNTS)
-    )
+    return pa.table([counted.field("values"), counted.field("counts")], schema=FORM_COUNTS)
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """Reduce step, associative: the sum of several (form, count) tables, sorted by form."""
-    joined = pa.concat_tables([pa.schema(FORM_COUNTS).empty_table(), *tables])
+    joined = pa.concat_tables([FORM_COUNTS.empty_table(), *tables])
     summed = joined.group_by("form").aggregate([("count", "sum")])
     return summed.rename_columns(["form", "count"]).sort_by("form")
 
@@ -140,31 +139,22 @@ def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
     return merge_counts([total, *waiting])
 
 
-class CountChunk(NamedTuple):
-    """A chunk of a split's texts: some row groups of one of its files."""
-
-    file: Path
-    column: str
-    row_groups: list[int]
-
-
-def count_chunks(split: Path) -> Iterator[CountChunk]:
+def count_chunks(split: Path) -> Iterator[Chunk]:
     """Yield the chunks of a split, to be counted separately: about `CHUNK_ROWS` rows each."""
-    for name, column in TEXT_COLUMNS.items():
+    for name in TEXT_COLUMNS:
         metadata = pq.read_metadata(split / name)
-        groups: list[int] = []
-        for group in range(metadata.num_row_groups):
-            groups.append(group)
-            rows = sum(metadata.row_group(g).num_rows for g in groups)
-            if rows >= CHUNK_ROWS or group == metadata.num_row_groups - 1:
-                yield CountChunk(split / name, column, groups)
-                groups = []
+        groups = range(metadata.num_row_groups)
+        step = max(1, CHUNK_ROWS * len(groups) // max(1, metadata.num_rows))
+        for first in groups[::step]:
+            yield split / name, list(groups[first : first + step])
 
 
-def count_chunk(chunk: CountChunk) -> pa.Table:
+def count_chunk(chunk: Chunk) -> pa.Table:
     """The distinct token texts of a chunk, as a (form, count) table sorted by form."""
-    batches = read_batches(chunk.file, text_columns(chunk.column), chunk.row_groups)
-    return sum_counts(count_batch(batch, chunk.column) for batch in batches)
+    file, row_groups = chunk
+    column = TEXT_COLUMNS[file.name]
+    batches = read_batches(file, [column, *TOKENS], row_groups)
+    return sum_counts(count_batch(batch, column) for batch in batches)
 
 
 def distinct_forms(splits: Sequence[Path]) -> pa.Table:
@@ -263,7 +253,7 @@ def build_vocabulary(
     """
     counts, other_counts = form_counts([train]), form_counts(others)
     rows = vector_rows(vectors)
-    composed = composed_words(vectors) if compose_oov else frozenset()
+    composed = vector_rows(vectors, composed=True) if compose_oov else {}
     words = choose_words(counts, other_counts, rows, parameters, composed)
     characters = choose_characters(counts, parameters.min_character_count)
     lexicon = Lexicon(indices(words), indices(characters), parameters.lower_case)
@@ -286,23 +276,12 @@ def build_vocabulary(
     }
 
 
-def vector_rows(folder: Path) -> dict[str, int]:
-    """The words with vectors of their own (not composed from subwords), and their rows."""
-    words, composed = _words_and_mask(folder)
-    rows = enumerate(zip(words.to_pylist(), composed.tolist(), strict=True))
-    return {word: row for row, (word, is_composed) in rows if not is_composed}
-
-
-def composed_words(folder: Path) -> frozenset[str]:
-    """The words whose vectors are composed from subwords."""
-    words, composed = _words_and_mask(folder)
-    return frozenset(words.filter(pa.array(composed)).to_pylist())
-
-
-def _words_and_mask(folder: Path) -> tuple[Any, BoolArray]:
+def vector_rows(folder: Path, composed: bool = False) -> dict[str, int]:
+    """The words with vectors of their own, or those composed from subwords, and their rows."""
     file = folder / "vectors.parquet"
-    words: Any = pq.read_table(file, columns=["word"])["word"]
-    return words, composed_mask(file)
+    words: Any = pq.read_table(file, columns=["word"])["word"].to_pylist()
+    rows = np.flatnonzero(composed_mask(file) == composed).tolist()
+    return {words[row]: row for row in rows}
 
 
 def types_table(forms: Sequence[str], lexicon: Lexicon) -> pa.Table:
@@ -364,7 +343,5 @@ def characters_table(
 def _totals(
     ids: npt.NDArray[np.integer], weights: npt.NDArray[np.int64], entries: int
 ) -> pa.Int64Array:
-    """The sum of the weights for each id, (entries + 2,)."""
-    totals = np.zeros(entries + len(SPECIAL), dtype=np.int64)
-    np.add.at(totals, ids, weights)
-    return pa.array(totals, pa.int64())
+    """The sum of the weights for each id, (entries + 2,); exact up to 2^53."""
+    return pa.array(np.bincount(ids, weights, entries + len(SPECIAL)), pa.int64())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from tasks.text.build_vocabulary import read_batches, text_columns, token_texts
-from tasks.text.encoded import concatenated
+from tasks.text.build_vocabulary import TOKENS, read_batches, token_texts
 from tasks.text.vocabulary import SPECIAL
-
-if TYPE_CHECKING:
-    Lists = pa.ListArray[pa.Int32Scalar]
 
 _TOKENS = pa.list_(pa.int32())
 CONTEXTS = pa.schema({"tokens": _TOKENS})
@@ -44,30 +40,35 @@ def encode_split(out: Path, split: Path, vocabulary: Path) -> dict[str, Any]:
     """
     forms = pq.read_table(vocabulary / "types.parquet", columns=["form"])["form"]
     known_forms: Any = forms.combine_chunks()[len(SPECIAL) :]
-    contexts = _write(out / "contexts.arrow", CONTEXTS, _contexts(split, known_forms), "tokens")
-    examples = _write(out / "examples.arrow", EXAMPLES, _examples(split, known_forms), "question")
+    contexts, context_tokens = _write(
+        out / "contexts.arrow", CONTEXTS, _contexts(split, known_forms), "tokens"
+    )
+    questions, question_tokens = _write(
+        out / "examples.arrow", EXAMPLES, _examples(split, known_forms), "question"
+    )
     return {
-        "contexts": contexts.rows,
-        "questions": examples.rows,
-        "context_tokens": contexts.tokens,
-        "question_tokens": examples.tokens,
+        "contexts": contexts,
+        "questions": questions,
+        "context_tokens": context_tokens,
+        "question_tokens": question_tokens,
     }
 
 
 def _contexts(split: Path, known_forms: pa.StringArray) -> Iterator[pa.RecordBatch]:
-    for batch in read_batches(split / "contexts.parquet", text_columns("text")):
+    for batch in read_batches(split / "contexts.parquet", ["text", *TOKENS]):
         yield pa.record_batch([_token_ids(batch, "text", known_forms)], schema=CONTEXTS)
 
 
 def _examples(split: Path, known_forms: pa.StringArray) -> Iterator[pa.RecordBatch]:
-    columns = [*text_columns("question"), *TARGETS]
-    for batch in read_batches(split / "questions.parquet", columns):
+    for batch in read_batches(split / "questions.parquet", ["question", *TOKENS, *TARGETS]):
         context, start, end, impossible = (batch.column(name) for name in TARGETS)
         ids = _token_ids(batch, "question", known_forms)
         yield pa.record_batch([context, ids, start, end, impossible], schema=EXAMPLES)
 
 
-def _token_ids(batch: pa.RecordBatch, column: str, known_forms: pa.StringArray) -> "Lists":
+def _token_ids(
+    batch: pa.RecordBatch, column: str, known_forms: pa.StringArray
+) -> "pa.ListArray[pa.Int32Scalar]":
     """The tokens of each row as type ids, list<int32>; raises UserError for an unknown form."""
     texts = token_texts(batch, column)
     index = pc.index_in(texts, value_set=known_forms)
@@ -83,43 +84,32 @@ def _token_ids(batch: pa.RecordBatch, column: str, known_forms: pa.StringArray) 
     return pa.ListArray.from_arrays(offsets, pa.array(ids))
 
 
-class _Counts(NamedTuple):
-    rows: int
-    tokens: int
-
-
 def _write(
     file: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
-) -> _Counts:
-    """Write the batches as fewer, larger ones; `column` contains the tokens."""
+) -> tuple[int, int]:
+    """Write the batches as fewer, larger ones; returns how many rows and tokens they have.
+
+    `column` contains the tokens.
+    """
     rows = tokens = 0
+    empty = pa.RecordBatch.from_pylist([], schema)
     with pa.ipc.new_file(str(file), schema) as writer:
-        for batch in _joined(schema, batches, column):
+        for group, group_tokens in _groups(batches, column):
+            batch = pa.concat_batches([empty, *group])  # type: ignore[attr-defined]
             writer.write_batch(batch)
             rows += batch.num_rows
-            tokens += _token_count(batch, column)
-    return _Counts(rows, tokens)
+            tokens += group_tokens
+    return rows, tokens
 
 
-def _joined(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], column: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches of about `TOKENS_PER_BATCH` tokens, at least one of them."""
-    waiting = [_empty(schema)]
+def _groups(batches: Iterable[Any], column: str) -> Iterator[tuple[list[Any], int]]:
+    """Yield groups of batches with about `TOKENS_PER_BATCH` tokens, and how many they have."""
+    group: list[Any] = []
     tokens = 0
     for batch in batches:
         if tokens >= TOKENS_PER_BATCH:
-            yield concatenated(waiting)
-            waiting, tokens = [], 0
-        waiting.append(batch)
-        tokens += _token_count(batch, column)
-    yield concatenated(waiting)
-
-
-def _token_count(batch: pa.RecordBatch, column: str) -> int:
-    lists: Any = batch[column]
-    return len(lists.values)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+            yield group, tokens
+            group, tokens = [], 0
+        group.append(batch)
+        tokens += len(batch[column].values)
+    yield group, tokens

@@ -22,22 +22,16 @@ def run_url(uri: str, run_id: str) -> str:
     return f"{server}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
-def reading_client(uri: str) -> "MlflowClient":
-    """A client for reading runs and models.
+def reading_client(uri: str) -> "MlflowClient | None":
+    """A client for reading runs and models; None if the SQLite file is missing.
 
     Raises:
         UserError: the server does not respond.
     """
+    if uri.startswith("sqlite:") and not Path(uri.removeprefix("sqlite:///")).is_file():
+        return None  # a client would create the file, which takes seconds
     require_server(uri)
     return client_of(uri)
-
-
-def store_exists(uri: str) -> bool:
-    """Whether runs may be recorded there: false for a SQLite file that is missing.
-
-    A client would create such a file, which takes seconds.
-    """
-    return not uri.startswith("sqlite:") or Path(uri.removeprefix("sqlite:///")).is_file()
 
 
 def server_url(uri: str) -> str | None:

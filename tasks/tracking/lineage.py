@@ -1,7 +1,7 @@
 """Lineage: from a run to the content of all its inputs, and from a file to the stages using it."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,7 @@ class FinishedStage:
     @property
     def inputs(self) -> list[ManifestEntry]:
         """The stage's inputs, one entry per file or folder."""
-        inputs: list[ManifestEntry] = self.manifest["made_from"]
-        return inputs
+        return list(self.manifest["made_from"])
 
     @property
     def parents(self) -> set[str]:
@@ -40,30 +39,20 @@ class FinishedStage:
 
 def finished_stages(stages: Path) -> dict[str, FinishedStage]:
     """All finished stages by name."""
-    folders = [manifest.parent for manifest in _manifests(stages)]
+    folders = [manifest.parent for manifest in sorted(stages.glob(f"*/[!.]*/{MANIFEST}"))]
     finished = [FinishedStage(folder, read_manifest(folder)) for folder in folders]
     return {stage.name: stage for stage in finished}
 
 
-def _manifests(stages: Path) -> list[Path]:
-    files = sorted(stages.glob(f"*/*/{MANIFEST}"))
-    return [file for file in files if not file.parent.name.startswith(".")]
-
-
-def closure(starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> set[str]:
-    """All names reachable from `starts`, including `starts`."""
-    reached, waiting = set(), list(starts)
-    while waiting:
-        name = waiting.pop()
-        if name not in reached:
-            reached.add(name)
-            waiting.extend(neighbours(name))
-    return reached
-
-
 def ancestors(stages: Mapping[str, FinishedStage], starts: Iterable[str]) -> set[str]:
     """The stages `starts`, and all stages that they depend on, directly or indirectly."""
-    return closure(starts, lambda name: stages[name].parents & stages.keys())
+    reached = set(starts)
+    waiting = list(reached)
+    while waiting:
+        parents = (stages[waiting.pop()].parents & stages.keys()) - reached
+        reached |= parents
+        waiting.extend(parents)
+    return reached
 
 
 def file_state(path: Path, recorded: ManifestEntry, verify: bool) -> str:
@@ -169,10 +158,8 @@ def stages_using(stages: Mapping[str, FinishedStage], query: str) -> set[str]:
     return users
 
 
-def _entries(stage: FinishedStage) -> Iterator[ManifestEntry]:
-    yield stage.manifest
-    yield from stage.inputs
-    yield from stage.manifest["files"].values()
+def _entries(stage: FinishedStage) -> list[ManifestEntry]:
+    return [stage.manifest, *stage.inputs, *stage.manifest["files"].values()]
 
 
 def _matches(entry: ManifestEntry, digest: str, path: str) -> bool:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.tracking.client import client_of
@@ -15,26 +16,19 @@ STEPS_PER_POINT = 10
 METRICS_PER_CALL = 1000  # MLflow's own limit
 
 
+@dataclass(frozen=True)
 class EpochLogger:
     """Sends training metrics to a run, one call per epoch, from any machine that reaches `uri`.
 
-    Every metric's step is the optimisation step, so that all curves share one axis.
+    Every metric's step is the optimisation step, so that all curves share one axis. `nlls` and
+    `unsent` hold values still to be sent. Both are updated in place, so that a checkpoint can
+    include unsent values.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        run_id: str,
-        nlls: list[float] | None = None,
-        unsent: list[list[Any]] | None = None,
-    ) -> None:
-        """`nlls` and `unsent` ([name, value, milliseconds, step]) hold values still to be sent.
-
-        Both are updated in place, so that a checkpoint can include unsent values.
-        """
-        self.client, self.run_id = client_of(uri), run_id
-        self.nlls = [] if nlls is None else nlls
-        self.unsent = [] if unsent is None else unsent
+    uri: str
+    run_id: str
+    nlls: list[float] = field(default_factory=list)
+    unsent: list[list[Any]] = field(default_factory=list)  # [name, value, milliseconds, step]
 
     def step(self, step: int, nll: float) -> None:
         """Record the loss (nats) of one optimisation step."""
@@ -49,26 +43,23 @@ class EpochLogger:
         MLflow retries for two minutes to reach its server. Metrics that it can't send are queued
         for the next call, so that an unavailable server does not end a training.
         """
+        from mlflow.entities import Metric
         from mlflow.exceptions import MlflowException
 
         self._add(step, metrics)
+        client = client_of(self.uri)
         try:
-            self._send()
+            while self.unsent:
+                points = [Metric(*point) for point in self.unsent[:METRICS_PER_CALL]]
+                client.log_batch(self.run_id, metrics=points)
+                del self.unsent[:METRICS_PER_CALL]
         except MlflowException as error:
-            count = len(self.unsent)
-            print(f"MLflow is unreachable; {count} metrics are queued ({error}).", flush=True)
-
-    def _send(self) -> None:
-        from mlflow.entities import Metric
-
-        while self.unsent:
-            metrics = [Metric(*point) for point in self.unsent[:METRICS_PER_CALL]]
-            self.client.log_batch(self.run_id, metrics=metrics)
-            del self.unsent[:METRICS_PER_CALL]
+            queued = f"{len(self.unsent)} metrics are queued"
+            print(f"MLflow is unreachable; {queued} ({error}).", flush=True)
 
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)
-        self.unsent += [[name, value, now, step] for name, value in metrics.items()]
+        self.unsent.extend([name, value, now, step] for name, value in metrics.items())
 
 
 @contextmanager

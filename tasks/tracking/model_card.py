@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from jinja2 import StrictUndefined, Template
+
 DIGESTS = ("train.digest", "dev.digest", "vocabulary.digest", "vectors.digest")
 SCORES = {
     "dev/em": "EM",
@@ -10,67 +12,74 @@ SCORES = {
     "dev/avna": "AvNA",
     "dev/ece": "ECE (points)",
 }
-LIMITS = """\
+CARD = """\
+# {{ name }}: {{ tags.get("variant", "a variant") }} of BiDAF, trained on {{ dataset }}
+
+Input: `question` and `context`. Output: `answer`, its `start` and `end` (character offsets in the \
+context, -1 for no answer), `score` (log-probability) and `no_answer_probability`.
+
+## Data
+Dataset `{{ dataset }}`. Digests of the input data:
+
+{% for key in digests if key in tags %}
+- {{ key.partition(".")[0] }}: `{{ tags[key] }}`
+{% endfor %}
+
+## Scores on all dev questions
+|  | {{ columns | join(" | ") }} |
+| --- |{{ " --- |" * columns | length }}
+{% for key, title in scores.items() if key in metrics %}
+| {{ title }} |
+{%- for suffix in columns.values() %}
+ {{ "%.2f" % metrics[key ~ suffix] if key ~ suffix in metrics else "–" }} |
+{%- endfor +%}
+{% endfor %}
+
+{% if threshold is not none %}
+By default (argmax), the model predicts "no answer" if it is more probable than every span.
+Validation F1 is highest if the log-probability of "no answer" must exceed the best span's by
+{{ threshold }} nats. To use this threshold, load the model with
+`mlflow.pyfunc.load_model(uri, model_config={"no_answer": "threshold"})`.
+
+{% endif %}
+## Limits
 The model is extractive: an answer is a span of the given context, or no answer if the training
 data had unanswerable questions. It has no other knowledge. Answers in languages, domains or
 question types that the training data lacks are likely to be wrong. `score` is the model's
 confidence, not the probability that the answer is correct. The model may reproduce biases of its
-training data."""
+training data.
 
+## Settings
+{{ settings }}
+{% if tags.get("git.commit") %}
 
-THRESHOLD = """\
-By default (argmax), the model predicts "no answer" if it is more probable than every span.
-Validation F1 is highest if the log-probability of "no answer" must exceed the best span's by
-{threshold} nats. To use this threshold, load the model with
-`mlflow.pyfunc.load_model(uri, model_config={{"no_answer": "threshold"}})`."""
+Code: `{{ tags["git.commit"] }}`
+{% endif %}
+"""
 
 
 def model_card(
     name: str, params: Mapping[str, str], tags: Mapping[str, str], metrics: Mapping[str, float]
 ) -> str:
-    """The card in Markdown, from the parameters, tags and metrics of the model's run."""
-    dataset = tags.get("dataset", "unknown")
-    digests = [f"- {key.partition('.')[0]}: `{tags[key]}`" for key in DIGESTS if key in tags]
+    """The card in Markdown, from the parameters, tags and metrics of the model's run.
+
+    It shows the last epoch's scores and, if the run chose a threshold, those at the threshold.
+    """
     threshold = tags.get("threshold")
-    scores = _score_table(metrics, with_threshold=threshold is not None)
-    settings = ", ".join(f"{key} {value}" for key, value in sorted(params.items()))
-    lines = [
-        f"# {name}: {tags.get('variant', 'a variant')} of BiDAF, trained on {dataset}",
-        "",
-        "Input: `question` and `context`. Output: `answer`, its `start` and `end` (character "
-        "offsets in the context, -1 for no answer), `score` (log-probability) and "
-        "`no_answer_probability`.",
-        "",
-        "## Data",
-        f"Dataset `{dataset}`. Digests of the input data:",
-        "",
-        *digests,
-        "",
-        "## Scores on all dev questions",
-        *scores,
-        "",
-        *([THRESHOLD.format(threshold=threshold), ""] if threshold is not None else []),
-        "## Limits",
-        LIMITS,
-        "",
-        "## Settings",
-        settings,
-    ]
-    commit = tags.get("git.commit")
-    return "\n".join([*lines, *(["", f"Code: `{commit}`"] if commit else [])]) + "\n"
-
-
-def _score_table(metrics: Mapping[str, float], with_threshold: bool) -> list[str]:
-    """A table of the last epoch's scores, optionally with a column of those at the threshold."""
-    columns = {"last epoch": ""} | ({"at the threshold": "_at_threshold"} if with_threshold else {})
-    rows = [
-        [text, *(_digits(metrics.get(f"{key}{suffix}")) for suffix in columns.values())]
-        for key, text in SCORES.items()
-        if key in metrics
-    ]
-    lines = [["", *columns], ["---"] * (len(columns) + 1), *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _digits(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+    columns = {"last epoch": ""}
+    if threshold is not None:
+        columns["at the threshold"] = "_at_threshold"
+    template: Template = Template(
+        CARD, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    return template.render(
+        name=name,
+        tags=tags,
+        metrics=metrics,
+        dataset=tags.get("dataset", "unknown"),
+        threshold=threshold,
+        digests=DIGESTS,
+        scores=SCORES,
+        columns=columns,
+        settings=", ".join(f"{key} {value}" for key, value in sorted(params.items())),
+    )

@@ -6,20 +6,15 @@ state, and its remaining processes (Ray's have the run id in their environment).
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
 import psutil
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-)
-from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.exceptions import ObjectNotFound
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import TERMINAL_STATES, StateType
 from prefect.runtime import flow_run
 from prefect.states import Crashed
 
@@ -61,7 +56,8 @@ def end_orphaned_runs() -> list[str]:
     """Clean up all orphaned runs of this machine. Returns their ids."""
     orphaned = [run_id for run_id, process in _notes().items() if not process.alive]
     for run_id in orphaned:
-        _end_in_prefect(run_id)
+        # Matches none if the run has ended, or belongs to another Prefect server.
+        _mark_crashed({"id": {"any_": [run_id]}, "state": {"type": {"not_any_": TERMINAL_STATES}}})
         end_orphaned_run(run_id)
     return orphaned
 
@@ -79,40 +75,30 @@ def crash_untracked_runs() -> int:
     Call it only before a worker runs, because a run that has just been picked up has no note yet.
     Returns the number of marked runs.
     """
-    alive = active_flow_runs()
-    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNFINISHED))
+    return _mark_crashed(
+        {
+            "id": {"not_any_": active_flow_runs()},
+            "deployment_id": {"is_null_": False},
+            "state": {"type": {"any_": UNFINISHED}},
+        }
+    )
+
+
+def _mark_crashed(matching: Mapping[str, Any]) -> int:
+    """Mark the flow runs that match a `FlowRunFilter`, given by its fields, as crashed in Prefect.
+    Returns their number."""
     with get_client(sync_client=True) as client:
-        runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
-        stuck = [run for run in runs if _is_stuck(run, alive)]
-        for run in stuck:
+        runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(matching))
+        for run in runs:
             client.set_flow_run_state(run.id, Crashed(message=CRASH_MESSAGE), force=True)
-    return len(stuck)
-
-
-def _is_stuck(run: FlowRun, alive: set[str]) -> bool:
-    return run.deployment_id is not None and str(run.id) not in alive
-
-
-def _end_in_prefect(run_id: str) -> None:
-    with get_client(sync_client=True) as client:
-        try:
-            run = client.read_flow_run(UUID(run_id))
-        except ObjectNotFound:
-            return  # the run belongs to another Prefect server
-        if run.state is not None and not run.state.is_final():
-            client.set_flow_run_state(run.id, Crashed(message=CRASH_MESSAGE), force=True)
+    return len(runs)
 
 
 def _remaining_processes(run_id: str) -> list[psutil.Process]:
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    return [p for p in psutil.process_iter() if p.pid not in own and _belongs_to(p, run_id)]
-
-
-def _belongs_to(process: psutil.Process, run_id: str) -> bool:
-    try:
-        return process.environ().get(VARIABLE) == run_id
-    except (psutil.Error, OSError):
-        return False  # it has ended, or belongs to another user
+    processes = psutil.process_iter(["environ"])  # None for processes of other users
+    belonging = [p for p in processes if (p.info["environ"] or {}).get(VARIABLE) == run_id]
+    return [process for process in belonging if process.pid not in own]
 
 
 def _notes() -> dict[str, ProcessRecord]:

@@ -3,13 +3,13 @@
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import UserError
-from tasks.tracking.client import client_of, reading_client, store_exists
+from tasks.tracking.client import client_of, reading_client
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -33,11 +33,6 @@ class RegisteredVersion:
     # Aliases move from version to version, so equality ignores them.
     aliases: tuple[str, ...] = field(compare=False)
 
-    @property
-    def uri(self) -> str:
-        """The model URI for `mlflow.pyfunc.load_model`."""
-        return f"models:/{self.name}/{self.version}"
-
 
 def get_version(uri: str, model_uri: str) -> RegisteredVersion:
     """The version with the URI `models:/<name>/<version>`.
@@ -46,7 +41,7 @@ def get_version(uri: str, model_uri: str) -> RegisteredVersion:
         UserError: the version does not exist any more.
     """
     name, version = model_uri.removeprefix("models:/").rsplit("/", 1)
-    model = _lookup(lambda: client_of(uri).get_model_version(name, version))
+    model = _lookup(uri, name, version=version)
     if model is None:
         raise UserError(
             f"Version {version} of {name} no longer exists in MLflow. To train it again, remove "
@@ -68,14 +63,12 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
             "models:/<name>@<alias>."
         )
     name, version, alias = match.groups()
-    if alias is None:
-        model = _lookup(lambda: client_of(uri).get_model_version(name, version))
-        missing = f"{name} has no version {version} in MLflow"
-    else:
-        model = with_alias(uri, name, alias)
-        missing = f"No version of {name} has the alias {alias!r} in MLflow"
+    model = _lookup(uri, name, version=version, alias=alias)
     if model is None:
-        raise UserError(f"{missing}. Choose another version: models:/{name}/<version>.")
+        missing = f"{name} has no version {version}"
+        if alias is not None:
+            missing = f"No version of {name} has the alias {alias!r}"
+        raise UserError(f"{missing} in MLflow. Choose another version: models:/{name}/<version>.")
     return model
 
 
@@ -85,7 +78,7 @@ def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     Raises:
         MlflowException: the lookup failed for another reason.
     """
-    return _lookup(lambda: client_of(uri).get_model_version_by_alias(name, alias))
+    return _lookup(uri, name, alias=alias)
 
 
 def set_champion(uri: str, model: RegisteredVersion) -> None:
@@ -144,9 +137,9 @@ def champions(uri: str) -> list[RegisteredVersion]:
     Raises:
         UserError: the server does not respond.
     """
-    if not store_exists(uri):
-        return []
     client = reading_client(uri)
+    if client is None:
+        return []
     return [
         _version(client.get_model_version(model.name, model.aliases[CHAMPION]))
         for model in client.search_registered_models()
@@ -154,18 +147,17 @@ def champions(uri: str) -> list[RegisteredVersion]:
     ]
 
 
-def versions(uri: str, name: str) -> Iterable[RegisteredVersion]:
-    """All versions of a registered model."""
-    results = client_of(uri).search_model_versions(f"name = '{name}'")
-    return [_version(version) for version in results]
-
-
-def _lookup(get: "Callable[[], ModelVersion]") -> RegisteredVersion | None:
-    """The version that `get` returns; None if it does not exist."""
+def _lookup(
+    uri: str, name: str, version: str | None = None, alias: str | None = None
+) -> RegisteredVersion | None:
+    """The version with a number or an alias; None if it does not exist."""
     from mlflow.exceptions import MlflowException
 
+    client = client_of(uri)
     try:
-        return _version(get())
+        if alias is not None:
+            return _version(client.get_model_version_by_alias(name, alias))
+        return _version(client.get_model_version(name, version))
     except MlflowException as error:
         if error.error_code not in NOT_FOUND:
             raise

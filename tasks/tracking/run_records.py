@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tasks.tracking.client import reading_client, store_exists
+from tasks.tracking.client import reading_client
 
-ACTIVE_ONLY, ALL = 1, 3
-"""Values of MLflow's ViewType."""
+# MLflow is imported locally, because it takes a second to load.
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +32,13 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
     Raises:
         UserError: the server does not respond.
     """
-    if not store_exists(uri):
-        return []
+    from mlflow.entities import ViewType
+
     client = reading_client(uri)
+    if client is None:
+        return []
     models = _models(client)
-    view = ALL if include_deleted else ACTIVE_ONLY
+    view = ViewType.ALL if include_deleted else ViewType.ACTIVE_ONLY
     experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=view)}
     pages = _all_pages(
         lambda token: client.search_runs(list(experiments), run_view_type=view, page_token=token)
@@ -74,10 +75,8 @@ def _models(client: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _all_pages(page: Callable[[str | None], Any]) -> Iterator[Any]:
-    token = None
-    while True:
-        results = page(token)
+    results = page(None)
+    yield from results
+    while results.token:
+        results = page(results.token)
         yield from results
-        token = results.token
-        if not token:
-            return

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
@@ -25,7 +24,7 @@ Split = Literal["train", "validation", "dev"]
 
 @dataclass(frozen=True)
 class InputDataset:
-    """Input data of a run, with its source (path or URL) and the digest of its content."""
+    """Input data of a run, with its path and the digest of its content."""
 
     name: str
     digest: str
@@ -52,11 +51,6 @@ def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset
     ]
 
 
-def _digest_tags(datasets: Iterable[InputDataset]) -> dict[str, str]:
-    """The full digests as tags, because MLflow truncates those of run inputs."""
-    return {f"{dataset.context}.digest": dataset.digest for dataset in datasets}
-
-
 def parent_run(
     uri: str,
     experiment: str,
@@ -77,8 +71,14 @@ def parent_run(
     experiment_id = _experiment_id(client, uri, experiment)
     own = {"bidaflow.role": "parent", "prefect.flow_run_id": flow_run_id}
     existing = _search(client, [experiment_id], own)
-    own |= _flow_run_link(flow_run_url) | _git_commit()
-    return _open_run(client, experiment_id, existing[:1], name, {**own, **tags})
+    optional = {
+        "prefect.flow_run_url": flow_run_url,
+        "mlflow.note.content": flow_run_url and f"[Prefect flow run]({flow_run_url})",
+        "git.commit": git_commit(),
+    }
+    own |= {key: value for key, value in optional.items() if value}
+    run = _open_run(uri, experiment_id, existing, name, {**own, **tags})
+    return str(run.info.run_id)
 
 
 def start_variant_run(
@@ -110,23 +110,35 @@ def start_variant_run(
     ]
     inherited = ("prefect.flow_run_id", "prefect.flow_run_url", "git.commit", "mlflow.note.content")
     own |= {key: parent.data.tags[key] for key in inherited if key in parent.data.tags}
-    own |= {"mlflow.parentRunId": parent_run_id, **variant.tags, **_digest_tags(variant.datasets)}
-    run_id = _open_run(client, parent.info.experiment_id, existing[:1], variant.name, own)
-    known = existing[0].data.params if existing else {}
+    # MLflow truncates the digests of run inputs, so the full ones are tags.
+    digests = {f"{dataset.context}.digest": dataset.digest for dataset in variant.datasets}
+    own |= {"mlflow.parentRunId": parent_run_id, **variant.tags, **digests}
+    run = _open_run(uri, parent.info.experiment_id, existing, variant.name, own)
+    run_id = str(run.info.run_id)
+    known = run.data.params
     params = [Param(k, str(v)) for k, v in flatten(variant.config).items() if k not in known]
     client.log_batch(run_id, params=params)
-    _log_inputs(client, run_id, [_dataset_input(dataset) for dataset in variant.datasets])
+    _log_inputs(client, run_id, variant.datasets)
     return run_id
 
 
-def _log_inputs(client: "MlflowClient", run_id: str, inputs: list[Any]) -> None:
+def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDataset]) -> None:
     """Log the input datasets, with one retry.
 
     MLflow looks up a dataset and then creates it. If two runs start at once, both lookups may miss
     it, and one run then fails to create it; its retry finds it.
     """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
     from mlflow.exceptions import MlflowException
 
+    inputs = [
+        DatasetInput(
+            # 36 is the column's width.
+            Dataset(data.name, data.digest[:36], "local", json.dumps({"uri": data.source})),
+            [InputTag("mlflow.data.context", data.context)],
+        )
+        for data in datasets
+    ]
     try:
         client.log_inputs(run_id, inputs)
     except MlflowException:
@@ -223,38 +235,13 @@ def _search(
 
 
 def _open_run(
-    client: "MlflowClient",
-    experiment_id: str,
-    existing: "Sequence[Run]",
-    name: str,
-    tags: Mapping[str, str],
-) -> str:
-    from mlflow.entities import RunTag
-
+    uri: str, experiment_id: str, existing: "Sequence[Run]", name: str, tags: Mapping[str, str]
+) -> "Run":
+    """Reopen the first of the existing runs, or create one."""
+    client = client_of(uri)
     if not existing:
-        return str(client.create_run(experiment_id, tags=dict(tags), run_name=name).info.run_id)
-    run_id = str(existing[0].info.run_id)
-    client.update_run(run_id, status="RUNNING")
-    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
-    return run_id
-
-
-def _flow_run_link(url: str | None) -> dict[str, str]:
-    if not url:
-        return {}
-    return {"prefect.flow_run_url": url, "mlflow.note.content": f"[Prefect flow run]({url})"}
-
-
-def _git_commit() -> dict[str, str]:
-    commit = git_commit()
-    return {"git.commit": commit} if commit else {}
-
-
-def _dataset_input(dataset: InputDataset) -> Any:
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    scheme = urlsplit(dataset.source).scheme
-    kind, field = ("http", "url") if scheme in ("http", "https") else (scheme or "local", "uri")
-    source = json.dumps({field: dataset.source})
-    entity = Dataset(dataset.name, dataset.digest[:36], kind, source)  # 36 is the column's width
-    return DatasetInput(entity, [InputTag("mlflow.data.context", dataset.context)])
+        return client.create_run(experiment_id, tags=dict(tags), run_name=name)
+    run = existing[0]
+    client.update_run(run.info.run_id, status="RUNNING")
+    tag(uri, run.info.run_id, tags)
+    return run

@@ -1,23 +1,26 @@
-"""Progress lines of a training, and the history entries of its epochs."""
+"""Reports that workers send to the driver, and the history entries of a training's epochs."""
 
 import resource
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from infra.progress import Progress
 from models.configs.variant import VariantConfig
 from models.trainer import Epoch, Reading, Trainer
 
 TARGET_F1 = 75.0
 """The dev F1 target of DAWNBench; the training seconds needed to reach it are a metric."""
 
-History = list[dict[str, Any]]
+HistoryEntry = dict[str, Any]
+History = list[HistoryEntry]
 
 
 def history_entry(
     trainer: Trainer, epoch: Epoch, scores: dict[str, float], history: History
-) -> dict[str, Any]:
+) -> HistoryEntry:
     """An epoch's entry in the history, under MLflow's metric names.
 
     `seconds` is the training time since the start. `elapsed_seconds` includes evaluations and
@@ -43,29 +46,69 @@ def seconds_to(history: History, f1: float) -> float | None:
     return next((entry["seconds"] for entry in history if entry["dev/f1"] >= f1), None)
 
 
-def progress_line(variant: VariantConfig, epoch: int, reading: Reading) -> str:
-    """One line on the progress of training, with the time left if it does not stop early."""
+@dataclass(frozen=True)
+class TrainingProgress(Progress):
+    """Progress of a training, in examples over all its epochs; it may stop earlier."""
+
+    epoch: int
+    epochs: int
+    step: int  # of the epoch
+    steps: int  # in each epoch
+
+    @property
+    def title(self) -> str:
+        """The variant and its epoch."""
+        return f"{self.name} epoch {self.epoch}/{self.epochs}"
+
+    @property
+    def text(self) -> str:
+        """Loss, rate and time left."""
+        return f"{self.details}  {self.rate:.0f} examples/s  {self.time_left}"
+
+    def __str__(self) -> str:
+        """The progress as one line."""
+        return f"{self.title} step {self.step}/{self.steps}  {self.text}"
+
+
+def training_progress(variant: VariantConfig, epoch: int, reading: Reading) -> TrainingProgress:
+    """Progress of a training at a reading in an epoch (1, 2, …)."""
     training = variant.training
-    steps_left = reading.steps_in_epoch * (training.epochs - epoch + 1) - reading.epoch_step
-    seconds = steps_left * training.batch_size / reading.examples_per_second
-    return (
-        f"{variant.name} epoch {epoch}/{training.epochs} "
-        f"step {reading.epoch_step}/{reading.steps_in_epoch}"
-        f"  nll {reading.nlls[-1]:.2f}  {reading.examples_per_second:.0f} examples/s"
-        f"  {int(seconds) // 60}:{int(seconds) % 60:02d} left"
+    steps_done = (epoch - 1) * reading.steps_in_epoch + reading.epoch_step
+    return TrainingProgress(
+        name=variant.name,
+        done=steps_done * training.batch_size,
+        total=training.epochs * reading.steps_in_epoch * training.batch_size,
+        unit="examples",
+        rate=reading.examples_per_second,
+        details=f"nll {reading.nlls[-1]:.2f}",
+        epoch=epoch,
+        epochs=training.epochs,
+        step=reading.epoch_step,
+        steps=reading.steps_in_epoch,
     )
 
 
-def epoch_line(variant: VariantConfig, entry: dict[str, Any]) -> str:
-    """One line on the results of an epoch."""
-    validation = ""
-    if "validation/f1" in entry:
-        validation = f"validation F1 {entry['validation/f1']:.2f}, "
-    return (
-        f"{variant.name} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, {validation}"
-        f"dev nll {entry['dev/nll']:.3f}, EM {entry['dev/em']:.2f}, F1 {entry['dev/f1']:.2f}, "
-        f"{entry['examples_per_second']:.0f} examples/s"
-    )
+@dataclass(frozen=True)
+class EpochResult:
+    """The results of a finished epoch of a variant."""
+
+    variant: str
+    entry: HistoryEntry
+
+    def __str__(self) -> str:
+        """The results as one line."""
+        entry, validation = self.entry, ""
+        if "validation/f1" in entry:
+            validation = f"validation F1 {entry['validation/f1']:.2f}, "
+        return (
+            f"{self.variant} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, "
+            f"{validation}dev nll {entry['dev/nll']:.3f}, EM {entry['dev/em']:.2f}, "
+            f"F1 {entry['dev/f1']:.2f}, {entry['examples_per_second']:.0f} examples/s"
+        )
+
+
+Report = TrainingProgress | EpochResult | str
+"""What a worker sends to the driver; a string is a line for the log."""
 
 
 def _peak_memory(device: torch.device) -> int:

@@ -1,6 +1,6 @@
 """Initial weights of a model: random from the seed, or a warm start from an earlier model."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,15 +30,20 @@ class _Vocabulary:
     @classmethod
     def load(cls, folder: Path, vectors: npt.NDArray[np.float32]) -> Self:
         """Load the words and characters of a vocabulary folder or a model folder."""
-        words, known = (_column(folder / "words.parquet", name) for name in ("word", "in_vectors"))
-        characters = _column(folder / "characters.parquet", "character")
-        return cls(words, np.array(known, dtype=bool), vectors, characters)
+        words: Any = pq.read_table(folder / "words.parquet", columns=["word", "in_vectors"])
+        characters: Any = pq.read_table(folder / "characters.parquet", columns=["character"])
+        known = words["in_vectors"].to_numpy()
+        return cls(words["word"].to_pylist(), known, vectors, characters["character"].to_pylist())
 
     @property
     def without_vector(self) -> list[str]:
         """Words whose vector is zero, except padding."""
         lacking = np.flatnonzero(~self.vectors.any(axis=1))
         return [self.words[row] for row in lacking if row > 0]
+
+
+def _strings(column: Any) -> list[str]:
+    return list(column.to_pylist())
 
 
 def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmStartResult | None]:
@@ -109,13 +114,3 @@ def warm_start_summary(carried: WarmStartResult, variant: VariantConfig) -> str:
         f"{variant.name}: warm start with {len(carried.parameters)} parameter tensors of the "
         f"earlier model{known}, {100 * carried.share:.1f} % of its weights{fresh}."
     )
-
-
-def warm_start_facts(carried: WarmStartResult | None) -> dict[str, Any]:
-    """The stage's facts about a warm start; empty without one."""
-    return {} if carried is None else {"carried_over": asdict(carried)}
-
-
-def _column(file: Path, name: str) -> list[Any]:
-    column: list[Any] = pq.read_table(file, columns=[name])[name].to_pylist()
-    return column

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.tracking.runs import Split
+
 
 @dataclass(frozen=True)
 class SplitFolders:
@@ -26,3 +28,13 @@ class TrainingData:
     vectors: Path
     validation: SplitFolders | None = None
     start_from: Path | None = None
+
+    @property
+    def splits(self) -> dict[Split, SplitFolders]:
+        """The splits that exist, train first and dev last."""
+        splits: dict[Split, SplitFolders | None] = {
+            "train": self.train,
+            "validation": self.validation,
+            "dev": self.dev,
+        }
+        return {name: folders for name, folders in splits.items() if folders is not None}

@@ -2,7 +2,9 @@
 
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from ray.train import (
 from ray.train.torch import TorchTrainer
 
 from infra.errors import UserError
-from infra.ray_cluster import Allotment
+from infra.progress_reporter import ProgressReporter
+from infra.ray_cluster import Allotment, receiving
 from infra.settings import settings
 from tasks.training.atomic_filesystem import atomic_local_filesystem
+from tasks.training.epoch_log import Report, TrainingProgress
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 MAX_RESTARTS = 3
@@ -47,7 +51,11 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
     """
     start = time.perf_counter()
     try:
-        result = _trainer(job, allotment, name, storage).fit()
+        with (
+            ProgressReporter(job.variant.name) as reporter,
+            receiving(partial(_show, reporter)) as send,
+        ):
+            result = _trainer(job, allotment, name, storage, send).fit()
     except RayActorError as error:
         raise UserError(
             "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
@@ -64,13 +72,22 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
     return FitResult(last, best, time.perf_counter() - start)
 
 
-def _trainer(job: Job, allotment: Allotment, name: str, storage: Path) -> TorchTrainer:
+def _show(reporter: ProgressReporter, report: Report) -> None:
+    if isinstance(report, TrainingProgress):
+        reporter.show(report)
+    else:
+        reporter.log(str(report))
+
+
+def _trainer(
+    job: Job, allotment: Allotment, name: str, storage: Path, send: Callable[[Report], None]
+) -> TorchTrainer:
     ranking: dict[str, Any] = {}
     if job.data.validation is not None:
         ranking = {"checkpoint_score_attribute": PREFERENCE}
     return TorchTrainer(
         train_worker,
-        train_loop_config={"job": job, "allotment": allotment},
+        train_loop_config={"job": job, "allotment": allotment, "send": send},
         scaling_config=ScalingConfig(
             num_workers=allotment.workers,
             use_gpu=allotment.gpus_per_worker > 0,

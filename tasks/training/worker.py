@@ -4,8 +4,9 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ import ray.train
 import ray.train.torch
 import torch
 from ray.train.collective import broadcast_from_rank_zero
-from torch import nn
 
 from models.arrays import FloatArray
+from models.batching import Examples
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.early_stopping import is_out_of_time, stop_reason
 from models.span_decoding import Predictions, argmax_threshold
-from models.trainer import DATA_PARALLEL, Diverged, Reading, Trainer
+from models.trainer import DATA_PARALLEL, Diverged, Epoch, Reading, Trainer
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.evaluation.metrics import (
     THRESHOLD,
@@ -37,11 +38,12 @@ from tasks.training.checkpoints import (
     resume_from,
     save_checkpoint,
 )
-from tasks.training.epoch_log import epoch_line, history_entry, progress_line
+from tasks.training.epoch_log import EpochResult, Report, history_entry, training_progress
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 
 PROGRESS_SECONDS = 10.0
+"""Interval at which the first worker sends its progress to the driver."""
 
 PREFERENCE = "preference"
 """Metric by which Ray ranks checkpoints: validation F1."""
@@ -67,11 +69,12 @@ def make_trainer(job: Job, threads: int) -> Trainer:
     rank, size = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(threads)
     if training.deterministic:
-        _compute_deterministically()
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS and cuDNN require it
+        torch.use_deterministic_algorithms(True)
     trainer = Trainer(
         new_model(job.variant, job.data)[0],
         training,
-        wrap=_prepare,
+        wrap=partial(ray.train.torch.prepare_model, parallel_strategy_kwargs=DATA_PARALLEL),
         all_reduce=_all_reduce,
         rank=rank,
         world_size=size,
@@ -83,16 +86,18 @@ def make_trainer(job: Job, threads: int) -> Trainer:
 def train_worker(config: dict[str, Any]) -> str | None:
     """Train `config["job"]` as one of the workers, with the resources of `config["allotment"]`.
 
+    The first worker reports to the driver through `config["send"]`.
+
     Returns an error message if training diverged. It is not raised, because Ray would replace the
     workers, which would diverge again.
     """
     job: Job = config["job"]
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
     try:
-        _Loop(job, trainer).run()
+        _Loop(job, trainer, config["send"]).run()
     except Diverged as error:
         if trainer.rank == 0:
-            _print(f"{job.variant.name} ended: it diverged.")
+            config["send"](f"{job.variant.name} ended: it diverged.")
         return f"{job.variant.name} diverged: {error}. {_remedy(job.variant.training)}."
     return None
 
@@ -107,18 +112,6 @@ def _all_reduce(tensor: torch.Tensor) -> None:
         torch.distributed.all_reduce(tensor)
 
 
-def _compute_deterministically() -> None:
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS and cuDNN require it
-    torch.use_deterministic_algorithms(True)
-
-
-def _prepare(model: nn.Module) -> nn.Module:
-    prepared: nn.Module = ray.train.torch.prepare_model(
-        model, parallel_strategy_kwargs=DATA_PARALLEL
-    )
-    return prepared
-
-
 def _resume(trainer: Trainer) -> TrainingRecord:
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
@@ -130,23 +123,24 @@ def _resume(trainer: Trainer) -> TrainingRecord:
 class _Loop:
     """One worker's training, from the latest checkpoint to its end.
 
-    The first worker also evaluates, logs and prints, and decides for all workers when to stop.
+    The first worker also evaluates, logs and reports, and decides for all workers when to stop.
     """
 
-    def __init__(self, job: Job, trainer: Trainer) -> None:
+    def __init__(self, job: Job, trainer: Trainer, send: Callable[[Report], None]) -> None:
         self.start = time.perf_counter()
-        self.job, self.trainer = job, trainer
+        self.trainer, self.send = trainer, send
         self.variant, self.training = job.variant, job.variant.training
         self.record = _resume(trainer)
         self.train = load_encoded(job.data.train.encoded)
         self.types = load_types(job.data.vocabulary)
         self.checkpoint_schedule = CheckpointSchedule(self.training, trainer.step)
         self.is_first = trainer.rank == 0
-        splits = {"validation": job.data.validation, "dev": job.data.dev}
-        present = {name: folders for name, folders in splits.items() if folders is not None}
-        self.examples = {name: load_encoded(folders.encoded) for name, folders in present.items()}
+        evaluated = {name: split for name, split in job.data.splits.items() if name != "train"}
+        self.examples: dict[str, Examples] = {
+            name: load_encoded(split.encoded) for name, split in evaluated.items()
+        }
         if self.is_first:
-            self.splits = {name: load_split(folders.ingested) for name, folders in present.items()}
+            self.splits = {name: load_split(split.ingested) for name, split in evaluated.items()}
             self.chooses_threshold = not no_threshold_reason(
                 self.train, self.examples.get("validation")
             )
@@ -164,18 +158,15 @@ class _Loop:
             }
             ended = None
             if self.is_first:
-                scores = self._scores(answered)
-                entry = history_entry(self.trainer, epoch, scores, self.record.history)
-                self.record.history.append(entry)
-                self._log_epoch(entry)
+                self._log_epoch(epoch, self._scores(answered))
                 ended = stop_reason(self.training, self._validation_f1s(), self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)
             self._save(answered["dev"][0] if self.is_first else None)
         if self.is_first:
-            _print(f"{self.variant.name} ended: {self.record.ended}.")
+            self.send(f"{self.variant.name} ended: {self.record.ended}.")
 
     def _after_reading(self, reading: Reading) -> bool:
-        """Log, print, and write a checkpoint if one is due. Returns whether to continue."""
+        """Log, report, and write a checkpoint if one is due. Returns whether to continue."""
         if self.is_first:
             self._log_steps(reading)
         if is_out_of_time(self.training, reading.seconds):
@@ -191,7 +182,7 @@ class _Loop:
             self.logger.step(step, nll)
         if time.monotonic() - self.last_progress >= PROGRESS_SECONDS:
             self.last_progress = time.monotonic()
-            _print(progress_line(self.variant, self.trainer.epoch + 1, reading))
+            self.send(training_progress(self.variant, self.trainer.epoch + 1, reading))
 
     def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
         """Scores by the official rules on every question of each split, from its predictions.
@@ -222,8 +213,10 @@ class _Loop:
     def _validation_f1s(self) -> list[float]:
         return [entry.get("validation/f1", math.nan) for entry in self.record.history]
 
-    def _log_epoch(self, entry: dict[str, Any]) -> None:
-        _print(epoch_line(self.variant, entry))
+    def _log_epoch(self, epoch: Epoch, scores: dict[str, float]) -> None:
+        entry = history_entry(self.trainer, epoch, scores, self.record.history)
+        self.record.history.append(entry)
+        self.send(EpochResult(self.variant.name, entry))
         metrics = {name: value for name, value in entry.items() if name != "step"}
         self.logger.epoch(self.trainer.step, metrics)
 
@@ -240,7 +233,3 @@ class _Loop:
                 {PREFERENCE: f1 - 1e-9 * len(self.record.history)},
                 checkpoint=ray.train.Checkpoint.from_directory(folder),
             )
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.modules.rnn import BiGRU, BiLSTM
+from models.modules.rnn import BidirectionalRNN
 
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 SEEDS = st.integers(0, 10_000)
@@ -45,7 +45,7 @@ def check_gradients(module: nn.Module, *inputs: Tensor) -> None:
     assert torch.autograd.gradcheck(run, (*module.parameters(), *floating))
 
 
-def packed(layers: Sequence[BiLSTM | BiGRU], x: Tensor, lengths: list[int]) -> Tensor:
+def packed(layers: Sequence[BidirectionalRNN], x: Tensor, lengths: list[int]) -> Tensor:
     """The output of PyTorch's own bidirectional layers, with these weights, on packed sequences."""
     cell, hidden = type(layers[0].ahead), layers[0].ahead.hidden_size
     reference = cell(x.shape[2], hidden, len(layers), batch_first=True, bidirectional=True).double()

@@ -1,6 +1,6 @@
-"""Results of variants for reports, with chosen predictions."""
+"""Outputs of stages for reports, with chosen predictions."""
 
-from datetime import UTC, datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,8 @@ import numpy as np
 
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, write_predictions
-from tasks.reports.training_report import ReportData, VariantResult, write_report
-
-CREATED = datetime(2025, 11, 21, 4, 30, tzinfo=UTC)
+from tasks.reports.training_report import report_variants
+from tasks.tracking.runs import Split
 
 
 def history(epochs: int) -> list[dict[str, float]]:
@@ -31,18 +30,42 @@ def history(epochs: int) -> list[dict[str, float]]:
 
 def variant(
     folder: Path, split: EvaluationSplit, name: str, spans: list[tuple[int, int]], **more: Any
-) -> VariantResult:
-    """The result of a variant with these predicted spans, in order of rising confidence."""
+) -> Path:
+    """Write the output of the stage `train` with these predicted spans, of rising confidence.
+
+    `more` has the training's `history` and `config`, and facts. Returns its folder.
+    """
     start, end = np.array(spans).T
     scores = np.linspace(-2, -0.1, len(spans))
-    file = folder / f"{name}.parquet"
+    out = folder / f"variant-{len(list(folder.iterdir()))}"
+    out.mkdir()
     answers = Predictions(start, end, scores, scores - 1.0)
-    write_predictions(file, split, evaluate(split, answers))
-    more = {"history": history(3), "config": {"model": {"hidden_size": 100}}, **more}
-    return VariantResult(name, predictions=file, **more)
+    write_predictions(out / "predictions.parquet", split, evaluate(split, answers))
+    config = more.pop("config", {"model": {"hidden_size": 100}})
+    write_json(out / "history.json", more.pop("history", history(3)))
+    write_json(out / "config.json", config)
+    facts = {"run_url": None, "scores": {}, "threshold": None, "no_threshold": None}
+    write_json(out / "manifest.json", {"facts": {"variant": name, **facts, **more}})
+    return out
 
 
-def written_report(folder: Path, variants: list[VariantResult], **data: Any) -> str:
-    fields = {"dataset": "made", "evaluation": folder, "splits": {}, **data}
-    write_report(folder / "report.html", variants, ReportData(**fields), CREATED)
+def written_report(
+    folder: Path,
+    variants: list[Path],
+    dataset: str = "made",
+    facts: dict[Split, dict[str, float]] | None = None,
+    vocabulary: dict[str, Any] | None = None,
+) -> str:
+    """The report on variants; `facts` are those of ingested splits, of which dev is in `folder`."""
+    splits: dict[Split, Path] = {"train": folder / "train", "dev": folder}
+    for name, split in splits.items():
+        split.mkdir(exist_ok=True)
+        write_json(split / "manifest.json", {"facts": (facts or {}).get(name, {"questions": 1})})
+    (folder / "vocabulary").mkdir(exist_ok=True)
+    write_json(folder / "vocabulary" / "manifest.json", {"facts": vocabulary or {}})
+    report_variants(folder, dataset, variants, splits, folder / "vocabulary")
     return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value), encoding="utf-8")

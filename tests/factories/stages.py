@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 from prefect import flow
 
 from infra.artifacts.in_use import used_by_flow
-from infra.artifacts.stage import stage
+from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.tracking import runs
 
@@ -43,9 +43,9 @@ def train(out: Path, words: Path, counts: Path) -> dict[str, Any]:
 
 
 reading, counting, training = (
-    stage(read, "read", code="infra.errors"),
-    stage(count, "count", code="infra.errors"),
-    stage(train, "train", code="infra.errors"),
+    Stage(read, "read", code="infra.errors"),
+    Stage(count, "count", code="infra.errors"),
+    Stage(train, "train", code="infra.errors"),
 )
 
 

@@ -22,7 +22,7 @@ from prefect import flow
 from prefect.settings import PREFECT_API_URL
 
 from infra.artifacts.manifest import MANIFEST
-from infra.artifacts.stage import BUILDING, stage
+from infra.artifacts.stage import BUILDING, Stage
 from models.span_decoding import Predictions
 from tasks.datasets.fetch import Source
 from tasks.datasets.tiny import generate
@@ -83,7 +83,7 @@ def run_flow(root: Path, source: Source) -> None:
         small = EmbeddingParameters(method="fasttext", dimension=8, buckets=1000, workers=1)
         train_from_corpus(corpus, small, None)
         encoded = encode_dataset(splits, VectorParameters(), VocabularyParameters())
-        guessed = stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder
+        guessed = Stage(guess, "guess", code="tasks.evaluation.evaluate")(splits.dev.folder).folder
         reporting(splits.name, [guessed], splits.folders, encoded.vocabulary.folder)
         check(data)
 

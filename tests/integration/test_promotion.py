@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from prefect import flow
 from safetensors.torch import load_file, save_file
 
-from flows.commands.rollback import restore_previous_champion
+from flows.commands.rollback import rollback
 from flows.common.parameters import DataParameters
 from flows.common.promote import PromotionResult, promote_best
 from flows.common.splits import ingest_dataset
@@ -129,11 +129,13 @@ def version(alias: str) -> str | None:
     return str(run.info.run_name)
 
 
-def test_champion_stays_until_a_better_model_comes(promote: Callable[..., PromotionResult]) -> None:
+def test_champion_stays_until_a_better_model_comes(
+    promote: Callable[..., PromotionResult], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert promote("old").decision.promoted  # type: ignore[union-attr]
     assert (version("champion"), version("previous")) == ("old", None)
     with pytest.raises(UserError, match="no previous"):
-        restore_previous_champion("planted")
+        rollback("planted")
 
     for name, reason in (("equal", "below 0.5"), ("worse", "may be worse")):
         result = promote(name)
@@ -152,9 +154,11 @@ def test_champion_stays_until_a_better_model_comes(promote: Callable[..., Promot
     assert (version("champion"), version("previous")) == ("better", "old")
     assert promote("better").decision is None
 
-    assert "again" in restore_previous_champion("data/planted.json"), "named as for retrain"
+    capsys.readouterr()
+    rollback("data/planted.json")  # named as for retrain
+    assert "is the champion again; version " in capsys.readouterr().out
     assert (version("champion"), version("previous")) == ("old", "better")
-    restore_previous_champion("planted")
+    rollback("planted")
     assert version("champion") == "better"
 
 

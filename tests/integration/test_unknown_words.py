@@ -25,7 +25,6 @@ from tasks.stages import selecting_vectors
 from tasks.text.build_vocabulary import (
     VocabularyParameters,
     build_vocabulary,
-    composed_words,
     vector_rows,
     wanted_words,
 )
@@ -192,7 +191,7 @@ def test_composed_column_of_earlier_releases_is_read(folder: Path) -> None:
     def read() -> list[object]:
         vectors = folder / "vectors"
         own, _ = read_vectors(vectors, composed=False)
-        return [own.to_pylist(), vector_rows(vectors), composed_words(vectors)]
+        return [own.to_pylist(), vector_rows(vectors), vector_rows(vectors, composed=True)]
 
     current = read()
     file = folder / "vectors" / "vectors.parquet"

@@ -20,7 +20,7 @@ import models.trainer
 from models.batching import Examples, Ragged, make_batch
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
-from models.ema import AveragedWeights
+from models.optim import AveragedWeights
 from models.predict import predict, span_nll
 from models.trainer import Diverged, Reading, Trainer
 from tests.factories.models import MEMORIZING, WORDS, make_examples, make_model, make_types, small

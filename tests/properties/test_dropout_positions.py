@@ -10,10 +10,10 @@ from models.batching import make_batch
 from models.configs.presets import PRESETS
 from models.modules.attention import TrilinearSimilarity
 from models.modules.layers import Dropout, VariationalDropout
-from models.modules.rnn import BiGRU, BiLSTM
+from models.modules.rnn import BidirectionalRNN
 from tests.factories.models import make_examples, make_model, make_types, small
 
-READERS = (nn.Conv1d, nn.Linear, BiLSTM, BiGRU, TrilinearSimilarity)
+READERS = (nn.Conv1d, nn.Linear, BidirectionalRNN, TrilinearSimilarity)
 
 # The CS224n starter: on the embeddings, the inputs of the similarity, and after recurrent layers.
 OUTPUTS = {

@@ -1,5 +1,6 @@
 """Coverage: the share of a question-answering dataset's words that have a vector in a set."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TypedDict
 
@@ -7,7 +8,7 @@ from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.text.vocabulary import case_key, is_known
 
 BANDS = {"once": 1, "2 to 4 times": 2, "5 to 9": 5, "10 to 99": 10, "100 and more": 100}
-"""Frequency bands, each with its lowest count."""
+"""Frequency bands in ascending order, each with its lowest count."""
 
 
 class Coverage(TypedDict):
@@ -28,15 +29,13 @@ def coverage_by_band(
     Forms that differ only in case count as one word if `lower_case`. Words are looked up by the
     pipeline's own rule, so words composed from n-grams are not covered.
     """
-    words: dict[str, int] = {}
+    words: Counter[str] = Counter()
     for form, count in counts.items():
-        word = case_key(form, lower_case)
-        words[word] = words.get(word, 0) + count
+        words[case_key(form, lower_case)] += count
     bands: dict[str, dict[str, int]] = {"all": words, **{name: {} for name in BANDS}}
     for word, count in words.items():
-        bands[max((name for name in BANDS if BANDS[name] <= count), key=BANDS.__getitem__)][
-            word
-        ] = count
+        band = [name for name, lowest in BANDS.items() if lowest <= count][-1]
+        bands[band][word] = count
     return {name: _coverage(space, band) for name, band in bands.items()}
 
 

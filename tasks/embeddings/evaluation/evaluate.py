@@ -20,6 +20,13 @@ from tasks.embeddings.formats.store import history_of
 from tasks.text.build_vocabulary import form_counts
 
 EVALUATION = "evaluation.json"
+METRICS = {
+    "similarity": {"": "spearman", ".covered": "covered"},
+    "analogies": {"": "accuracy"},
+    "coverage": {".tokens": "tokens_covered", ".types": "types_covered"},
+    "bias": {"": "effect", ".p": "p"},
+}
+"""The metrics of each part of an evaluation: the suffix of the metric's name, and the field."""
 
 
 def check_analogy(question: str) -> str:
@@ -105,17 +112,15 @@ def _answer(space: Neighbours, question: str) -> ScoredWords:
 
 def metrics(evaluation: dict[str, Any]) -> dict[str, float]:
     """The numbers of an evaluation by MLflow metric name; metrics without a value are omitted."""
-    values: dict[str, float | None] = {}
-    for name, result in evaluation["similarity"].items():
-        values[f"similarity/{name}"] = result["spearman"]
-        values[f"similarity/{name}.covered"] = result["covered"]
-    for name, result in evaluation["analogies"].items():
-        values[f"analogies/{name}"] = result["accuracy"]
-    for name, band in evaluation["coverage"].items():
-        values[f"coverage/{name}.tokens"] = band["tokens_covered"]
-        values[f"coverage/{name}.types"] = band["types_covered"]
-    for name, result in evaluation["bias"].items():
-        label = name.replace(":", " -").replace(",", "").replace("'", "")
-        values[f"bias/{label}"] = result["effect"]
-        values[f"bias/{label}.p"] = result["p"]
-    return {name: value for name, value in values.items() if value is not None}
+    return {
+        f"{part}/{_label(name)}{suffix}": result[field]
+        for part, fields in METRICS.items()
+        for name, result in evaluation[part].items()
+        for suffix, field in fields.items()
+        if result[field] is not None
+    }
+
+
+def _label(name: str) -> str:
+    """A test's name without the characters that MLflow rejects in names of metrics."""
+    return name.replace(":", " -").replace(",", "").replace("'", "")

@@ -79,11 +79,6 @@ class Neighbours:
         return vector if row is None else row
 
 
-def mean_cosines(left: Float32Array, right: Float32Array) -> Float32Array:
-    """(n,) mean cosine of each row of `left` (n, d) with the rows of `right` (m, d)."""
-    return np.asarray((left @ right.T).mean(axis=1))
-
-
 def known_vectors(space: Neighbours, words: Sequence[str]) -> Float32Array:
     """(k, d) unit vectors of the k words that have one."""
     vectors = [vector for vector in map(space.vector, words) if vector is not None]

@@ -16,7 +16,6 @@ from tasks.embeddings.evaluation.nearest_neighbors import (
     COSINE_TOLERANCE,
     Neighbours,
     known_vectors,
-    mean_cosines,
 )
 
 PERMUTATIONS = 10_000
@@ -82,7 +81,7 @@ def weat(space: Neighbours, test: Association, seed: int = 0) -> Bias:
     if min(len(x), len(y)) < 2 or not len(a) or not len(b):
         return Bias(effect=None, p=None, covered=covered)
     targets = np.concatenate([x, y])
-    scores = mean_cosines(targets, a) - mean_cosines(targets, b)
+    scores = (targets @ a.T).mean(axis=1) - (targets @ b.T).mean(axis=1)
     spread = scores.std(ddof=1)
     if spread < COSINE_TOLERANCE:
         return Bias(effect=None, p=None, covered=covered)

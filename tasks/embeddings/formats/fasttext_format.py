@@ -17,10 +17,16 @@ from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet, own_row
 
 MAGIC = struct.pack("<i", 793712314)
+VERSION = 12
 SETTINGS = [
     *("dimension", "window", "epochs", "min_count", "negatives", "word_ngrams", "loss", "model"),
     *("buckets", "min_ngram", "max_ngram", "update_rate"),
 ]
+# Magic number, version; settings; subsampling threshold; numbers of entries, words, labels, tokens
+# and pruned n-grams.
+HEADER = struct.Struct("<4si 12i d iiiqq")
+WORD_INFO = struct.Struct("<qb")  # count and type, which follow a word and a NUL
+MATRIX = struct.Struct("<?qq")  # whether it is quantized, rows, columns; its numbers follow
 
 TRAINING_SETTINGS = {
     **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
@@ -53,36 +59,32 @@ class FastTextReader:
             )
         try:
             with path.open("rb") as file:
-                self._read_header(file)
-                offset = file.tell()
-        except (struct.error, EOFError) as error:
-            raise self._cut_off() from error
-        words, dimension = len(self._words), self.dimension
-        shape = (words + self.settings["buckets"], dimension)
-        if path.stat().st_size < offset + 4 * shape[0] * shape[1]:
-            raise self._cut_off()
-        matrix: Any = np.memmap(path, "<f4", "r", offset, shape)
-        self._own = matrix[:words]
-        self.row_count = words
-        shortest, longest = self.settings["min_ngram"], self.settings["max_ngram"]
-        has_ngrams = self.settings["buckets"] > 0 and longest >= max(shortest, 1)
-        self.subwords = Subwords(matrix[words:], shortest, longest) if has_ngrams else None
+                settings = self._read_header(file)
+                shape = self.row_count + settings["buckets"], self.dimension
+                matrix: Any = np.memmap(file, "<f4", "r", file.tell(), shape)
+        except (struct.error, EOFError, ValueError) as error:  # ValueError: by memmap
+            raise UserError(f"{self.name} is truncated. Download it again.") from error
+        self._own = matrix[: self.row_count]
+        shortest, longest = settings["min_ngram"], settings["max_ngram"]
+        has_ngrams = settings["buckets"] > 0 and longest >= max(shortest, 1)
+        ngrams = matrix[self.row_count :]
+        self.subwords = Subwords(ngrams, shortest, longest) if has_ngrams else None
 
-    def _read_header(self, file: IO[bytes]) -> None:
-        version = _unpack(file, "<ii")[1]
-        self.settings = dict(zip(SETTINGS, _unpack(file, "<12i"), strict=True))
-        _unpack(file, "<d")
-        _, words, labels, _, pruned = _unpack(file, "<iiiqq")
-        if version != 12 or labels or pruned > 0:
+    def _read_header(self, file: IO[bytes]) -> dict[str, int]:
+        """Read up to the numbers of the matrix. Returns the settings."""
+        _, version, *values, _, _, words, labels, _, pruned = _unpack(file, HEADER)
+        if version != VERSION or labels or pruned > 0:
             raise UserError(
                 f"{self.name} is a fastText classifier, a quantized model, or a model in an old "
                 "format. Use a .bin that fastText's `skipgram` or `cbow` command wrote."
             )
-        self.dimension = self.settings["dimension"]
+        settings = dict(zip(SETTINGS, values, strict=True))
+        self.row_count, self.dimension = words, settings["dimension"]
         self._words = [_read_word(file) for _ in range(words)]
-        quantised, rows, columns = _unpack(file, "<?qq")
-        if quantised or (rows, columns) != (words + self.settings["buckets"], self.dimension):
+        quantized, *shape = _unpack(file, MATRIX)
+        if quantized or shape != [words + settings["buckets"], self.dimension]:
             raise UserError(f"{self.name} is quantized or damaged. Download the full .bin again.")
+        return settings
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
@@ -92,13 +94,10 @@ class FastTextReader:
                     yield word.decode(), self._vector(number, word.decode())
 
     def _vector(self, number: int, word: str) -> Float32Array:
-        own = self._own[number]
-        if self.subwords is None or word == "</s>":
-            vector = np.array(own, np.float32)
-        else:
-            rows = self.subwords.buckets(word)
-            total = own + self.subwords.ngrams[rows].sum(axis=0)
-            vector = np.asarray(total / (len(rows) + 1), np.float32)
+        vector = np.array(self._own[number], np.float32)
+        if self.subwords is not None:
+            ngrams = _ngrams_of(word, self.subwords)
+            vector = (vector + ngrams.sum(axis=0)) / (len(ngrams) + 1)
         if not np.isfinite(vector).all():
             raise UserError(
                 f"{self.name}: the vector of {word!r} has NaN or infinite values. Download the "
@@ -106,12 +105,9 @@ class FastTextReader:
             )
         return vector
 
-    def _cut_off(self) -> UserError:
-        return UserError(f"{self.name} is truncated. Download it again.")
 
-
-def _unpack(file: IO[bytes], layout: str) -> tuple[Any, ...]:
-    return struct.unpack(layout, file.read(struct.calcsize(layout)))
+def _unpack(file: IO[bytes], layout: struct.Struct) -> tuple[Any, ...]:
+    return layout.unpack(file.read(layout.size))
 
 
 def _read_word(file: IO[bytes]) -> bytes:
@@ -121,7 +117,7 @@ def _read_word(file: IO[bytes]) -> bytes:
         if not byte:
             raise EOFError
         word += byte
-    _unpack(file, "<qb")
+    _unpack(file, WORD_INFO)
     return bytes(word)
 
 
@@ -133,21 +129,25 @@ def write_fasttext(out: IO[bytes], word_set: WordSet) -> None:
     assert word_set.subwords is not None
     words, dimension = word_set.vectors.shape
     buckets, shortest, longest = word_set.subwords.ngram_settings
-    set_settings = {"dimension": dimension, "buckets": buckets}
-    settings = TRAINING_SETTINGS | set_settings | {"min_ngram": shortest, "max_ngram": longest}
-    out.write(MAGIC + struct.pack("<i12id", 12, *(settings[name] for name in SETTINGS), SAMPLE))
-    out.write(struct.pack("<iiiqq", words, words, 0, COUNT * words, -1))
+    settings = {
+        **TRAINING_SETTINGS,
+        **{"dimension": dimension, "buckets": buckets},
+        **{"min_ngram": shortest, "max_ngram": longest},
+    }
+    values = [settings[name] for name in SETTINGS]
+    out.write(HEADER.pack(MAGIC, VERSION, *values, SAMPLE, words, words, 0, COUNT * words, -1))
     for word in word_set.words:
-        out.write(word.encode() + struct.pack("<xqb", COUNT, 0))
-    out.write(struct.pack("<?qq", False, words + buckets, dimension))
+        out.write(word.encode() + b"\0" + WORD_INFO.pack(COUNT, 0))
+    out.write(MATRIX.pack(False, words + buckets, dimension))
     for word, vector in zip(word_set.words, word_set.vectors, strict=True):
-        out.write(_own_row(word, vector, word_set.subwords).astype("<f4").tobytes())
+        ngrams = _ngrams_of(word, word_set.subwords)
+        out.write(own_row(vector, ngrams).astype("<f4").tobytes())
     out.write(np.ascontiguousarray(word_set.subwords.ngrams, "<f4").data)
-    out.write(struct.pack("<?qq", False, words, dimension))
+    out.write(MATRIX.pack(False, words, dimension))
     for _ in range(words):
         out.write(bytes(4 * dimension))
 
 
-def _own_row(word: str, vector: Float32Array, subwords: Subwords) -> Float32Array:
-    rows = subwords.buckets(word) if word != "</s>" else []  # fastText: no n-grams
-    return own_row(vector, subwords.ngrams[rows])
+def _ngrams_of(word: str, subwords: Subwords) -> Float32Array:
+    """The vectors of a word's n-grams (n, d); fastText gives none to "</s>"."""
+    return subwords.ngrams[subwords.buckets(word) if word != "</s>" else []]

@@ -1,16 +1,16 @@
 """Selects the wanted rows of a set of word vectors in any supported format."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.files import inner_suffix, members, open_input
-from models.arrays import Float32Array
 from tasks.embeddings.formats.fasttext_format import FastTextReader, is_fasttext
 from tasks.embeddings.formats.source import (
     NO_VECTORS,
@@ -32,15 +32,9 @@ from tasks.embeddings.formats.word2vec_format import TextReader, Word2VecReader
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import wanted_words
 
-
-class Reader(Protocol):
-    """Reader of a set of vectors, in the set's order."""
-
-    dimension: int
-    row_count: int  # rows of the whole set; valid once all rows have been read
-
-    def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
-        """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
+Reader = TextReader | Word2VecReader | FastTextReader
+"""Reader of a set of vectors, in the set's order: `rows` yields the kept ones, `dimension` is known
+before, and `row_count`, of the whole set, after all rows have been read."""
 
 
 def select_vectors(
@@ -78,7 +72,7 @@ def select_vectors(
 
 def load_vectors(source: str) -> WordSet:
     """A whole set, including its n-grams. Raises the errors of `select_vectors`."""
-    return _select(source, set(), np.iinfo(np.int64).max)[0]
+    return _select(source, set(), sys.maxsize)[0]
 
 
 def dimension_of(source: str) -> int:
@@ -100,7 +94,9 @@ def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, in
     if source == NO_VECTORS:  # dimension 1, as Arrow has no fixed-size lists of length 0
         return WordSet([], np.empty((0, 1), np.float32)), 0, {"method": "none"}
     if source == PACKAGED:
-        return *_select_packaged(wanted, keep_first), PRE_TRAINED
+        words = _packaged_words()
+        matrix = np.load(packaged().vectors, mmap_mode="r")
+        return take_rows(words, matrix, wanted, keep_first), len(words), PRE_TRAINED
     if source.endswith(".parquet"):
         return select_trained(Path(source), wanted, keep_first)
     with _open(Path(source)) as reader:
@@ -108,17 +104,14 @@ def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, in
         return chosen, reader.row_count, PRE_TRAINED
 
 
-def _select_packaged(wanted: set[str], keep_first: int) -> tuple[WordSet, int]:
-    files = packaged()
-    words: Any = pq.read_table(files.words)["index"].combine_chunks()
-    matrix = np.load(files.vectors, mmap_mode="r")
-    return take_rows(words, matrix, wanted, keep_first), len(words)
+def _packaged_words() -> Any:
+    return pq.read_table(packaged().words)["index"].combine_chunks()
 
 
 def packaged_words() -> frozenset[str]:
     """The words of the packaged set; empty if its package is not installed."""
     try:
-        return frozenset(_select_packaged(set(), np.iinfo(np.int64).max)[0].words)
+        return frozenset(_packaged_words().to_pylist())
     except UserError:
         return frozenset()
 
@@ -142,11 +135,9 @@ def _open(path: Path) -> Iterator[Reader]:
     if inner_suffix(file) == ".bin" and is_fasttext(file):
         yield FastTextReader(file)
         return
+    reader = Word2VecReader if inner_suffix(file) == ".bin" else TextReader
     with open_input(file) as stream:
-        if inner_suffix(file) == ".bin":
-            yield Word2VecReader(path.name, stream)
-        else:
-            yield TextReader(path.name, stream)
+        yield reader(path.name, stream)
 
 
 def _member(archive: Path) -> Path:

@@ -1,7 +1,7 @@
 """Reads and writes vectors.parquet, the words and vectors of a set as stages exchange them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,13 @@ VECTORS = "vectors.parquet"
 History = dict[str, Any]
 """How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
 digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`)."""
+HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
+    "method": str,
+    "corpus": str,
+    "parameters": json.loads,
+    "lower_case": json.loads,
+}
+"""The fields of a history, with the function that parses the text in the file's metadata."""
 PRE_TRAINED: History = {"method": "pre-trained"}
 
 
@@ -58,13 +65,12 @@ def history_of(source: VectorInput) -> History:
     if not str(source).endswith(".parquet"):
         return PRE_TRAINED
     metadata = pq.read_schema(str(source)).metadata or {}
-    history: History = {"method": metadata.get(b"method", b"unknown").decode()}
-    if b"corpus" in metadata:
-        history["corpus"] = metadata[b"corpus"].decode()
-    for name in ("parameters", "lower_case"):
-        if name.encode() in metadata:
-            history[name] = json.loads(metadata[name.encode()])
-    return history
+    stored = {
+        name: parse(metadata[name.encode()].decode())
+        for name, parse in HISTORY_FIELDS.items()
+        if name.encode() in metadata
+    }
+    return {"method": "unknown", **stored}
 
 
 def require_subwords(selected: Path, name: str) -> None:
@@ -94,23 +100,39 @@ def take_rows(words: Any, matrix: Any, wanted: set[str], keep_first: int) -> Wor
 
 
 def select_trained(file: Path, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
+    """The kept part of a set that this pipeline trained, its total number of rows, and its history.
+
+    Raises:
+        UserError: the file or its n-grams can't be read, are no set, or have invalid values.
+    """
+    dimension = trained_dimension(file)
     with _reporting_read_errors(file):
-        _require_columns(file, pq.read_schema(file))
         words, matrix = _read(file)
         history = history_of(file)
     if words.null_count:
         raise UserError(f"The vectors {file} have a row without a word. Train the set again.")
     chosen = take_rows(words, matrix, wanted, keep_first)
     _require_finite(file, chosen)
-    subwords = _load_subwords(file, matrix.shape[1])
+    subwords = _load_subwords(file, dimension)
     return WordSet(chosen.words, chosen.vectors, subwords), len(words), history
 
 
 def trained_dimension(file: Path) -> int:
+    """The dimension of a set that this pipeline trained, from the columns in the file's header.
+
+    Raises:
+        UserError: the file can't be read, or has other columns.
+    """
     with _reporting_read_errors(file):
-        schema: Any = pq.read_schema(file)
-    _require_columns(file, schema)
-    return int(schema.field("vector").type.list_size)
+        types: dict[str, Any] = {field.name: field.type for field in pq.read_schema(file)}
+    vector = types.get("vector", pa.null())
+    fixed = pa.types.is_fixed_size_list(vector) and vector.value_type == pa.float32()
+    if types.get("word") != pa.string() or not fixed:
+        raise UserError(
+            f"{file} is not a set of vectors from this project: expected the columns word (string) "
+            "and vector (fixed-size list of float32). Export other sets as .txt, .vec or .bin."
+        )
+    return int(vector.list_size)
 
 
 @contextmanager
@@ -139,17 +161,6 @@ def _load_subwords(file: Path, dimension: int) -> Subwords | None:
             "same folder."
         )
     return subwords
-
-
-def _require_columns(file: Path, schema: pa.Schema) -> None:
-    types: dict[str, Any] = {field.name: field.type for field in schema}
-    vector = types.get("vector", pa.null())
-    fixed = pa.types.is_fixed_size_list(vector) and vector.value_type == pa.float32()
-    if types.get("word") != pa.string() or not fixed:
-        raise UserError(
-            f"{file} is not a set of vectors from this project: expected the columns word (string) "
-            "and vector (fixed-size list of float32). Export other sets as .txt, .vec or .bin."
-        )
 
 
 def _require_finite(file: Path, chosen: WordSet) -> None:

@@ -110,11 +110,11 @@ class Word2VecReader:
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:
         """Yield each wanted word and each of the first `keep_first` words, with its vector (d,)."""
         for number in range(1, self.expected_rows + 1):
+            self.row_count = number
             word = self._word()
             data = self._file.read(4 * self.dimension)
             if len(data) < 4 * self.dimension:
                 raise self._row_error("file is truncated")
-            self.row_count = number
             if number <= keep_first or word in wanted:
                 vector = np.frombuffer(data, "<f4").astype(np.float32)
                 if not np.isfinite(vector).all():
@@ -133,6 +133,6 @@ class Word2VecReader:
 
     def _row_error(self, problem: str) -> UserError:
         return UserError(
-            f"{self.name}, row {self.row_count + 1} of {self.expected_rows}: {problem}. Download "
-            "the file again."
+            f"{self.name}, row {self.row_count} of {self.expected_rows}: {problem}. Download the "
+            "file again."
         )

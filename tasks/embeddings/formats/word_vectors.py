@@ -38,14 +38,12 @@ class Subwords:
     def vector(self, word: str) -> Float32Array:
         """(d,) mean of the vectors of a word's n-grams; zero if it is too short to have any."""
         rows = self.buckets(word)
-        if not rows:
-            return np.zeros(self.ngrams.shape[1], np.float32)
-        return np.asarray(np.mean(self.ngrams[rows], axis=0), np.float32)
+        return np.asarray(self.ngrams[rows].sum(axis=0) / max(len(rows), 1), np.float32)
 
     def vectors(self, words: Iterable[str]) -> Float32Array:
         """(words, d) vectors composed from n-grams."""
         rows = [self.vector(word) for word in words]
-        return np.stack(rows) if rows else np.empty((0, self.ngrams.shape[1]), np.float32)
+        return np.array(rows, np.float32).reshape(-1, self.ngrams.shape[1])
 
     def save(self, folder: Path) -> None:
         """Write subwords.safetensors."""

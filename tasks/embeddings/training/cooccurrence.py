@@ -5,16 +5,15 @@ Words outside the vocabulary are removed before distances are measured, as in th
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from tasks.embeddings.training.progress import Progress
+from infra.progress_reporter import ProgressReporter
 
 Keys = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.float64]
@@ -43,14 +42,15 @@ def count_pairs(
     side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
     square = np.zeros((side, side))
     capacity = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
-    runs: list[Spilled] = []
-    progress = Progress("counting", words, "words")
+    runs: list[Path] = []
     done = 0
-    for ids in _blocks(corpus / "corpus.txt", vocabulary):
-        for run in _sorted_runs(ids, window, square, size, capacity):
-            runs.append(Spilled.write(run, scratch, len(runs)))
-        done += int(np.count_nonzero(ids != END_OF_LINE))
-        progress.report(done)
+    with ProgressReporter("counting", words, "words") as progress:
+        for ids in _blocks(corpus / "corpus.txt", vocabulary):
+            for run in _sorted_runs(ids, window, square, size, capacity):
+                runs.append(scratch / f"run-{len(runs)}.npy")
+                _spill(run, runs[-1])
+            done += int(np.count_nonzero(ids != END_OF_LINE))
+            progress.report(done)
     yield from _merged(runs, capacity)
     yield from _runs_of_square(square, size, capacity)
 
@@ -126,57 +126,43 @@ def _summed(keys: Keys, weights: Any) -> SortedRun:
     return ordered[first], np.add.reduceat(weights[order].astype(np.float64, copy=False), first)
 
 
-@dataclass(frozen=True)
-class Spilled:
-    """A run on disk. There may be thousands of runs, so files are open only while they are read."""
-
-    keys: Path
-    sums: Path
-    length: int
-
-    @classmethod
-    def write(cls, run: SortedRun, folder: Path, number: int) -> Self:
-        """Write a run to `folder`; `number` must be unique there."""
-        spilled = cls(folder / f"keys-{number}.bin", folder / f"sums-{number}.bin", len(run[0]))
-        for file, values in zip((spilled.keys, spilled.sums), run, strict=True):
-            values.tofile(file)
-        return spilled
-
-    def mapped_keys(self) -> Any:
-        """All keys, memory-mapped; the file stays open as long as the array is referenced."""
-        return np.memmap(self.keys, np.int64, "r")
-
-    def read(self, start: int, keys: Keys, sums: Sums) -> None:
-        """Fill both arrays with the entries from `start` on."""
-        for file, values in ((self.keys, keys), (self.sums, sums)):
-            values[:] = np.fromfile(file, values.dtype, len(values), offset=values.itemsize * start)
+def _spill(run: SortedRun, file: Path) -> None:
+    """Write a run as an array (2, n) of int64: its keys, and the bits of its sums."""
+    keys, sums = run
+    np.save(file, np.stack([keys, sums.view(np.int64)]))
 
 
-def _merged(runs: list[Spilled], capacity: int) -> Iterator[SortedRun]:
+def _spilled(file: Path) -> Any:
+    """The array that `_spill` wrote, memory-mapped.
+
+    The file stays open as long as the array is referenced, and there may be thousands of runs.
+    """
+    return np.load(file, mmap_mode="r")
+
+
+def _merged(runs: list[Path], capacity: int) -> Iterator[SortedRun]:
     """Merge runs into runs with disjoint, ascending keys, from about `capacity` entries each."""
     if not runs:
         return
-    total = sum(run.length for run in runs)
+    lengths = [_spilled(run).shape[1] for run in runs]
+    total = sum(lengths)
     parts = -(-total // capacity)
     step = max(total // (64 * parts), 1)
-    sample = np.sort(np.concatenate([np.array(run.mapped_keys()[::step]) for run in runs]))
+    sample = np.sort(np.concatenate([np.array(_spilled(run)[0, ::step]) for run in runs]))
     borders = np.unique(sample[[len(sample) * part // parts for part in range(1, parts)]])
-    cuts = [np.searchsorted(run.mapped_keys(), borders).tolist() for run in runs]
-    ends = np.array([[0, *cut, run.length] for cut, run in zip(cuts, runs, strict=True)])
+    cuts = [np.searchsorted(_spilled(run)[0], borders).tolist() for run in runs]
+    ends = np.array([[0, *cut, length] for cut, length in zip(cuts, lengths, strict=True)])
     for starts, stops in pairwise(ends.T):
         if (stops > starts).any():
-            yield _merge_parts(runs, starts.tolist(), (stops - starts).tolist())
+            yield _merge_parts(runs, starts.tolist(), stops.tolist())
 
 
-def _merge_parts(runs: list[Spilled], starts: list[int], lengths: list[int]) -> SortedRun:
-    """One run from a part of each run: `lengths` entries from `starts` on."""
-    keys, sums = np.empty(sum(lengths), np.int64), np.empty(sum(lengths), np.float64)
-    filled = 0
-    for run, start, length in zip(runs, starts, lengths, strict=True):
-        part = slice(filled, filled + length)
-        run.read(start, keys[part], sums[part])
-        filled += length
-    return _summed(keys, sums)
+def _merge_parts(runs: list[Path], starts: list[int], stops: list[int]) -> SortedRun:
+    """One run from a part of each run: its entries from start to stop."""
+    places = zip(runs, starts, stops, strict=True)
+    parts = (np.array(_spilled(run)[:, start:stop]) for run, start, stop in places)
+    keys, sums = np.concatenate(list(parts), axis=1)
+    return _summed(keys, sums.view(np.float64))
 
 
 def _runs_of_square(square: Sums, size: int, capacity: int) -> Iterator[SortedRun]:

@@ -5,7 +5,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from itertools import chain, islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from infra.files import reporting_read_progress, stored_size
+from infra.files import BytesRead, reporting_read_progress
+from infra.progress_reporter import ProgressReporter
 from tasks.embeddings.training.config import cores
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
-from tasks.embeddings.training.progress import Progress
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import case_key
 
@@ -34,10 +34,14 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
     Raises:
         UserError: a file can't be read or is not text, or no file has a token.
     """
-    progress, read = Progress("corpus", 0, "words"), _ReadShare(files)
+    read = BytesRead(file.path for file in files)
     counts: Counter[str] = Counter()
     paragraphs = words = 0
-    with (out / "corpus.txt").open("wb") as corpus, reporting_read_progress(read.update):
+    with (
+        ProgressReporter("corpus", None, "words") as progress,
+        (out / "corpus.txt").open("wb") as corpus,
+        reporting_read_progress(read.update),
+    ):
         blocks = _blocks(text for file in files for text in read_texts(file))
         for lines, counted, total in _tokenised(blocks, lower_case):
             corpus.write(lines)
@@ -58,26 +62,6 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
         "distinct": len(counts),
         "words_per_second": round(words / progress.seconds),
     }
-
-
-class _ReadShare:
-    """Tracks the share of the files that has been read, by their stored (compressed) size."""
-
-    def __init__(self, files: Sequence[TextFile]) -> None:
-        self.total = sum(stored_size(file.path) for file in files)
-        self.sizes: dict[Path, int] = {}
-        self.read: dict[Path, float] = {}
-
-    @property
-    def share(self) -> float:
-        """Share read: above 0, and 1 at the end."""
-        return min(max(sum(self.read.values()), 1.0) / max(self.total, 1), 1.0)
-
-    def update(self, file: Path, share: float) -> None:
-        """Record that a share of one of the files, or of a member of a zip, has been read."""
-        if file not in self.sizes:
-            self.sizes[file] = stored_size(file)
-        self.read[file] = share * self.sizes[file]
 
 
 def _names(files: Sequence[TextFile]) -> str:
@@ -118,28 +102,23 @@ def tokenise_block(texts: Sequence[str], lower_case: bool) -> Tokenised:
 
 def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokenised]:
     """Yield the tokenised blocks in order; several blocks are tokenised by worker processes."""
-    first = next(blocks, [])
-    second = next(blocks, None)
-    if second is None or cores() == 1:
-        yield tokenise_block(first, lower_case)
-        if second is not None:
-            yield tokenise_block(second, lower_case)
-            yield from (tokenise_block(block, lower_case) for block in blocks)
+    first = list(islice(blocks, 2))
+    blocks = chain(first, blocks)
+    if len(first) < 2 or cores() == 1:
+        yield from (tokenise_block(block, lower_case) for block in blocks)
         return
     # Forking a process that runs Prefect's threads may deadlock; spawning is safe.
-    with ExitStack() as closing:
-        spawned = ProcessPoolExecutor(cores(), get_context("spawn"), initializer=_end_with_parent)
-        pool = closing.enter_context(spawned)
+    pool = ProcessPoolExecutor(cores(), get_context("spawn"), initializer=_end_with_parent)
+    try:
         waiting: deque[Future[Tokenised]] = deque()
-        closing.callback(pool.shutdown, wait=False, cancel_futures=True)
-        for block in (first, second):
-            waiting.append(pool.submit(tokenise_block, block, lower_case))
         for block in blocks:
             waiting.append(pool.submit(tokenise_block, block, lower_case))
             if len(waiting) > 3 * cores():
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:

@@ -7,6 +7,7 @@ glove.c, each pair is directly followed by its mirror, and each epoch has a diff
 """
 
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ import numpy.typing as npt
 from numba import njit
 
 from infra.errors import UserError
+from infra.progress_reporter import ProgressReporter
 from models.arrays import Float32Array
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.cooccurrence import BYTES_PER_PAIR, SortedRun, count_pairs
 from tasks.embeddings.training.corpus import read_vocabulary
-from tasks.embeddings.training.progress import Progress
 
 LEARNING_RATE = 0.05
 MAX_GRADIENT = np.float32(100.0)
@@ -52,7 +53,7 @@ def train_glove(
     rng = np.random.default_rng(parameters.seed)
     memory = parameters.memory_mb << 20
     with tempfile.TemporaryDirectory(prefix=".counts-", dir=scratch) as folder:
-        counting = Progress("counting", facts["words"], "words")
+        start_counting = time.perf_counter()
         window = parameters.window_size
         runs = count_pairs(corpus, facts["words"], rows, window, memory, Path(folder))
         expected = facts["words"] * window
@@ -66,7 +67,9 @@ def train_glove(
             )
         training_facts: dict[str, Any] = {
             "pairs": pairs,
-            "words_counted_per_second": round(facts["words"] / counting.seconds),
+            "words_counted_per_second": round(
+                facts["words"] / (time.perf_counter() - start_counting)
+            ),
         }
         state = State.draw(len(rows), parameters.dimension, rng)
         if start is not None:
@@ -149,10 +152,12 @@ def fit(
     pair and its mirror are two steps. Threads update the same weights without locks (Hogwild), so
     only training with one thread is reproducible.
     """
-    progress = Progress("glove", 2 * pairs * parameters.epoch_count, "pairs")
     losses: list[float] = []
     done = 0
-    with ThreadPoolExecutor(parameters.threads) as pool:
+    with (
+        ProgressReporter("glove", 2 * pairs * parameters.epoch_count, "pairs") as progress,
+        ThreadPoolExecutor(parameters.threads) as pool,
+    ):
         for epoch in range(1, parameters.epoch_count + 1):
             total, records = 0.0, 0
             for part in rng.permutation(len(files)):
@@ -163,9 +168,9 @@ def fit(
                 same = int(np.count_nonzero(part_pairs["i"] == part_pairs["j"]))
                 records += 2 * len(part_pairs) - same
                 done += 2 * len(part_pairs)
-                progress.report(done, f", epoch {epoch} of {parameters.epoch_count}")
+                progress.report(done, f"epoch {epoch} of {parameters.epoch_count}")
             losses.append(total / records)
-            details = f", epoch {epoch} of {parameters.epoch_count}, loss {losses[-1]:.4f}"
+            details = f"epoch {epoch} of {parameters.epoch_count}, loss {losses[-1]:.4f}"
             progress.report(done, details, always=True)
     return losses, progress.seconds
 

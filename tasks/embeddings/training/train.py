@@ -31,14 +31,15 @@ def train_vectors(
         UserError: too few words occur often enough, or `start` can't be read or is incompatible.
     """
     corpus_facts = facts_of(corpus)
-    start_set = load_vectors(str(start)) if start is not None else None
-    if start_set is not None:
-        _require_same_dimension(start_set.vectors.shape[1], parameters)
+    start_set = None
+    if start is not None:
+        require_compatible_start(start, parameters)
+        start_set = load_vectors(str(start))
         _require_ngrams_kept(start_set, parameters)
     trained, facts = _train(out, corpus, corpus_facts, parameters, start_set)
     if start_set is not None:
-        facts |= _carried_over(trained, start_set)
-        trained = _append_unchanged(trained, start_set)
+        trained, warm_start_facts = _append_unchanged(trained, start_set)
+        facts |= warm_start_facts
     if trained.subwords is not None:
         trained.subwords.save(out)
     metadata = {
@@ -79,10 +80,7 @@ def require_compatible_start(start: VectorInput, parameters: EmbeddingParameters
     Raises:
         UserError: it is missing, is not a set of vectors, or has another dimension.
     """
-    _require_same_dimension(dimension_of(str(start)), parameters)
-
-
-def _require_same_dimension(dimension: int, parameters: EmbeddingParameters) -> None:
+    dimension = dimension_of(str(start))
     if dimension != parameters.dimension:
         raise UserError(
             f"The start vectors have dimension {dimension}, but dimension is set to "
@@ -110,18 +108,16 @@ def _require_ngrams_kept(start_set: WordSet, parameters: EmbeddingParameters) ->
         )
 
 
-def _carried_over(trained: WordSet, start_set: WordSet) -> dict[str, Any]:
-    """How many words were warm-started, are new, or keep their vectors."""
-    shared = sum(word in start_set.rows for word in trained.words)
-    return {
-        "carried_over": shared,
-        "new": len(trained.words) - shared,
-        "unchanged": len(start_set.words) - shared,
-    }
-
-
-def _append_unchanged(trained: WordSet, start_set: WordSet) -> WordSet:
+def _append_unchanged(trained: WordSet, start_set: WordSet) -> tuple[WordSet, dict[str, int]]:
+    """The trained words and the rest of `start_set`; and how many words were warm-started, are new,
+    or keep their vectors."""
     rest = [row for word, row in start_set.rows.items() if word not in trained.rows]
+    shared = len(start_set.words) - len(rest)
     words = [*trained.words, *(start_set.words[row] for row in rest)]
     vectors = np.concatenate([trained.vectors, start_set.vectors[rest]])
-    return WordSet(words, vectors, trained.subwords)
+    facts = {
+        "carried_over": shared,
+        "new": len(trained.words) - shared,
+        "unchanged": len(rest),
+    }
+    return WordSet(words, vectors, trained.subwords), facts

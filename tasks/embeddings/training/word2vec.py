@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 
+from infra.progress_reporter import ProgressReporter
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet, own_row
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
-from tasks.embeddings.training.progress import Progress
 from tasks.embeddings.training.sampled_loss import SampledLoss
 
 # gensim is imported locally, because it takes seconds to load.
@@ -41,17 +41,18 @@ def train_by_gensim(
         _initialise_from(model, start)
     file = corpus / "corpus.txt"
     loss = SampledLoss(file, model, parameters)
-    progress = Progress(parameters.method, facts["words"] * parameters.epoch_count, "words")
-    reading_progress = ReadingProgress(file, facts["words"], loss, progress)
-    with reading_progress.polling():
-        model.train(
-            corpus_file=str(file),
-            total_words=facts["words"],
-            epochs=parameters.epoch_count,
-            callbacks=[reading_progress],
-        )
+    words = facts["words"] * parameters.epoch_count
+    with ProgressReporter(parameters.method, words, "words") as progress:
+        reading_progress = ReadingProgress(file, facts["words"], loss, progress)
+        with reading_progress.polling():
+            model.train(
+                corpus_file=str(file),
+                total_words=facts["words"],
+                epochs=parameters.epoch_count,
+                callbacks=[reading_progress],
+            )
     return _word_set(model, parameters), {
-        "words_per_second": round(facts["words"] * parameters.epoch_count / progress.seconds),
+        "words_per_second": round(words / progress.seconds),
         "losses": reading_progress.losses,
     }
 
@@ -117,7 +118,7 @@ class ReadingProgress:
     """
 
     def __init__(
-        self, file: Path, words: int, loss: Callable[[Any], float], progress: Progress
+        self, file: Path, words: int, loss: Callable[[Any], float], progress: ProgressReporter
     ) -> None:
         self.file, self.words, self.loss, self.progress = file, words, loss, progress
         self.epoch = 0
@@ -135,7 +136,7 @@ class ReadingProgress:
         self.losses.append(self.loss(model))
         self.seen.clear()
         self.epoch += 1
-        details = f", epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
+        details = f"epoch {self.epoch} of {model.epochs}, loss {self.losses[-1]:.3f}"
         self.progress.report(self.epoch * self.words, details, always=True)
 
     @contextmanager

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.services import down, status
+from flows.commands.services import status
 from infra.errors import UserError
 from infra.processes import record_process
 from infra.running_services import ServicesRecord
+from infra.services.supervisor import down
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.ports import free_port

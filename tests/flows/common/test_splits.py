@@ -17,7 +17,7 @@ from infra import progress_artifact
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from infra.files import READ_PROGRESS
-from infra.progress_artifact import showing_read_progress
+from infra.progress_reporter import showing_read_progress
 from tasks.datasets.tiny import generate
 from tasks.text.build_vocabulary import VocabularyParameters
 from tests.factories.prefect_artifacts import artifacts
@@ -116,9 +116,8 @@ def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
     encoded = flow(
         lambda: encode_dataset(splits, VectorParameters(), VocabularyParameters()), name="encoding"
     )()
-    assert encoded.validation is not None
-    folders = {encoded.train.folder, encoded.validation.folder, encoded.dev.folder}
-    assert len(folders) == 3
+    assert list(encoded.splits) == ["train", "validation", "dev"]
+    assert len({output.folder for output in encoded.splits.values()}) == 3
 
 
 def test_zip_members_in_folders_are_ingested(tmp_path: Path) -> None:
@@ -185,9 +184,10 @@ def test_prefect_artifact_shows_read_progress(
                 seen.append(shown())
 
     read()
-    assert seen[0] == (37.5, "1.5 MB of 4.0 MB read") == seen[1]
-    assert seen[2:] == [(75, "3.0 MB of 4.0 MB read"), (80, "3.2 MB of 4.0 MB read")]
-    assert shown() == (100, "4.0 MB read")
+    assert [percent for percent, _ in seen] == [37.5, 37.5, 75, 80]
+    assert seen[0][1].startswith("reading: 1.5 MB of 4.0 MB (38 %), ")
+    assert seen[3][1].startswith("reading: 3.2 MB of 4.0 MB (80 %), ")
+    assert shown() == (100, seen[3][1])
 
 
 def test_progress_skips_fast_reads_and_counts_cached(
@@ -204,4 +204,4 @@ def test_progress_skips_fast_reads_and_counts_cached(
     newest = max(artifacts("progress-reading"), key=lambda artifact: str(artifact["created"]))
     size = (tmp_path / "all.json").stat().st_size / 1e6
     assert len(artifacts("progress-reading")) == known + 1
-    assert newest["description"] == f"{size:.1f} MB read"
+    assert newest["description"].startswith(f"reading: {size:.1f} MB of {size:.1f} MB (100 %), ")

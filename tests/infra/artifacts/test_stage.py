@@ -24,7 +24,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from infra.artifacts.digests import sha256_of
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of
-from infra.artifacts.stage import PACKAGES, REFUSED, Output, stage
+from infra.artifacts.stage import PACKAGES, REFUSED, Output, Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT
 
@@ -56,7 +56,7 @@ def break_off(out: Path, error: str) -> dict[str, Any]:
 
 
 shouting, measuring, breaking = (
-    stage(build, build.__name__, code="infra.errors") for build in (shout, measure, break_off)
+    Stage(build, build.__name__, code="infra.errors") for build in (shout, measure, break_off)
 )
 
 
@@ -91,7 +91,7 @@ def test_changed_parameter_triggers_a_rebuild() -> None:
 
 
 def test_stages_of_one_function_have_separate_keys() -> None:
-    twin = stage(shout, "shout-twin", code="infra.errors")
+    twin = Stage(shout, "shout-twin", code="infra.errors")
     folders = in_flow(lambda: [shouting("hello").folder, twin("hello").folder])
     assert folders[0].name != folders[1].name
     assert RUNS == ["shout"] * 2
@@ -124,7 +124,7 @@ def test_earlier_stages_are_keyed_by_their_output() -> None:
 def test_reformatted_data_reruns_only_ingestion(tmp_path: Path) -> None:
     from tasks.stages import ingesting
 
-    follow = stage(lambda out, split: {}, "follow", code="infra.errors")
+    follow = Stage(lambda out, split: {}, "follow", code="infra.errors")
     question = {"id": "1", "question": "Where?", "answers": [], "is_impossible": True}
     paragraphs = [{"context": "The mill stands on the hill.", "qas": [question]}]
     squad = {"version": "v2.0", "data": [{"title": "Mills", "paragraphs": paragraphs}]}
@@ -172,7 +172,7 @@ def return_facts(out: Path) -> dict[str, Any]:
 
 
 def test_facts_match_from_stage_cache_and_manifest() -> None:
-    facts_stage = stage(return_facts, "return_facts", code="infra.errors")
+    facts_stage = Stage(return_facts, "return_facts", code="infra.errors")
     first, again = in_flow(lambda: facts_stage()), in_flow(lambda: facts_stage())
     assert again.cached
     assert first.facts == again.facts == facts_of(first.folder) == FACTS
@@ -272,7 +272,7 @@ import os, signal, sys, time
 from pathlib import Path
 from prefect import flow
 from infra.artifacts import stage as stages
-from infra.artifacts.stage import stage
+from infra.artifacts.stage import Stage
 
 meeting = Path(sys.argv[2])
 log_waiting = stages._log_waiting
@@ -301,7 +301,7 @@ def run():
         (meeting / f"{os.getpid()}-is-there").touch()
         while len(list(meeting.glob("*-is-there"))) < 2:
             time.sleep(0.01)
-    output = stage(build, "halves", code="infra.errors")("text")
+    output = Stage(build, "halves", code="infra.errors")("text")
     print(output.facts, output.cached, output.folder.name)
 
 run()
@@ -363,7 +363,7 @@ def dawdle(out: Path) -> dict[str, Any]:
 
 
 def test_two_threads_build_only_once() -> None:
-    dawdling = stage(dawdle, "dawdle", code="infra.errors")
+    dawdling = Stage(dawdle, "dawdle", code="infra.errors")
     with ThreadPoolExecutor() as threads:
         pending = [threads.submit(in_flow, lambda: dawdling()) for _ in range(2)]
     outputs = [future.result() for future in pending]

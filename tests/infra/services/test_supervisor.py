@@ -1,12 +1,14 @@
 """`up` and `down` with the real servers: what they print, deploy, reject and preserve."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from infra.services.supervisor import MAX_LOG_BYTES, Service
 from infra.settings import CHECKOUT
 from tests.factories.http import ANSWER_SECONDS, send_request
 from tests.factories.services import Services, wait
@@ -132,3 +134,23 @@ def test_edits_survive_restart_and_ctrl_c_stops_all(
         assert after[field] == before[field]
     assert services.deployment("train")["parameters"] == {}
     assert services.deployment("ingest")["paused"] is True
+
+
+def test_rotates_long_logs_and_keeps_short_ones(root: Path) -> None:
+    service = Service("prefect", [sys.executable, "-c", "print('started')"], is_ready=lambda: True)
+
+    def start() -> None:
+        service.start()
+        assert service.process.wait() == 0
+
+    start()  # the very first start: there is no log yet
+    for text in ("the earliest", "the last"):
+        service.log.write_text(text, encoding="utf-8")
+        with service.log.open("r+b") as log:
+            log.truncate(MAX_LOG_BYTES + 1)
+        start()
+    service.log.write_text("short\n", encoding="utf-8")
+    start()
+    assert service.log.read_text(encoding="utf-8") == "short\nstarted\n"
+    (earlier,) = (root / "logs").glob("prefect.log.*")
+    assert earlier.read_bytes().startswith(b"the last")

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.configs.variant import DropoutForm, ModelConfig, Recurrent
+from models.configs.variant import ModelConfig
 from models.modules.rnn import (
-    BiGRU,
-    BiLSTM,
+    BidirectionalRNN,
     Encoder,
-    bidirectional,
     reversal_index,
     reverse_sequences,
 )
@@ -35,10 +33,10 @@ CELLS = st.sampled_from(["lstm", "gru"])
 @few
 @given(lengths=LENGTHS, extra=st.integers(0, 3), size=SIZES, hidden=SIZES, cell=CELLS, seed=SEEDS)
 def test_recurrent_layers_match_packed_sequences(
-    lengths: list[int], extra: int, size: int, hidden: int, cell: Recurrent, seed: int
+    lengths: list[int], extra: int, size: int, hidden: int, cell: str, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    layer = bidirectional(ModelConfig(hidden, recurrent=cell), size).double()
+    layer = BidirectionalRNN(ModelConfig(hidden, recurrent=cell), size).double()
     mask = make_mask(lengths, extra)
     x = random_tensor(seed, *mask.shape, size)
     assert_close(layer(x, mask), packed([layer], x, lengths))
@@ -47,7 +45,7 @@ def test_recurrent_layers_match_packed_sequences(
 @few
 @given(lengths=LENGTHS, layers=st.integers(1, 3), cell=CELLS, seed=SEEDS)
 def test_encoder_matches_stacked_torch_layers(
-    lengths: list[int], layers: int, cell: Recurrent, seed: int
+    lengths: list[int], layers: int, cell: str, seed: int
 ) -> None:
     torch.manual_seed(seed)
     encoder = Encoder(ModelConfig(2, recurrent=cell), 3, layers).double().eval()
@@ -64,7 +62,7 @@ def test_encoder_matches_stacked_torch_layers(
         ("variational", [True, True, True]),
     ],
 )
-def test_encoder_applies_dropout_where_expected(form: DropoutForm, dropped: list[bool]) -> None:
+def test_encoder_applies_dropout_where_expected(form: str, dropped: list[bool]) -> None:
     """Before the first layer, between the layers and after the last one; never twice."""
     torch.manual_seed(0)  # variational dropout draws as few as 400 numbers
     encoder = Encoder(ModelConfig(64, dropout=0.5, dropout_form=form), 100, 2)
@@ -92,5 +90,6 @@ def test_reversal_and_rnns_pass_gradcheck() -> None:
     x = random_tensor(0, 3, 5, 2).requires_grad_()
     index = reversal_index(mask)
     assert torch.autograd.gradcheck(lambda x: reverse_sequences(x, index), (x,))
-    for layer in (BiLSTM(2, 2), BiGRU(2, 2)):
+    for cell in ("lstm", "gru"):
+        layer = BidirectionalRNN(ModelConfig(2, recurrent=cell), 2)
         check_gradients(layer.double(), x.detach(), mask)

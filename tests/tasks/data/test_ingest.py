@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from infra.errors import UserError
 from tasks.data.ingest import BATCH_QUESTIONS, ingest_articles
+from tasks.data.ingested import questions_with_ledger
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.text.tokenizer import tokenize
@@ -216,6 +217,12 @@ def test_row_group_boundaries_lose_no_questions(tmp_path: Path, count: int) -> N
     assert [row["id"] for row in written] == [q.id for half in halves for q in half.qas]
     context_ids = [0] * len(halves[0].qas) + [1] * len(halves[1].qas)
     assert [row["context_id"] for row in written] == context_ids
+    for batch, ledger in questions_with_ledger(tmp_path):
+        assert batch.column("id").equals(ledger.column("id"))
+
+
+class Text(str):
+    """A text whose deletion can be observed."""
 
 
 def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
@@ -226,12 +233,15 @@ def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
     def articles() -> Iterator[Article]:
         nonlocal most
         for i in range(3 * BATCH_QUESTIONS // 100):
-            entries = [question(f"{i}-{j}", ("gold", 9)) for j in range(100)]
-            for j, entry in enumerate(entries):
-                in_memory.add(100 * i + j)
+            entries = []
+            for n in range(100 * i, 100 * i + 100):
+                text = Text("Which one?")
+                in_memory.add(n)
                 references.append(
-                    weakref.ref(entry, lambda _, n=100 * i + j: in_memory.discard(n))  # type: ignore[misc]
+                    weakref.ref(text, lambda _, n=n: in_memory.discard(n))  # type: ignore[misc]
                 )
+                entry = question(str(n), ("gold", 9))
+                entries.append(entry.model_copy(update={"question": text}))
             most = max(most, len(in_memory))
             yield Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=entries)])
 

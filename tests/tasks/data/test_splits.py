@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import UserError
 from tasks.data.ingest import ingest_file
-from tasks.data.ingested import Portion
+from tasks.data.ingested import Portion, questions_with_ledger
 from tasks.data.partition import Shares
 from tasks.data.splits import Exclusions, write_split
 from tasks.datasets.tiny import generate, write_tiny
@@ -99,6 +99,8 @@ def test_weight_sets_how_often_questions_occur(
     assert {occurrences[key] for key in other} == {2, 3}
     assert sum(occurrences[key] for key in other) == pytest.approx(2.25 * len(other), rel=0.03)
     assert facts["contexts"] == len(rows(whole.folder, "contexts")), "each context occurs once"
+    for questions, ledger in questions_with_ledger(tmp_path):
+        assert questions.column("id").equals(ledger.column("id"))
     assert facts["files"][1] == {"name": "second.json", "weight": 2.25}
 
 

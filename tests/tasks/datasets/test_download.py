@@ -13,7 +13,7 @@ from random import Random
 import httpx
 import pytest
 
-from infra import progress
+from infra import progress_reporter
 from infra.errors import UserError
 from infra.settings import CHECKOUT
 from tasks.datasets import download as downloads
@@ -187,12 +187,16 @@ def test_rejects_unsafe_or_endless_redirects(
     assert not partial.exists()
 
 
+def redirect(source: str, target: str) -> httpx.Response:
+    return httpx.Response(302, headers={"Location": target}, request=httpx.Request("GET", source))
+
+
 def test_rejects_redirects_from_https_to_http() -> None:
-    safe, unsafe = httpx.URL("https://a.example/x"), httpx.URL("http://a.example/x")
-    downloads.require_safe_redirect(unsafe, safe)
-    downloads.require_safe_redirect(unsafe, unsafe)
+    safe, unsafe = "https://a.example/x", "http://a.example/x"
+    downloads.require_safe_redirect(redirect(unsafe, safe))
+    downloads.require_safe_redirect(redirect(unsafe, unsafe))
     with pytest.raises(DownloadError, match="unsafe and was not followed"):
-        downloads.require_safe_redirect(safe, unsafe)
+        downloads.require_safe_redirect(redirect(safe, unsafe))
 
 
 def test_full_disk_is_detected_before_downloading(
@@ -208,7 +212,7 @@ def test_full_disk_is_detected_before_downloading(
 def test_log_shows_rate_and_time_left(
     served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    monkeypatch.setattr(progress_reporter, "LINE_SECONDS", 0.05)
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
     served.content, served.faults = CONTENT[:20_000], ["slow"]
     with caplog.at_level(logging.INFO):

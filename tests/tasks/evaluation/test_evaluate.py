@@ -61,19 +61,13 @@ def test_scores_match_a_worked_example(split: EvaluationSplit) -> None:
     assert [row.f1 for row in evaluation.questions] == pytest.approx([1, 1, 2 / 3, 1])
     assert (evaluation.scores.em, evaluation.scores.count) == (75, 4)
     assert evaluation.scores.f1 == pytest.approx(100 * (3 + 2 / 3) / 4)
-    assert evaluation.has_answer is not None
-    assert evaluation.no_answer is not None
-    assert (evaluation.has_answer.count, evaluation.no_answer.count) == (3, 1)
-    assert evaluation.has_answer.f1 == pytest.approx(100 * (2 + 2 / 3) / 3)
-    assert evaluation.no_answer.em == 100
 
 
-def test_partial_scores_need_both_question_kinds(tmp_path: Path) -> None:
+def test_v1_rule_applies_if_all_questions_have_answers(tmp_path: Path) -> None:
     split = load_split(write_split(tmp_path, answered_only=True))
+    assert split.answerable.all() and not split.v2
     evaluation = evaluate(split, predictions([0, 0, 0], [1, 0, 0]))
-    assert not split.v2
-    assert evaluation.has_answer is None
-    assert evaluation.no_answer is None
+    assert [row.em for row in evaluation.questions] == [1, 0, 0]
 
 
 def test_rejects_wrong_prediction_counts(split: EvaluationSplit) -> None:

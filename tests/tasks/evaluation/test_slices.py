@@ -12,8 +12,8 @@ from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.slices import (
     bucket_names,
+    by_length,
     has_oov_word,
-    length_bucket,
     question_word,
     questions_with_oov_words,
     scores_outside_glove,
@@ -44,7 +44,9 @@ def test_finds_the_question_word(question: str, word: str) -> None:
 def test_lengths_fall_into_named_buckets() -> None:
     assert bucket_names([1, 2, 5]) == ["1", "2", "3–5", "over 5"]
     assert bucket_names([100, 150]) == ["up to 100", "101–150", "over 150"]
-    assert [length_bucket(n, [1, 2, 5]) for n in (0, 1, 2, 3, 5, 6)] == [0, 0, 1, 2, 2, 3]
+    labels, names = by_length(np.array([0, 1, 2, 3, 5, 6, -1]), [1, 2, 5])
+    assert labels.tolist() == ["1", "1", "2", "3–5", "3–5", "over 5", ""]
+    assert names == bucket_names([1, 2, 5])
 
 
 def test_lookup_normalizes_case_and_quotes() -> None:
@@ -68,6 +70,8 @@ def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
     (run / "manifest.json").write_text(json.dumps({"facts": facts}))
     history = [{"epoch": epoch, "step": 10 * epoch} for epoch in (1, 2, 3)]
     (run / "history.json").write_text(json.dumps(history))
+    model = json.loads((run / "model" / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(model["variant"]))
     report_errors(new_folder(tmp_path / "out"), "made", run, split)
     answers = pq.read_table(run / "predictions.parquet").to_pylist()
     outside = answers[2:]  # GloVe lacks "≈" and "𝔘x"

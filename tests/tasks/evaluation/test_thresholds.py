@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from models.batching import Examples, Ragged
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.evaluation.thresholds import best_threshold, no_threshold_reason, score_curve
+from tasks.evaluation.thresholds import (
+    best_threshold,
+    no_threshold_reason,
+    scores_at,
+    threshold_of_best_score,
+)
 from tests.factories.splits import write_split
 
 # Few distinct values, so that ties are common.
@@ -31,29 +36,26 @@ def scored(questions: list[tuple[float, float, float]], threshold: float) -> flo
 
 
 @given(QUESTIONS)
-def test_score_curve_matches_exhaustive_search(questions: list[tuple[float, float, float]]) -> None:
-    curve = score_curve(*np.array(questions).T)
-    expected = [scored(questions, threshold) for threshold in curve.thresholds]
-    assert curve.scores == pytest.approx(expected)
-    assert (np.diff(curve.thresholds) > 0).all()
-    # No threshold scores more: those at each margin and just above it cover all cases.
-    margins = [margin for margin, _, _ in questions]
-    tried = [scored(questions, t) for m in margins for t in (m, np.nextafter(m, np.inf))]
-    assert scored(questions, curve.best()) == pytest.approx(max(tried))
-    assert scored(questions, curve.best()) >= scored(questions, 0.0) - 1e-9
+def test_best_score_matches_exhaustive_search(questions: list[tuple[float, float, float]]) -> None:
+    columns = np.array(questions).T
+    # The thresholds at each margin and just above it cover all cases.
+    tried = np.array([t for m in columns[0] for t in (m, np.nextafter(m, np.inf))])
+    expected = [scored(questions, threshold) for threshold in tried]
+    assert scores_at(tried, *columns) == pytest.approx(expected)
+    best = threshold_of_best_score(*columns)
+    assert scored(questions, best) == pytest.approx(max(expected))
+    assert scored(questions, best) >= scored(questions, 0.0) - 1e-9
 
 
 def test_argmax_is_kept_if_nothing_is_gained() -> None:
     """Any threshold in (-1, 2] separates these two questions, and 0 is the argmax."""
-    assert (
-        score_curve(np.array([-1.0, 2.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).best() == 0
-    )
+    margin = np.array([-1.0, 2.0])
+    assert threshold_of_best_score(margin, np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 0
 
 
 def test_threshold_is_halfway_between_margins() -> None:
-    assert (
-        score_curve(np.array([1.0, 2.0]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).best() == 1.5
-    )
+    margin = np.array([1.0, 2.0])
+    assert threshold_of_best_score(margin, np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 1.5
 
 
 def test_best_threshold_maximizes_f1(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split, write_predictions
-from tasks.reports.calibration_section import VariantPredictions, calibration_view
+from tasks.reports.calibration_section import calibration_view, scores_by_threshold
+from tasks.reports.variant_result import VariantResult
 from tasks.tracking.model_card import model_card
 from tests.factories.html import Page, visible_text
 from tests.factories.reports import variant, written_report
@@ -24,24 +25,22 @@ def split(tmp_path: Path) -> EvaluationSplit:
     return load_split(write_split(tmp_path))
 
 
-def predictions_of(
-    folder: Path, split: EvaluationSplit, threshold: float | None
-) -> VariantPredictions:
+def result_of(folder: Path, split: EvaluationSplit, threshold: float | None) -> VariantResult:
     """A model that is correct at the threshold -1.5, except on the last question."""
     start, end = np.array(SPANS).T
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     write_predictions(folder / "predictions.parquet", split, evaluate(split, predictions))
     table = pq.read_table(folder / "predictions.parquet")
-    return VariantPredictions(
-        "made", {n: table[n].to_numpy() for n in table.column_names}, threshold
-    )
+    facts = {"variant": "made", "threshold": threshold, "no_threshold": None}
+    answers = {name: table[name].to_numpy() for name in table.column_names}
+    return VariantResult(folder, facts, config={}, history=[], answers=answers)
 
 
 def test_threshold_scores_match_official_scores(tmp_path: Path, split: EvaluationSplit) -> None:
     start, end = np.array(SPANS).T
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     thresholds = np.array([-9.0, -3.0, -2.5, -1.5, -1.0, 0.0, 2.0, 2.1])
-    scores_at = predictions_of(tmp_path, split, None).scores(split, thresholds)
+    scores_at = scores_by_threshold(result_of(tmp_path, split, None), split, thresholds)
     for i, threshold in enumerate(thresholds):
         official = evaluate(split, predictions, threshold).scores
         actual = (scores_at["em"][i], scores_at["f1"][i], scores_at["avna"][i])
@@ -51,7 +50,7 @@ def test_threshold_scores_match_official_scores(tmp_path: Path, split: Evaluatio
 
 def test_section_has_threshold_rows_and_charts(tmp_path: Path, split: EvaluationSplit) -> None:
     view = calibration_view(
-        [predictions_of(tmp_path, split, -1.5), predictions_of(tmp_path, split, None)], split
+        [result_of(tmp_path, split, -1.5), result_of(tmp_path, split, None)], split
     )
     first, second = view["rows"]
     assert first["at_threshold"] == pytest.approx({"em": 75, "f1": 75, "avna": 75})
@@ -67,9 +66,7 @@ def test_section_has_threshold_rows_and_charts(tmp_path: Path, split: Evaluation
 
 def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationSplit) -> None:
     chosen = variant(tmp_path, split, "chosen", SPANS, threshold=-1.25)
-    none = variant(
-        tmp_path, split, "none", SPANS, no_threshold_reason="there is no <validation> split"
-    )
+    none = variant(tmp_path, split, "none", SPANS, no_threshold="there is no <validation> split")
     page = written_report(tmp_path, [chosen, none])
     Page(page)
     part = page.split("Calibration and no-answer threshold</h2>")[1].split("</section>")[0]

@@ -14,10 +14,10 @@ from infra.errors import UserError
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Paragraph, Question
-from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.predictions import read_predictions
-from tasks.reports.error_report import ReportedRun, kinds_of, write_error_report
+from tasks.evaluation.evaluate import load_split, read_predictions
+from tasks.reports.error_report import kinds_of, write_error_report
 from tasks.reports.examples import named_questions
+from tasks.reports.variant_result import VariantResult
 from tests.factories.html import Page, assert_self_contained, visible_text
 from tests.factories.runs import untrained_run
 from tests.factories.splits import ingest, write_split
@@ -33,11 +33,24 @@ def split(tmp_path: Path) -> Path:
     return write_split(folder)
 
 
-def error_page(folder: Path, split: Path, variant: str, *examples: str, **run: str) -> str:
+def error_page(
+    folder: Path,
+    split: Path,
+    variant: str,
+    *examples: str,
+    dataset: str = "made",
+    url: str | None = None,
+) -> str:
     """Write the error report of a run; returns the page."""
-    file = folder / "errors.html"
-    names = {"dataset": "made", "variant": variant, **run}
-    write_error_report(file, ReportedRun(folder=folder, **names), split, examples)
+    file, loaded = folder / "errors.html", load_split(split)
+    run = VariantResult(
+        folder,
+        facts={"variant": variant, "run_url": url},
+        config=json.loads((folder / "model" / "config.json").read_text())["variant"],
+        history=[],
+        answers=read_predictions(folder / "predictions.parquet", loaded, variant),
+    )
+    write_error_report(file, dataset, run, loaded, examples)
     return file.read_text(encoding="utf-8")
 
 

@@ -137,7 +137,7 @@ BUILDING = """
 import sys, time
 from pathlib import Path
 from prefect import flow
-from infra.artifacts.stage import stage
+from infra.artifacts.stage import Stage
 
 def build(out):
     (out / "half.txt").write_text("half of it")
@@ -145,7 +145,7 @@ def build(out):
     sys.stdin.read()
     return {}
 
-flow(lambda: stage(build, "slow", code="infra.errors")(), name="slow")()
+flow(lambda: Stage(build, "slow", code="infra.errors")(), name="slow")()
 """
 
 

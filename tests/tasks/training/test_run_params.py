@@ -20,8 +20,7 @@ from flows.common.parameters import (
     configure,
 )
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training
-from flows.common.warm_start import model_to_start_from
+from flows.common.training import Training, model_to_start_from
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.datasets.tiny import generate

@@ -79,7 +79,7 @@ def write_losses(config: dict[str, Any]) -> None:
 
 @pytest.mark.full
 def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path) -> None:
-    rows = len(load_encoded(data.train.encoded).trainable(400, 50))
+    rows = len(load_encoded(data.train.encoded).trainable(TrainingConfig()))
     # The last batch has one row, so the second worker gets none of it.
     batch_size = next(n for n in range(11, rows) if rows % n == 1)
     # Sums in another order round differently; larger steps would amplify the differences.
@@ -178,8 +178,18 @@ def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) 
     return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
 
 
+def reported_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says of the variant, without progress within an epoch and without numbers."""
+    lines = [line for line in caplog.messages if line.startswith("char ") and " step " not in line]
+    return [line.split(":")[0] for line in lines]
+
+
 def test_killed_worker_does_not_change_the_result(
-    data: TrainingData, uninterrupted: FitResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: TrainingData,
+    uninterrupted: FitResult,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(ray_trainer, "train_worker", train_until_killed)
     killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
@@ -195,6 +205,7 @@ def test_killed_worker_does_not_change_the_result(
     logged = logged_nlls(tmp_path)
     assert logged == logged_nlls(uninterrupted.last.parents[2])
     assert len(logged) == record.history[-1]["step"] // STEPS_PER_POINT >= 3
+    assert reported_lines(caplog) == ["char epoch 1", "char epoch 2", "char ended"], "once each"
 
 
 def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:

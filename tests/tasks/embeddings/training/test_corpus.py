@@ -69,7 +69,7 @@ def test_progress_total_is_known_for_every_file_type(
     pq.write_table(pa.table({"text": text.decode().splitlines()}), tmp_path / "d.parquet")
     totals: list[float] = []
     monkeypatch.setattr(
-        corpus.Progress, "report", lambda progress, done: totals.append(progress.total)
+        corpus.ProgressReporter, "report", lambda progress, done: totals.append(progress.total)
     )
     words = 4 * 6 * 40_000
     assert len(prepare(tmp_path, tmp_path)) == 4 * 40_000

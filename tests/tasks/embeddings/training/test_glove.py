@@ -74,7 +74,7 @@ def test_counts_spilled_to_disk_are_equal(tmp_path: Path) -> None:
     folder = corpus_of(tmp_path, lines)
     rows = {word: row for row, word in enumerate(words)}
     spilled = counted(folder, rows, 5, memory=1 << 10)
-    assert len(list((folder / "scratch").glob("keys-*"))) > 5
+    assert len(list((folder / "scratch").glob("run-*"))) > 5
     expected = reference_counts(lines, rows, 5)
     assert spilled.keys() == expected.keys()
     assert all(spilled[key] == pytest.approx(expected[key], rel=1e-5) for key in expected)

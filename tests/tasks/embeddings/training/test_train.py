@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from infra.artifacts.stage import Output, stage
+from infra.artifacts.stage import Output, Stage
 from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors, select_vectors
 from tasks.embeddings.formats.store import history_of, read_vectors, write_vectors
@@ -73,14 +73,11 @@ def test_one_worker_and_seed_are_deterministic(tmp_path: Path, corpus: Path, met
 
 @pytest.mark.parametrize("method", METHODS)
 def test_loss_is_reported_per_epoch(
-    tmp_path: Path, corpus: Path, method: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, corpus: Path, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     losses = train(tmp_path / "out", corpus, method=method, epochs=6)["losses"]
     assert len(losses) == 6 and losses[-1] < losses[0]
-    assert (
-        f"epoch 6 of 6, loss {losses[-1]:.{4 if method == 'glove' else 3}f}"
-        in capsys.readouterr().out
-    )
+    assert f"epoch 6 of 6, loss {losses[-1]:.{4 if method == 'glove' else 3}f}" in caplog.text
 
 
 def test_oov_words_are_composed_from_ngrams(tmp_path: Path, corpus: Path) -> None:
@@ -190,7 +187,7 @@ def test_rejects_start_ngrams_of_another_kind(tmp_path: Path, corpus: Path) -> N
 
 
 def test_failed_training_leaves_nothing(root: Path, prefect_server: None, corpus: Path) -> None:
-    training = stage(train_vectors, "train-embeddings")
+    training = Stage(train_vectors, "train-embeddings")
     with pytest.raises(UserError, match="Lower min_count"):
         training(corpus, EmbeddingParameters(min_count=10_000))
     assert not list((root / "stages" / "train-embeddings").iterdir())

@@ -1,4 +1,4 @@
-"""Object stores: a small S3 server on loopback, and local files by URL."""
+"""Data files by URL from a server on loopback, and objects of a small S3 server and local files."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -15,7 +16,90 @@ from prefect import flow
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters
 from infra.errors import UserError
-from tasks.datasets.object_store import fetch_object, find_objects
+from tasks.datasets import download
+from tasks.datasets.remote_files import fetch_remote_file, find_remote_files
+from tests.factories.file_server import Served, serving
+
+# Files at URLs
+
+
+def web(test: Any) -> Any:
+    """Marks of a test that fetches files of `served` in a flow."""
+    return pytest.mark.heavy(pytest.mark.usefixtures("prefect_server", "root")(test))
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving(Served(b'{"data": []}')) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "BACK_OFF_SECONDS", 0.01)
+
+
+def fetched_training_file(url: str) -> Path:
+    """The file that a flow would train on."""
+    data = DataParameters(dataset="mine", train_files=[url])
+    (file,) = flow(lambda: find_files(data), name="finding")().train
+    return file
+
+
+@web
+def test_downloads_again_only_if_the_etag_changes(served: Served) -> None:
+    first = fetched_training_file(served.url)
+    assert (first.name, first.read_bytes()) == ("made.json", served.content)
+    sent = served.sent
+    assert fetched_training_file(served.url) == first
+    assert served.sent - sent <= len(served.content), "requested at most once more, for its headers"
+
+    served.content, served.tag = b'{"data": [1]}', '"2"'
+    second = fetched_training_file(served.url)
+    assert json.loads(second.read_text()) == {"data": [1]}
+    assert first.exists() and first != second
+
+
+@web
+def test_file_without_etag_is_downloaded_again(served: Served) -> None:
+    served.tag = None
+    first = fetched_training_file(served.url)
+    served.content = b'{"data": [1]}'
+    assert json.loads(fetched_training_file(served.url).read_text()) == {"data": [1]}
+    assert first.exists()
+
+
+@web
+def test_temporary_server_errors_are_retried(served: Served) -> None:
+    served.faults = ["status 503", "status 500"]
+    assert fetched_training_file(served.url).read_bytes() == served.content
+
+
+@web
+@pytest.mark.parametrize(
+    ("fault", "message"), [("status 404", "returned HTTP 404"), ("status 403", "returned HTTP 403")]
+)
+def test_client_errors_suggest_checking_the_url(fault: str, message: str, served: Served) -> None:
+    served.faults = [fault]
+    with pytest.raises(UserError, match=rf"{message}.*\. Check the URL"):
+        fetched_training_file(served.url)
+
+
+@web
+def test_rejects_passwords_in_urls(served: Served) -> None:
+    with pytest.raises(UserError, match="contains a password") as caught:
+        fetched_training_file(served.url.replace("//", "//me:hidden@"))
+    assert "hidden" not in str(caught.value)
+    assert not served.requests
+
+
+@web
+def test_rejects_html_pages(served: Served) -> None:
+    with pytest.raises(UserError, match="unsupported file name"):
+        fetched_training_file(served.url.replace(".json", ".html"))
+
+
+# Objects
 
 OBJECTS = {
     "months/may.json": b"may" * 1000,
@@ -87,12 +171,12 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     ],
 )
 def test_finds_objects_by_uri(uri: str, names: str, store: str) -> None:
-    assert [stored.name for stored in find_objects(uri + store)] == names.split()
+    assert [stored.name for stored in find_remote_files(uri + store)] == names.split()
 
 
 def test_copies_the_whole_object(store: str, tmp_path: Path) -> None:
-    (stored,) = find_objects("s3://bucket/months/may.json" + store)
-    assert fetch_object(tmp_path, stored) == {"bytes": 3000}
+    (stored,) = find_remote_files("s3://bucket/months/may.json" + store)
+    assert fetch_remote_file(tmp_path, stored) == {"bytes": 3000}
     assert (tmp_path / "may.json").read_bytes() == OBJECTS["months/may.json"]
 
 
@@ -125,5 +209,5 @@ def test_changed_object_is_fetched_again(tmp_path: Path) -> None:
 )
 def test_store_errors_hide_secrets(uri: str, message: str, store: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        find_objects(uri + store)
+        find_remote_files(uri + store)
     assert "hidden" not in str(caught.value)

@@ -1,0 +1,117 @@
+"""Reports the progress of long work to the terminal, the log and Prefect's UI."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from logging import getLogger
+from pathlib import Path
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+from infra.files import BytesRead, reporting_read_progress
+from infra.progress import Progress
+from infra.run_logger import logger
+
+# Prefect is imported where it is used: it takes seconds to load, and Ray's workers do not need it.
+
+LINE_SECONDS = 5.0
+"""Minimum interval between the lines about one piece of work."""
+
+
+class ProgressReporter:
+    """Reports the progress of one piece of work within a block: by a bar in a terminal, otherwise
+    by occasional log lines, and in Prefect's UI if the work belongs to a run.
+
+    Any thread may report. `total` may be changed while the work goes on.
+    """
+
+    def __init__(
+        self, name: str, total: float | None = None, unit: str = "bytes", done_before: float = 0
+    ) -> None:
+        """`done_before` units were done earlier, for example by an interrupted download."""
+        from infra.progress_artifact import ProgressArtifact
+
+        self.name, self.total, self.unit, self.done_before = name, total, unit, done_before
+        self.log: Callable[[str], None] = logger().info  # here, as other threads lack the run
+        self._artifact = ProgressArtifact(name)
+        console = log_console()
+        self._bars = _bars_on(console) if console.is_interactive else None
+        self._bar: TaskID | None = None
+        self._start = self._last_line = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the work began."""
+        return time.perf_counter() - self._start
+
+    def report(self, done: float, details: str = "", always: bool = False) -> None:
+        """Report that `done` units are done; `always` logs a line in any case."""
+        rate = (done - self.done_before) / max(self.seconds, 1e-9)
+        self.show(Progress(self.name, done, self.total, self.unit, rate, details), always)
+
+    def show(self, progress: Progress, always: bool = False) -> None:
+        """Show progress that was measured here or by a worker; `always` as for `report`."""
+        if self._bars is not None:
+            self._show_bar(self._bars, progress)
+        now = time.perf_counter()
+        due = self._bars is None and now - self._last_line >= LINE_SECONDS
+        if always or due:
+            self._last_line = now
+            self.log(str(progress))
+        self._artifact.update(progress.percent, str(progress))
+
+    def _show_bar(self, bars: Bars, progress: Progress) -> None:
+        if self._bar is None:
+            self._bar = bars.add_task("", text="")
+        bars.update(
+            self._bar, description=progress.title, completed=progress.percent, text=progress.text
+        )
+        bars.start()  # does nothing if another bar is shown
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if self._bars is not None and self._bar is not None:
+            self._bars.remove_task(self._bar)
+            if not self._bars.tasks:
+                self._bars.stop()
+        if error_type is None:
+            self._artifact.complete()
+
+
+@lru_cache(maxsize=1)
+def _bars_on(console: Console) -> Bars:
+    """The bars below a console's log: parallel work shares them, as rich draws only one such area.
+
+    Colours are explicit, because Prefect's console does not know rich's named styles.
+    """
+    bar = BarColumn(None, style="bright_black", complete_style="cyan", finished_style="green")
+    columns = TextColumn("{task.description}"), bar, TextColumn("{task.fields[text]}")
+    return Bars(*columns, console=console, expand=True, transient=True, redirect_stdout=False)
+
+
+def log_console() -> Console:
+    """Prefect's log console, so that log lines appear above a bar; otherwise standard error."""
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    handlers = getLogger().handlers
+    consoles = (h.console for h in handlers if isinstance(h, PrefectConsoleHandler))
+    return next(consoles, Console(stderr=True))
+
+
+@contextmanager
+def showing_read_progress(files: Sequence[Path]) -> Iterator[None]:
+    """Show the reading of these files as progress within the block."""
+    read = BytesRead(files)
+
+    def update(file: Path, share: float) -> None:
+        read.update(file, share)
+        reporter.report(read.done)
+
+    with ProgressReporter("reading", read.total) as reporter, reporting_read_progress(update):
+        yield

@@ -1,0 +1,79 @@
+"""The files that a finished training leaves, from its checkpoints, and the facts about them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.span_decoding import argmax_threshold
+from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.word_vectors import SUBWORDS
+from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
+from tasks.evaluation.metrics import THRESHOLD
+from tasks.evaluation.thresholds import no_threshold_reason
+from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.text.encoded import load_encoded
+from tasks.training.checkpoints import averaged_weights, load_predictions, load_record
+from tasks.training.ray_trainer import FitResult
+from tasks.training.worker import Job
+
+SCORES = (
+    *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
+    *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
+    *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
+    *("examples_per_second", "seconds"),
+)
+
+
+def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
+    """Write model/, predictions.parquet, history.json and config.json, and return the facts.
+
+    Model and predictions are those of the last epoch, or with early stopping (`patience`) those of
+    the epoch with the best validation F1.
+    """
+    keeps_best = job.variant.training.patience is not None
+    checkpoint = fitted.best if keeps_best else fitted.last
+    record, kept = load_record(fitted.last), load_record(checkpoint).history[-1]
+    encoded = {name: load_encoded(split.encoded) for name, split in job.data.splits.items()}
+    allow_no_answer = bool(encoded["train"].impossible.any())
+    model = _trained_model(job, averaged_weights(checkpoint), allow_no_answer, kept.get(THRESHOLD))
+    save_model(out / "model", model)
+    dev = load_split(job.data.dev.ingested)
+    answers = evaluate(dev, load_predictions(checkpoint), argmax_threshold(allow_no_answer))
+    write_predictions(out / "predictions.parquet", dev, answers)
+    _write_json(out / "history.json", record.history)
+    _write_json(out / "config.json", job.variant.to_dict())
+    return {
+        "variant": job.variant.name,
+        "run_id": job.run_id,
+        "parameters": sum(tensor.numel() for tensor in model.weights.values()),
+        "questions": len(dev),
+        "seconds": {"fit": fitted.seconds, "fit_overhead": fitted.seconds - record.loop_seconds},
+        "ended": record.ended,
+        "epoch": kept["epoch"],
+        "step": kept["step"],
+        "scores": {name: kept[name] for name in SCORES if name in kept},
+        "threshold": model.threshold,
+        "no_threshold": no_threshold_reason(encoded["train"], encoded.get("validation")),
+    }
+
+
+def _trained_model(
+    job: Job, weights: dict[str, torch.Tensor], allow_no_answer: bool, threshold: float | None
+) -> TrainedModel:
+    data, policy = job.data, job.variant.model.unknown_words
+    vectors = load_word_vectors(data.vocabulary, data.vectors, policy, job.variant.training.seed)
+    return TrainedModel(
+        job.variant,
+        allow_no_answer=allow_no_answer,
+        weights=weights,
+        word_vectors=torch.from_numpy(vectors),
+        vocabulary=data.vocabulary,
+        subwords=data.vectors / SUBWORDS if policy == "subword" else None,
+        threshold=threshold,
+    )
+
+
+def _write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
