@@ -43,10 +43,12 @@ MENTIONS = ("bidaflow ask", "bidaflow diff")
 
 def commands(program: str) -> list[str]:
     """All complete commands of a program in the shell blocks and code spans of the documents."""
-    texts = [
-        (CHECKOUT / name).read_text(encoding="utf-8")
-        for name in ("README.md", "docs/architecture.md")
+    pages = [
+        CHECKOUT / "README.md",
+        CHECKOUT / "CONTRIBUTING.md",
+        *(CHECKOUT / "docs").glob("*.md"),
     ]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
     typed = dict.fromkeys(command for text in texts for command in _commands(text))
     return [
         command

@@ -1,0 +1,52 @@
+"""The documents are current: generated pages, links, and the examples in them."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from infra.settings import CHECKOUT
+from models.bidaf import BiDAF
+from models.configs import presets
+
+PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")]
+LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]*))?\)")
+MAX_README_LINES = 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for name, heading in LINK.findall(page.read_text(encoding="utf-8")):
+        target = page.parent / name
+        assert target.is_file(), name
+        if heading:
+            assert heading in anchors(target), f"{name}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES[1:] if page.name not in readme] == []
+    assert len(readme.splitlines()) <= MAX_README_LINES
+
+
+def test_configuration_page_is_current() -> None:
+    program = runpy.run_path(str(CHECKOUT / "docs" / "configuration.py"))
+    assert program["PAGE"].read_text(encoding="utf-8") == program["page"]()
+
+
+def test_example_of_a_new_variant_makes_a_model() -> None:
+    text = (CHECKOUT / "docs" / "variants.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    namespace = dict(vars(presets))
+    exec(example, namespace)
+    variant = namespace["CHAR_WIDE"]
+    model = BiDAF(variant.model, torch.zeros(10, 50), characters=20)
+    assert model.encoder.layers[0].ahead.hidden_size == variant.model.hidden_size == 150
