@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file
 
+from infra import progress_reporter
 from infra.errors import UserError
 from infra.ray_cluster import Allotment
 from models.configs.variant import TrainingConfig, VariantConfig
@@ -178,19 +180,14 @@ def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) 
     return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
 
 
-def reported_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the log says of the variant, without progress within an epoch and without numbers."""
-    lines = [line for line in caplog.messages if line.startswith("char ") and " step " not in line]
-    return [line.split(":")[0] for line in lines]
-
-
 def test_killed_worker_does_not_change_the_result(
     data: TrainingData,
     uninterrupted: FitResult,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(progress_reporter, "logger", lambda: SimpleNamespace(info=lines.append))
     monkeypatch.setattr(ray_trainer, "train_worker", train_until_killed)
     killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
     killer.start()
@@ -205,7 +202,8 @@ def test_killed_worker_does_not_change_the_result(
     logged = logged_nlls(tmp_path)
     assert logged == logged_nlls(uninterrupted.last.parents[2])
     assert len(logged) == record.history[-1]["step"] // STEPS_PER_POINT >= 3
-    assert reported_lines(caplog) == ["char epoch 1", "char epoch 2", "char ended"], "once each"
+    reported = [line.split(":")[0] for line in lines if " step " not in line]
+    assert reported == ["char epoch 1", "char epoch 2", "char ended"], "once each"
 
 
 def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from infra import progress_reporter
 from infra.artifacts.stage import Output, Stage
 from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors, select_vectors
@@ -73,11 +75,14 @@ def test_one_worker_and_seed_are_deterministic(tmp_path: Path, corpus: Path, met
 
 @pytest.mark.parametrize("method", METHODS)
 def test_loss_is_reported_per_epoch(
-    tmp_path: Path, corpus: Path, method: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, corpus: Path, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(progress_reporter, "logger", lambda: SimpleNamespace(info=lines.append))
     losses = train(tmp_path / "out", corpus, method=method, epochs=6)["losses"]
     assert len(losses) == 6 and losses[-1] < losses[0]
-    assert f"epoch 6 of 6, loss {losses[-1]:.{4 if method == 'glove' else 3}f}" in caplog.text
+    last = f"epoch 6 of 6, loss {losses[-1]:.{4 if method == 'glove' else 3}f}"
+    assert lines[-1].endswith(last)
 
 
 def test_oov_words_are_composed_from_ngrams(tmp_path: Path, corpus: Path) -> None:
