@@ -7,6 +7,7 @@ command runs three times; the medians are written. `retrain` finds nothing to do
 """
 
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def main() -> None:
     for arguments in commands:
         runs = [seconds(arguments) for _ in range(RUNS)]
         first, end = (round(statistics.median(column), 1) for column in zip(*runs, strict=True))
-        rows[" ".join(arguments).replace(data, "DATA.json")] = {"first_output": first, "end": end}
+        rows[shlex.join(arguments).replace(data, "DATA.json")] = {"first_output": first, "end": end}
         print(f"{first:5.1f} {end:5.1f}  {' '.join(arguments)}", flush=True)
     result = {"date": today(), "machine": machine(), "runs": RUNS, "seconds": rows}
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ READING = Reading(
 )
 
 
-def test_step_line_has_position_loss_rate_and_time_left() -> None:
+def test_step_line_has_position_loss_and_time_left() -> None:
     variant = preset("char")
     variant = replace(variant, training=replace(variant.training, epochs=3, batch_size=32))
     progress = training_progress(variant, 2, READING)
