@@ -15,6 +15,7 @@ from tasks.data.partition import Shares, has_validation
 from tasks.data.splits import Exclusions
 from tasks.stages import ingesting, splitting
 from tasks.tracking.runs import Split
+from tasks.training.inputs import existing_splits
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,8 @@ class Splits:
     @property
     def folders(self) -> dict[Split, Path]:
         """The folders of the splits that exist, train first and dev last."""
-        splits: dict[Split, Output | None] = {
-            "train": self.train,
-            "validation": self.validation,
-            "dev": self.dev,
-        }
-        return {name: split.folder for name, split in splits.items() if split is not None}
+        splits = existing_splits(self.train, self.validation, self.dev)
+        return {name: split.folder for name, split in splits.items()}
 
 
 def ingest_dataset(data: DataParameters) -> Splits:

@@ -54,8 +54,10 @@ def _log(error: UserError) -> None:
     """Log a user error in Prefect, and on the console unless it is printed there at exit."""
     logger = logging.getLogger("prefect.flow_runs")
     logger.propagate = not PRINTED_AT_EXIT.get()  # the console's handler is the root logger's
-    get_run_logger().error(str(error))
-    logger.propagate = True
+    try:
+        get_run_logger().error(str(error))
+    finally:
+        logger.propagate = True
 
 
 def _disable_retries() -> None:

@@ -129,7 +129,7 @@ def _unavailable_message(source: Source, reasons: list[str]) -> str:
 
 
 def _problem(source: Source, file: Path) -> str | None:
-    """What is wrong with the file's content, and what to do; None if it is the expected one."""
+    """What is wrong with the file's content, and what to do; None if it is as expected."""
     size = file.stat().st_size
     actual, expected = f"{size} bytes", f"{source.bytes or size} bytes"
     if source.sha256 is not None:

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tasks.tracking.runs import Split
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,10 @@ class TrainingData:
     @property
     def splits(self) -> dict[Split, SplitFolders]:
         """The splits that exist, train first and dev last."""
-        splits: dict[Split, SplitFolders | None] = {
-            "train": self.train,
-            "validation": self.validation,
-            "dev": self.dev,
-        }
-        return {name: folders for name, folders in splits.items() if folders is not None}
+        return existing_splits(self.train, self.validation, self.dev)
+
+
+def existing_splits(train: T, validation: T | None, dev: T) -> dict[Split, T]:
+    """The splits that exist by name, train first and dev last; there may be no validation."""
+    splits: dict[Split, T | None] = {"train": train, "validation": validation, "dev": dev}
+    return {name: split for name, split in splits.items() if split is not None}

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -13,25 +14,13 @@ from cyclopts import CycloptsError
 from prefect import Flow
 
 from flows.__main__ import build_app
-from flows.check import check
 from flows.commands.flow_command import options_of, parse_parameters
-from flows.compare_variants import compare_variants
-from flows.evaluate_embeddings import evaluate_embeddings
-from flows.ingest import ingest
-from flows.retrain import retrain
-from flows.train import train
-from flows.train_embeddings import train_embeddings
 from infra.settings import CHECKOUT
 
-FLOWS: dict[str, Flow[..., Any]] = {
-    "retrain": retrain,
-    "train": train,
-    "compare": compare_variants,
-    "check": check,
-    "ingest": ingest,
-    "embeddings train": train_embeddings,
-    "embeddings evaluate": evaluate_embeddings,
-}
+FLOWS: dict[str, Flow[..., Any]] = runpy.run_path(str(CHECKOUT / "docs" / "configuration.py"))[
+    "FLOWS"
+]
+"""The flows that are commands, by the command's name."""
 APP = build_app()
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`((?:make|bidaflow) [^`]+)`")
