@@ -52,10 +52,10 @@ from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking import runs
 from tasks.training.train_variant import parent_run_of
 
+# The columns that the terminal shows; the page and Prefect show all columns.
 TERMINAL_COLUMNS = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
-"""The columns that the terminal shows; the page and Prefect show all columns."""
+# The folder of the reports that the comparison page links to.
 REPORTS_FOLDER = "comparison"
-"""The folder of the reports that the comparison page links to."""
 
 
 def from_name(field: str) -> Callable[[Any], Any]:

@@ -30,8 +30,8 @@ from tasks.stages import evaluating_vectors, fetching, reporting_embeddings
 from tasks.tracking import metric_logger, runs
 
 EXPERIMENT = "bidaflow/embeddings"
+# The published tests on which sets are evaluated, by name.
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
-"""The published tests on which sets are evaluated, by name."""
 
 
 def published_tests(fetch: bool) -> dict[str, Path]:

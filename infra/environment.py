@@ -6,13 +6,13 @@ from pathlib import Path
 from infra import running_services
 from infra.settings import settings
 
+# Variables for a cluster that is started here, not joined through RAY_ADDRESS.
 RAY_ON_THIS_MACHINE = {
     # Preemptions are not announced here, and the watcher for them floods the terminal.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     # Keeps Ray on the loopback interface; despite its name, it also works on Linux.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
-"""Variables for a cluster that is started here, not joined through RAY_ADDRESS."""
 
 
 def variables() -> dict[str, str]:

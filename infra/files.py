@@ -40,10 +40,10 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
 }
 COMPRESSED = tuple(_OPENERS)
 
+# Callback for reading progress: gets the file, and the share of it (0 to 1) read so far.
 READ_PROGRESS: ContextVar[Callable[[Path, float], None]] = ContextVar(
     "read_progress", default=lambda path, share: None
 )
-"""Callback for reading progress: gets the file, and the share of it (0 to 1) read so far."""
 
 _READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
 

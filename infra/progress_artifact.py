@@ -10,8 +10,8 @@ import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.runtime import flow_run
 
+# Minimum interval between updates. Work that takes less time is not shown in the UI.
 SECONDS_BETWEEN = 2.0
-"""Minimum interval between updates. Work that takes less time is not shown in the UI."""
 
 
 class ProgressArtifact:

@@ -18,8 +18,8 @@ from infra.run_logger import logger
 
 # Prefect is imported where it is used: it takes seconds to load, and Ray's workers do not need it.
 
+# Minimum interval between the lines about one piece of work.
 LINE_SECONDS = 5.0
-"""Minimum interval between the lines about one piece of work."""
 
 
 class ProgressReporter:

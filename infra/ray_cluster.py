@@ -67,18 +67,18 @@ class Allotment(BaseModel, frozen=True):
 
 _CONNECTING = threading.Lock()
 
+# Makes glibc's allocator and jemalloc keep freed memory, so that a step's large tensors reuse the
+# memory of the last step's. By default each tensor is mapped anew, and zeroing its pages takes a
+# quarter of a training step on a CPU.
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
 }
-"""Makes glibc's allocator and jemalloc keep freed memory, so that a step's large tensors reuse the
-memory of the last step's. By default each tensor is mapped anew, and zeroing its pages takes a
-quarter of a training step on a CPU."""
 
+# Silences DistributedDataParallel's warning about its search for unused parameters, which is
+# intended.
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""Silences DistributedDataParallel's warning about its search for unused parameters, which is
-intended."""
 
 
 def is_remote() -> bool:

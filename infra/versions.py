@@ -6,8 +6,8 @@ from importlib.metadata import version
 
 from infra.settings import CHECKOUT
 
+# Packages whose version can change a result.
 PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
-"""Packages whose version can change a result."""
 
 
 def git_commit() -> str | None:

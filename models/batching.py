@@ -15,17 +15,17 @@ from models.arrays import IntArray
 from models.configs.variant import TrainingConfig
 
 PADDING = 0
+# Index 1 of types, words and characters: the unknown one. It is also the null token, which stands
+# for "no answer".
 NULL = 1
-"""Index 1 of types, words and characters: the unknown one. It is also the null token, which stands
-for "no answer"."""
 
+# Batches are padded to multiples of these widths, null token included. oneDNN compiles its kernels
+# for each new shape, which costs more time than the padding.
 CONTEXT_STEP, QUESTION_STEP = 16, 8
-"""Batches are padded to multiples of these widths, null token included. oneDNN compiles its kernels
-for each new shape, which costs more time than the padding."""
 
+# Number of batches whose examples are sorted by length together: large enough that the contexts of
+# a batch have nearly equal lengths, small enough that batches differ from epoch to epoch.
 POOL_BATCHES = 64
-"""Number of batches whose examples are sorted by length together: large enough that the contexts of
-a batch have nearly equal lengths, small enough that batches differ from epoch to epoch."""
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from models.modules.layers import MASKED
 from models.sliding_windows import Windows, cut
 from models.span_decoding import Predictions, best_spans, top_spans
 
+# Context tokens in one prediction batch, including padding: bounds memory on long contexts.
 EVALUATION_TOKENS = 32_768
-"""Context tokens in one prediction batch, including padding: bounds memory on long contexts."""
 
+# Pairs of context tokens in one prediction batch of a model with self-attention, which weights all
+# pairs: 128 MiB per matrix. This is the tighter bound for contexts of 1,024 tokens or more.
 EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
-"""Pairs of context tokens in one prediction batch of a model with self-attention, which weights all
-pairs: 128 MiB per matrix. This is the tighter bound for contexts of 1,024 tokens or more."""
 
 
 def span_nll(start: Tensor, end: Tensor, first: Tensor, last: Tensor) -> Tensor:

@@ -27,19 +27,19 @@ from models.predict import predict, span_nll
 from models.sliding_windows import select_for_epoch
 from models.span_decoding import Predictions
 
+# Steps between readings of the losses, by device type. A GPU has to wait for the host at each
+# reading.
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
-"""Steps between readings of the losses, by device type. A GPU has to wait for the host at each
-reading."""
 
 
+# Options of DistributedDataParallel. There are no unused parameters, but searching for them keeps
+# the gradients in place in DDP's buffers. Otherwise DDP rearranges them after the first step, also
+# after the first step of a resumed training, and the sum of three or more numbers depends on the
+# order of addition.
 DATA_PARALLEL = {
     "forward_sync_buffers": False,  # frozen word vectors, equal everywhere
     "find_unused_parameters": True,
 }
-"""Options of DistributedDataParallel. There are no unused parameters, but searching for them keeps
-the gradients in place in DDP's buffers. Otherwise DDP rearranges them after the first step, also
-after the first step of a resumed training, and the sum of three or more numbers depends on the
-order of addition."""
 
 
 class Diverged(ArithmeticError):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 CHARACTER_EMBEDDING = "words.characters.embedding.weight"
+# Parameters with one row per symbol: a character, or a word without a pretrained vector.
 TRAINED_WORDS = "words.unknown.vectors"
-"""Parameters with one row per symbol: a character, or a word without a pretrained vector."""
 
 
 @dataclass(frozen=True)

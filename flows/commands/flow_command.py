@@ -21,8 +21,8 @@ from flows.common.user_errors import PRINTED_AT_EXIT, result_or_exit
 from infra.errors import did_you_mean
 
 METAVARS = {"integer": "INT", "number": "NUMBER", "enum": "CHOICE"}
+# How an option is parsed by the type of its field; other types are parsed as text.
 ANNOTATIONS: dict[str, Any] = {"array": list[str], "boolean": bool}
-"""How an option is parsed by the type of its field; other types are parsed as text."""
 INDENT = "  "  # of a long option's further lines in --help
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 

@@ -14,8 +14,8 @@ from tasks.datasets.paths import EXTENSIONS_TEXT, assign_splits, data_files, exp
 from tasks.datasets.remote_files import find_remote_files, is_uri
 from tasks.stages import fetching, fetching_remote_file, generating
 
+# Share of the training articles held out for validation, unless a dataset suggests another.
 VALIDATION_SHARE = 0.1
-"""Share of the training articles held out for validation, unless a dataset suggests another."""
 
 
 @dataclass(frozen=True)

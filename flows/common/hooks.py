@@ -19,9 +19,9 @@ def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> 
     end_orphaned_run(str(flow_run.id))
 
 
+# The state hooks of a flow that trains.
 CLEANUP_HOOKS: dict[str, Any] = {
     "on_failure": [_fail_runs],
     "on_crashed": [_end_runs_and_processes],
     "on_cancellation": [_end_runs_and_processes],
 }
-"""The state hooks of a flow that trains."""

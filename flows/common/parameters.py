@@ -169,12 +169,12 @@ class CharacterParameters(Form):
         return self
 
 
+# Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
+# can't do this: Prefect's form submits every field, and sends null for those left untouched.
 DISABLED_BY_ZERO = {
     "window_stride": "no windows",
     "checkpoint_minutes": "no time-based checkpoints",
 }
-"""Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
-can't do this: Prefect's form submits every field, and sends null for those left untouched."""
 
 
 @with_fields(

@@ -22,8 +22,8 @@ from tasks.tracking.orphaned_runs import track_flow_run
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# Whether `result_or_exit` prints a user error on the terminal, so the log need not.
 PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
-"""Whether `result_or_exit` prints a user error on the terminal, so the log need not."""
 
 
 def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:

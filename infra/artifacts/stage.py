@@ -44,8 +44,8 @@ Build = Callable[Concatenate[Path, P], Facts]
 
 PACKAGES = ("flows", "tasks", "models", "infra")
 BUILDING = ".building-"
+# Name of the state of a run that ended with an error message instead of a traceback.
 REFUSED = "Refused"
-"""Name of the state of a run that ended with an error message instead of a traceback."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:

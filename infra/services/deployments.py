@@ -18,44 +18,43 @@ from infra.settings import CHECKOUT, settings
 
 POOL = "local"
 
+# Prefect answers 503 while its database is locked. Without retries, users' changes would be lost.
 RETRY_WHILE_LOCKED = urllib3.Retry(
     connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.5
 )
-"""Prefect answers 503 while its database is locked. Without retries, users' changes would be
-lost."""
 
+# Connections are not reused: the server may close one just when the next request is sent.
 SERVER = urllib3.PoolManager(
     timeout=120, retries=RETRY_WHILE_LOCKED, headers={"Connection": "close"}
 )
-"""Connections are not reused: the server may close one just when the next request is sent."""
 
+# The tag of all deployments in prefect.yaml.
 PROJECT_TAG = "bidaflow"
-"""The tag of all deployments in prefect.yaml."""
 
 SCHEMA = "parameter_openapi_schema"
 
+# The fields of a deployment that both prefect.yaml and users in the UI can set.
 EDITABLE_FIELDS = ("paused", "parameters", "schedules")
-"""The fields of a deployment that both prefect.yaml and users in the UI can set."""
 
+# Names of deployments in earlier releases, and what they are called now.
 RENAMED_DEPLOYMENTS = {"judge-embeddings": "evaluate-embeddings"}
-"""Names of deployments in earlier releases, and what they are called now."""
 
+# Names of parameters in earlier releases and what they are called now, by the flow's entrypoint
+# today.
 RENAMED_PARAMETERS = {
     "flows/evaluate_embeddings.py:evaluate_embeddings": {"look": "queries"},
     "flows/train_embeddings.py:train_embeddings": {"judge_on": "evaluate_on"},
 }
-"""Names of parameters in earlier releases and what they are called now, by the flow's entrypoint
-today."""
 
+# Entrypoints of flows in earlier releases, and the deployments of the same flows today.
 FORMER_ENTRYPOINTS = {
     "flows/compare.py:compare_variants": "compare-variants",
     "flows/judge_embeddings.py:judge_embeddings": "evaluate-embeddings",
     "flows/vocabulary.py:build_vocabulary": "build-vocabulary",
 }
-"""Entrypoints of flows in earlier releases, and the deployments of the same flows today."""
 
+# The editable fields of each deployment in prefect.yaml, as JSON by deployment and field.
 Sections = dict[str, dict[str, str]]
-"""The editable fields of each deployment in prefect.yaml, as JSON by deployment and field."""
 
 
 class RequestRejected(urllib3.exceptions.HTTPError):

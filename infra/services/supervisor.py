@@ -26,11 +26,11 @@ from infra.settings import CHECKOUT, LOOPBACK, settings
 
 START_SECONDS = 240.0
 STABLE_SECONDS = 30.0
+# The number of times in a row that a service is restarted without running for STABLE_SECONDS in
+# between. If it exits once more, `up` gives up, since the service would exit forever.
 MAX_RESTARTS = 3
-"""The number of times in a row that a service is restarted without running for STABLE_SECONDS in
-between. If it exits once more, `up` gives up, since the service would exit forever."""
+# Size in bytes above which a log is rotated at the next start.
 MAX_LOG_BYTES = 10 * 2**20
-"""Size in bytes above which a log is rotated at the next start."""
 
 
 @dataclass

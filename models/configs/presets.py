@@ -12,35 +12,39 @@ from dataclasses import replace
 
 from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
 
+# The starter code of the CS224n default project: words only, S1·S2ᵀ·C attention, independent end
+# pointer, zero vectors for unknown words, a null token for "no answer", Adadelta with learning rate
+# 0.5, EMA with warm-up. 1,419,405 parameters.
 BASELINE = VariantConfig("baseline")
-"""The starter code of the CS224n default project: words only, S1·S2ᵀ·C attention, independent end
-pointer, zero vectors for unknown words, a null token for "no answer", Adadelta with learning rate
-0.5, EMA with warm-up. 1,419,405 parameters."""
 
+# The baseline with a character CNN in addition to the word vectors (Jagannath, CS224n report). The
+# report's equation for query-to-context attention is the paper's maximum, but its code inherited
+# the starter's product. This preset follows the equation. The report does not give the number of
+# filters; 100 is the paper's number. 1,467,905 parameters.
 CHAR = VariantConfig(
     "char", model=ModelConfig(characters=CharacterConfig(), query_to_context="max")
 )
-"""The baseline with a character CNN in addition to the word vectors (Jagannath, CS224n report).
-The report's equation for query-to-context attention is the paper's maximum, but its code inherited
-the starter's product. This preset follows the equation. The report does not give the number of
-filters; 100 is the paper's number. 1,467,905 parameters."""
 
+# The report's Model 3: `char` with additive self-attention over G (eq. 3, 5, 6). A BiLSTM over [p;
+# c] (R-Net's form, which the report names) feeds the modeling layer; the output layer reads the
+# plain G. The report gives a hidden size of 75 in §4.3 and of 70 in §5.3; this preset uses 75. The
+# report's W are d×d although p = G has 8d numbers; here they map 8d to d. Eq. 4 is not a
+# vectorisation of eq. 3; this preset follows eq. 3. The report does not give the width of the
+# BiLSTM over [p; c]; here it is d. 1,434,330 parameters.
 CHAR_SELFATTN = VariantConfig(
     "char-selfattn", model=replace(CHAR.model, hidden_size=75, self_attention="additive")
 )
-"""The report's Model 3: `char` with additive self-attention over G (eq. 3, 5, 6). A BiLSTM over
-[p; c] (R-Net's form, which the report names) feeds the modeling layer; the output layer reads the
-plain G. The report gives a hidden size of 75 in §4.3 and of 70 in §5.3; this preset uses 75. The
-report's W are d×d although p = G has 8d numbers; here they map 8d to d. Eq. 4 is not a
-vectorisation of eq. 3; this preset follows eq. 3. The report does not give the width of the BiLSTM
-over [p; c]; here it is d. 1,434,330 parameters."""
 
+# `char-selfattn` with the "standard matrix multiplication" of the report's §5.3 as similarity:
+# (W1·p_j)·(W2·p_t), unscaled because the report mentions no scale. 1,434,255 parameters.
 CHAR_SELFATTN_DOT = VariantConfig(
     "char-selfattn-dot", model=replace(CHAR_SELFATTN.model, self_attention="dot")
 )
-"""`char-selfattn` with the "standard matrix multiplication" of the report's §5.3 as similarity:
-(W1·p_j)·(W2·p_t), unscaled because the report mentions no scale. 1,434,255 parameters."""
 
+# The report's first attempt (§5.2): element-wise similarity, hidden size 30, batch size 32. Both
+# the modeling and the output layer read the result of self-attention. The report gives no formula;
+# it criticises that each number interacts with only one other, which describes the weighted
+# element-wise product v·(p_t∘p_j). 252,885 parameters.
 CHAR_SELFATTN_V1 = VariantConfig(
     "char-selfattn-v1",
     model=replace(
@@ -48,11 +52,15 @@ CHAR_SELFATTN_V1 = VariantConfig(
     ),
     training=TrainingConfig(batch_size=32),
 )
-"""The report's first attempt (§5.2): element-wise similarity, hidden size 30, batch size 32. Both
-the modeling and the output layer read the result of self-attention. The report gives no formula; it
-criticises that each number interacts with only one other, which describes the weighted element-wise
-product v·(p_t∘p_j). 252,885 parameters."""
 
+# The original model (Seo et al., 2017, and its code): highway network over the concatenated
+# embeddings, end conditioned on the start, dropout before the CNN, the LSTMs and the output,
+# TensorFlow's Adadelta, no gradient clipping. The paper computes the end from BiLSTM(M); the code,
+# which produced the published numbers, applies the BiLSTM to [G; M; a¹; M∘a¹]. This preset follows
+# the code. The code applies dropout to the input of the question's LSTM but not of the context's,
+# the paper to both. This preset follows the paper. Neither limits the length of an answer; here the
+# limit is the length of the longest context trained on. 2,574,705 parameters (2,464,505 with
+# vectors of 50 numbers); the paper states about 2.6 million.
 SEO2016 = VariantConfig(
     "seo2016",
     model=ModelConfig(
@@ -72,24 +80,19 @@ SEO2016 = VariantConfig(
         max_question_tokens=30,
     ),
 )
-"""The original model (Seo et al., 2017, and its code): highway network over the concatenated
-embeddings, end conditioned on the start, dropout before the CNN, the LSTMs and the output,
-TensorFlow's Adadelta, no gradient clipping. The paper computes the end from BiLSTM(M); the code,
-which produced the published numbers, applies the BiLSTM to [G; M; a¹; M∘a¹]. This preset follows
-the code. The code applies dropout to the input of the question's LSTM but not of the context's, the
-paper to both. This preset follows the paper. Neither limits the length of an answer; here the limit
-is the length of the longest context trained on. 2,574,705 parameters (2,464,505 with vectors of 50
-numbers); the paper states about 2.6 million."""
 
+# `seo2016` without word vectors (an ablation in Seo et al., 2017, §4): characters alone represent a
+# word. The number of filters equals the size of the GloVe 100d vector that they replace; character
+# embeddings have size 50. 2,399,505 parameters.
 CHAR_ONLY = VariantConfig(
     "char-only",
     model=replace(SEO2016.model, word_vectors=False, characters=CharacterConfig(embedding_size=50)),
     training=SEO2016.training,
 )
-"""`seo2016` without word vectors (an ablation in Seo et al., 2017, §4): characters alone represent
-a word. The number of filters equals the size of the GloVe 100d vector that they replace; character
-embeddings have size 50. 2,399,505 parameters."""
 
+# `seo2016` with the small CNN of Kim et al. (2016, table 2): widths 1 to 6, 25 filters times the
+# width. It uses ReLU instead of their tanh, and character embeddings of size 50 instead of 15, as
+# in the design and the tutorial. 4,433,280 parameters.
 KIM_CHAR = VariantConfig(
     "kim-char",
     model=replace(
@@ -102,10 +105,12 @@ KIM_CHAR = VariantConfig(
     ),
     training=SEO2016.training,
 )
-"""`seo2016` with the small CNN of Kim et al. (2016, table 2): widths 1 to 6, 25 filters times the
-width. It uses ReLU instead of their tanh, and character embeddings of size 50 instead of 15, as in
-the design and the tutorial. 4,433,280 parameters."""
 
+# The paragraph model of Clark & Gardner (2018) and its code: GRUs, trilinear residual
+# self-attention with a masked diagonal, variational dropout, Adadelta with learning rate 1.0. The
+# code adds a learned logit for "nothing" to each row of self-attention, which the paper does not
+# mention. This preset follows the code. The code trains on every context and question; this preset
+# trains on those of at most 400 and 50 tokens. 1,138,905 parameters.
 DOCQA = VariantConfig(
     "docqa",
     model=ModelConfig(
@@ -127,11 +132,6 @@ DOCQA = VariantConfig(
         max_answer_tokens=17,
     ),
 )
-"""The paragraph model of Clark & Gardner (2018) and its code: GRUs, trilinear residual
-self-attention with a masked diagonal, variational dropout, Adadelta with learning rate 1.0. The
-code adds a learned logit for "nothing" to each row of self-attention, which the paper does not
-mention. This preset follows the code. The code trains on every context and question; this preset
-trains on those of at most 400 and 50 tokens. 1,138,905 parameters."""
 
 PRESETS = {
     preset.name: preset

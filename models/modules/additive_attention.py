@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Elements of the (B, T, J, size) tensor held in memory at a time; on a CPU, they fit its cache.
 CPU_CHUNK, GPU_CHUNK = 1 << 19, 1 << 26
-"""Elements of the (B, T, J, size) tensor held in memory at a time; on a CPU, they fit its cache."""
 
+# Exponents are clamped to ±80, where float32 neither overflows nor underflows.
 LARGEST = 80.0
-"""Exponents are clamped to ±80, where float32 neither overflows nor underflows."""
 
 
 def additive_scores(attending: Tensor, attended: Tensor, weight: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from models.configs.variant import ModelConfig
 
+# Logit of a position that must get probability 0; finite, so that 0·log 0 never occurs.
 MASKED = -1e30
-"""Logit of a position that must get probability 0; finite, so that 0·log 0 never occurs."""
 
 
 def masked_softmax(logits: Tensor, mask: Tensor, dim: int) -> Tensor:

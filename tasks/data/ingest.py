@@ -16,12 +16,12 @@ from tasks.data.schema import Answer, Article, Question
 from tasks.text.tokenizer import tokenize
 
 Row = dict[str, Any]
+# Rows of several tables, by the table's name.
 Rows = dict[str, Row]
-"""Rows of several tables, by the table's name."""
 
 BATCH_CHARACTERS = 1 << 20
+# A row group is written as soon as it reaches one of these two limits.
 BATCH_QUESTIONS = 1 << 13
-"""A row group is written as soon as it reaches one of these two limits."""
 
 
 def ingest_file(

@@ -52,8 +52,8 @@ _TABLES: dict[str, Columns] = {
     },
 }
 
+# The schemas of the three files of an ingested file or split.
 TABLES = {name: pa.schema(columns) for name, columns in _TABLES.items()}
-"""The schemas of the three files of an ingested file or split."""
 
 BATCH_ROWS = 4096
 
@@ -124,16 +124,16 @@ class Contexts:
     def __init__(self, portion: Portion) -> None:
         self.portion = portion
         self.fingerprints: list[bytes | None] = []
+        # A key for each article: its title and the fingerprint of its first context.
         self.articles: list[str] = []
-        """A key for each article: its title and the fingerprint of its first context."""
         sizes = []
         for title, texts in self.by_article():
             digests = [fingerprint(text) for text in texts]
             self.articles.append(f"{title}\n{(digests[0] or b'').hex()}")
             self.fingerprints += digests
             sizes.append(len(texts))
+        # The position of each context's article in `articles`.
         self.article_of = np.repeat(np.arange(len(sizes)), sizes)
-        """The position of each context's article in `articles`."""
         self.keep = np.ones(len(self.fingerprints), dtype=np.bool_)
 
     def by_article(self) -> Iterator[tuple[str, list[str]]]:

@@ -16,8 +16,8 @@ from pydantic_core import from_json
 from tasks.data.format_errors import FormatError, json_error, refuse_wide_characters, utf8_error
 
 BLOCK_BYTES = 1 << 20
+# Bytes of the largest value: an unterminated string must not exhaust the memory.
 LARGEST_VALUE = 1 << 30
-"""Bytes of the largest value: an unterminated string must not exhaust the memory."""
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _WHOLE_STRING = re.compile(_STRING, re.DOTALL)

@@ -15,16 +15,16 @@ from infra.progress import megabytes
 from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 
+# Failed attempts before giving up, counted from the last one that received new data.
 ATTEMPTS = 5
-"""Failed attempts before giving up, counted from the last one that received new data."""
+# The wait before the second attempt; it doubles before each later one.
 BACK_OFF_SECONDS = 1.0
-"""The wait before the second attempt; it doubles before each later one."""
 CONNECT_SECONDS = 10.0
+# A server that sends nothing for this long counts as failed.
 STALL_SECONDS = 30.0
-"""A server that sends nothing for this long counts as failed."""
 MAX_REDIRECTS = 10
+# The space that a download must leave free on the disk.
 SPARE_BYTES = 64 << 20
-"""The space that a download must leave free on the disk."""
 
 RETRYABLE_STATUSES = (408, 425, 429)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
 
+# The columns of predictions.parquet, (n,) each, in the split's order.
 Columns = dict[str, npt.NDArray[Any]]
-"""The columns of predictions.parquet, (n,) each, in the split's order."""
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,9 @@ CONTEXT_EDGES = (100, 150, 200, 300, 400)
 ANSWER_EDGES = (1, 2, 3, 5, 10)
 
 
+# A division of the questions: the slice of each, (n,), and the slices in display order. Questions
+# whose slice is not among these are left out.
 Slicing = tuple[npt.NDArray[np.str_], Sequence[str]]
-"""A division of the questions: the slice of each, (n,), and the slices in display order.
-
-Questions whose slice is not among these are left out.
-"""
 
 
 def slice_tables(

@@ -29,12 +29,12 @@ from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
 
 Offsets = list[tuple[int, int]]
+# When "no answer" is predicted: if it is more probable than every span ("argmax"), or if its
+# log-probability exceeds the best span's by the threshold chosen on validation ("threshold").
 NoAnswer = Literal["argmax", "threshold"]
-"""When "no answer" is predicted: if it is more probable than every span ("argmax"), or if its
-log-probability exceeds the best span's by the threshold chosen on validation ("threshold")."""
 
+# What `Predictor.load` raises if the folder was written by incompatible code.
 INCOMPATIBLE = (KeyError, RuntimeError, SafetensorError, TypeError, ValueError)
-"""What `Predictor.load` raises if the folder was written by incompatible code."""
 
 
 class AnswerRow(TypedDict):

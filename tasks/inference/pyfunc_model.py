@@ -28,8 +28,8 @@ class QuestionInput(BaseModel):
     context: str
 
 
+# `AnswerRow` as a pydantic model, from which MLflow derives the schema of the answers.
 AnswerOutput = create_model("AnswerOutput", **get_type_hints(AnswerRow))
-"""`AnswerRow` as a pydantic model, from which MLflow derives the schema of the answers."""
 
 
 class AnsweringModel(PythonModel):  # type: ignore[misc]

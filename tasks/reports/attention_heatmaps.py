@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 Weights = npt.NDArray[np.floating]
 
+# Maximum number of characters shown of a token.
 MAX_LABEL = 16
-"""Maximum number of characters shown of a token."""
+# Number of shades; weights below half of the first shade are left blank.
 LEVELS = 8
-"""Number of shades; weights below half of the first shade are left blank."""
+# Maximum number of context tokens drawn, those around the answers.
 MAX_TOKENS = 160
-"""Maximum number of context tokens drawn, those around the answers."""
+# Number of highest weights that are listed.
 STRONGEST = 3
-"""Number of highest weights that are listed."""
+# Label of the null token, which precedes each text and represents "no answer".
 NULL = "∅"
-"""Label of the null token, which precedes each text and represents "no answer"."""
 
 
 @dataclass(frozen=True)

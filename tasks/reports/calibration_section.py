@@ -13,8 +13,8 @@ from tasks.reports.line_charts import guide, line, plot
 from tasks.reports.variant_result import VariantResult
 
 THRESHOLDS_DRAWN = 120
+# Percentage of the margins that is cut off at each end of the threshold charts.
 CUT_OFF_PERCENT = 1
-"""Percentage of the margins that is cut off at each end of the threshold charts."""
 
 
 def calibration_view(variants: Sequence[VariantResult], split: EvaluationSplit) -> View:

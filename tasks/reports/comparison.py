@@ -17,6 +17,9 @@ from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.reports.html import digits, write_page
 from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 
+# Optional columns and their metrics. A run has them if a no-answer threshold was chosen on
+# validation, if some dev contexts exceed max_context_tokens, or if some dev questions or their
+# answers have words that GloVe lacks.
 FURTHER_METRICS = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
@@ -29,12 +32,9 @@ FURTHER_METRICS = {
     "EM outside GloVe": "dev/em_outside_glove",
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
-"""Optional columns and their metrics. A run has them if a no-answer threshold was chosen on
-validation, if some dev contexts exceed max_context_tokens, or if some dev questions or their
-answers have words that GloVe lacks."""
 CHART_WIDTH, ROW_HEIGHT, AXIS_HEIGHT = 400, 54, 44
+# Maximum number of characters of a line above a row of the chart.
 NAME_WIDTH = 50
-"""Maximum number of characters of a line above a row of the chart."""
 
 
 @dataclass(frozen=True)

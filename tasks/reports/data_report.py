@@ -15,10 +15,10 @@ from tasks.reports.html import View, write_page
 from tasks.text.build_vocabulary import coverage, form_counts, vector_rows
 from tasks.text.vocabulary import is_known
 
+# Number of the most frequent OOV tokens that are listed.
 LISTED_OOV_TOKENS = 30
-"""Number of the most frequent OOV tokens that are listed."""
+# Maximum number of characters of an answer that are marked in its context.
 MAX_MARKED = 500
-"""Maximum number of characters of an answer that are marked in its context."""
 
 SUMMED = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
 

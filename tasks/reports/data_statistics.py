@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 from tasks.data.ingested import batches, questions_with_ledger
 from tasks.evaluation.slices import bucket_names, question_word
 
+# Inclusive upper edges of the histograms of lengths in tokens.
 LENGTH_EDGES = {
     "Contexts": (25, 50, 100, 150, 200, 300, 400, 800),
     "Questions": (5, 8, 10, 12, 15, 20, 30),
     "Answers": (1, 2, 3, 5, 10, 15, 30),
 }
-"""Inclusive upper edges of the histograms of lengths in tokens."""
+# Number of questions shown for each kind of error.
 EXAMPLES = 3
-"""Number of questions shown for each kind of error."""
 
+# A question with an annotation error: its columns in `_errors`, its `file` and its `context`.
 ErrorExample = dict[str, Any]
-"""A question with an annotation error: its columns in `_errors`, its `file` and its `context`."""
 
 
 @dataclass

@@ -17,8 +17,8 @@ from tasks.reports.examples import (
 )
 from tasks.reports.html import View, write_page
 
+# Maximum number of questions shown per group, most confident answers first.
 SHOWN = 100
-"""Maximum number of questions shown per group, most confident answers first."""
 
 
 @dataclass(frozen=True)

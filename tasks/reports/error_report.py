@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 # The predictor is imported locally, because it loads torch, which takes seconds.
 
+# Maximum number of errors shown for each kind.
 ERRORS_PER_KIND = 10
-"""Maximum number of errors shown for each kind."""
+# Maximum number of errors whose attention is drawn if no examples are named.
 DRAWN = 3
-"""Maximum number of errors whose attention is drawn if no examples are named."""
 
+# Maximum context tokens read at once in an automatically chosen example: self-attention has a
+# weight for each pair of tokens.
 MAX_DRAWN_TOKENS = 1_000
-"""Maximum context tokens read at once in an automatically chosen example: self-attention has a
-weight for each pair of tokens."""
 
 CORRECT = "correct"
 KINDS = {

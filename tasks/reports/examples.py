@@ -12,14 +12,14 @@ from tasks.data.ingested import normalized
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, Gold
 from tasks.reports.html import View
 
+# Characters [start, end) of a context; (-1, -1) for no answer.
 Span = tuple[int, int]
-"""Characters [start, end) of a context; (-1, -1) for no answer."""
+# A piece of a context, whether it is in a gold span, and whether it is in each predicted span.
 Segment = tuple[str, *tuple[bool, ...]]
-"""A piece of a context, whether it is in a gold span, and whether it is in each predicted span."""
 
 
+# Maximum number of questions that one name selects.
 MAX_MATCHES = 3
-"""Maximum number of questions that one name selects."""
 
 
 def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "templates"
 
+# Data for a template.
 View = dict[str, Any]
-"""Data for a template."""
 
 
 def write_page(out_file: Path, template: str, view: View) -> None:

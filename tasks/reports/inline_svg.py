@@ -12,17 +12,17 @@ from markupsafe import Markup
 # matplotlib is imported locally, because it takes a second, and flows import this file.
 
 Axes = Any  # matplotlib.axes.Axes
+# The tooltip of each marker of an artist, by the artist's gid.
 Tooltips = Mapping[str, Sequence[str]]
-"""The tooltip of each marker of an artist, by the artist's gid."""
 
+# Colours for `draw`. Each stands for the variable of that name in style.css, whose value depends on
+# the reader's colour scheme.
 COLOURS = {
     name: f"#{number:06x}"
     for number, name in enumerate(
         ("card", "grid", "soft", "ink", "accent", "v0", "v1", "v2", "v3", "v4", "v5"), start=1
     )
 }
-"""Colours for `draw`. Each stands for the variable of that name in style.css, whose value depends
-on the reader's colour scheme."""
 POINTS_PER_INCH = 72
 STYLE = {
     "font.family": "DejaVu Sans",  # determines the layout only; style.css has the page's font

@@ -11,9 +11,12 @@ from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 Points = list[tuple[float, float]]
 
 CHART_SIZE = (360, 225)
+# Approximate number of points of a line that get its variant's marker.
 MARKS = 12
-"""Approximate number of points of a line that get its variant's marker."""
 VARIANT_COLOURS = 6
+# Marker shapes, which distinguish the variants' lines without colour: matplotlib's name of each,
+# and its SVG path for tables and legends. There are five, so that with six colours the first thirty
+# variants have different combinations of shape and colour.
 MARKERS = {
     "o": "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
     "s": "M-3.2 -3.2h6.4v6.4h-6.4z",
@@ -21,9 +24,6 @@ MARKERS = {
     "D": "M0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z",
     "P": "M-1.3 -4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
 }
-"""Marker shapes, which distinguish the variants' lines without colour: matplotlib's name of each,
-and its SVG path for tables and legends. There are five, so that with six colours the first thirty
-variants have different combinations of shape and colour."""
 
 
 def line(variant: int, name: str, series: str, points: Points) -> View:

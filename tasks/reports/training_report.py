@@ -20,8 +20,8 @@ from tasks.reports.line_charts import MARKERS, Points, line, plot
 from tasks.reports.variant_result import VariantResult, load_variant
 from tasks.tracking.runs import Split, flatten
 
+# Number of correct and of wrong predictions shown for each variant.
 EXAMPLES = 5
-"""Number of correct and of wrong predictions shown for each variant."""
 CHARTS = [
     ("Loss", "NLL, nats", {"train/nll": "training", "dev/nll": "evaluation"}),
     ("F1", "F1, %", {"dev/f1": "evaluation"}),

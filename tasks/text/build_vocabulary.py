@@ -27,21 +27,21 @@ from tasks.text.vocabulary import (
     word_of,
 )
 
+# The files of an ingested split that contain texts, and the text column of each.
 TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
-"""The files of an ingested split that contain texts, and the text column of each."""
 
+# The columns that `token_texts` needs besides the one with the texts.
 TOKENS = ["token_starts", "token_ends"]
-"""The columns that `token_texts` needs besides the one with the texts."""
 
 _FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
 FORM_COUNTS = pa.schema(_FORM_COUNTS)
+# Rows in memory at a time: about 1 MB of Wikipedia paragraphs.
 BATCH_ROWS = 1024
-"""Rows in memory at a time: about 1 MB of Wikipedia paragraphs."""
 CHUNK_ROWS = 50_000
 MERGE_ROWS = 200_000
 
+# A file of a split, and some of its row groups.
 Chunk = tuple[Path, list[int]]
-"""A file of a split, and some of its row groups."""
 
 
 class VocabularyParameters(BaseModel):

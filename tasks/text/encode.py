@@ -26,8 +26,8 @@ EXAMPLES = pa.schema(
 )
 TARGETS = ["context_id", "span_start", "span_end", "is_impossible"]
 
+# Type ids in a record batch, 16 MB. SQuAD's contexts have fewer, so they form one mapped array.
 TOKENS_PER_BATCH = 1 << 22
-"""Type ids in a record batch, 16 MB. SQuAD's contexts have fewer, so they form one mapped array."""
 
 
 def encode_split(out: Path, split: Path, vocabulary: Path) -> dict[str, Any]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 PADDING = 0
 UNKNOWN = 1
+# Names of rows 0 and 1 in every vocabulary table; lookups never match them.
 SPECIAL = ("<padding>", "<unknown>")
-"""Names of rows 0 and 1 in every vocabulary table; lookups never match them."""
 
 _PLAIN = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "–": "--", "—": "--"})
 

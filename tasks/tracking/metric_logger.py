@@ -10,8 +10,8 @@ from tasks.tracking.client import client_of
 
 # MLflow is imported locally, because it takes a second to load.
 
+# Number of optimisation steps averaged into one point of the curve `train/batch_nll`.
 STEPS_PER_POINT = 10
-"""Number of optimisation steps averaged into one point of the curve `train/batch_nll`."""
 
 METRICS_PER_CALL = 1000  # MLflow's own limit
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 # MLflow is imported locally, because it takes a second to load.
 
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
+# MLflow's error codes for an unknown model or version, and for an unknown alias.
 NOT_FOUND = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""MLflow's error codes for an unknown model or version, and for an unknown alias."""
 
 
 @dataclass(frozen=True)

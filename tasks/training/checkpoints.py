@@ -26,16 +26,16 @@ TENSORS, NUMBERS, PREDICTIONS = "state.safetensors", "state.json", "predictions.
 class TrainingRecord:
     """The results of a training so far."""
 
+    # One entry per finished epoch, under MLflow's metric names.
     history: list[dict[str, Any]] = field(default_factory=list)
-    """One entry per finished epoch, under MLflow's metric names."""
+    # Why training ended, as a clause; None while it runs.
     ended: str | None = None
-    """Why training ended, as a clause; None while it runs."""
+    # Seconds from the start of the process that wrote the checkpoint to the checkpoint.
     loop_seconds: float = 0.0
-    """Seconds from the start of the process that wrote the checkpoint to the checkpoint."""
+    # Losses of steps that are not part of a metric yet.
     unlogged_nlls: list[float] = field(default_factory=list)
-    """Losses of steps that are not part of a metric yet."""
+    # Metrics that have not been sent to MLflow yet.
     unsent: list[list[Any]] = field(default_factory=list)
-    """Metrics that have not been sent to MLflow yet."""
 
 
 def save_checkpoint(

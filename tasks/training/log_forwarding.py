@@ -7,8 +7,8 @@ from contextlib import contextmanager, redirect_stdout
 
 from prefect import get_run_logger
 
+# Ray puts it before a worker's line that it prints in the driver.
 WORKER_PREFIX = re.compile(r"^(?:\x1b\[\d+m)?\([^)]*pid=[^)]*\)(?:\x1b\[0m)? ")
-"""Ray puts it before a worker's line that it prints in the driver."""
 
 
 @contextmanager

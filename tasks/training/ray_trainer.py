@@ -26,8 +26,8 @@ from tasks.training.atomic_filesystem import atomic_local_filesystem
 from tasks.training.epoch_log import Report, TrainingProgress
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
+# The number of times that failed workers are replaced.
 MAX_RESTARTS = 3
-"""The number of times that failed workers are replaced."""
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,14 @@ from tasks.training.epoch_log import EpochResult, Report, history_entry, trainin
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 
+# Interval at which the first worker sends its progress to the driver.
 PROGRESS_SECONDS = 10.0
-"""Interval at which the first worker sends its progress to the driver."""
 
+# Metric by which Ray ranks checkpoints: validation F1.
 PREFERENCE = "preference"
-"""Metric by which Ray ranks checkpoints: validation F1."""
 
+# Validation F1 that is reported with a mid-epoch checkpoint.
 NOT_EVALUATED = -1.0
-"""Validation F1 that is reported with a mid-epoch checkpoint."""
 
 
 @dataclass(frozen=True)

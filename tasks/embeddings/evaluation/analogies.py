@@ -11,9 +11,9 @@ from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 
 ANALOGIES = LEXICAL_RESOURCES["analogies"].source
+# Candidate answers are the first 100,000 words of a set, so that results are comparable across
+# sets.
 ANSWERS = 100_000
-"""Candidate answers are the first 100,000 words of a set, so that results are comparable across
-sets."""
 
 BATCH = 64
 

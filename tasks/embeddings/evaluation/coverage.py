@@ -7,8 +7,8 @@ from typing import TypedDict
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.text.vocabulary import case_key, is_known
 
+# Frequency bands in ascending order, each with its lowest count.
 BANDS = {"once": 1, "2 to 4 times": 2, "5 to 9": 5, "10 to 99": 10, "100 and more": 100}
-"""Frequency bands in ascending order, each with its lowest count."""
 
 
 class Coverage(TypedDict):

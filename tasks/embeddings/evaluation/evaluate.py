@@ -20,13 +20,13 @@ from tasks.embeddings.formats.store import history_of
 from tasks.text.build_vocabulary import form_counts
 
 EVALUATION = "evaluation.json"
+# The metrics of each part of an evaluation: the suffix of the metric's name, and the field.
 METRICS = {
     "similarity": {"": "spearman", ".covered": "covered"},
     "analogies": {"": "accuracy"},
     "coverage": {".tokens": "tokens_covered", ".types": "types_covered"},
     "bias": {"": "effect", ".p": "p"},
 }
-"""The metrics of each part of an evaluation: the suffix of the metric's name, and the field."""
 
 
 def check_analogy(question: str) -> str:

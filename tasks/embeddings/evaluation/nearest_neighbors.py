@@ -12,10 +12,10 @@ from tasks.text.vocabulary import case_key, query_word
 # gensim is imported locally, because it takes seconds to load.
 
 ScoredWords = list[tuple[str, float]]
+# Smaller differences between cosines are float32 rounding errors.
 COSINE_TOLERANCE = 1e-6
-"""Smaller differences between cosines are float32 rounding errors."""
+# Shorter vectors are divided by this length, so that a zero vector stays zero.
 SHORTEST = 1e-12
-"""Shorter vectors are divided by this length, so that a zero vector stays zero."""
 
 
 class Neighbours:

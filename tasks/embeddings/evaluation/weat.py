@@ -18,8 +18,8 @@ from tasks.embeddings.evaluation.nearest_neighbors import (
     known_vectors,
 )
 
+# Maximum number of partitions: all are tried if there are no more, else 10,000 random ones.
 PERMUTATIONS = 10_000
-"""Maximum number of partitions: all are tried if there are no more, else 10,000 random ones."""
 
 
 class Association(NamedTuple):

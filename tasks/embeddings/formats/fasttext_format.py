@@ -28,12 +28,12 @@ HEADER = struct.Struct("<4si 12i d iiiqq")
 WORD_INFO = struct.Struct("<qb")  # count and type, which follow a word and a NUL
 MATRIX = struct.Struct("<?qq")  # whether it is quantized, rows, columns; its numbers follow
 
+# Training settings to write: fastText's own for skip-gram with negative sampling. Readers of
+# vectors ignore them.
 TRAINING_SETTINGS = {
     **{"window": 5, "epochs": 5, "min_count": 1, "negatives": 5},
     **{"word_ngrams": 1, "loss": 2, "model": 2, "update_rate": 100},
 }
-"""Training settings to write: fastText's own for skip-gram with negative sampling. Readers of
-vectors ignore them."""
 COUNT, SAMPLE = 1, 1e-4  # each word's nominal count, and the subsampling threshold
 
 

@@ -68,8 +68,8 @@ class TrainedVectors:
         return str(self.vectors)
 
 
+# A source as stages take it: its files if it has any, so that stages depend on their content.
 VectorInput = str | Path | Packaged | TrainedVectors
-"""A source as stages take it: its files if it has any, so that stages depend on their content."""
 
 
 def stage_input(vectors: Path) -> Path | TrainedVectors:

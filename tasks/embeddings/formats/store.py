@@ -19,16 +19,16 @@ from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.text.vocabulary import composed_mask
 
 VECTORS = "vectors.parquet"
+# How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
+# digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`).
 History = dict[str, Any]
-"""How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
-digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`)."""
+# The fields of a history, with the function that parses the text in the file's metadata.
 HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
     "method": str,
     "corpus": str,
     "parameters": json.loads,
     "lower_case": json.loads,
 }
-"""The fields of a history, with the function that parses the text in the file's metadata."""
 PRE_TRAINED: History = {"method": "pre-trained"}
 
 

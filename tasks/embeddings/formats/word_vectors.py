@@ -14,8 +14,8 @@ from models.arrays import Float32Array
 # safetensors is imported locally, because only sets with n-grams need it.
 
 
+# File of a set's n-grams, beside its Parquet file.
 SUBWORDS = "subwords.safetensors"
-"""File of a set's n-grams, beside its Parquet file."""
 
 
 @dataclass(frozen=True)

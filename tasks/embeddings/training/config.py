@@ -7,12 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Method = Literal["cbow", "skipgram", "fasttext", "glove"]
 METHODS: tuple[str, ...] = get_args(Method)
+# For each setting that only some methods use, those methods.
 USED_BY: dict[str, tuple[Method, ...]] = {
     "negatives": ("cbow", "skipgram", "fasttext"),
     **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
     **dict.fromkeys(("x_max", "alpha", "memory_mb"), ("glove",)),
 }
-"""For each setting that only some methods use, those methods."""
 
 
 class EmbeddingSettings(BaseModel):

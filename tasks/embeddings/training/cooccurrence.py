@@ -22,11 +22,11 @@ Ids = npt.NDArray[np.int32]
 
 BLOCK_BYTES = 8 << 20
 END_OF_LINE = -1
+# Peak memory per pair while a run is sorted: key, weight, sort order, sorted copies, and the run
+# yielded before.
 BYTES_PER_PAIR = 96
-"""Peak memory per pair while a run is sorted: key, weight, sort order, sorted copies, and the run
-yielded before."""
+# The dense square of the most frequent words' pairs takes 1/4 of the memory; it needs no sort.
 DENSE_SHARE = 4
-"""The dense square of the most frequent words' pairs takes 1/4 of the memory; it needs no sort."""
 
 
 def count_pairs(

@@ -15,8 +15,8 @@ from infra.parquet import row_batches
 from infra.run_logger import logger
 
 BLOCK_ROWS = 1024
+# Bytes; longer lines are split at white space.
 LONGEST_PIECE = 1 << 20
-"""Bytes; longer lines are split at white space."""
 JSON = (".json", ".jsonl", ".ndjson")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

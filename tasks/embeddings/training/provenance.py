@@ -9,8 +9,8 @@ from infra.artifacts.manifest import Manifest
 from tasks.embeddings.formats.store import VECTORS, History
 from tasks.embeddings.training.config import EmbeddingSettings
 
+# Length of digests that people compare.
 DIGITS = 12
-"""Length of digests that people compare."""
 
 
 def vector_parameters(manifest: Manifest, history: History) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class SampledLoss:
         noise = random.choice(
             len(model.wv), (len(windows), parameters.negatives), p=_noise_shares(model)
         )
+        # Rows of the output vectors, (windows, 1 + negatives); the target word comes first.
         self.outputs = np.concatenate([targets[:, None], noise], axis=1)
-        """Rows of the output vectors, (windows, 1 + negatives); the target word comes first."""
         self.lengths = np.array([len(context) for _, context in windows])
         contexts = np.concatenate([context for _, context in windows])
         self.words, self.contexts = np.unique(contexts, return_inverse=True)
