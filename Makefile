@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+PIP_INSTALL := $(VENV)/bin/python -m pip install --disable-pip-version-check -c constraints.txt
 # Runs two test files (or groups of files) in parallel, with one thread each.
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
@@ -33,9 +34,10 @@ install: $(INSTALLED)  ## set up the environment (.venv)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bidaflow needs Python 3.11 or newer. Run: make PYTHON=python3.11")'
+	@echo 'Installing the environment in $(VENV). This takes a few minutes.'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP_INSTALL) torch==2.13.0
+	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, and promote the best one if it beats the champion

@@ -33,6 +33,10 @@ from infra import environment  # noqa: E402
 
 environment.apply()
 
+# Ray gives its workers the lowest priority but four. Next to any busy program they would get a few
+# per cent of a core, and trainings would take twenty times as long.
+os.environ["RAY_worker_niceness"] = "0"
+
 import psutil  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings as hypothesis_settings  # noqa: E402
