@@ -35,7 +35,7 @@ environment.apply()
 
 # Ray gives its workers the lowest priority but four. Next to any busy program they would get a few
 # per cent of a core, and trainings would take twenty times as long.
-os.environ["RAY_worker_niceness"] = "0"
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - the name that Ray reads
 
 import psutil  # noqa: E402
 import pytest  # noqa: E402
