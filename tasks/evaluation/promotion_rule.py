@@ -1,6 +1,6 @@
 """The rule that decides whether a challenger is promoted to champion, and its explanation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,34 +70,41 @@ def decide(
         for name, mask in slices.items()
         if mask.sum() >= rule.slice_questions
     ]
-    objections = _objections(overall, parts, rule)
+    objections = list(_objections(overall, parts, rule))
     verdict = "; ".join(objections) or "better, and no slice drops beyond the limit"
-    scores = f"F1 {overall.champion:.2f} → {overall.challenger:.2f}"
-    reason = f"{scores} ({_format_gain(overall.gain)}): {verdict}"
+    reason = (
+        f"F1 {overall.champion:.2f} → {overall.challenger:.2f} "
+        f"({_format_gain(overall.gain)}): {verdict}"
+    )
     return Decision(not objections, reason, [overall, *parts])
 
 
 def _objections(
     overall: SliceComparison, parts: Sequence[SliceComparison], rule: PromotionRule
-) -> list[str]:
-    objections = []
+) -> Iterator[str]:
     if overall.gain.mean < rule.min_gain:
-        objections.append(f"the gain is below {rule.min_gain:g}")
+        yield f"the gain is below {rule.min_gain:g}"
     if overall.gain.low < 0:
-        objections.append("it may be worse (the 95 % confidence interval reaches below 0)")
+        yield "it may be worse (the 95 % confidence interval reaches below 0)"
     for part in parts:
         if part.gain.mean < -rule.slice_drop and part.gain.high < 0:
-            loss = f"{-part.gain.mean:.2f} ({_format_gain(part.gain)})"
-            objections.append(f"F1 on the slice '{part.name}' drops by {loss}")
-    return objections
+            yield (
+                f"F1 on the slice '{part.name}' drops by {-part.gain.mean:.2f} "
+                f"({_format_gain(part.gain)})"
+            )
 
 
 def _compare_slice(
     name: str, champion: FloatArray, challenger: FloatArray, mask: BoolArray
 ) -> SliceComparison:
     before, after = 100 * champion[mask], 100 * challenger[mask]
-    gain = paired_gain(before, after)
-    return SliceComparison(name, int(mask.sum()), float(before.mean()), float(after.mean()), gain)
+    return SliceComparison(
+        name,
+        int(mask.sum()),
+        champion=float(before.mean()),
+        challenger=float(after.mean()),
+        gain=paired_gain(before, after),
+    )
 
 
 def _format_gain(gain: Gain) -> str:
@@ -106,18 +113,15 @@ def _format_gain(gain: Gain) -> str:
 
 def markdown(decision: Decision) -> str:
     """The decision as Markdown: the reason, and a table with a row for each slice."""
-    rows = [
-        f"| {part.name} | {part.questions} | {part.champion:.2f} | {part.challenger:.2f} "
-        f"| {part.gain.mean:+.2f} | {part.gain.low:+.2f} to {part.gain.high:+.2f} |"
-        for part in decision.parts
-    ]
     verdict = "Promoted" if decision.promoted else "Not promoted"
-    lines = [f"**{verdict}.** {decision.reason}.", ""]
-    if rows:
-        lines += [
-            "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |",
-            "|---|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    return "\n".join(lines)
+    table = [
+        "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {part.name} | {part.questions} | {part.champion:.2f} | {part.challenger:.2f} "
+            f"| {part.gain.mean:+.2f} | {part.gain.low:+.2f} to {part.gain.high:+.2f} |"
+            for part in decision.parts
+        ),
+        "",
+    ]
+    return "\n".join([f"**{verdict}.** {decision.reason}.", "", *(table if decision.parts else [])])

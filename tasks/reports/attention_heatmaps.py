@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tasks.reports.examples import Span
 
 if TYPE_CHECKING:
-    from tasks.inference.predictor import Offsets, TokenAttention
+    from tasks.inference.predictor import TokenAttention
 
 Weights = npt.NDArray[np.floating]
 
@@ -64,9 +64,21 @@ def heatmaps(
         Token(NULL),
         *(Token(_short(question[start:end])) for start, end in attention.question_offsets),
     ]
-    tokens = _context_tokens(context, attention.context_offsets, golds, predicted)
+    tokens = [
+        Token(NULL),
+        *(
+            Token(
+                _short(context[start:end]),
+                _overlaps(start, end, golds),
+                _overlaps(start, end, [predicted]),
+            )
+            for start, end in attention.context_offsets
+        ),
+    ]
     shown = _window(tokens)
-    context_tokens = _with_gaps(tokens, shown)
+    context_tokens = [
+        replace(tokens[i], follows_gap=i > before + 1) for before, i in pairwise([-1, *shown])
+    ]
     weights = attention.weights
     to_context = weights.question_to_context[0].numpy()[:, shown]
     to_context_rows = question_tokens if len(to_context) > 1 else [Token("question")]
@@ -82,17 +94,8 @@ def heatmaps(
     return maps
 
 
-def _context_tokens(
-    context: str, offsets: "Offsets", golds: Sequence[Span], predicted: Span
-) -> list[Token]:
-    def overlaps(start: int, end: int, spans: Sequence[Span]) -> bool:
-        return any(first < end and start < last for first, last in spans)
-
-    marked = [
-        Token(_short(context[s:e]), overlaps(s, e, golds), overlaps(s, e, [predicted]))
-        for s, e in offsets
-    ]
-    return [Token(NULL), *marked]
+def _overlaps(start: int, end: int, spans: Sequence[Span]) -> bool:
+    return any(first < end and start < last for first, last in spans)
 
 
 def _short(token: str) -> str:
@@ -108,23 +111,16 @@ def _window(tokens: Sequence[Token]) -> list[int]:
     golds = [i for i, token in enumerate(tokens) if token.gold]
     predicted = [i for i, token in enumerate(tokens) if token.predicted]
     marks = sorted([*golds[:1], *predicted[:1]]) or [0]
-    first, last = marks[0], marks[-1]
-    if len(tokens) <= MAX_TOKENS or last - first < MAX_TOKENS // 2:
-        return [0, *_around(first, MAX_TOKENS, len(tokens))]
-    half = MAX_TOKENS // 2
-    both = {*_around(first, half, len(tokens)), *_around(last, half, len(tokens))}
-    return [0, *sorted(both)]
+    if len(tokens) <= MAX_TOKENS or marks[-1] - marks[0] < MAX_TOKENS // 2:
+        marks = marks[:1]
+    windows = [_around(mark, MAX_TOKENS // len(marks), len(tokens)) for mark in marks]
+    return sorted({0}.union(*windows))
 
 
 def _around(middle: int, size: int, tokens: int) -> range:
     """Indices of up to `size` tokens around `middle`, without the null token."""
     first = max(1, min(middle - size // 2, tokens - size))
     return range(first, min(first + size, tokens))
-
-
-def _with_gaps(tokens: Sequence[Token], shown: Sequence[int]) -> list[Token]:
-    """The shown tokens, marked if tokens before them are left out."""
-    return [replace(tokens[i], follows_gap=i > before + 1) for before, i in pairwise([-1, *shown])]
 
 
 def _heatmap(rows: Sequence[Token], columns: Sequence[Token], weights: Weights) -> Heatmap:

@@ -8,8 +8,8 @@ from models.arrays import FloatArray
 from tasks.evaluation.calibration import Bin, expected_calibration_error, reliability
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.evaluation.thresholds import scores_at
+from tasks.reports.charts import guide, line, plot
 from tasks.reports.html import View
-from tasks.reports.line_charts import guide, line, plot
 from tasks.reports.variant_result import VariantResult
 
 THRESHOLDS_DRAWN = 120
@@ -56,14 +56,12 @@ def _bins(variant: VariantResult) -> list[Bin]:
 
 def _row(variant: VariantResult, split: EvaluationSplit) -> View:
     threshold = variant.facts["threshold"]
-    at_threshold = None
-    if split.v2 and threshold is not None:
-        scores = scores_by_threshold(variant, split, np.array([threshold]))
-        at_threshold = {name: float(values[0]) for name, values in scores.items()}
+    has_threshold = split.v2 and threshold is not None
+    scores = scores_by_threshold(variant, split, np.array([threshold])) if has_threshold else {}
     return {
         "ece": expected_calibration_error(_bins(variant)),
         "threshold": threshold,
-        "at_threshold": at_threshold,
+        "at_threshold": {name: float(values[0]) for name, values in scores.items()} or None,
         "no_threshold_reason": variant.facts["no_threshold"],
     }
 
@@ -78,8 +76,8 @@ def _reliability_chart(variants: Sequence[VariantResult]) -> View:
         )
         for number, variant in enumerate(variants)
     ]
-    diagonal = guide([(0.0, 0.0), (100.0, 100.0)])
-    return plot("Calibration", "confidence, %", "exact match, %", lines, [diagonal])
+    guides = [guide([(0.0, 0.0), (100.0, 100.0)])]
+    return plot("Calibration", "confidence, %", "exact match, %", lines, guides)
 
 
 def _threshold_chart(

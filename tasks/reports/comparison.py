@@ -14,8 +14,8 @@ from markupsafe import Markup
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
+from tasks.reports.charts import COLOURS, Axes, Tooltips, inline_svg
 from tasks.reports.html import digits, write_page
-from tasks.reports.inline_svg import COLOURS, Axes, Tooltips, inline_svg
 
 # Optional columns and their metrics. A run has them if a no-answer threshold was chosen on
 # validation, if some dev contexts exceed max_context_tokens, or if some dev questions or their
@@ -33,8 +33,6 @@ FURTHER_METRICS = {
     "F1 outside GloVe": "dev/f1_outside_glove",
 }
 CHART_WIDTH, ROW_HEIGHT, AXIS_HEIGHT = 400, 54, 44
-# Maximum number of characters of a line above a row of the chart.
-NAME_WIDTH = 50
 
 
 @dataclass(frozen=True)
@@ -97,28 +95,30 @@ def compare(
     """
     references: dict[str, FloatArray] = {}
     rows = [_row(trainings, references) for trainings in cells]
-    document = {"seeds": seeds, "rows": [asdict(row) for row in rows]}
-    (out / "comparison.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    view = {
-        "rows": rows,
-        "seeds": seeds,
-        "datasets": list(references),
-        "f1_chart": _f1_chart(rows),
-        "further": _further_columns(rows),
-        "pages": pages,
-    }
-    write_page(out / "comparison.html", "comparison.html.j2", view)
+    text = json.dumps({"seeds": seeds, "rows": [asdict(row) for row in rows]}, indent=1)
+    (out / "comparison.json").write_text(f"{text}\n", encoding="utf-8")
+    write_page(
+        out / "comparison.html",
+        "comparison.html.j2",
+        rows=rows,
+        seeds=seeds,
+        datasets=list(references),
+        f1_chart=_f1_chart(rows),
+        further=_further_columns(rows),
+        pages=pages,
+    )
     table = _table(rows)
     return {"rows": table, "markdown": _markdown(table)}
 
 
 def _row(trainings: CellTrainings, references: dict[str, FloatArray]) -> Row:
     """The results of a cell, which becomes its dataset's reference if there is none yet."""
-    cell = trainings.cell
-    folders = zip(trainings.trained, trainings.reports, strict=True)
-    scores = [_scores(trained, report) for trained, report in folders]
+    scores = [
+        _scores(trained, report)
+        for trained, report in zip(trainings.trained, trainings.reports, strict=True)
+    ]
     question_f1 = _question_f1(trainings.trained)
-    reference = references.setdefault(cell.dataset, question_f1)
+    reference = references.setdefault(trainings.cell.dataset, question_f1)
 
     def stats(metric: str) -> SeedStats:
         values = [run_scores[metric] for run_scores in scores]
@@ -126,7 +126,7 @@ def _row(trainings: CellTrainings, references: dict[str, FloatArray]) -> Row:
         return SeedStats(float(np.mean(values)), sd, values)
 
     return Row(
-        cell,
+        trainings.cell,
         em=stats("dev/em"),
         f1=stats("dev/f1"),
         nll=stats("dev/nll"),
@@ -170,7 +170,7 @@ def _f1_chart(rows: Sequence[Row]) -> Markup:
             axes.text(
                 x=0,
                 y=y - 0.2,
-                s=fill(row.cell.name, NAME_WIDTH),
+                s=fill(row.cell.name, width=50),
                 verticalalignment="bottom",
                 transform=axes.get_yaxis_transform(),
                 in_layout=False,
@@ -241,11 +241,8 @@ def _markdown(table: Sequence[Mapping[str, str]]) -> str:
 
 def format_gain(gain: Gain | None) -> str:
     """A gain with its confidence interval, starred if significant; "reference" for None."""
-    if gain is None:
-        return "reference"
-    return (
-        f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){' *' if gain.is_certain else ''}"
-    )
+    star = " *" if gain and gain.is_certain else ""
+    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){star}" if gain else "reference"
 
 
 def _format(stats: SeedStats, places: int) -> str:

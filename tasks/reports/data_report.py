@@ -1,26 +1,37 @@
-"""The HTML report of the data check, which trains nothing."""
+"""The HTML report of the data check, which trains nothing, and the statistics that it shows."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
+
 from infra.artifacts.manifest import facts_of
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS, diagnose
+from tasks.data.ingested import batches, questions_with_ledger
 from tasks.data.schema import Answer
 from tasks.evaluation.evaluate import Gold
-from tasks.reports.data_statistics import LENGTH_EDGES, DataStatistics, ErrorExample, histogram
+from tasks.evaluation.slices import bucket_names, question_word
 from tasks.reports.examples import Segment, marked_segments
 from tasks.reports.html import View, write_page
 from tasks.text.build_vocabulary import coverage, form_counts, vector_rows
 from tasks.text.vocabulary import is_known
 
+# Inclusive upper edges of the histograms of lengths in tokens.
+LENGTH_EDGES = {
+    "Contexts": (25, 50, 100, 150, 200, 300, 400, 800),
+    "Questions": (5, 8, 10, 12, 15, 20, 30),
+    "Answers": (1, 2, 3, 5, 10, 15, 30),
+}
+# Number of questions shown for each kind of error.
+EXAMPLES = 3
 # Number of the most frequent OOV tokens that are listed.
 LISTED_OOV_TOKENS = 30
 # Maximum number of characters of an answer that are marked in its context.
 MAX_MARKED = 500
-
-SUMMED = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,45 @@ class CheckedFiles:
 
     ingested: Mapping[str, Path]  # folder of the stage `ingest` by file name
     broken: Sequence[tuple[str, str]]  # (file name, error message)
+
+
+@dataclass
+class DataStatistics:
+    """Statistics of one or more ingested files, which are read batch by batch."""
+
+    # How many texts have each length in tokens, by kind of text, a key of `LENGTH_EDGES`.
+    lengths: dict[str, Counter[int]] = field(
+        default_factory=lambda: {kind: Counter() for kind in LENGTH_EDGES}
+    )
+    question_words: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)  # questions by kind of error
+    repaired: Counter[str] = field(default_factory=Counter)  # repaired ones by kind of error
+    # Questions with an error: their columns in `_errors`, their `file` and their `context`.
+    examples: list[View] = field(default_factory=list)
+
+    def add(self, name: str, folder: Path) -> None:
+        """Add one ingested file, shown as `name`."""
+        for batch in batches(folder / "contexts.parquet", ["token_starts"]):
+            self.lengths["Contexts"].update(_lengths(batch))
+        examples: list[View] = []
+        for questions, alignments in questions_with_ledger(folder):
+            self._add_questions(questions)
+            for error in _errors(questions, alignments):
+                kind = error["fault"]
+                self.errors[kind] += 1
+                self.repaired[kind] += error["repaired"] is not None
+                if self.errors[kind] <= EXAMPLES:
+                    examples.append(error)
+        texts = _context_texts(folder, {error["context_id"] for error in examples})
+        self.examples += [
+            error | {"file": name, "context": texts[error["context_id"]]} for error in examples
+        ]
+
+    def _add_questions(self, questions: Any) -> None:
+        self.lengths["Questions"].update(_lengths(questions))
+        start, end = (questions.column(f"span_{side}").to_numpy() for side in ("start", "end"))
+        self.lengths["Answers"].update((end - start + 1)[start >= 0].tolist())
+        self.question_words.update(map(question_word, questions.column("question").to_pylist()))
 
 
 def write_data_report(
@@ -47,41 +97,78 @@ def write_data_report(
     statistics = DataStatistics()
     for name, folder in files.ingested.items():
         statistics.add(name, folder)
-    totals = {key: sum(of_file[key] for of_file in facts.values()) for key in SUMMED}
+    totals = _totals(list(facts.values()))
     over_limit = [
         name
         for name, of_file in facts.items()
         if of_file["dropped"] > max_rejected * of_file["questions"]
     ]
-    view = {
-        "dataset": dataset,
-        "totals": totals | _oracle(facts, totals["questions"]),
-        "files": facts,
-        "broken": files.broken,
-        "over_limit": over_limit,
-        "max_rejected": max_rejected,
-        "lengths": [
-            (kind, max(lengths, default=0), histogram(lengths, LENGTH_EDGES[kind]))
+    write_page(
+        out / "report.html",
+        "data_report.html.j2",
+        dataset=dataset,
+        totals=totals,
+        files=facts,
+        broken=files.broken,
+        over_limit=over_limit,
+        max_rejected=max_rejected,
+        lengths=[
+            (kind, max(lengths, default=0), _histogram(lengths, LENGTH_EDGES[kind]))
             for kind, lengths in statistics.lengths.items()
         ],
-        "question_words": statistics.question_words.most_common(),
-        "errors": _errors(statistics),
-        "coverage": _coverage(list(files.ingested.values()), vectors),
-    }
-    write_page(out / "report.html", "data_report.html.j2", view)
-    return {"totals": view["totals"], "over": over_limit, "faults": dict(statistics.errors)}
+        question_words=statistics.question_words.most_common(),
+        errors=_error_kinds(statistics),
+        coverage=_coverage(list(files.ingested.values()), vectors),
+    )
+    return {"totals": totals, "over": over_limit, "faults": dict(statistics.errors)}
 
 
-def _oracle(facts: Mapping[str, Mapping[str, float]], questions: int) -> dict[str, float]:
-    """The files' oracle scores, averaged over all questions."""
-    return {
-        key: sum(of_file[key] * of_file["questions"] for of_file in facts.values())
-        / max(questions, 1)
+def _totals(facts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The files' counts, summed, and their oracle scores, averaged over all questions."""
+    counts = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
+    totals = {key: sum(of_file[key] for of_file in facts) for key in counts}
+    return totals | {
+        key: sum(of_file[key] * of_file["questions"] for of_file in facts)
+        / max(totals["questions"], 1)
         for key in ("oracle_em", "oracle_f1")
     }
 
 
-def _errors(statistics: DataStatistics) -> list[View]:
+def _lengths(batch: Any) -> Any:
+    """The number of tokens of each text, as a list."""
+    return pc.list_value_length(batch.column("token_starts")).to_pylist()
+
+
+def _histogram(lengths: Counter[int], edges: Sequence[int]) -> list[tuple[str, int]]:
+    """The name of each bucket with these inclusive upper edges, and how many lengths it has."""
+    buckets = np.searchsorted(edges, list(lengths))
+    counts = np.bincount(buckets, list(lengths.values()), len(edges) + 1).astype(int)
+    return list(zip(bucket_names(edges), counts.tolist(), strict=True))
+
+
+def _errors(questions: Any, alignments: Any) -> list[View]:
+    """The questions with an annotation error, each with its row of alignment.parquet."""
+    mask = pc.is_valid(alignments.column("fault"))
+    tables = (
+        questions.select(["id", "question", "context_id"]),
+        alignments.select(["fault", "reason", "gold", "gold_start", "repaired"]),
+    )
+    rows = zip(*(table.filter(mask).to_pylist() for table in tables), strict=True)
+    return [question | error for question, error in rows]
+
+
+def _context_texts(folder: Path, context_ids: set[int]) -> dict[int, str]:
+    columns = ["context_id", "text"]
+    selected = pc.field("context_id").isin(list(context_ids))
+    return {
+        row["context_id"]: row["text"]
+        for batch in (batches(folder / "contexts.parquet", columns) if context_ids else ())
+        for row in batch.filter(selected).to_pylist()
+    }
+
+
+def _error_kinds(statistics: DataStatistics) -> list[View]:
+    """The kinds of errors that occur, the most frequent first, with examples."""
     return [
         {
             "kind": kind,
@@ -97,7 +184,7 @@ def _errors(statistics: DataStatistics) -> list[View]:
     ]
 
 
-def _example(error: ErrorExample) -> View:
+def _example(error: View) -> View:
     gold, context = error["gold"], error["context"]
     if gold is None:
         return error | {"segments": [(context[:MAX_MARKED], False, False)]}

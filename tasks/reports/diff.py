@@ -53,8 +53,7 @@ def write_differences(out_file: Path, first: ScoredRun, second: ScoredRun) -> Co
     Raises:
         UserError: the runs were evaluated on different questions.
     """
-    split = load_split(first.evaluation)
-    other_split = load_split(second.evaluation)
+    split, other_split = load_split(first.evaluation), load_split(second.evaluation)
     if _examples(split) != _examples(other_split):
         raise UserError(
             f"{first.name} and {second.name} were evaluated on different questions ({len(split)} "
@@ -79,32 +78,37 @@ def write_differences(out_file: Path, first: ScoredRun, second: ScoredRun) -> Co
         ],
         paired_gain(100 * first_answers["f1"], 100 * second_answers["f1"]),
     )
-    view = {
-        "names": (first.name, second.name),
-        "questions": len(split),
-        "scores": [(mean(columns["em"]), mean(columns["f1"])) for columns in answers],
-        "comparison": comparison,
-        "groups": [_rows(answers, split, mask & differ) for mask in masks.values()],
-    }
-    write_page(out_file, "diff.html.j2", view)
+    write_page(
+        out_file,
+        "diff.html.j2",
+        names=(first.name, second.name),
+        questions=len(split),
+        scores=[(mean(columns["em"]), mean(columns["f1"])) for columns in answers],
+        comparison=comparison,
+        groups=[_group(answers, split, mask & differ) for mask in masks.values()],
+    )
     return comparison
 
 
 def _examples(split: EvaluationSplit) -> list[Any]:
     """The data of each question that two runs must share to be compared."""
-    contexts = [split.context(row) for row in range(len(split))]
-    return list(zip(split.ids, split.questions, split.golds, contexts, strict=True))
+    return [
+        (split.ids[row], split.questions[row], split.golds[row], split.context(row))
+        for row in range(len(split))
+    ]
 
 
-def _rows(answers: Sequence[Columns], split: EvaluationSplit, mask: BoolArray) -> list[View]:
+def _group(answers: Sequence[Columns], split: EvaluationSplit, mask: BoolArray) -> list[View]:
     """The selected questions with the highest product of the two runs' confidences."""
     rows = rows_by_confidence(answers[0]["score"] + answers[1]["score"], mask)
-    return [_row(answers, split, row) for row in rows[:SHOWN]]
-
-
-def _row(answers: Sequence[Columns], split: EvaluationSplit, row: int) -> View:
-    spans = [predicted_span(columns, row) for columns in answers]
-    return {
-        "answers": [example(columns, split, row) for columns in answers],
-        "segments": marked_segments(split.context(row), split.golds[row], *spans),
-    }
+    return [
+        {
+            "answers": [example(columns, split, row) for columns in answers],
+            "segments": marked_segments(
+                split.context(row),
+                split.golds[row],
+                *(predicted_span(columns, row) for columns in answers),
+            ),
+        }
+        for row in rows[:SHOWN]
+    ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.embeddings.evaluation.evaluate import EVALUATION
-from tasks.reports.html import View, write_page
+from tasks.reports.html import write_page
 
 
 def write_embeddings_report(
@@ -24,9 +24,13 @@ def write_embeddings_report(
         for name, folder in zip(names, folders, strict=True)
     ]
     sections = ("similarity", "analogies", "coverage", "bias", "neighbours", "asked")
-    view: View = {section: _rows(evaluations, section) for section in sections}
-    view |= {"sets": evaluations, "left_out": left_out}
-    write_page(out / "embeddings.html", "embeddings.html.j2", view)
+    write_page(
+        out / "embeddings.html",
+        "embeddings.html.j2",
+        sets=evaluations,
+        left_out=left_out,
+        **{section: _rows(evaluations, section) for section in sections},
+    )
     return {}
 
 

@@ -16,6 +16,7 @@ from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import scores_outside_glove, slice_tables
 from tasks.reports.attention_heatmaps import Heatmap, heatmaps
 from tasks.reports.examples import (
+    confident_examples,
     example,
     first_per_context,
     gold_spans,
@@ -77,23 +78,23 @@ def write_error_report(
     wrong = rows_by_confidence(columns["score"], kinds != CORRECT)
     window = VariantConfig.from_dict(run.config).training.window
     drawn = named_questions(split, examples) or _drawable_errors(wrong, split, window)
-    drawn = [row for row in drawn if split.has_tokens[row]]
     known, lower_case = _words_with_vectors(run.folder / "model")
-    view = {
-        "dataset": dataset,
-        "variant": run.name,
-        "url": run.facts["run_url"],
-        "questions": len(split),
-        "em": mean(columns["em"]),
-        "f1": mean(columns["f1"]),
-        "error_count": len(wrong),
-        "kinds": [_kind(kind, kinds == kind, columns, split) for kind in KINDS if kind in kinds],
-        "slices": slice_tables(split, [columns], known, "the run's word vectors", lower_case),
-        "has_vectors": bool(known),
-        "drawn": _drawn(run, split, drawn),
-        "selected_up_to": None if examples else MAX_DRAWN_TOKENS,
-    }
-    write_page(out_file, "errors.html.j2", view)
+    write_page(
+        out_file,
+        "errors.html.j2",
+        dataset=dataset,
+        variant=run.name,
+        url=run.facts["run_url"],
+        questions=len(split),
+        em=mean(columns["em"]),
+        f1=mean(columns["f1"]),
+        error_count=len(wrong),
+        kinds=[_kind(kind, kinds == kind, columns, split) for kind in KINDS if kind in kinds],
+        slices=slice_tables(split, [columns], known, "the run's word vectors", lower_case),
+        has_vectors=bool(known),
+        drawn=_drawn(run, split, [row for row in drawn if split.has_tokens[row]]),
+        selected_up_to=None if examples else MAX_DRAWN_TOKENS,
+    )
 
 
 def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
@@ -108,33 +109,30 @@ def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:
 
 
 def _kind(kind: str, mask: BoolArray, columns: Columns, split: EvaluationSplit) -> View:
-    rows = rows_by_confidence(columns["score"], mask)
     return {
         "title": KINDS[kind],
-        "count": len(rows),
-        "share": 100 * len(rows) / len(split),
-        "confidence": 100 * float(np.median(np.exp(np.minimum(columns["score"][rows], 0)))),
-        "examples": [
-            example(columns, split, row) for row in first_per_context(rows, split, ERRORS_PER_KIND)
-        ],
+        "count": int(mask.sum()),
+        "share": 100 * int(mask.sum()) / len(split),
+        "confidence": 100 * float(np.median(np.exp(np.minimum(columns["score"][mask], 0)))),
+        "examples": confident_examples(columns, split, mask, ERRORS_PER_KIND),
     }
 
 
 def _drawable_errors(
     wrong: Sequence[int], split: EvaluationSplit, window: Window | None
 ) -> list[int]:
-    tokens = split.context_lengths[split.context_of]
-    if window is not None:
-        tokens = np.minimum(tokens, window.tokens)
+    lengths = split.context_lengths[split.context_of]
+    tokens = np.minimum(lengths, window.tokens) if window else lengths
     drawable = split.has_tokens & (tokens <= MAX_DRAWN_TOKENS)
     return first_per_context((row for row in wrong if drawable[row]), split, DRAWN)
 
 
 def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
     """The words of a model that have vectors, and whether the model lower-cases words."""
-    table = pq.read_table(model / "words.parquet", columns=["word", "in_vectors"])
-    words: Any = table["word"].filter(table["in_vectors"]).to_pylist()
-    return frozenset(words), Lexicon.load(model).lower_case
+    words: Any = pq.read_table(
+        model / "words.parquet", columns=["word"], filters=[("in_vectors", "==", True)]
+    )
+    return frozenset(words["word"].to_pylist()), Lexicon.load(model).lower_case
 
 
 def _drawn(run: VariantResult, split: EvaluationSplit, rows: Sequence[int]) -> list[View]:

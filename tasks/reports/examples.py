@@ -42,17 +42,16 @@ def named_questions(split: EvaluationSplit, names: Sequence[str]) -> list[int]:
 
 def matching_rows(split: EvaluationSplit, name: str) -> list[int]:
     """Row of the question with this id, or else rows of the first few that contain these words."""
-    rows = [row for row, id_ in enumerate(split.ids) if id_ == name]
     words = normalized(name)
-    rows = rows or [row for row, text in enumerate(split.questions) if words in normalized(text)]
+    rows = [row for row, id_ in enumerate(split.ids) if id_ == name] or [
+        row for row, question in enumerate(split.questions) if words in normalized(question)
+    ]
     return rows[:MAX_MATCHES]
 
 
 def rows_by_confidence(scores: FloatArray, mask: BoolArray) -> list[int]:
     """The rows that a mask selects, by descending log-probability of the answer; both (n,)."""
-    order = np.argsort(-scores, kind="stable")
-    rows: list[int] = order[mask[order]].tolist()
-    return rows
+    return [row for row in np.argsort(-scores, kind="stable").tolist() if mask[row]]
 
 
 def first_per_context(rows: Iterable[int], split: EvaluationSplit, limit: int) -> list[int]:
@@ -79,6 +78,14 @@ def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
         "em": int(value["em"]),
         "f1": 100 * float(value["f1"]),
     }
+
+
+def confident_examples(
+    columns: Columns, split: EvaluationSplit, mask: BoolArray, limit: int
+) -> list[View]:
+    """The most confident of the answers that a mask selects: the first `limit`, one per context."""
+    rows = first_per_context(rows_by_confidence(columns["score"], mask), split, limit)
+    return [example(columns, split, row) for row in rows]
 
 
 def predicted_span(columns: Columns, row: int) -> Span:

@@ -15,7 +15,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 View = dict[str, Any]
 
 
-def write_page(out_file: Path, template: str, view: View) -> None:
+def write_page(out_file: Path, template: str, /, **view: Any) -> None:
     """Write a page from a template and its data, with the current time and inline styles."""
     environment = Environment(
         autoescape=True,
@@ -24,11 +24,16 @@ def write_page(out_file: Path, template: str, view: View) -> None:
         lstrip_blocks=True,
         loader=FileSystemLoader(TEMPLATES),
     )
-    whole = partial(digits, places=0)
-    environment.filters |= {"digits": digits, "whole": whole, "plain": plain, "percent": percent}
-    style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))
+    environment.filters |= {
+        "digits": digits,
+        "whole": partial(digits, places=0),
+        "plain": plain,
+        "percent": percent,
+    }
     page = environment.get_template(template).render(
-        view, style=style, created=datetime.now().astimezone()
+        view,
+        style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
+        created=datetime.now().astimezone(),
     )
     out_file.write_text(page, encoding="utf-8")
 

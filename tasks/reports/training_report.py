@@ -14,9 +14,9 @@ from tasks.evaluation.evaluate import EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import slice_tables
 from tasks.reports import error_report
 from tasks.reports.calibration_section import calibration_view
-from tasks.reports.examples import example, first_per_context, rows_by_confidence
+from tasks.reports.charts import MARKERS, Points, line, plot
+from tasks.reports.examples import confident_examples
 from tasks.reports.html import View, plain, write_page
-from tasks.reports.line_charts import MARKERS, Points, line, plot
 from tasks.reports.variant_result import VariantResult, load_variant
 from tasks.tracking.runs import Split, flatten
 
@@ -47,29 +47,30 @@ def report_variants(
     split = load_split(splits["dev"])
     variants = [load_variant(folder, split) for folder in trained]
     table = [_summary(variant, split, dataset) for variant in variants]
-    view = {
-        "dataset": dataset,
-        "questions": len(split),
-        "contexts": len(split.contexts),
-        "v2": split.v2,
-        "variants": table,
-        "best_variant": max(table, key=lambda row: row["f1"]),
-        "best": {
+    write_page(
+        out / "report.html",
+        "report.html.j2",
+        dataset=dataset,
+        questions=len(split),
+        contexts=len(split.contexts),
+        v2=split.v2,
+        variants=table,
+        best_variant=max(table, key=lambda row: row["f1"]),
+        best={
             **{column: max(row[column] for row in table) for column in ("em", "f1", "avna")},
             "nll": min((row["nll"] for row in table if math.isfinite(row["nll"])), default=None),
         },
-        "markers": [list(MARKERS.values())[i % len(MARKERS)] for i in range(len(variants))],
-        "charts": [chart for chart in (_chart(variants, *spec) for spec in CHARTS) if chart],
-        "calibration": calibration_view(variants, split),
-        "slices": slice_tables(
+        markers=[list(MARKERS.values())[i % len(MARKERS)] for i in range(len(variants))],
+        charts=[chart for chart in (_chart(variants, *spec) for spec in CHARTS) if chart],
+        calibration=calibration_view(variants, split),
+        slices=slice_tables(
             split, [variant.answers for variant in variants], packaged_words(), "GloVe 6B"
         ),
-        "examples": [_examples(variant, split) for variant in variants],
-        "splits": {name: facts_of(folder) for name, folder in splits.items()},
-        "vocabulary": facts_of(vocabulary),
-        "settings": _settings(variants),
-    }
-    write_page(out / "report.html", "report.html.j2", view)
+        examples=[_examples(variant, split) for variant in variants],
+        splits={name: facts_of(folder) for name, folder in splits.items()},
+        vocabulary=facts_of(vocabulary),
+        settings=_settings(variants),
+    )
     return {}
 
 
@@ -78,8 +79,7 @@ def report_variants(
 
 def _summary(variant: VariantResult, split: EvaluationSplit, dataset: str) -> View:
     """The variant's table row, with None or NaN for unknown values."""
-    answers = variant.answers
-    facts = variant.facts
+    answers, facts = variant.answers, variant.facts
     correct_avna = map(answer_versus_none, answers["prediction"], split.gold_texts)
     last = variant.history[-1] if variant.history else {}
     kept = {**last, **facts["scores"]}
@@ -105,8 +105,7 @@ def _summary(variant: VariantResult, split: EvaluationSplit, dataset: str) -> Vi
 
 def _scores_with(scores: Mapping[str, float], suffix: str) -> View | None:
     """EM, F1, AvNA and NLL of the metrics with this suffix; None if there is no EM."""
-    names = ("em", "f1", "avna", "nll")
-    values = {name: scores.get(f"dev/{name}_{suffix}") for name in names}
+    values = {name: scores.get(f"dev/{name}_{suffix}") for name in ("em", "f1", "avna", "nll")}
     return None if values["em"] is None else values
 
 
@@ -117,8 +116,11 @@ def _within(
     values, questions = _scores_with(scores, "within"), scores.get("dev/questions_within")
     if values is None or questions == len(split):
         return None
-    tokens = variant.config["training"]["max_context_tokens"]
-    return {"tokens": tokens, "questions": questions, **values}
+    return {
+        "tokens": variant.config["training"]["max_context_tokens"],
+        "questions": questions,
+        **values,
+    }
 
 
 def _margin(scores: FloatArray) -> float:
@@ -143,9 +145,7 @@ def _chart(
         for metric, series in metrics.items()
         if (points := _curve(variant.history, metric))
     ]
-    if not lines:
-        return None
-    return plot(title, "epoch", y_label, lines, whole_x=True)
+    return plot(title, "epoch", y_label, lines, whole_x=True) if lines else None
 
 
 def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
@@ -160,24 +160,23 @@ def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
 def _examples(variant: VariantResult, split: EvaluationSplit) -> View:
     """The most confident correct and wrong predictions, each from distinct contexts."""
     answers = variant.answers
-    view: View = {"name": variant.name}
-    masks = {"correct": answers["em"] == 1, "wrong": (answers["em"] == 0) & (answers["f1"] == 0)}
-    for kind, mask in masks.items():
-        rows = first_per_context(rows_by_confidence(answers["score"], mask), split, EXAMPLES)
-        view[kind] = [example(answers, split, row) for row in rows]
-    return view
+    correct, wrong = answers["em"] == 1, (answers["em"] == 0) & (answers["f1"] == 0)
+    return {
+        "name": variant.name,
+        "correct": confident_examples(answers, split, correct, EXAMPLES),
+        "wrong": confident_examples(answers, split, wrong, EXAMPLES),
+    }
 
 
 # Settings
 
 
-def _settings(variants: Sequence[VariantResult]) -> list[View]:
-    """One row per setting with each variant's value; rows with different values are marked."""
-    counts = ("parameters", "trained_on")
+def _settings(variants: Sequence[VariantResult]) -> list[tuple[str, list[str]]]:
+    """One row per setting with each variant's value."""
     flat = [
-        flatten({**variant.config, **{name: variant.facts.get(name) for name in counts}})
+        flatten(variant.config)
+        | {name: variant.facts.get(name) for name in ("parameters", "trained_on")}
         for variant in variants
     ]
     names = dict.fromkeys(name for values in flat for name in values if name != "name")
-    rows = [(name, [plain(values.get(name)) for values in flat]) for name in names]
-    return [{"name": n, "values": v, "differs": len(set(v)) > 1} for n, v in rows]
+    return [(name, [plain(values.get(name)) for values in flat]) for name in names]

@@ -18,16 +18,12 @@ class VariantResult:
     "examples_per_second", "seconds" (of training since its start).
     """
 
+    name: str
     folder: Path  # of the stage `train`
     facts: Mapping[str, Any]  # of the stage `train`
     config: dict[str, Any]  # nested plain values
     history: Sequence[Mapping[str, float]]  # one row per epoch
     answers: Columns  # to the evaluation split, by the epoch that was kept
-
-    @property
-    def name(self) -> str:
-        """The variant's name."""
-        return str(self.facts["variant"])
 
 
 def load_variant(folder: Path, split: EvaluationSplit) -> VariantResult:
@@ -38,6 +34,7 @@ def load_variant(folder: Path, split: EvaluationSplit) -> VariantResult:
     """
     facts = facts_of(folder)
     return VariantResult(
+        facts["variant"],
         folder,
         facts,
         config=json.loads((folder / "config.json").read_text(encoding="utf-8")),

@@ -31,9 +31,9 @@ def result_of(folder: Path, split: EvaluationSplit, threshold: float | None) -> 
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     write_predictions(folder / "predictions.parquet", split, evaluate(split, predictions))
     table = pq.read_table(folder / "predictions.parquet")
-    facts = {"variant": "made", "threshold": threshold, "no_threshold": None}
+    facts = {"threshold": threshold, "no_threshold": None}
     answers = {name: table[name].to_numpy() for name in table.column_names}
-    return VariantResult(folder, facts, config={}, history=[], answers=answers)
+    return VariantResult("made", folder, facts, config={}, history=[], answers=answers)
 
 
 def test_threshold_scores_match_official_scores(tmp_path: Path, split: EvaluationSplit) -> None:

@@ -44,8 +44,9 @@ def error_page(
     """Write the error report of a run; returns the page."""
     file, loaded = folder / "errors.html", load_split(split)
     run = VariantResult(
+        variant,
         folder,
-        facts={"variant": variant, "run_url": url},
+        facts={"run_url": url},
         config=json.loads((folder / "model" / "config.json").read_text())["variant"],
         history=[],
         answers=read_predictions(folder / "predictions.parquet", loaded, variant),

@@ -8,9 +8,8 @@ import matplotlib
 import pytest
 
 from infra.settings import CHECKOUT
+from tasks.reports.charts import COLOURS, STYLE, guide, line, plot
 from tasks.reports.html import TEMPLATES
-from tasks.reports.inline_svg import COLOURS, STYLE
-from tasks.reports.line_charts import guide, line, plot
 from tests.factories.html import Page, assert_self_contained, visible_text
 
 
