@@ -1,42 +1,39 @@
 """All steps of the pipeline as stages, which are cached Prefect tasks."""
 
 from infra.artifacts.stage import Stage
-from tasks.data.ingest import ingest_file
-from tasks.data.splits import write_split
-from tasks.datasets.fetch import fetch
-from tasks.datasets.remote_files import fetch_remote_file
-from tasks.datasets.tiny import write_tiny
+from tasks.data import ingest, splits
+from tasks.datasets import fetch, remote_files, tiny
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.formats.select import vectors_for_splits
-from tasks.embeddings.training.corpus import prepare_corpus
-from tasks.embeddings.training.train import train_vectors
+from tasks.embeddings.training import corpus, train
 from tasks.inference.score_model import score_registered
-from tasks.reports.comparison import compare
-from tasks.reports.data_report import write_data_report
-from tasks.reports.embeddings_report import write_embeddings_report
-from tasks.reports.error_report import report_errors
-from tasks.reports.training_report import report_variants
-from tasks.text.build_vocabulary import build_vocabulary
-from tasks.text.encode import encode_split
-from tasks.tracking.fetch_model import fetch_model
+from tasks.reports import (
+    comparison,
+    data_report,
+    embeddings_report,
+    error_report,
+    training_report,
+)
+from tasks.text import build_vocabulary, encode
+from tasks.tracking.registry import fetch_model
 from tasks.training.train_variant import train_variant
 
-generating = Stage(write_tiny, "generate-tiny")
-fetching = Stage(fetch, "fetch")
-fetching_remote_file = Stage(fetch_remote_file, "fetch-remote-file")
-ingesting = Stage(ingest_file, "ingest")
-splitting = Stage(write_split, "split")
+generating = Stage(tiny.write_tiny, "generate-tiny")
+fetching = Stage(fetch.fetch, "fetch")
+fetching_remote_file = Stage(remote_files.fetch_remote_file, "fetch-remote-file")
+ingesting = Stage(ingest.ingest_file, "ingest")
+splitting = Stage(splits.write_split, "split")
 selecting_vectors = Stage(vectors_for_splits, "select-vectors")
-building_vocabulary = Stage(build_vocabulary, "build-vocabulary")
-preparing_corpus = Stage(prepare_corpus, "prepare-corpus")
+building_vocabulary = Stage(build_vocabulary.build_vocabulary, "build-vocabulary")
+preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
 evaluating_vectors = Stage(evaluate_vectors, "evaluate-embeddings")
-reporting_embeddings = Stage(write_embeddings_report, "embeddings-report")
-training_vectors = Stage(train_vectors, "train-embeddings")
-encoding = Stage(encode_split, "encode")
+reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
+training_vectors = Stage(train.train_vectors, "train-embeddings")
+encoding = Stage(encode.encode_split, "encode")
 fetching_model = Stage(fetch_model, "fetch-model")
 training = Stage(train_variant, "train")
 scoring = Stage(score_registered, "score")
-comparing = Stage(compare, "compare")
-checking = Stage(write_data_report, "check")
-reporting = Stage(report_variants, "report")
-reporting_errors = Stage(report_errors, "error-report")
+comparing = Stage(comparison.compare, "compare")
+checking = Stage(data_report.write_data_report, "check")
+reporting = Stage(training_report.report_variants, "report")
+reporting_errors = Stage(error_report.report_errors, "error-report")

@@ -20,7 +20,7 @@ from tasks.datasets.names import dataset_name
 from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
 from tasks.tracking.client import require_server
-from tasks.tracking.fetch_model import find_model_files
+from tasks.tracking.registry import find_model_files
 
 if TYPE_CHECKING:
     from tasks.inference.predictor import AnswerRow, Predictor

@@ -16,7 +16,7 @@ from infra.settings import settings
 from models.configs.variant import VariantConfig
 from tasks import stages
 from tasks.tracking import registry
-from tasks.tracking.fetch_model import find_model_files
+from tasks.tracking.registry import find_model_files
 from tasks.training.inputs import SplitFolders, TrainingData
 from tasks.training.log_forwarding import forwarding_logs
 from tasks.training.train_variant import parent_run_of, remove_checkpoints

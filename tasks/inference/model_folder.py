@@ -28,9 +28,11 @@ class TrainedModel:
 def save_model(folder: Path, model: TrainedModel) -> None:
     """Write a self-contained, relocatable model folder for `Predictor.load`."""
     folder.mkdir()
-    word_vectors = model.word_vectors
-    if not model.variant.model.word_vectors:
-        word_vectors = word_vectors[:, :0].contiguous()
+    word_vectors = (
+        model.word_vectors
+        if model.variant.model.word_vectors
+        else model.word_vectors[:, :0].contiguous()
+    )
     save_file(model.weights, folder / "weights.safetensors")
     save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
     config = {

@@ -94,8 +94,7 @@ class Predictor:
         vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
         model = BiDAF(variant.model, vectors, characters=len(lexicon.character_indices) + 2)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
-        threshold = _threshold(config, no_answer)
-        return cls(model, variant, threshold, lexicon, Subwords.load(folder))
+        return cls(model, variant, _threshold(config, no_answer), lexicon, Subwords.load(folder))
 
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
@@ -104,8 +103,13 @@ class Predictor:
             UserError: a question or a context has no tokens; names it.
         """
         encoded = self._encode(pairs)
-        limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
-        predictions, _ = predict(encoded.model, encoded.examples, encoded.types, limit, window)
+        predictions, _ = predict(
+            encoded.model,
+            encoded.examples,
+            encoded.types,
+            self.variant.training.max_answer_tokens,
+            self.variant.training.window,
+        )
         answers = predictions.answers(self.threshold)
         return [
             _row(context, spans, int(start), int(end), float(score), float(no_answer))
@@ -129,8 +133,14 @@ class Predictor:
         p(start)·p(end), and that of no answer is the same product for the null token.
         """
         encoded = self._encode([(question, context)])
-        limit, window = self.variant.training.max_answer_tokens, self.variant.training.window
-        spans = predict_top(encoded.model, encoded.examples, encoded.types, limit, count, window)
+        spans = predict_top(
+            encoded.model,
+            encoded.examples,
+            encoded.types,
+            self.variant.training.max_answer_tokens,
+            count,
+            self.variant.training.window,
+        )
         offsets, null_score = encoded.context_offsets[0], float(spans.no_answer_score[0])
         rows = [
             _row(context, offsets, int(first), int(last), float(score), math.exp(null_score))
@@ -202,9 +212,12 @@ class Predictor:
             return words, self.model
         known = self.lexicon.word_indices
         oov_rows = defaultdict[str, int](count(len(SPECIAL) + len(known)).__next__)
-        for i, form in enumerate(forms):
-            if words[i] == UNKNOWN:
-                words[i] = oov_rows[word_of(form, known, self.lexicon.lower_case)]  # as in training
+        words = [
+            oov_rows[word_of(form, known, self.lexicon.lower_case)]  # as in training
+            if word == UNKNOWN
+            else word
+            for form, word in zip(forms, words, strict=True)
+        ]
         return words, _with_vectors(self.model, self.subwords.vectors(oov_rows))
 
 

@@ -54,7 +54,16 @@ def find_garbage(uri: str) -> list[Garbage]:
     Raises:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
-    runs = recorded_runs(_require_store_with_trainings(uri))
+    trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
+    known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
+    # A wrong or missing store keeps no run, so that all trainings would be removed.
+    if trained and not trained & known:
+        raise UserError(
+            f"None of the {len(trained)} trainings under {settings().root} is recorded in the "
+            "current MLflow store, so pruning would remove all of them. Set "
+            "BIDAFLOW_MLFLOW_TRACKING_URI to the store that has their runs."
+        )
+    runs = recorded_runs(uri)
     return [*_unreferenced(runs), *_interrupted(), *_ended_trainings(runs), *_stale_downloads()]
 
 
@@ -67,24 +76,6 @@ def prune(uri: str) -> list[Garbage]:
     locks = sorted({item.lock for item in find_garbage(uri)})
     batches = [locks[i : i + LOCKS_AT_ONCE] for i in range(0, len(locks), LOCKS_AT_ONCE)]
     return [removed for batch in batches for removed in _remove_unlocked(batch, uri)]
-
-
-def _require_store_with_trainings(uri: str) -> str:
-    """Return `uri` if the store has recorded at least one of the trainings here.
-
-    Raises:
-        UserError: it has none of them. A wrong or missing store keeps no run, so that all trainings
-            would be removed.
-    """
-    trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
-    known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
-    if trained and not trained & known:
-        raise UserError(
-            f"None of the {len(trained)} trainings under {settings().root} is recorded in the "
-            "current MLflow store, so pruning would remove all of them. Set "
-            "BIDAFLOW_MLFLOW_TRACKING_URI to the store that has their runs."
-        )
-    return uri
 
 
 def _remove_unlocked(locks: Iterable[Path], uri: str) -> list[Garbage]:
@@ -130,8 +121,7 @@ def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
 def _stale_downloads() -> Iterator[Garbage]:
     for file in sorted((settings().root.resolve() / "downloads").glob("*")):
         if file.suffix != ".lock" and time.time() - file.stat().st_mtime > STALE_SECONDS:
-            download = file.with_name(file.name.removesuffix(".validator"))
-            lock = download.with_name(f"{download.name}.lock")
+            lock = file.with_name(f"{file.name.removesuffix('.validator')}.lock")
             yield Garbage(file, "download interrupted days ago", lock)
 
 

@@ -39,8 +39,10 @@ class FinishedStage:
 
 def finished_stages(stages: Path) -> dict[str, FinishedStage]:
     """All finished stages by name."""
-    folders = [manifest.parent for manifest in sorted(stages.glob(f"*/[!.]*/{MANIFEST}"))]
-    finished = [FinishedStage(folder, read_manifest(folder)) for folder in folders]
+    finished = [
+        FinishedStage(file.parent, read_manifest(file.parent))
+        for file in sorted(stages.glob(f"*/[!.]*/{MANIFEST}"))
+    ]
     return {stage.name: stage for stage in finished}
 
 
@@ -148,7 +150,10 @@ def stages_using(stages: Mapping[str, FinishedStage], query: str) -> set[str]:
     users = {
         name
         for name, stage in stages.items()
-        if any(_matches(entry, digest, str(path.absolute())) for entry in _entries(stage))
+        if any(
+            _matches(entry, digest, str(path.absolute()))
+            for entry in (stage.manifest, *stage.inputs, *stage.manifest["files"].values())
+        )
     }
     if not users:
         raise UserError(
@@ -156,10 +161,6 @@ def stages_using(stages: Mapping[str, FinishedStage], query: str) -> set[str]:
             "digits of its SHA-256."
         )
     return users
-
-
-def _entries(stage: FinishedStage) -> list[ManifestEntry]:
-    return [stage.manifest, *stage.inputs, *stage.manifest["files"].values()]
 
 
 def _matches(entry: ManifestEntry, digest: str, path: str) -> bool:

@@ -54,8 +54,10 @@ class EpochLogger:
                 client.log_batch(self.run_id, metrics=points)
                 del self.unsent[:METRICS_PER_CALL]
         except MlflowException as error:
-            queued = f"{len(self.unsent)} metrics are queued"
-            print(f"MLflow is unreachable; {queued} ({error}).", flush=True)
+            print(
+                f"MLflow is unreachable; {len(self.unsent)} metrics are queued ({error}).",
+                flush=True,
+            )
 
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)

@@ -2,16 +2,8 @@
 
 from collections.abc import Mapping
 
-from jinja2 import StrictUndefined, Template
+from jinja2 import Environment, StrictUndefined
 
-DIGESTS = ("train.digest", "dev.digest", "vocabulary.digest", "vectors.digest")
-SCORES = {
-    "dev/em": "EM",
-    "dev/f1": "F1",
-    "dev/nll": "NLL (nats)",
-    "dev/avna": "AvNA",
-    "dev/ece": "ECE (points)",
-}
 CARD = """\
 # {{ name }}: {{ tags.get("variant", "a variant") }} of BiDAF, trained on {{ dataset }}
 
@@ -66,20 +58,22 @@ def model_card(
     It shows the last epoch's scores and, if the run chose a threshold, those at the threshold.
     """
     threshold = tags.get("threshold")
-    columns = {"last epoch": ""}
-    if threshold is not None:
-        columns["at the threshold"] = "_at_threshold"
-    template: Template = Template(
-        CARD, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    )
-    return template.render(
+    at_threshold = {} if threshold is None else {"at the threshold": "_at_threshold"}
+    jinja = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    return jinja.from_string(CARD).render(
         name=name,
         tags=tags,
         metrics=metrics,
         dataset=tags.get("dataset", "unknown"),
         threshold=threshold,
-        digests=DIGESTS,
-        scores=SCORES,
-        columns=columns,
+        digests=("train.digest", "dev.digest", "vocabulary.digest", "vectors.digest"),
+        scores={
+            "dev/em": "EM",
+            "dev/f1": "F1",
+            "dev/nll": "NLL (nats)",
+            "dev/avna": "AvNA",
+            "dev/ece": "ECE (points)",
+        },
+        columns={"last epoch": "", **at_threshold},
         settings=", ".join(f"{key} {value}" for key, value in sorted(params.items())),
     )

@@ -47,16 +47,11 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
         artifacts={"model": str(model_folder)},
         model_config={"no_answer": "argmax"},
         code_paths=[str(CHECKOUT / package) for package in ("infra", "models", "tasks")],
-        pip_requirements=_requirements(),
+        # Without local suffixes such as "+cpu", which PyPI lacks.
+        pip_requirements=[f"{p}=={version(p).partition('+')[0]}" for p in INFERENCE_PACKAGES],
         input_example=[{"question": "Who answers?", "context": "The model answers."}],
     )
     return _register(client, registered_name, run, model.model_id)
-
-
-def _requirements() -> list[str]:
-    """The installed versions of the inference packages, without local suffixes such as "+cpu",
-    which PyPI lacks."""
-    return [f"{package}=={version(package).partition('+')[0]}" for package in INFERENCE_PACKAGES]
 
 
 def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:
@@ -67,18 +62,19 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    tags = {key: value for key, value in run.data.tags.items() if not key.startswith("mlflow.")}
     card = model_card(name, run.data.params, run.data.tags, run.data.metrics)
     created = client.create_model_version(
         name,
         f"models:/{model_id}",
         run.info.run_id,
-        tags=tags,
+        tags={key: tag for key, tag in run.data.tags.items() if not key.startswith("mlflow.")},
         model_id=model_id,
         description=card,
     )
     client.log_text(run.info.run_id, card, "model_card.md")
     # MLflow's page of the logged model reads its registered version from this tag.
-    versions = json.dumps([{"name": name, "version": created.version}])
-    client.set_logged_model_tags(model_id, {"mlflow.modelVersions": versions})
+    client.set_logged_model_tags(
+        model_id,
+        {"mlflow.modelVersions": json.dumps([{"name": name, "version": created.version}])},
+    )
     return f"models:/{name}/{created.version}"

@@ -24,8 +24,6 @@ from infra.settings import settings
 from tasks.tracking.runs import finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
-TERMINATION_SECONDS = 10.0
-CRASH_MESSAGE = "Process was killed; detected at the next start."
 UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
@@ -65,7 +63,7 @@ def end_orphaned_runs() -> list[str]:
 def end_orphaned_run(run_id: str) -> None:
     """End the remaining MLflow runs and processes of a flow run whose own process is gone."""
     finish_flow_run(settings().tracking_uri, run_id, "KILLED")
-    end(_remaining_processes(run_id), TERMINATION_SECONDS)
+    end(_remaining_processes(run_id), patience=10)
     _note(run_id).unlink(missing_ok=True)
 
 
@@ -90,15 +88,21 @@ def _mark_crashed(matching: Mapping[str, Any]) -> int:
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(matching))
         for run in runs:
-            client.set_flow_run_state(run.id, Crashed(message=CRASH_MESSAGE), force=True)
+            client.set_flow_run_state(
+                run.id,
+                Crashed(message="Process was killed; detected at the next start."),
+                force=True,
+            )
     return len(runs)
 
 
 def _remaining_processes(run_id: str) -> list[psutil.Process]:
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    processes = psutil.process_iter(["environ"])  # None for processes of other users
-    belonging = [p for p in processes if (p.info["environ"] or {}).get(VARIABLE) == run_id]
-    return [process for process in belonging if process.pid not in own]
+    return [
+        process
+        for process in psutil.process_iter(["environ"])  # None for processes of other users
+        if process.pid not in own and (process.info["environ"] or {}).get(VARIABLE) == run_id
+    ]
 
 
 def _notes() -> dict[str, ProcessRecord]:

@@ -1,14 +1,16 @@
-"""MLflow's registered models: versions, and the aliases champion, previous and challenger."""
+"""Trained models: MLflow's registered versions, the aliases champion, previous and challenger, and
+the files of a model."""
 
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import UserError
+from infra.settings import settings
 from tasks.tracking.client import client_of, reading_client
 
 if TYPE_CHECKING:
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 # MLflow is imported locally, because it takes a second to load.
 
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
-# MLflow's error codes for an unknown model or version, and for an unknown alias.
-NOT_FOUND = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+
+MODEL_FILES = ("config.json", "weights.safetensors", "vectors.safetensors")
+MODEL_TABLES = ("words.parquet", "characters.parquet")
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,11 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     name, version, alias = match.groups()
     model = _lookup(uri, name, version=version, alias=alias)
     if model is None:
-        missing = f"{name} has no version {version}"
-        if alias is not None:
-            missing = f"No version of {name} has the alias {alias!r}"
+        missing = (
+            f"{name} has no version {version}"
+            if alias is None
+            else f"No version of {name} has the alias {alias!r}"
+        )
         raise UserError(f"{missing} in MLflow. Choose another version: models:/{name}/<version>.")
     return model
 
@@ -81,13 +86,15 @@ def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     return _lookup(uri, name, alias=alias)
 
 
-def set_champion(uri: str, model: RegisteredVersion) -> None:
-    """Promote a version to champion; the champion before it becomes the previous one."""
+def set_champion(uri: str, model: RegisteredVersion) -> RegisteredVersion | None:
+    """Promote a version to champion. The champion before it becomes the previous one and is
+    returned, if there was one."""
     before = with_alias(uri, model.name, CHAMPION)
     client = client_of(uri)
     if before is not None and before.version != model.version:
         client.set_registered_model_alias(model.name, PREVIOUS, before.version)
     client.set_registered_model_alias(model.name, CHAMPION, model.version)
+    return before
 
 
 def set_challenger(uri: str, model: RegisteredVersion) -> None:
@@ -104,9 +111,7 @@ def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion 
     restored = with_alias(uri, name, PREVIOUS)
     if restored is None:
         raise UserError(f"{name} has no previous champion to roll back to.")
-    replaced = with_alias(uri, name, CHAMPION)
-    set_champion(uri, restored)
-    return restored, replaced
+    return restored, set_champion(uri, restored)
 
 
 def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:
@@ -129,6 +134,33 @@ def download(uri: str, model_id: str, folder: Path) -> None:
         )
         (logged,) = (Path(downloaded) / "artifacts").iterdir()  # named like the logged folder
         shutil.copytree(logged, folder)
+
+
+def find_model_files(folder: str) -> list[Path]:
+    """The files and tables of a model folder.
+
+    Raises:
+        UserError: one of them is missing.
+    """
+    files = [Path(folder).expanduser() / name for name in (*MODEL_FILES, *MODEL_TABLES)]
+    for file in files:
+        if not file.is_file():
+            raise UserError(
+                f"{folder} is not a model directory: it has no {file.name}. Use the model/ "
+                "directory of a training, or models:/<name>@champion."
+            )
+    return files
+
+
+def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:
+    """Copy a model's files to `out`/model: `source` is a logged model's id, or the files."""
+    if isinstance(source, str):
+        download(settings().tracking_uri, source, out / "model")
+    else:
+        (out / "model").mkdir()
+        for file in source:
+            shutil.copyfile(file, out / "model" / file.name)
+    return {}
 
 
 def champions(uri: str) -> list[RegisteredVersion]:
@@ -155,22 +187,24 @@ def _lookup(
 
     client = client_of(uri)
     try:
-        if alias is not None:
-            return _version(client.get_model_version_by_alias(name, alias))
-        return _version(client.get_model_version(name, version))
+        return _version(
+            client.get_model_version(name, version)
+            if alias is None
+            else client.get_model_version_by_alias(name, alias)
+        )
     except MlflowException as error:
-        if error.error_code not in NOT_FOUND:
+        # MLflow's codes for an unknown model or version, and for an unknown alias.
+        if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
         return None
 
 
 def _version(version: "ModelVersion") -> RegisteredVersion:
-    model_id = str(version.source).removeprefix("models:/")  # set by `model_logging`
     return RegisteredVersion(
         version.name,
         str(version.version),
         version.run_id,
-        model_id,
+        str(version.source).removeprefix("models:/"),  # set by `model_logging`
         dict(version.tags),
         tuple(sorted(version.aliases)),
     )

@@ -49,6 +49,5 @@ def _delete(uri: str, runs: Sequence[RecordedRun]) -> None:
             client.delete_logged_model(str(source).removeprefix("models:/"))
         client.delete_run(run.id)
     if runs and uri.startswith("sqlite:"):
-        ids = ",".join(run.id for run in runs)
-        command = ["gc", "--backend-store-uri", uri, "--run-ids", ids]
+        command = ["gc", "--backend-store-uri", uri, "--run-ids", ",".join(run.id for run in runs)]
         subprocess.run([sys.executable, "-m", "mlflow", *command], check=True, capture_output=True)

@@ -1,7 +1,6 @@
 """Records of MLflow: its runs, and the models registered from them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +32,7 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
         UserError: the server does not respond.
     """
     from mlflow.entities import ViewType
+    from mlflow.utils import get_results_from_paginated_fn
 
     client = reading_client(uri)
     if client is None:
@@ -40,21 +40,23 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
     models = _models(client)
     view = ViewType.ALL if include_deleted else ViewType.ACTIVE_ONLY
     experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=view)}
-    pages = _all_pages(
-        lambda token: client.search_runs(list(experiments), run_view_type=view, page_token=token)
+    runs = get_results_from_paginated_fn(
+        lambda size, token: client.search_runs(
+            list(experiments), run_view_type=view, max_results=size, page_token=token
+        ),
+        max_results_per_page=1000,
     )
-    runs = [_recorded(run, experiments, models[run.info.run_id]) for run in pages]
-    return sorted(runs, key=lambda run: run.started, reverse=True)
+    records = [_recorded(run, experiments, models[run.info.run_id]) for run in runs]
+    return sorted(records, key=lambda record: record.started, reverse=True)
 
 
 def _recorded(run: Any, experiments: dict[str, str], models: tuple[str, ...]) -> RecordedRun:
-    started = datetime.fromtimestamp(run.info.start_time / 1000, UTC)
     return RecordedRun(
         id=run.info.run_id,
         name=run.info.run_name,
         experiment=experiments[run.info.experiment_id],
         status=run.info.status,
-        started=started.isoformat(" ", "minutes"),
+        started=datetime.fromtimestamp(run.info.start_time / 1000, UTC).isoformat(" ", "minutes"),
         parent=run.data.tags.get("mlflow.parentRunId"),
         stage=run.data.tags.get("bidaflow.stage"),
         digests={k: v for k, v in run.data.tags.items() if k.endswith(".digest")},
@@ -64,19 +66,19 @@ def _recorded(run: Any, experiments: dict[str, str], models: tuple[str, ...]) ->
 
 def _models(client: Any) -> dict[str, tuple[str, ...]]:
     """The model versions and aliases of each run, by run id."""
+    from mlflow.utils import get_results_from_paginated_fn
+
     names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    registered = _all_pages(lambda token: client.search_registered_models(page_token=token))
+    registered = get_results_from_paginated_fn(
+        lambda size, token: client.search_registered_models(max_results=size, page_token=token),
+        max_results_per_page=1000,
+    )
     aliases = {model.name: model.aliases for model in registered}
-    for model in _all_pages(lambda token: client.search_model_versions(page_token=token)):
+    for model in get_results_from_paginated_fn(
+        lambda size, token: client.search_model_versions(max_results=size, page_token=token),
+        max_results_per_page=1000,
+    ):
         version = str(model.version)
         own = [alias for alias, target in aliases[model.name].items() if str(target) == version]
         names[model.run_id] += (f"{model.name}/{version}", *(f"{model.name}@{a}" for a in own))
     return names
-
-
-def _all_pages(page: Callable[[str | None], Any]) -> Iterator[Any]:
-    results = page(None)
-    yield from results
-    while results.token:
-        results = page(results.token)
-        yield from results

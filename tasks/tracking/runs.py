@@ -115,8 +115,11 @@ def start_variant_run(
     own |= {"mlflow.parentRunId": parent_run_id, **variant.tags, **digests}
     run = _open_run(uri, parent.info.experiment_id, existing, variant.name, own)
     run_id = str(run.info.run_id)
-    known = run.data.params
-    params = [Param(k, str(v)) for k, v in flatten(variant.config).items() if k not in known]
+    params = [
+        Param(key, str(value))
+        for key, value in flatten(variant.config).items()
+        if key not in run.data.params
+    ]
     client.log_batch(run_id, params=params)
     _log_inputs(client, run_id, variant.datasets)
     return run_id
@@ -149,18 +152,15 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """All fields of a nested config, by their path joined with dots."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
+        path = f"{prefix}{key}"
+        flat |= flatten(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
     return flat
 
 
 def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
     """Log files as artifacts of the run, under their own names."""
-    client = client_of(uri)
     for file in files:
-        client.log_artifact(run_id, str(file))
+        client_of(uri).log_artifact(run_id, str(file))
 
 
 def log_text(uri: str, run_id: str, name: str, text: str) -> None:
@@ -203,10 +203,12 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
     existing = client.get_experiment_by_name(name)
     if existing is None:
+        # Beside the SQLite file, because MLflow would use the working directory.
+        artifacts = Path(uri.removeprefix("sqlite:///")).resolve().parent / "mlartifacts" / name
         return str(
             client.create_experiment(
                 name,
-                artifact_location=_artifact_location(uri, name),
+                artifacts.as_uri() if uri.startswith("sqlite:///") else None,
                 tags={"mlflow.experimentKind": "custom_model_development"},  # sets the UI's view
             )
         )
@@ -216,15 +218,6 @@ def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
             f"`mlflow experiments restore --experiment-id {existing.experiment_id}`."
         )
     return str(existing.experiment_id)
-
-
-def _artifact_location(uri: str, experiment: str) -> str | None:
-    """An artifact folder beside the SQLite file, as MLflow would use the working directory; None
-    for a server."""
-    if not uri.startswith("sqlite:///"):
-        return None
-    database = Path(uri.removeprefix("sqlite:///")).resolve()
-    return (database.parent / "mlartifacts" / experiment).as_uri()
 
 
 def _search(

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from infra.errors import UserError
 from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.tracking.fetch_model import fetch_model
+from tasks.tracking.registry import fetch_model
 from tasks.training.initialization import new_model, warm_start_summary
 from tasks.training.inputs import TrainingData
 from tests.factories.training_data import prepare, small

@@ -27,7 +27,7 @@ from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import VocabularyParameters
-from tasks.tracking.fetch_model import MODEL_FILES, MODEL_TABLES
+from tasks.tracking.registry import MODEL_FILES, MODEL_TABLES
 from tasks.training.train_variant import start_run
 from tests.factories.stages import in_flow
 
