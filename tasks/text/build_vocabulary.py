@@ -33,10 +33,7 @@ TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 # The columns that `token_texts` needs besides the one with the texts.
 TOKENS = ["token_starts", "token_ends"]
 
-_FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
-FORM_COUNTS = pa.schema(_FORM_COUNTS)
-# Rows in memory at a time: about 1 MB of Wikipedia paragraphs.
-BATCH_ROWS = 1024
+NO_COUNTS = pa.table({"form": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
 CHUNK_ROWS = 50_000
 MERGE_ROWS = 200_000
 
@@ -77,9 +74,12 @@ class VocabularyParameters(BaseModel):
 def read_batches(
     path: Path, columns: list[str], row_groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a Parquet file, or of some row groups, `BATCH_ROWS` rows at a time."""
+    """Yield some columns of a Parquet file, or of some row groups, 1024 rows at a time.
+
+    These are about 1 MB of Wikipedia paragraphs.
+    """
     with pq.ParquetFile(path) as file:
-        yield from row_batches(file, BATCH_ROWS, columns, row_groups)
+        yield from row_batches(file, 1024, columns, row_groups)
 
 
 def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
@@ -88,9 +88,8 @@ def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
     The stored offsets count code points. To avoid a Python string for each token, they are
     converted to byte offsets through the start bytes of all code points in the joined texts.
     """
-    texts: Any = batch.column(column)
-    token_starts: Any = batch.column("token_starts")
-    token_ends: Any = batch.column("token_ends")
+    columns: Any = (batch.column(name) for name in (column, *TOKENS))
+    texts, token_starts, token_ends = columns
     data = np.frombuffer("".join(texts.to_pylist()).encode(), dtype=np.uint8)
     position = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
     lengths = pc.utf8_length(texts).to_numpy()
@@ -115,13 +114,12 @@ def _slices(
 def count_batch(batch: pa.RecordBatch, column: str) -> pa.Table:
     """Map step: the distinct token texts of a batch, as a (form, count) table."""
     counted = pc.value_counts(token_texts(batch, column))
-    return pa.table([counted.field("values"), counted.field("counts")], schema=FORM_COUNTS)
+    return pa.Table.from_struct_array(counted).rename_columns(["form", "count"])
 
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """Reduce step, associative: the sum of several (form, count) tables, sorted by form."""
-    joined = pa.concat_tables([FORM_COUNTS.empty_table(), *tables])
-    summed = joined.group_by("form").aggregate([("count", "sum")])
+    summed = pa.concat_tables([NO_COUNTS, *tables]).group_by("form").aggregate([("count", "sum")])
     return summed.rename_columns(["form", "count"]).sort_by("form")
 
 
@@ -198,8 +196,11 @@ def choose_words(
         counts[word_of(form, vectors, parameters.lower_case)] += count
     seen = {word_of(form, vectors, parameters.lower_case) for form in others}.union(counts)
     kept = {w for w in seen if w in vectors or w in composed or counts[w] >= parameters.min_count}
-    first = list(vectors)[: parameters.pretrained_words]
-    kept.update(w for w in first if case_key(w, parameters.lower_case) == w)
+    kept.update(
+        word
+        for word in list(vectors)[: parameters.pretrained_words]
+        if case_key(word, parameters.lower_case) == word
+    )
 
     def rank(word: str) -> tuple[int, int, str]:
         return -counts[word], 0 if counts[word] else vectors.get(word, len(vectors)), word
@@ -225,12 +226,14 @@ def coverage(
     Each share is computed for forms as written (`_as_written`), after the case policy (`_cased`),
     and after the lookup with plain quotes and dashes as well (`_looked_up`).
     """
-    written = [form in vectors for form in counts]
-    cased = [case_key(form, lower_case) in vectors for form in counts]
-    looked_up = [is_known(form, vectors, lower_case) for form in counts]
+    steps = {
+        "as_written": [form in vectors for form in counts],
+        "cased": [case_key(form, lower_case) in vectors for form in counts],
+        "looked_up": [is_known(form, vectors, lower_case) for form in counts],
+    }
     tokens = np.fromiter(counts.values(), dtype=np.float64)
     shares = {}
-    for name, known in {"as_written": written, "cased": cased, "looked_up": looked_up}.items():
+    for name, known in steps.items():
         shares[f"forms_{name}"] = float(np.mean(known)) if known else 0.0
         shares[f"tokens_{name}"] = float(np.dot(known, tokens) / max(tokens.sum(), 1.0))
     return shares
@@ -309,12 +312,11 @@ def words_table(
 
     `weights` are the training counts of the forms, (forms,), without the two special rows.
     """
-    word_ids = types["word"].to_numpy()[len(SPECIAL) :]
     return pa.table(
         {
             "index": pa.array(range(len(words) + len(SPECIAL)), pa.int32()),
             "word": pa.array([*SPECIAL, *words], pa.string()),
-            "count": _totals(word_ids, weights, len(words)),
+            "count": _totals(types["word"].to_numpy()[len(SPECIAL) :], weights, len(words)),
             "in_vectors": pa.array([False, False, *(word in vectors for word in words)]),
         },
         metadata={"case": "lower" if lower_case else "keep"},
@@ -329,13 +331,12 @@ def characters_table(
     `weights` are the training counts of the forms, (forms,), without the two special rows.
     """
     lists: Any = types["characters"].combine_chunks()[len(SPECIAL) :]
-    lengths = pc.list_value_length(lists).to_numpy()
-    character_ids = lists.flatten().to_numpy()
+    repeated = np.repeat(weights, pc.list_value_length(lists).to_numpy())
     return pa.table(
         {
             "index": pa.array(range(len(characters) + len(SPECIAL)), pa.int32()),
             "character": pa.array([*SPECIAL, *characters], pa.string()),
-            "count": _totals(character_ids, np.repeat(weights, lengths), len(characters)),
+            "count": _totals(lists.flatten().to_numpy(), repeated, len(characters)),
         }
     )
 

@@ -61,9 +61,9 @@ def _contexts(split: Path, known_forms: pa.StringArray) -> Iterator[pa.RecordBat
 
 def _examples(split: Path, known_forms: pa.StringArray) -> Iterator[pa.RecordBatch]:
     for batch in read_batches(split / "questions.parquet", ["question", *TOKENS, *TARGETS]):
-        context, start, end, impossible = (batch.column(name) for name in TARGETS)
+        context, *targets = (batch.column(name) for name in TARGETS)
         ids = _token_ids(batch, "question", known_forms)
-        yield pa.record_batch([context, ids, start, end, impossible], schema=EXAMPLES)
+        yield pa.record_batch([context, ids, *targets], schema=EXAMPLES)
 
 
 def _token_ids(

@@ -95,11 +95,10 @@ class Lexicon:
 
         words: Any = pq.read_table(folder / "words.parquet", columns=["word"])
         characters: Any = pq.read_table(folder / "characters.parquet", columns=["character"])
-        metadata = words.schema.metadata or {}
         return cls(
             indices(words["word"].to_pylist()[2:]),
             indices(characters["character"].to_pylist()[2:]),
-            metadata[b"case"] == b"lower",
+            words.schema.metadata[b"case"] == b"lower",
         )
 
 

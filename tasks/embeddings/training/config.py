@@ -91,12 +91,11 @@ def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
 
     Forms send every field, so only a value other than the default shows that the user set it.
     """
-    for name, methods in USED_BY.items():
-        default = EmbeddingSettings.model_fields[name].default
-        if method not in methods and getattr(settings, name) != default:
+    for name in settings.model_dump(exclude_defaults=True):
+        if method not in USED_BY.get(name, METHODS):
             raise ValueError(
                 f"{name} has no effect with method {method!r}; omit it, or set method to "
-                f"{' or '.join(methods)}"
+                f"{' or '.join(USED_BY[name])}"
             )
 
 

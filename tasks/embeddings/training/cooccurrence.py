@@ -20,13 +20,10 @@ Sums = npt.NDArray[np.float64]
 SortedRun = tuple[Keys, Sums]  # distinct sorted keys, and the sum of each
 Ids = npt.NDArray[np.int32]
 
-BLOCK_BYTES = 8 << 20
 END_OF_LINE = -1
 # Peak memory per pair while a run is sorted: key, weight, sort order, sorted copies, and the run
 # yielded before.
 BYTES_PER_PAIR = 96
-# The dense square of the most frequent words' pairs takes 1/4 of the memory; it needs no sort.
-DENSE_SHARE = 4
 
 
 def count_pairs(
@@ -39,34 +36,35 @@ def count_pairs(
     corpus length in tokens. `memory` is in bytes; runs beyond it spill to the folder `scratch`.
     """
     size = len(vocabulary)
-    side = min(size, int((memory / DENSE_SHARE / 8) ** 0.5))
+    # The dense square of the most frequent words' pairs takes 1/4 of the memory; it needs no sort.
+    side = min(size, int((memory / 4 / 8) ** 0.5))
     square = np.zeros((side, side))
     capacity = max((memory - square.nbytes) // BYTES_PER_PAIR, 1 << 12)
     runs: list[Path] = []
     done = 0
     with ProgressReporter("counting", words, "words") as progress:
         for ids in _blocks(corpus / "corpus.txt", vocabulary):
-            for run in _sorted_runs(ids, window, square, size, capacity):
+            for keys, sums in _sorted_runs(ids, window, square, size, capacity):
                 runs.append(scratch / f"run-{len(runs)}.npy")
-                _spill(run, runs[-1])
+                np.save(runs[-1], np.stack([keys, sums.view(np.int64)]))
             done += int(np.count_nonzero(ids != END_OF_LINE))
             progress.report(done)
-    yield from _merged(runs, capacity)
+    if runs:
+        yield from _merged(runs, capacity)
     yield from _runs_of_square(square, size, capacity)
 
 
 def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
     """Yield vocabulary rows for blocks of whole lines, -1 between lines; OOV words are omitted."""
-    row_of = {word.encode(): row for word, row in vocabulary.items()}
-    row_of[b"\n"] = END_OF_LINE
+    row_of = {word.encode(): row for word, row in vocabulary.items()} | {b"\n": END_OF_LINE}
     with file.open("rb") as corpus:
-        while block := corpus.read(BLOCK_BYTES):
+        while block := corpus.read(8 << 20):
             yield _rows_of(block + corpus.readline(), row_of)
 
 
 def _rows_of(lines: bytes, row_of: Mapping[bytes, int]) -> Ids:
     tokens = lines.replace(b"\n", b" \n ").split(b" ")
-    return np.fromiter((row_of[token] for token in tokens if token in row_of), np.int32, count=-1)
+    return np.fromiter((row_of[token] for token in tokens if token in row_of), np.int32)
 
 
 def _sorted_runs(
@@ -126,14 +124,8 @@ def _summed(keys: Keys, weights: Any) -> SortedRun:
     return ordered[first], np.add.reduceat(weights[order].astype(np.float64, copy=False), first)
 
 
-def _spill(run: SortedRun, file: Path) -> None:
-    """Write a run as an array (2, n) of int64: its keys, and the bits of its sums."""
-    keys, sums = run
-    np.save(file, np.stack([keys, sums.view(np.int64)]))
-
-
 def _spilled(file: Path) -> Any:
-    """The array that `_spill` wrote, memory-mapped.
+    """A run on disk, memory-mapped: an array (2, n) of int64, its keys and the bits of its sums.
 
     The file stays open as long as the array is referenced, and there may be thousands of runs.
     """
@@ -142,26 +134,25 @@ def _spilled(file: Path) -> Any:
 
 def _merged(runs: list[Path], capacity: int) -> Iterator[SortedRun]:
     """Merge runs into runs with disjoint, ascending keys, from about `capacity` entries each."""
-    if not runs:
-        return
     lengths = [_spilled(run).shape[1] for run in runs]
     total = sum(lengths)
     parts = -(-total // capacity)
     step = max(total // (64 * parts), 1)
     sample = np.sort(np.concatenate([np.array(_spilled(run)[0, ::step]) for run in runs]))
     borders = np.unique(sample[[len(sample) * part // parts for part in range(1, parts)]])
-    cuts = [np.searchsorted(_spilled(run)[0], borders).tolist() for run in runs]
-    ends = np.array([[0, *cut, length] for cut, length in zip(cuts, lengths, strict=True)])
-    for starts, stops in pairwise(ends.T):
+    cuts = [np.searchsorted(_spilled(run)[0], borders) for run in runs]
+    for starts, stops in pairwise(np.column_stack([np.zeros_like(lengths), cuts, lengths]).T):
         if (stops > starts).any():
             yield _merge_parts(runs, starts.tolist(), stops.tolist())
 
 
 def _merge_parts(runs: list[Path], starts: list[int], stops: list[int]) -> SortedRun:
     """One run from a part of each run: its entries from start to stop."""
-    places = zip(runs, starts, stops, strict=True)
-    parts = (np.array(_spilled(run)[:, start:stop]) for run, start, stop in places)
-    keys, sums = np.concatenate(list(parts), axis=1)
+    parts = [
+        np.array(_spilled(run)[:, start:stop])
+        for run, start, stop in zip(runs, starts, stops, strict=True)
+    ]
+    keys, sums = np.concatenate(parts, axis=1)
     return _summed(keys, sums.view(np.float64))
 
 

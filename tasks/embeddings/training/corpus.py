@@ -51,8 +51,10 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
             progress.total = words / read.share  # estimated from the share read so far
             progress.report(words)
     if not words:
+        names = ", ".join(file.path.name for file in files[:3])
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
         raise UserError(
-            f"The corpus is empty: {_names(files)} contain no words. Add files with text."
+            f"The corpus is empty: {names}{more} contain no words. Add files with text."
         )
     write_counts(out / "words.parquet", counts)
     return {
@@ -62,11 +64,6 @@ def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> di
         "distinct": len(counts),
         "words_per_second": round(words / progress.seconds),
     }
-
-
-def _names(files: Sequence[TextFile]) -> str:
-    shown = ", ".join(file.path.name for file in files[:3])
-    return f"{shown} and {len(files) - 3} more" if len(files) > 3 else shown
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -135,14 +132,14 @@ def _end_with_parent() -> None:
 
 def write_counts(file: Path, counts: Counter[str]) -> None:
     """Write (word, count), sorted by descending count, then by word."""
-    words = pa.table(
+    words: Any = pa.table(
         {
             "word": pa.array(list(counts), pa.string()),
             "count": pa.array(list(counts.values()), pa.int64()),
         }
     )
-    order: Any = [("count", "descending"), ("word", "ascending")]
-    pq.write_table(words.sort_by(order), file, compression="zstd")
+    ordered = words.sort_by([("count", "descending"), ("word", "ascending")])
+    pq.write_table(ordered, file, compression="zstd")
 
 
 def read_vocabulary(corpus: Path, min_count: int) -> dict[str, int]:

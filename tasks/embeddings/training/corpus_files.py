@@ -14,11 +14,8 @@ from infra.files import READ_PROGRESS, archive_of, inner_suffix, matches, member
 from infra.parquet import row_batches
 from infra.run_logger import logger
 
-BLOCK_ROWS = 1024
 # Bytes; longer lines are split at white space.
 LONGEST_PIECE = 1 << 20
-JSON = (".json", ".jsonl", ".ndjson")
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
@@ -37,27 +34,23 @@ def find_texts(spec: str) -> list[TextFile]:
     Raises:
         UserError: nothing has that name, a folder has no texts, or a file is JSON.
     """
-    name, mark, column = spec.partition(".parquet#")
-    named = _find(name + ".parquet" if mark else spec)
-    files = dict.fromkeys(file for path in named for file in _texts_of(path))
-    return [TextFile(file, column or "text") for file in files]
-
-
-def _find(spec: str) -> list[Path]:
-    path = Path(spec).expanduser()
+    stem, mark, column = spec.partition(".parquet#")
+    name = f"{stem}.parquet" if mark else spec
+    path = Path(name).expanduser()
     named = [path] if path.exists() or archive_of(path) else matches(path)
     if not named:
         raise UserError(
-            f"Corpus {spec} does not exist. Specify a text file, a folder, a zip of texts, or a "
+            f"Corpus {name} does not exist. Specify a text file, a folder, a zip of texts, or a "
             "glob."
         )
-    return named
+    files = dict.fromkeys(file for path in named for file in _texts_of(path))
+    return [TextFile(file, column or "text") for file in files]
 
 
 def _texts_of(path: Path) -> list[Path]:
     if path.is_dir():
         return _texts_below(path)
-    if inner_suffix(path) in JSON:
+    if inner_suffix(path) in (".json", ".jsonl", ".ndjson"):
         raise UserError(
             f"{path} is JSON, whose keys and braces would be learnt as words. If it is a dataset, "
             "pass it as --corpus.dataset."
@@ -68,23 +61,22 @@ def _texts_of(path: Path) -> list[Path]:
 def _texts_below(folder: Path) -> list[Path]:
     """The text files below a folder. Logs how many other files are ignored."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
-    texts = [file for file in files if _is_text(file)]
+    texts = [
+        file
+        for file in files
+        if inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
+    ]
     if not texts:
         raise UserError(
             f"{folder} contains no texts; expected .txt (may be compressed), .zip or .parquet "
             "files."
         )
-    others = [file.relative_to(folder) for file in files if not _is_text(file)]
-    example = f" (for example {others[0]})" if others else ""
+    others = sorted(set(files).difference(texts))
+    example = f" (for example {others[0].relative_to(folder)})" if others else ""
     logger().info(
         f"Corpus {folder}: reading {len(texts):,} files, skipping {len(others):,} others{example}."
     )
     return texts
-
-
-def _is_text(file: Path) -> bool:
-    """Whether a file's suffix is .txt (compressed or not), .parquet or .zip."""
-    return inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
 
 
 def read_texts(file: TextFile) -> Iterator[str]:
@@ -93,21 +85,17 @@ def read_texts(file: TextFile) -> Iterator[str]:
     Raises:
         UserError: it can't be read, or is not UTF-8 text; names the file and the line.
     """
-    if file.path.suffix.lower() == ".parquet":
+    suffix = file.path.suffix.lower()
+    if suffix == ".parquet":
         yield from _read_column(file.path, file.column)
         return
-    for path in _unzipped(file.path):
+    files = members(file.path) if suffix == ".zip" else [file.path]
+    texts = [path for path in files if suffix != ".zip" or inner_suffix(path) == ".txt"]
+    if not texts:
+        raise UserError(f"{file.path} contains no .txt file. Add one, or choose another corpus.")
+    for path in texts:
         with open_input(path) as stream:
             yield from _read_lines(path, stream)
-
-
-def _unzipped(path: Path) -> list[Path]:
-    if path.suffix.lower() != ".zip":
-        return [path]
-    texts = [member for member in members(path) if inner_suffix(member) == ".txt"]
-    if not texts:
-        raise UserError(f"{path} contains no .txt file. Add one, or choose another corpus.")
-    return texts
 
 
 def _read_column(file: Path, column: str) -> Iterator[str]:
@@ -115,7 +103,7 @@ def _read_column(file: Path, column: str) -> Iterator[str]:
         with pq.ParquetFile(file) as table:
             _require_strings(file, column, table.schema_arrow)
             read = 0
-            for batch in row_batches(table, BLOCK_ROWS, [column]):
+            for batch in row_batches(table, 1024, [column]):
                 yield from filter(None, batch.column(0).to_pylist())
                 read += batch.num_rows
                 READ_PROGRESS.get()(file, read / table.metadata.num_rows)
@@ -138,7 +126,8 @@ def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
 
 def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
     for number, before, piece in _pieces(stream):
-        if number == 1 and not before and piece.startswith(UTF_16):
+        at_start = number == 1 and not before
+        if at_start and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise UserError(f"{file} is encoded in UTF-16. Convert it to UTF-8.")
         if b"\0" in piece:
             raise UserError(
@@ -146,7 +135,7 @@ def _read_lines(file: Path, stream: IO[bytes]) -> Iterator[str]:
                 "Remove it from the corpus."
             )
         try:
-            yield piece.decode("utf-8" if number > 1 or before else "utf-8-sig")
+            yield piece.decode("utf-8-sig" if at_start else "utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{file}, line {number}: not UTF-8 ({error.reason} at byte "

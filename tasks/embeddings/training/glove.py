@@ -30,8 +30,6 @@ LEARNING_RATE = 0.05
 MAX_GRADIENT = np.float32(100.0)
 PAIR = np.dtype([("i", "<i4"), ("j", "<i4"), ("count", "<f4")])
 
-Pairs = npt.NDArray[np.void]
-
 
 def train_glove(
     corpus: Path,
@@ -56,8 +54,7 @@ def train_glove(
         start_counting = time.perf_counter()
         window = parameters.window_size
         runs = count_pairs(corpus, facts["words"], rows, window, memory, Path(folder))
-        expected = facts["words"] * window
-        parts = 1 + expected * BYTES_PER_PAIR // memory
+        parts = 1 + facts["words"] * window * BYTES_PER_PAIR // memory
         shuffled = scatter(runs, len(rows), parts, Path(folder), rng)
         pairs = sum(file.stat().st_size for file in shuffled) // PAIR.itemsize
         if not pairs:
@@ -65,19 +62,18 @@ def train_glove(
                 f"No two words with at least {parameters.min_count} occurrences co-occur within a "
                 f"window of {window}. Lower min_count, or add more text."
             )
-        training_facts: dict[str, Any] = {
-            "pairs": pairs,
-            "words_counted_per_second": round(
-                facts["words"] / (time.perf_counter() - start_counting)
-            ),
-        }
+        counting_seconds = time.perf_counter() - start_counting
         state = State.draw(len(rows), parameters.dimension, rng)
         if start is not None:
             state.initialise_from(list(counts), start)
         losses, seconds = fit(state, shuffled, pairs, parameters, rng)
-    training_facts["losses"] = losses
-    training_facts["pairs_per_second"] = round(2 * pairs * parameters.epoch_count / seconds)
-    return WordSet(list(counts), state.vectors()), training_facts
+    vectors = state.words[:, :-1] + state.contexts[:, :-1]
+    return WordSet(list(counts), vectors), {
+        "pairs": pairs,
+        "words_counted_per_second": round(facts["words"] / counting_seconds),
+        "losses": losses,
+        "pairs_per_second": round(2 * pairs * parameters.epoch_count / seconds),
+    }
 
 
 def scatter(
@@ -89,8 +85,6 @@ def scatter(
     files.
     """
     files = [folder / f"pairs-{part}.bin" for part in range(parts)]
-    for file in files:
-        file.touch()
     for run in runs:
         _scatter_run(run, size, files, rng)
     return files
@@ -134,10 +128,6 @@ class State:
         for row, start_row in known:
             self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[start_row] / 2
 
-    def vectors(self) -> Float32Array:
-        """(V, d) w + w̃"""
-        return self.words[:, :-1] + self.contexts[:, :-1]
-
 
 def fit(
     state: State,
@@ -165,17 +155,20 @@ def fit(
                 rng.shuffle(part_pairs)
                 shares = np.array_split(part_pairs, parameters.threads)
                 total += sum(pool.map(lambda share: step(state, share, parameters), shares))
-                same = int(np.count_nonzero(part_pairs["i"] == part_pairs["j"]))
-                records += 2 * len(part_pairs) - same
+                mirrored = int(np.count_nonzero(part_pairs["i"] != part_pairs["j"]))
+                records += len(part_pairs) + mirrored
                 done += 2 * len(part_pairs)
                 progress.report(done, f"epoch {epoch} of {parameters.epoch_count}")
             losses.append(total / records)
-            details = f"epoch {epoch} of {parameters.epoch_count}, loss {losses[-1]:.4f}"
-            progress.report(done, details, always=True)
+            progress.report(
+                done,
+                f"epoch {epoch} of {parameters.epoch_count}, loss {losses[-1]:.4f}",
+                always=True,
+            )
     return losses, progress.seconds
 
 
-def step(state: State, pairs: Pairs, parameters: EmbeddingParameters) -> float:
+def step(state: State, pairs: npt.NDArray[np.void], parameters: EmbeddingParameters) -> float:
     """Train in place on some pairs, in their order. Returns the sum of their losses."""
     return float(
         descend(

@@ -31,25 +31,30 @@ def train_vectors(
         UserError: too few words occur often enough, or `start` can't be read or is incompatible.
     """
     corpus_facts = facts_of(corpus)
-    start_set = None
-    if start is not None:
-        require_compatible_start(start, parameters)
-        start_set = load_vectors(str(start))
-        _require_ngrams_kept(start_set, parameters)
-    trained, facts = _train(out, corpus, corpus_facts, parameters, start_set)
+    start_set = None if start is None else _load_start(start, parameters)
+    if parameters.method == "glove":
+        from tasks.embeddings.training.glove import train_glove
+
+        # The counts take gigabytes. They are in `out` so that pruning removes those of killed runs.
+        trained, facts = train_glove(corpus, corpus_facts, parameters, start_set, scratch=out)
+    else:
+        trained, facts = train_by_gensim(corpus, corpus_facts, parameters, start_set)
     if start_set is not None:
         trained, warm_start_facts = _append_unchanged(trained, start_set)
         facts |= warm_start_facts
     if trained.subwords is not None:
         trained.subwords.save(out)
-    metadata = {
-        "method": parameters.method,
-        "dimension": parameters.dimension,
-        "corpus": content_digest(corpus),
-        "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
-        "parameters": parameters.model_dump(),
-    }
-    write_vectors(out, trained, metadata)
+    write_vectors(
+        out,
+        trained,
+        {
+            "method": parameters.method,
+            "dimension": parameters.dimension,
+            "corpus": content_digest(corpus),
+            "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
+            "parameters": parameters.model_dump(),
+        },
+    )
     return {
         "method": parameters.method,
         "dimension": parameters.dimension,
@@ -57,21 +62,6 @@ def train_vectors(
         "corpus": {name: corpus_facts[name] for name in ("words", "distinct", "paragraphs")},
         **facts,
     }
-
-
-def _train(
-    out: Path,
-    corpus: Path,
-    corpus_facts: dict[str, Any],
-    parameters: EmbeddingParameters,
-    start_set: WordSet | None,
-) -> tuple[WordSet, dict[str, Any]]:
-    if parameters.method == "glove":
-        from tasks.embeddings.training.glove import train_glove
-
-        # The counts take gigabytes. They are in `out` so that pruning removes those of killed runs.
-        return train_glove(corpus, corpus_facts, parameters, start_set, out)
-    return train_by_gensim(corpus, corpus_facts, parameters, start_set)
 
 
 def require_compatible_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
@@ -88,10 +78,17 @@ def require_compatible_start(start: VectorInput, parameters: EmbeddingParameters
         )
 
 
-def _require_ngrams_kept(start_set: WordSet, parameters: EmbeddingParameters) -> None:
-    """Raises UserError if the method or the n-gram settings would discard the set's n-grams."""
+def _load_start(start: VectorInput, parameters: EmbeddingParameters) -> WordSet:
+    """The warm-start set.
+
+    Raises:
+        UserError: it is incompatible, or the method or the n-gram settings would discard its
+            n-grams.
+    """
+    require_compatible_start(start, parameters)
+    start_set = load_vectors(str(start))
     if start_set.subwords is None:
-        return
+        return start_set
     if parameters.method != "fasttext":
         raise UserError(
             f"The start vectors have n-grams, which method {parameters.method!r} would discard. "
@@ -106,6 +103,7 @@ def _require_ngrams_kept(start_set: WordSet, parameters: EmbeddingParameters) ->
         raise UserError(
             f"The n-gram settings ({actual}) differ from those of the start vectors. Set {changes}."
         )
+    return start_set
 
 
 def _append_unchanged(trained: WordSet, start_set: WordSet) -> tuple[WordSet, dict[str, int]]:
@@ -115,9 +113,8 @@ def _append_unchanged(trained: WordSet, start_set: WordSet) -> tuple[WordSet, di
     shared = len(start_set.words) - len(rest)
     words = [*trained.words, *(start_set.words[row] for row in rest)]
     vectors = np.concatenate([trained.vectors, start_set.vectors[rest]])
-    facts = {
+    return WordSet(words, vectors, trained.subwords), {
         "carried_over": shared,
         "new": len(trained.words) - shared,
         "unchanged": len(rest),
     }
-    return WordSet(words, vectors, trained.subwords), facts

@@ -1,12 +1,25 @@
-"""Progress of gensim's training, which is read off the positions in the corpus file."""
+"""Progress of training by gensim, from the positions in the corpus file, and the sampled loss."""
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
-from tasks.embeddings.training.word2vec import ReadingProgress
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.corpus import read_vocabulary
+from tasks.embeddings.training.word2vec import (
+    ReadingProgress,
+    SampledLoss,
+    make_model,
+    train_by_gensim,
+)
+from tests.factories.corpus import corpus_of, two_topic_sentences
+
+WORD2VEC = ("cbow", "skipgram", "fasttext")
 
 
 def test_share_read_covers_all_worker_positions(tmp_path: Path) -> None:
@@ -21,4 +34,51 @@ def test_share_read_covers_all_worker_positions(tmp_path: Path) -> None:
         second.seek(700)
         assert reading_progress.share_read() == pytest.approx(0.3)
         reading_progress.on_epoch_end(SimpleNamespace(epochs=2))
-        assert reading_progress.share_read() == 0 and reading_progress.epoch == 1
+        assert reading_progress.share_read() == 0 and reading_progress.losses == [0.0]
+
+
+def parameters_of(method: str) -> EmbeddingParameters:
+    small = {"dimension": 8, "min_count": 1, "workers": 1, "epochs": 3}
+    ngrams = {"buckets": 50} if method == "fasttext" else {}
+    return EmbeddingParameters.model_validate({"method": method, **small, **ngrams})
+
+
+def untrained(corpus: Path, parameters: EmbeddingParameters) -> Any:
+    model = make_model(parameters)
+    model.build_vocab_from_freq(read_vocabulary(corpus, 1), corpus_count=400)
+    return model
+
+
+def log_sigmoid(x: float) -> float:
+    return -float(np.log1p(np.exp(-x)))
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_sampled_loss_matches_a_reference_loop(tmp_path: Path, method: str) -> None:
+    corpus, parameters = corpus_of(tmp_path, two_topic_sentences()), parameters_of(method)
+    model = untrained(corpus, parameters)
+    loss = SampledLoss(corpus / "corpus.txt", model, parameters)
+    model.syn1neg[:] = np.random.default_rng(0).normal(size=model.syn1neg.shape)
+    for key in range(len(model.wv)):  # compose fastText's vectors as training does
+        if method == "fasttext":
+            parts = [model.wv.vectors_ngrams[bucket] for bucket in model.wv.buckets_word[key]]
+            model.wv.vectors[key] = np.mean([model.wv.vectors_vocab[key], *parts], axis=0)
+    total, first = 0.0, 0
+    for outputs, length in zip(loss.outputs, loss.lengths, strict=True):
+        context = loss.words[loss.contexts[first : first + length]]
+        hidden = np.mean([model.wv.vectors[row] for row in context], axis=0)
+        total -= log_sigmoid(model.syn1neg[outputs[0]] @ hidden)
+        total -= sum(
+            log_sigmoid(-model.syn1neg[n] @ hidden) for n in outputs[1:] if n != outputs[0]
+        )
+        first += length
+    assert loss(model) == pytest.approx(total / len(loss.outputs), rel=1e-5)
+    assert (loss.lengths.max() == 1) is np.bool_(method != "cbow")
+
+
+@pytest.mark.parametrize("method", WORD2VEC)
+def test_rejects_corpus_of_single_word_lines(tmp_path: Path, method: str) -> None:
+    corpus = corpus_of(tmp_path, [["apple"], ["pear"], ["plum"]] * 20)
+    facts = {"words": 60, "paragraphs": 60}
+    with pytest.raises(UserError, match="No sampled line has two words"):
+        train_by_gensim(corpus, facts, parameters_of(method), None)
