@@ -16,7 +16,7 @@ from rich.text import Text
 
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.datasets.names import dataset_name
+from tasks.datasets.paths import dataset_name
 from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
 from tasks.tracking.client import require_server

@@ -8,9 +8,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from infra.progress import megabytes
-from tasks.datasets.catalog import DATASETS, CatalogEntry
+from tasks.datasets.catalog import DATASETS, LEXICAL_RESOURCES, CatalogEntry
 from tasks.datasets.fetch import availability
-from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
 
 
 def datasets() -> None:

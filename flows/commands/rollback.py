@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from infra.artifacts.locks import exclusive_lock
 from infra.settings import settings
-from tasks.datasets.names import dataset_name
+from tasks.datasets.paths import dataset_name
 from tasks.tracking import registry
 
 

@@ -9,8 +9,13 @@ from flows.common.parameters import DataParameters
 from infra.errors import UserError
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, Dataset, SplitName
-from tasks.datasets.names import dataset_name
-from tasks.datasets.paths import EXTENSIONS_TEXT, assign_splits, data_files, expand_data_file
+from tasks.datasets.paths import (
+    EXTENSIONS_TEXT,
+    assign_splits,
+    data_files,
+    dataset_name,
+    expand_data_file,
+)
 from tasks.datasets.remote_files import find_remote_files, is_uri
 from tasks.stages import fetching, fetching_remote_file, generating
 

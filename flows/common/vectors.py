@@ -10,7 +10,7 @@ from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import archive_of
-from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
+from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.formats.source import (
     DOWNLOADED,
     NO_VECTORS,

@@ -2,7 +2,6 @@
 
 import codecs
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,14 +29,13 @@ def utf8_error(content: bytes, before: int) -> FormatError | None:
     try:
         content.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data":
-            return None  # the file is truncated, which the JSON parser's message says
-        byte = content[error.start]
-        guess = bytes([byte]).decode("cp1252", "replace")
-        return FormatError(
-            f"byte {before + error.start + 1} (0x{byte:02X}, {guess!r} in Windows-1252) is not "
-            "UTF-8; save the file as UTF-8."
-        )
+        if error.reason != "unexpected end of data":  # truncated: the JSON parser says so
+            byte = content[error.start : error.start + 1]
+            return FormatError(
+                f"byte {before + error.start + 1} (0x{byte.hex().upper()}, "
+                f"{byte.decode('cp1252', 'replace')!r} in Windows-1252) is not UTF-8; save the "
+                "file as UTF-8."
+            )
     return None
 
 
@@ -54,35 +52,27 @@ def refuse_wide_characters(beginning: bytes) -> None:
 def field_error(error: ValidationError, place: str, entry: Any) -> FormatError:
     """The FormatError for the first invalid field of an entry; `place` locates it in the file."""
     details = error.errors(include_url=False, include_input=False)
-    sentence = _explain(details[0], place, entry)
     more = f" ({place} has {len(details)} errors.)" if len(details) > 1 else ""
-    return FormatError(sentence + more)
+    return FormatError(_explain(details[0], place, entry) + more)
 
 
 def _explain(detail: ErrorDetails, place: str, entry: Any) -> str:
-    where = detail["loc"]
-    entries, value = _walk(where, entry)
-    place = ", ".join([place + _name(entry), *entries])
-    if where and isinstance(where[-1], str):
-        place += f', field "{where[-1]}"'
+    place += _name(entry)
+    value, container = entry, ""
+    for step in detail["loc"]:
+        if isinstance(step, int):
+            value = value[step]
+            place += f", {_ENTRIES[container]} {step + 1}{_name(value)}"
+        else:
+            value, container = value.get(step), step
+    if detail["loc"] and isinstance(detail["loc"][-1], str):
+        place += f', field "{container}"'
     if detail["type"] == "missing":
         return f"{place}: missing; add it."
     rule = detail["msg"].partition(" ")[2]  # "Input should be …", "String should have …"
     if detail["type"] == "model_type":
         rule = "should be an object"
     return f"{place}: found {short_json(value)}; it {rule}."
-
-
-def _walk(where: Sequence[int | str], root: Any) -> tuple[list[str], Any]:
-    """The names of the entries on the path to a field, and its value (None if missing)."""
-    entries, value, container = [], root, ""
-    for step in where:
-        value = value[step] if isinstance(step, int) else value.get(step)
-        if isinstance(step, int):
-            entries.append(f"{_ENTRIES[container]} {step + 1}{_name(value)}")
-        else:
-            container = step
-    return entries, value
 
 
 def _name(entry: Any) -> str:

@@ -1,16 +1,18 @@
 """Writes articles as the Parquet files of an ingested split, with a ledger of every answer."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from tasks.data.alignment import align, repaired_answers
-from tasks.data.duplicates import refuse_repeated_ids
-from tasks.data.ingest_stats import IngestStats
-from tasks.data.ingested import TABLES, table_writers
+from models.squad_metrics import QuestionScore, normalize_answer, score_questions
+from tasks.data.alignment import AlignmentStatus, align, repaired_answers
+from tasks.data.answer_errors import ERROR_DESCRIPTIONS
+from tasks.data.ingested import TABLES, refuse_repeated_ids, split_facts, table_writers
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, Question
 from tasks.text.tokenizer import tokenize
@@ -22,6 +24,58 @@ Rows = dict[str, Row]
 BATCH_CHARACTERS = 1 << 20
 # A row group is written as soon as it reaches one of these two limits.
 BATCH_QUESTIONS = 1 << 13
+
+
+class IngestStats:
+    """Counts of questions by outcome and error, and sums of their oracle scores."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        # Whether the v2.0 rule applies is known only at the end, so both rules are summed.
+        self._sums = {v2: {"em": 0.0, "f1": 0.0} for v2 in (True, False)}
+        self._v2 = False
+
+    def add(self, outcome: AlignmentStatus, span: str, golds: Sequence[str]) -> QuestionScore:
+        """Count a question, and return the score of its span's text by the v2.0 rule."""
+        self.counts["questions"] += 1
+        self.counts[outcome] += 1
+        (score,) = score_questions([span], [golds], v2=True)
+        # The rules differ only if an answer normalises to nothing.
+        same = all(map(normalize_answer, golds))
+        (v1_score,) = [score] if same else score_questions([span], [golds], v2=False)
+        for v2, rule_score in ((True, score), (False, v1_score)):
+            self._sums[v2]["em"] += rule_score.em
+            self._sums[v2]["f1"] += rule_score.f1
+        self._v2 |= not golds
+        return score
+
+    def refuse_invalid(self, folder: Path, max_rejected: float) -> None:
+        """Raises UserError if there are no questions, or if too many were dropped.
+
+        The message takes the most common error, and an example of it, from the ledger in `folder`.
+        """
+        questions, dropped = self.counts["questions"], self.counts["dropped"]
+        if not questions:
+            raise UserError("no questions found. Add at least one question to the file.")
+        if dropped > max_rejected * questions:
+            ledger: Any = pq.read_table(
+                folder / "alignment.parquet",
+                columns=["id", "fault", "reason"],
+                filters=[("outcome", "=", "dropped")],
+            ).to_pylist()
+            kind, count = Counter(row["fault"] for row in ledger).most_common(1)[0]
+            example = next(row for row in ledger if row["fault"] == kind)
+            raise UserError(
+                f"{dropped:,} of {questions:,} questions ({dropped / questions:.1%}) can't be "
+                f"trained on, more than the limit of {max_rejected:.1%}. Most common error "
+                f"({count:,}): {ERROR_DESCRIPTIONS[kind]}, e.g. question "
+                f'"{example["id"]}" ({example["reason"]}). Fix the file, repair such answers '
+                "(--data.repair), or raise the limit (--data.max-rejected)."
+            )
+
+    def facts(self) -> dict[str, int | float]:
+        """The `split_facts`, by the v2.0 rule if any question has no answers, else by v1.1."""
+        return split_facts(self.counts, self._sums[self._v2])
 
 
 def ingest_file(
@@ -139,8 +193,10 @@ def _question_rows(
         "em": score.em,
         "f1": score.f1,
     }
-    size = len(question.question) + sum(map(len, texts))
-    return size, {"questions": question_row, "alignment": ledger_row}
+    return len(question.question) + sum(map(len, texts)), {
+        "questions": question_row,
+        "alignment": ledger_row,
+    }
 
 
 def _token_offsets(text: str) -> dict[str, list[int]]:

@@ -1,6 +1,10 @@
-"""The tables of ingested files and splits: their schemas, and how to write and read them."""
+"""The tables of ingested files and splits: schemas, writing, reading and statistics.
 
-from collections.abc import Iterator, Mapping
+Also refuses contexts and question ids that occur where they must not: twice, or in two files.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.errors import UserError
 from infra.parquet import row_batches
+from models.arrays import IntArray
 
-Columns = dict[str, pa.DataType]
-
-_ANSWER = pa.struct([("text", pa.string()), ("start", pa.int32())])
-_OFFSETS: Columns = {"token_starts": pa.list_(pa.int32()), "token_ends": pa.list_(pa.int32())}
-_TABLES: dict[str, Columns] = {
+_OFFSETS: dict[str, pa.DataType] = {
+    "token_starts": pa.list_(pa.int32()),
+    "token_ends": pa.list_(pa.int32()),
+}
+_TABLES: dict[str, dict[str, pa.DataType]] = {
     "contexts": {
         "context_id": pa.int32(),
         "article": pa.int32(),
@@ -32,7 +38,7 @@ _TABLES: dict[str, Columns] = {
         "context_id": pa.int32(),
         "question": pa.string(),
         **_OFFSETS,
-        "answers": pa.list_(_ANSWER),
+        "answers": pa.list_(pa.struct([("text", pa.string()), ("start", pa.int32())])),
         "is_impossible": pa.bool_(),
         "span_start": pa.int32(),
         "span_end": pa.int32(),
@@ -54,8 +60,6 @@ _TABLES: dict[str, Columns] = {
 
 # The schemas of the three files of an ingested file or split.
 TABLES = {name: pa.schema(columns) for name, columns in _TABLES.items()}
-
-BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def table_writers(
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
     """Yield the record batches of a Parquet file, optionally of some columns only."""
     with pq.ParquetFile(path) as file:
-        yield from row_batches(file, BATCH_ROWS, columns)
+        yield from row_batches(file, rows=4096, columns=columns)
 
 
 def questions_with_ledger(folder: Path) -> Iterator[tuple[Any, Any]]:
@@ -100,11 +104,34 @@ def questions_with_ledger(folder: Path) -> Iterator[tuple[Any, Any]]:
 
 def with_columns(batch: Any, columns: Mapping[str, Any]) -> Any:
     """A record batch with the values of some columns replaced."""
-    for name, values in columns.items():
-        index = batch.schema.get_field_index(name)
-        field = batch.schema.field(index)
-        batch = batch.set_column(index, field, pa.array(values, field.type))
-    return batch
+    arrays = [
+        pa.array(columns[field.name], field.type) if field.name in columns else old
+        for field, old in zip(batch.schema, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def split_facts(counts: Counter[str], score_sums: Mapping[str, float]) -> dict[str, int | float]:
+    """The statistics of a file or split: counts, and the mean oracle scores (0..100).
+
+    `score_sums` are the sums of the questions' `em` and `f1` (0..1 each).
+    """
+    questions = counts["questions"]
+    return {
+        "articles": counts["articles"],
+        "contexts": counts["contexts"],
+        "questions": questions,
+        "answerable": questions - counts["impossible"],
+        "impossible": counts["impossible"],
+        "exact": counts["exact"],
+        "widened": counts["widened"],
+        "repaired": counts["repaired"],
+        "dropped": counts["dropped"],
+        "oracle_em": 100 * score_sums["em"] / questions,
+        "oracle_f1": 100 * score_sums["f1"] / questions,
+        "context_tokens": counts["context_tokens"],
+        "question_tokens": counts["question_tokens"],
+    }
 
 
 def normalized(text: str) -> str:
@@ -123,17 +150,14 @@ class Contexts:
 
     def __init__(self, portion: Portion) -> None:
         self.portion = portion
-        self.fingerprints: list[bytes | None] = []
+        articles = [(title, list(map(fingerprint, texts))) for title, texts in self.by_article()]
+        self.fingerprints = [digest for _, digests in articles for digest in digests]
         # A key for each article: its title and the fingerprint of its first context.
-        self.articles: list[str] = []
-        sizes = []
-        for title, texts in self.by_article():
-            digests = [fingerprint(text) for text in texts]
-            self.articles.append(f"{title}\n{(digests[0] or b'').hex()}")
-            self.fingerprints += digests
-            sizes.append(len(texts))
+        self.articles = [f"{title}\n{(first or b'').hex()}" for title, (first, *_) in articles]
         # The position of each context's article in `articles`.
-        self.article_of = np.repeat(np.arange(len(sizes)), sizes)
+        self.article_of = np.repeat(
+            np.arange(len(articles)), [len(digests) for _, digests in articles]
+        )
         self.keep = np.ones(len(self.fingerprints), dtype=np.bool_)
 
     def by_article(self) -> Iterator[tuple[str, list[str]]]:
@@ -152,3 +176,89 @@ class Contexts:
         before = int(self.keep.sum())
         self.keep &= np.array([digest not in known for digest in self.fingerprints], dtype=np.bool_)
         return before - int(self.keep.sum())
+
+
+def fingerprints(splits: Iterable[Path]) -> set[bytes]:
+    """The fingerprints of all contexts of ingested splits, 16 bytes each."""
+    return {
+        digest
+        for split in splits
+        for batch in batches(split / "contexts.parquet", ["text"])
+        for text in batch.column("text").to_pylist()
+        if (digest := fingerprint(text))
+    }
+
+
+def refuse_overlap(training: Sequence[Contexts], evaluation: set[bytes]) -> None:
+    """Raises UserError if training contexts also occur in the evaluation set.
+
+    Contexts that differ only in white space and case are equal. The message states how many
+    contexts overlap and shows an example.
+    """
+    shared = [
+        (contexts, row)
+        for contexts in training
+        for row, digest in enumerate(contexts.fingerprints)
+        if digest in evaluation
+    ]
+    if shared:
+        contexts, row = shared[0]
+        table = pq.read_table(contexts.portion.folder / "contexts.parquet", columns=["text"])
+        text = str(table["text"][row])
+        raise UserError(
+            f"{len(shared)} of {sum(len(contexts.keep) for contexts in training)} training "
+            f"contexts also occur in the evaluation set, e.g. context {row + 1} of "
+            f'{contexts.portion.name}: "{text if len(text) <= 60 else text[:57] + "…"}". Evaluate '
+            'on other articles, or leave these contexts out of training (--data.overlap "leave '
+            'out").'
+        )
+
+
+def refuse_repeated_ids(folder: Path) -> None:
+    """Raises UserError if two questions of an ingested file share an id; names both places."""
+    digests = _id_digests(folder)
+    order = np.argsort(digests, kind="stable")
+    repeated = order[1:][digests[order[1:]] == digests[order[:-1]]]
+    if len(repeated):
+        rows = np.flatnonzero(digests == digests[repeated.min()])[:2]
+        table = pq.read_table(folder / "questions.parquet", columns=["id", "context_id"])
+        first, second = (_place(folder, table["context_id"][row].as_py()) for row in rows)
+        raise UserError(
+            f'question id "{table["id"][rows[0]]}" occurs twice, in {first} and in {second}. '
+            "Give each question a unique id."
+        )
+
+
+def refuse_shared_ids(portions: Sequence[Portion]) -> None:
+    """Raises UserError if two files share a question id; the message names both."""
+    if len(portions) < 2:
+        return
+    digests = [_id_digests(portion.folder) for portion in portions]
+    unique, counts = np.unique(np.concatenate(digests), return_counts=True)
+    shared = unique[counts > 1]
+    if len(shared):
+        first, second = [file for file, ids in enumerate(digests) if shared[0] in ids][:2]
+        row = np.flatnonzero(digests[first] == shared[0])[0]
+        table = pq.read_table(portions[first].folder / "questions.parquet", columns=["id"])
+        raise UserError(
+            f"question id {table['id'][row].as_py()!r} occurs in both {portions[first].name} and "
+            f"{portions[second].name} ({len(shared)} shared ids in total). Give each question a "
+            "unique id, or list each file only once."
+        )
+
+
+def _id_digests(folder: Path) -> IntArray:
+    """An 8-byte digest of each question's id, long enough to distinguish millions of ids."""
+    digests = (
+        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+        for batch in batches(folder / "questions.parquet", ["id"])
+        for text in batch.column("id").to_pylist()
+    )
+    return np.fromiter(digests, dtype=np.uint64)
+
+
+def _place(folder: Path, context: int) -> str:
+    table = pq.read_table(folder / "contexts.parquet", columns=["article", "title"])
+    article = table["article"].to_numpy()
+    paragraph = context - int(np.searchsorted(article, article[context])) + 1
+    return f'article {article[context] + 1} "{table["title"][context]}", paragraph {paragraph}'

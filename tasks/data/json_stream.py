@@ -131,8 +131,7 @@ class Document:
         position = _POSITION.search(reason)
         if position:
             line, column = self._place()
-            first_line = position[1] == "1"
-            column = int(position[2]) + (column - 1 if first_line else 0)
+            column = int(position[2]) + (column - 1 if position[1] == "1" else 0)
             line += int(position[1]) - 1
             reason = f"{reason[: position.start()]} at line {line} column {column}"
         return utf8_error(content, self._dropped + self._at) or json_error(reason)
@@ -163,9 +162,9 @@ def array_items(document: Document, name: str, parse: Callable[[int, bytes], T])
     if document.peek():
         raise FormatError(f"text follows the end of the JSON ({document.preview()}); remove it.")
     if name not in names:
-        others = ", ".join(names[:5]) or "nothing"
         raise FormatError(
-            f'the field "{name}" is missing (found: {others}); write {{"{name}": [ … ]}}.'
+            f'the field "{name}" is missing (found: {", ".join(names[:5]) or "nothing"}); '
+            f'write {{"{name}": [ … ]}}.'
         )
 
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 from tasks.data.ingested import Contexts, normalized, with_columns
 from tasks.data.partition import hash_uniform
 
-REASON = "asked about another paragraph of its article"
-
 
 class NegativeSampler:
     """Makes negatives from a portion's questions, batch by batch, in the order of the questions."""
@@ -22,8 +20,9 @@ class NegativeSampler:
         """`share` of the answerable questions is sampled, by seed and question id."""
         self._contexts, self._share, self._seed = contexts, share, seed
         self._articles = contexts.by_article()
-        self._texts: list[str] = []  # the current article's contexts, normalised
-        self._first = 0  # the row of the first of them
+        # The current article's contexts, normalised, with their rows; and the row after the last.
+        self._article: list[tuple[int, str]] = []
+        self._end = 0
 
     def sample(self, questions: Any, ledger: Any) -> tuple[Any, Any]:
         """Negatives of a batch of questions and of its ledger rows, in the same two schemas."""
@@ -44,7 +43,7 @@ class NegativeSampler:
             **{name: [None] * count for name in ledger.schema.names},
             "id": ids,
             "outcome": ["impossible"] * count,
-            "reason": [REASON] * count,
+            "reason": ["asked about another paragraph of its article"] * count,
             "span": [""] * count,
             "em": [1.0] * count,
             "f1": [1.0] * count,
@@ -63,16 +62,15 @@ class NegativeSampler:
 
     def _other_context(self, id: str, own_context: int, answers: list[str]) -> int | None:
         """The first suitable context of the article from a random start on, or None."""
-        while own_context >= self._first + len(self._texts):
-            self._first += len(self._texts)
+        while own_context >= self._end:
             _, texts = next(self._articles)
-            self._texts = list(map(normalized, texts))
-        count = len(self._texts)
-        offset = int(hash_uniform("place", self._seed, id) * count)
-        for step in range(count):
-            at = (offset + step) % count
-            row, text = self._first + at, self._texts[at]
-            usable = self._contexts.keep[row] and row != own_context and text
-            if usable and not any(answer in text for answer in answers):
-                return row
-        return None
+            self._article = list(enumerate(map(normalized, texts), self._end))
+            self._end += len(texts)
+        start = int(hash_uniform("place", self._seed, id) * len(self._article))
+        suitable = (
+            row
+            for row, text in self._article[start:] + self._article[:start]
+            if self._contexts.keep[row] and row != own_context and text
+            if not any(answer in text for answer in answers)
+        )
+        return next(suitable, None)

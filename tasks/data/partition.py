@@ -11,15 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tasks.datasets.catalog import SplitName
 
 
-class Shares(BaseModel):
+class Shares(BaseModel, frozen=True):
     """The shares of the training articles to hold out, and the seed of the draw."""
-
-    model_config = ConfigDict(frozen=True)
 
     validation: float = Field(0, ge=0, lt=1)
     dev: float = Field(0, ge=0, lt=1)

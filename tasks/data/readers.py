@@ -38,7 +38,6 @@ from tasks.data.schema import Article, FlatQuestion, Paragraph, Question
 
 REQUIRED = ("id", "context", "question", "answers")
 OPTIONAL = ("title", "is_impossible")
-BATCH_ROWS = 256
 
 ParsedEntry = Article | FlatQuestion
 
@@ -57,12 +56,10 @@ def read_articles(path: Path) -> Iterator[Article]:
     try:
         yield from _READERS.get(inner_suffix(path), read_squad)(path)
     except FormatError as error:
-        raise UserError(f"{path}: {_on_one_line(str(error))}") from error
-
-
-def _on_one_line(sentence: str) -> str:
-    """The sentence without line breaks and terminal codes that text from a file may contain."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(sentence.split()))
+        # Text from a file may contain line breaks and terminal codes.
+        line = " ".join(str(error).split())
+        printable = "".join(c if c.isprintable() else "\ufffd" for c in line)
+        raise UserError(f"{path}: {printable}") from error
 
 
 def read_squad(path: Path) -> Iterator[Article]:
@@ -137,7 +134,7 @@ def _row_entries(source: Path | IO[bytes], path: Path) -> Iterator[ParsedEntry]:
             )
         columns = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
         number = 0
-        for batch in row_batches(file, BATCH_ROWS, columns):
+        for batch in row_batches(file, rows=256, columns=columns):
             for row in batch.to_pylist():
                 number += 1
                 yield _parse_entry(row, f"row {number}")
@@ -179,9 +176,9 @@ def _group(entries: Iterable[ParsedEntry]) -> Iterator[Article]:
             else:
                 flat.append(entry)
         if flat:
-            runs = groupby(flat, lambda question: question.context)
             paragraphs = [
-                Paragraph(context=context, qas=list(map(_question, run))) for context, run in runs
+                Paragraph(context=context, qas=list(map(_question, run)))
+                for context, run in groupby(flat, lambda question: question.context)
             ]
             yield Article(title=flat[0].title or "", paragraphs=paragraphs)
 
@@ -193,9 +190,11 @@ def _article_of(entry: ParsedEntry) -> tuple[str, str] | None:
 
 
 def _question(flat: FlatQuestion) -> Question:
-    impossible = not flat.answers if flat.is_impossible is None else flat.is_impossible
     return Question(
-        id=flat.id, question=flat.question, answers=flat.answers, is_impossible=impossible
+        id=flat.id,
+        question=flat.question,
+        answers=flat.answers,
+        is_impossible=not flat.answers if flat.is_impossible is None else flat.is_impossible,
     )
 
 

@@ -13,14 +13,16 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from models.arrays import BoolArray, IntArray
-from tasks.data.duplicates import fingerprints, refuse_overlap, refuse_shared_ids
-from tasks.data.ingest_stats import split_facts
 from tasks.data.ingested import (
     TABLES,
     Contexts,
     Portion,
     batches,
+    fingerprints,
     questions_with_ledger,
+    refuse_overlap,
+    refuse_shared_ids,
+    split_facts,
     table_writers,
     with_columns,
 )
@@ -82,12 +84,11 @@ def write_split(
             "its article without its answers. Set data.negatives to 0, or add articles with "
             "several paragraphs."
         )
-    files = [{"name": portion.name, "weight": portion.weight} for portion in portions]
     return {
         **split_facts(writer.counts, writer.score_sums),
         "negatives": writer.counts["negatives"],
         "contexts_left_out": left_out,
-        "files": files,
+        "files": [{"name": portion.name, "weight": portion.weight} for portion in portions],
     }
 
 
@@ -188,10 +189,9 @@ def _copy_by_weight(
 ) -> tuple[Any, Any]:
     """The questions about kept contexts, and their ledger rows, copied by the weight."""
     ids = questions.column("id").to_pylist()
-    kept = keep[questions.column("context_id").to_numpy()]
     whole, fraction = divmod(weight, 1)
     drawn = [int(whole) + (hash_uniform("copy", seed, text) < fraction) for text in ids]
-    copies = np.where(kept, drawn, 0)
+    copies = np.where(keep[questions.column("context_id").to_numpy()], drawn, 0)
     rows = pa.array(np.repeat(np.arange(len(ids)), copies))
     copied = [
         f"{ids[row]}×{copy}" if copy > 1 else ids[row]

@@ -19,14 +19,11 @@ from infra.run_logger import logger
 ATTEMPTS = 5
 # The wait before the second attempt; it doubles before each later one.
 BACK_OFF_SECONDS = 1.0
-CONNECT_SECONDS = 10.0
 # A server that sends nothing for this long counts as failed.
 STALL_SECONDS = 30.0
 MAX_REDIRECTS = 10
 # The space that a download must leave free on the disk.
 SPARE_BYTES = 64 << 20
-
-RETRYABLE_STATUSES = (408, 425, 429)
 
 Result = TypeVar("Result")
 
@@ -94,9 +91,11 @@ def _retry(url: str, partial: Path | None, operation: Callable[[], Result]) -> R
 def _download_once(url: str, partial: Path) -> None:
     validator = _validator_file(partial)
     begin = _size(partial) if validator.exists() else 0
-    headers = {}
-    if begin:
-        headers = {"Range": f"bytes={begin}-", "If-Range": validator.read_text(encoding="utf-8")}
+    headers = (
+        {"Range": f"bytes={begin}-", "If-Range": validator.read_text(encoding="utf-8")}
+        if begin
+        else {}
+    )
     with _open(url, headers) as response:
         begin, total = _response_range(response, begin, partial)
         if begin != total:
@@ -127,16 +126,6 @@ def _response_range(response: httpx.Response, begin: int, partial: Path) -> tupl
     return begin, int(match[1] or begin)
 
 
-def _raise_for_status(response: httpx.Response) -> None:
-    status = response.status_code
-    if status in (200, 206, 416):
-        return
-    status_line = f"HTTP {status} {response.reason_phrase}".strip()
-    if status >= 500 or status in RETRYABLE_STATUSES:
-        raise _TransientError(f"the server returned {status_line}")
-    raise DownloadError(f"{response.url} returned {status_line}")
-
-
 def _receive(response: httpx.Response, partial: Path, begin: int, total: int | None) -> None:
     missing = (total or 0) - begin
     free = shutil.disk_usage(partial.parent).free
@@ -146,9 +135,8 @@ def _receive(response: httpx.Response, partial: Path, begin: int, total: int | N
             f"{megabytes(free)} are free in {partial.parent}. Free up space, or set BIDAFLOW_ROOT "
             "to a folder on another disk."
         )
-    name = Path(response.url.path).name
     with (
-        ProgressReporter(name, total, done_before=begin) as progress,
+        ProgressReporter(Path(response.url.path).name, total, done_before=begin) as progress,
         partial.open("ab" if begin else "wb") as file,
     ):
         for block in response.iter_raw():
@@ -164,13 +152,18 @@ def _open(url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
     """
     client = httpx.Client(
         headers={"Accept-Encoding": "identity", **headers},
-        timeout=httpx.Timeout(STALL_SECONDS, connect=CONNECT_SECONDS),
+        timeout=httpx.Timeout(STALL_SECONDS, connect=10.0),
         follow_redirects=True,
         max_redirects=MAX_REDIRECTS,
         event_hooks={"response": [require_safe_redirect]},
     )
     with client, client.stream("GET", url) as response:
-        _raise_for_status(response)
+        status = response.status_code
+        if status not in (200, 206, 416):
+            status_line = f"HTTP {status} {response.reason_phrase}".strip()
+            if status >= 500 or status in (408, 425, 429):
+                raise _TransientError(f"the server returned {status_line}")
+            raise DownloadError(f"{response.url} returned {status_line}")
         yield response
 
 

@@ -102,7 +102,15 @@ def _download(source: Source, target: Path) -> str:
             partial.replace(target)
             discard(partial)  # its validator file is still there
         return url
-    raise UserError(_unavailable_message(source, reasons))
+    if not reasons:
+        raise UserError(
+            f"{source.name} has no official URL. Put the file into a folder and set "
+            "BIDAFLOW_MIRROR to that folder."
+        )
+    raise UserError(
+        f"{source.name} could not be downloaded ({'; '.join(reasons)}). Download "
+        f"{source.url or source.name} by hand into a folder and set BIDAFLOW_MIRROR to that folder."
+    )
 
 
 def downloads_folder() -> Path:
@@ -114,18 +122,6 @@ def downloads_folder() -> Path:
 
 def _log_waiting() -> None:
     logger().info("Another run is downloading this file; waiting for it to finish.")
-
-
-def _unavailable_message(source: Source, reasons: list[str]) -> str:
-    if not reasons:
-        return (
-            f"{source.name} has no official URL. Put the file into a folder and set "
-            "BIDAFLOW_MIRROR to that folder."
-        )
-    return (
-        f"{source.name} could not be downloaded ({'; '.join(reasons)}). Download "
-        f"{source.url or source.name} by hand into a folder and set BIDAFLOW_MIRROR to that folder."
-    )
 
 
 def _problem(source: Source, file: Path) -> str | None:

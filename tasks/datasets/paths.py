@@ -1,11 +1,14 @@
-"""Resolves a path that the user names (file, folder, glob or zip) to SQuAD-format data files."""
+"""Resolves a path that the user names (file, folder, glob or zip) to SQuAD-format data files, and
+names the dataset, under which runs and models are filed."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from infra.errors import UserError, did_you_mean
 from infra.files import archive_of, inner_suffix, matches, members
 from tasks.datasets.catalog import DATASETS
+from tasks.datasets.remote_files import is_uri
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
 EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
@@ -58,3 +61,13 @@ def assign_splits(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     dev = [file for file in files if file.name.startswith("dev")]
     train = [file for file in files if file.name.startswith("train")]
     return (train, dev) if train and dev else (list(files), [])
+
+
+def dataset_name(dataset: str) -> str:
+    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow."""
+    if dataset in DATASETS:
+        return dataset
+    path = dataset.partition("?")[0] if is_uri(dataset) else dataset
+    last = Path(path).expanduser().resolve().name
+    plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
+    return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"

@@ -67,12 +67,14 @@ def _is_http_url(uri: str) -> bool:
 def _find_web_file(url: str) -> RemoteFile:
     """The file is named by the last part of the URL's path, with ".json" appended if it has no
     extension."""
-    version = validator(url) or f"requested at {time.time_ns()}"
     path = unquote(urlsplit(url).path)
     name = PurePosixPath(path).name or "data"
-    if "." not in name:
-        name = f"{name}.json"
-    return RemoteFile(address=url, path=path, name=name, version=version)
+    return RemoteFile(
+        address=url,
+        path=path,
+        name=name if "." in name else f"{name}.json",
+        version=validator(url) or f"requested at {time.time_ns()}",
+    )
 
 
 def _list_objects(uri: str) -> list[RemoteFile]:
@@ -83,7 +85,6 @@ def _list_objects(uri: str) -> list[RemoteFile]:
     infos: list[Any] = [store.get_file_info(path)]
     if infos[0].type == fs.FileType.Directory:
         infos = store.get_file_info(fs.FileSelector(path, recursive=True))
-    pattern = f"{path}{location[len(folder) :]}"
     return [
         RemoteFile(
             address=address,
@@ -93,7 +94,7 @@ def _list_objects(uri: str) -> list[RemoteFile]:
         )
         for info in sorted(infos, key=lambda info: info.path)
         if info.type == fs.FileType.File
-        and ("*" not in location or PurePosixPath(info.path).match(pattern))
+        and ("*" not in location or PurePosixPath(info.path).match(path + location[len(folder) :]))
     ]
 
 

@@ -88,92 +88,94 @@ class EntityKind:
     relations: tuple[Relation, ...]
 
 
-PEOPLE = EntityKind("person", ("{}",), Relation(
-    "craft", ("the {} ",),
-    ("What was the profession of {}?", "What trade did {} follow?", "Which job did {} do all day?"),
-), (
-    Relation("town", (" of {}", " from {}", " out of {}"),
-             ("Which town was the birthplace of {}?", "Where did the life of {} begin?",
-              "What was the home town of {}?")),
-    Relation("person", (", schooled by {}", ", trained by {}", ", raised by {}"),
-             ("Who was the teacher of {}?", "Who gave lessons to {}?",
-              "By whom was {} taught as a child?")),
-    Relation("year", (", dead since {}", ", buried in {}", ", gone since {}"),
-             ("When did the life of {} end?", "Which year brought the last day of {}?",
-              "In what year did people mourn for {}?")),
-))  # fmt: skip
-TOWNS = EntityKind("town", ("{}", "the town of {}"), Relation(
-    "air", ("the {} ",),
-    ("How would a visitor describe {}?", "How does a stranger find {}?",
-     "What do people think of the streets of {}?"),
-), (
-    Relation("river", (" on the {}", " beside the {}", " by the {}"),
-             ("Which stream runs past {}?", "What river flows through {}?",
-              "Where do the people of {} go for a swim?")),
-    Relation("goods", (" with its {}", ", rich in {}", ", proud of its {}"),
-             ("What product is {} known for?", "Which wares come from {}?",
-              "What do the workshops of {} produce?")),
-    Relation("person", (", founded by {}", ", planned by {}", ", built by {}"),
-             ("Who began the building of {}?", "Which settler brought {} into being?",
-              "Whose idea was it to create {}?")),
-    Relation("year", (", burned in {}", ", in flames in {}", ", razed in {}"),
-             ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
-              "In what year was there only smoke over {}?")),
-))  # fmt: skip
-RIVERS = EntityKind("river", ("the {}", "the river {}"), Relation(
-    "colour", ("the {} ",),
-    ("What colour is the water of {}?", "What does {} look like from a hill?",
-     "In what colour would one paint {}?"),
-), (
-    Relation("town", (", rising at {}", ", born near {}", ", springing from {}"),
-             ("Where does {} begin?", "Which town is at the source of {}?",
-              "Where can one find the first drops of {}?")),
-    Relation("river", (", joining the {}", ", lost in the {}", ", ending in the {}"),
-             ("What larger water does {} finally reach?", "Where does {} finish its course?",
-              "Which body of water takes in {}?")),
-    Relation("miles", (", {} long", ", only {} long", ", some {} long"),
-             ("What is the length of {}?", "How far does {} travel?",
-              "What distance does {} cover?")),
-    Relation("fish", (" with its {}", ", full of {}", ", home of many {}"),
-             ("Which animals live in {}?", "What do people catch in {}?",
-              "Which creatures can be seen swimming in {}?")),
-))  # fmt: skip
-BALLADS = EntityKind("work", ("the ballad {}", "the song {}"), Relation(
-    "mood", ("the {} ",),
-    ("What is the mood of {}?", "What sort of song is {}?", "How should one sing {}?"),
-), (
-    Relation("person", (" by {}", ", a work of {}", " from the pen of {}"),
-             ("Who was the author of {}?", "Which poet composed {}?",
-              "Who found the words for {}?")),
-    Relation("heroes", (" about {}", " on {}", ", in praise of {}"),
-             ("What is the subject of {}?", "Who are the heroes of {}?",
-              "Which figures does {} describe?")),
-    Relation("year", (", dated {}", ", printed in {}", ", finished in {}"),
-             ("When was {} published?", "Which year saw {} come out?",
-              "Since when could readers buy {}?")),
-    Relation("town", (", loved in {}", ", a favourite in {}", ", sung in {}"),
-             ("Where is {} most popular?", "Which town cannot get enough of {}?",
-              "Where would a traveller hear {}?")),
-))  # fmt: skip
-SHIPS = EntityKind("work", ("the {}", "the ship {}"), Relation(
-    "vessel", ("the {} ",),
-    ("What kind of vessel was {}?", "To which class of ships did {} belong?",
-     "How was {} built and rigged?"),
-), (
-    Relation("town", (", built in {}", " from {}", " out of {}"),
-             ("Where was {} made?", "Which town produced {}?",
-              "In what place did carpenters work on {}?")),
-    Relation("person", (" under {}", ", steered by {}", ", commanded by {}"),
-             ("Who was the captain of {}?", "Which skipper led {}?",
-              "Who gave the orders on {}?")),
-    Relation("cargo", (" with {}", ", full of {}", ", laden with {}"),
-             ("What was the cargo of {}?", "Which goods lay in the hold of {}?",
-              "What did the crew stow on {}?")),
-    Relation("year", (", sunk in {}", ", wrecked in {}", ", down since {}"),
-             ("When was {} lost at sea?", "What year saw the end of {}?",
-              "When did {} meet its final storm?")),
-))  # fmt: skip
-KINDS = (PEOPLE, TOWNS, RIVERS, BALLADS, SHIPS)
+KINDS = (
+    EntityKind("person", ("{}",), Relation(
+        "craft", ("the {} ",),
+        ("What was the profession of {}?", "What trade did {} follow?",
+         "Which job did {} do all day?"),
+    ), (
+        Relation("town", (" of {}", " from {}", " out of {}"),
+                 ("Which town was the birthplace of {}?", "Where did the life of {} begin?",
+                  "What was the home town of {}?")),
+        Relation("person", (", schooled by {}", ", trained by {}", ", raised by {}"),
+                 ("Who was the teacher of {}?", "Who gave lessons to {}?",
+                  "By whom was {} taught as a child?")),
+        Relation("year", (", dead since {}", ", buried in {}", ", gone since {}"),
+                 ("When did the life of {} end?", "Which year brought the last day of {}?",
+                  "In what year did people mourn for {}?")),
+    )),
+    EntityKind("town", ("{}", "the town of {}"), Relation(
+        "air", ("the {} ",),
+        ("How would a visitor describe {}?", "How does a stranger find {}?",
+         "What do people think of the streets of {}?"),
+    ), (
+        Relation("river", (" on the {}", " beside the {}", " by the {}"),
+                 ("Which stream runs past {}?", "What river flows through {}?",
+                  "Where do the people of {} go for a swim?")),
+        Relation("goods", (" with its {}", ", rich in {}", ", proud of its {}"),
+                 ("What product is {} known for?", "Which wares come from {}?",
+                  "What do the workshops of {} produce?")),
+        Relation("person", (", founded by {}", ", planned by {}", ", built by {}"),
+                 ("Who began the building of {}?", "Which settler brought {} into being?",
+                  "Whose idea was it to create {}?")),
+        Relation("year", (", burned in {}", ", in flames in {}", ", razed in {}"),
+                 ("When did the great blaze destroy {}?", "Which year left {} in ashes?",
+                  "In what year was there only smoke over {}?")),
+    )),
+    EntityKind("river", ("the {}", "the river {}"), Relation(
+        "colour", ("the {} ",),
+        ("What colour is the water of {}?", "What does {} look like from a hill?",
+         "In what colour would one paint {}?"),
+    ), (
+        Relation("town", (", rising at {}", ", born near {}", ", springing from {}"),
+                 ("Where does {} begin?", "Which town is at the source of {}?",
+                  "Where can one find the first drops of {}?")),
+        Relation("river", (", joining the {}", ", lost in the {}", ", ending in the {}"),
+                 ("What larger water does {} finally reach?", "Where does {} finish its course?",
+                  "Which body of water takes in {}?")),
+        Relation("miles", (", {} long", ", only {} long", ", some {} long"),
+                 ("What is the length of {}?", "How far does {} travel?",
+                  "What distance does {} cover?")),
+        Relation("fish", (" with its {}", ", full of {}", ", home of many {}"),
+                 ("Which animals live in {}?", "What do people catch in {}?",
+                  "Which creatures can be seen swimming in {}?")),
+    )),
+    EntityKind("work", ("the ballad {}", "the song {}"), Relation(
+        "mood", ("the {} ",),
+        ("What is the mood of {}?", "What sort of song is {}?", "How should one sing {}?"),
+    ), (
+        Relation("person", (" by {}", ", a work of {}", " from the pen of {}"),
+                 ("Who was the author of {}?", "Which poet composed {}?",
+                  "Who found the words for {}?")),
+        Relation("heroes", (" about {}", " on {}", ", in praise of {}"),
+                 ("What is the subject of {}?", "Who are the heroes of {}?",
+                  "Which figures does {} describe?")),
+        Relation("year", (", dated {}", ", printed in {}", ", finished in {}"),
+                 ("When was {} published?", "Which year saw {} come out?",
+                  "Since when could readers buy {}?")),
+        Relation("town", (", loved in {}", ", a favourite in {}", ", sung in {}"),
+                 ("Where is {} most popular?", "Which town cannot get enough of {}?",
+                  "Where would a traveller hear {}?")),
+    )),
+    EntityKind("work", ("the {}", "the ship {}"), Relation(
+        "vessel", ("the {} ",),
+        ("What kind of vessel was {}?", "To which class of ships did {} belong?",
+         "How was {} built and rigged?"),
+    ), (
+        Relation("town", (", built in {}", " from {}", " out of {}"),
+                 ("Where was {} made?", "Which town produced {}?",
+                  "In what place did carpenters work on {}?")),
+        Relation("person", (" under {}", ", steered by {}", ", commanded by {}"),
+                 ("Who was the captain of {}?", "Which skipper led {}?",
+                  "Who gave the orders on {}?")),
+        Relation("cargo", (" with {}", ", full of {}", ", laden with {}"),
+                 ("What was the cargo of {}?", "Which goods lay in the hold of {}?",
+                  "What did the crew stow on {}?")),
+        Relation("year", (", sunk in {}", ", wrecked in {}", ", down since {}"),
+                 ("When was {} lost at sea?", "What year saw the end of {}?",
+                  "When did {} meet its final storm?")),
+    )),
+)  # fmt: skip
 
 # Each sentence describes two entities; a context describes its four in an opening and a closing.
 OPENINGS = ("The chronicle names {} and {}.", "Old letters mention {} and {}.",
@@ -184,15 +186,6 @@ CLOSINGS = ("Not forgotten are {} and {}.", "There are stories about {} and {}, 
             "After these come {} and {}.")  # fmt: skip
 FILLERS = ("Few strangers ever ask.", "The winters are long.", "Not all of it is written down.",
            "{} is proud of its past.", "Such is the way of things in {}.")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One fact of a context: entity number `entity` has `value` for `relation`."""
-
-    entity: int
-    relation: Relation
-    value: str
 
 
 class ValueGenerator:
@@ -222,8 +215,7 @@ class ValueGenerator:
         initial = self._draw_unused(sorted({first[0] for first in FIRST.split()}))
         first = self._rng.choice([first for first in FIRST.split() if first[0] == initial])
         while True:
-            rest = (self._rng.choice(part.split()) for part in (MIDDLE, LAST[kind]))
-            name = first + "".join(rest)
+            name = first + "".join(self._rng.choice(s.split()) for s in (MIDDLE, LAST[kind]))
             if name not in self._names:
                 self._names.add(name)
                 return name
@@ -260,8 +252,7 @@ def write_tiny(out: Path, seed: int = 7) -> dict[str, Any]:
     """Write train.json and dev.json into `out`; return the number of questions by split."""
     questions = {}
     for split, dataset in zip(("train", "dev"), generate(seed), strict=True):
-        text = json.dumps(dataset, indent=1) + "\n"
-        (out / f"{split}.json").write_bytes(text.encode())
+        (out / f"{split}.json").write_bytes(f"{json.dumps(dataset, indent=1)}\n".encode())
         questions[split] = sum(len(p["qas"]) for a in dataset["data"] for p in a["paragraphs"])
     return questions
 
@@ -279,14 +270,17 @@ def _paragraph(rng: Random, generator: ValueGenerator, key: str, district: str) 
     *names, absent = (generator.name(kind.names) for _ in range(5))
     relations = (kind.epithet, rng.choice(kind.relations))
     omitted = list(zip(rng.sample(range(4), 2), relations, strict=True))
-    facts = [
-        Fact(entity, relation, generator.value(relation.value))
+    facts = {  # the values that the context states
+        (entity, relation): generator.value(relation.value)
         for entity in range(4)
         for relation in relations
         if (entity, relation) not in omitted
-    ]
+    }
     context = _context(rng, kind, names, facts, district)
-    questions = [(names[f.entity], f.relation, f.value) for f in rng.sample(facts, 4)]
+    questions = [
+        (names[entity], relation, value)
+        for (entity, relation), value in rng.sample(list(facts.items()), 4)
+    ]
     entity, relation = rng.choice(omitted)
     questions.append((rng.choice((names[entity], names[entity], absent)), relation, ""))
     rng.shuffle(questions)
@@ -305,17 +299,22 @@ def _paragraph(rng: Random, generator: ValueGenerator, key: str, district: str) 
 
 
 def _context(
-    rng: Random, kind: EntityKind, names: list[str], facts: list[Fact], district: str
+    rng: Random,
+    kind: EntityKind,
+    names: list[str],
+    facts: dict[tuple[int, Relation], str],
+    district: str,
 ) -> str:
     descriptions = []
     for entity, name in enumerate(names):
         subject, tail = rng.choice(kind.mentions).format(name), ""
-        for fact in (fact for fact in facts if fact.entity == entity):
-            statement = rng.choice(fact.relation.statements).format(fact.value)
-            if fact.relation is kind.epithet:
-                subject = statement + name
-            else:
-                tail = statement
+        for (described, relation), value in facts.items():
+            if described == entity:
+                statement = rng.choice(relation.statements).format(value)
+                if relation is kind.epithet:
+                    subject = statement + name
+                else:
+                    tail = statement
         descriptions.append(subject + tail)
     rng.shuffle(descriptions)
     sentences = [

@@ -7,7 +7,7 @@ from typing import TypedDict
 import numpy as np
 
 from infra.errors import UserError
-from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
+from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 
 ANALOGIES = LEXICAL_RESOURCES["analogies"].source

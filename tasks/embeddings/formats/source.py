@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 
 from infra.errors import UserError
 from infra.files import archive_of, inner_suffix
-from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
+from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 
 PACKAGED, NO_VECTORS = "glove-6b-50d", "none"

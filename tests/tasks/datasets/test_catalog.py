@@ -10,8 +10,7 @@ from flows.commands.list_datasets import datasets
 from infra.artifacts.digests import sha256_of
 from models.configs.presets import PRESETS
 from tasks.data.readers import read_articles
-from tasks.datasets.catalog import DATASETS, Dataset
-from tasks.datasets.lexical_resources import LEXICAL_RESOURCES
+from tasks.datasets.catalog import DATASETS, LEXICAL_RESOURCES, Dataset
 from tasks.datasets.tiny import write_tiny
 from tasks.text.tokenizer import tokenize
 

@@ -1,4 +1,5 @@
-"""Data files: found by the path that a user gives, and assigned to splits by file name."""
+"""Data files: found by the path that a user gives, and assigned to splits by file name; names of
+datasets from their paths and URLs."""
 
 import re
 import zipfile
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UserError
-from tasks.datasets.paths import assign_splits, data_files
+from tasks.datasets.paths import assign_splits, data_files, dataset_name
 
 
 @pytest.fixture
@@ -74,3 +75,19 @@ def test_unknown_name_suggests_the_closest(typed: str, meant: str, folder: Path)
     meant = meant.format(folder)
     with pytest.raises(UserError, match=re.escape(f"Did you mean {meant!r}?")):
         data_files(typed.format(folder))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("squad-v1.1", "squad-v1.1"),
+        ("folder/my-squad-v1.1/", "my-squad-v1.1"),
+        ("~/a b (1).JSON.gz", "a-b-1"),
+        ("x/2026*.json", "2026"),
+        ("x/*.json", "data"),
+        ("s3://bucket/tickets/?region=eu-west-1", "tickets"),
+        ("/", "data"),
+    ],
+)
+def test_dataset_name_is_derived_from_its_path(place: str, name: str) -> None:
+    assert dataset_name(place) == name
