@@ -4,6 +4,7 @@ import logging
 import math
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -76,6 +77,9 @@ KEEP_FREED_MEMORY = {
     "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
 }
 
+# The interface on which the workers of a cluster started here talk to each other.
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+
 # Silences DistributedDataParallel's warning about its search for unused parameters, which is
 # intended.
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -134,6 +138,8 @@ def _local_cluster_variables() -> dict[str, str]:
     return {
         "PYTHONPATH": str(CHECKOUT),
         "RAY_ADDRESS": f"{ray.util.get_node_ip_address()}:{port}",
+        "GLOO_SOCKET_IFNAME": LOOPBACK,
+        "NCCL_SOCKET_IFNAME": LOOPBACK,
     }
 
 

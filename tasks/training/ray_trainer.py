@@ -16,7 +16,7 @@ from ray.train import (
     RunConfig,
     ScalingConfig,
 )
-from ray.train.torch import TorchTrainer
+from ray.train.torch import TorchConfig, TorchTrainer
 
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
@@ -24,6 +24,7 @@ from infra.ray_cluster import Allotment, receiving
 from infra.settings import settings
 from tasks.training.atomic_filesystem import atomic_local_filesystem
 from tasks.training.epoch_log import Report, TrainingProgress
+from tasks.training.process_group import process_group
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 # The number of times that failed workers are replaced.
@@ -50,12 +51,14 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
         ray.train.TrainingFailedError: workers failed, and so did their replacements.
     """
     start = time.perf_counter()
+    run_config = _run_config(job, name, storage)
     try:
         with (
             ProgressReporter(job.variant.name) as reporter,
             receiving(partial(_show, reporter)) as send,
+            process_group(allotment) as torch_config,
         ):
-            result = _trainer(job, allotment, name, storage, send).fit()
+            result = _trainer(job, allotment, run_config, torch_config, send).fit()
     except RayActorError as error:
         raise UserError(
             "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
@@ -80,14 +83,16 @@ def _show(reporter: ProgressReporter, report: Report) -> None:
 
 
 def _trainer(
-    job: Job, allotment: Allotment, name: str, storage: Path, send: Callable[[Report], None]
+    job: Job,
+    allotment: Allotment,
+    run_config: RunConfig,
+    torch_config: TorchConfig,
+    send: Callable[[Report], None],
 ) -> TorchTrainer:
-    ranking: dict[str, Any] = {}
-    if job.data.validation is not None:
-        ranking = {"checkpoint_score_attribute": PREFERENCE}
     return TorchTrainer(
         train_worker,
         train_loop_config={"job": job, "allotment": allotment, "send": send},
+        torch_config=torch_config,
         scaling_config=ScalingConfig(
             num_workers=allotment.workers,
             use_gpu=allotment.gpus_per_worker > 0,
@@ -96,12 +101,18 @@ def _trainer(
                 "GPU": allotment.gpus_per_worker,
             },
         ),
-        run_config=RunConfig(
-            name=name,
-            storage_path=str(storage),
-            storage_filesystem=atomic_local_filesystem(),
-            failure_config=FailureConfig(max_failures=MAX_RESTARTS),
-            checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
-            logging_config=LoggingConfig(log_level="WARNING"),
-        ),
+        run_config=run_config,
+    )
+
+
+def _run_config(job: Job, name: str, storage: Path) -> RunConfig:
+    validated = job.data.validation is not None
+    ranking: dict[str, Any] = {"checkpoint_score_attribute": PREFERENCE} if validated else {}
+    return RunConfig(
+        name=name,
+        storage_path=str(storage),
+        storage_filesystem=atomic_local_filesystem(),
+        failure_config=FailureConfig(max_failures=MAX_RESTARTS),
+        checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
+        logging_config=LoggingConfig(log_level="WARNING"),
     )

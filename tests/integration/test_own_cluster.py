@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from ipaddress import IPv6Address, ip_address
 
 import psutil
 import pytest
 import ray
 from ray.util.state import list_nodes
+
+from tests.factories.listeners import is_loopback
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("ray_cluster")]
 
@@ -54,10 +55,3 @@ def test_cluster_listens_on_loopback_only() -> None:
     }
     assert {(name, address) for name, address in listening if not is_loopback(address)} == set()
     assert {"raylet", "gcs_server"} <= {name for name, _ in listening}
-
-
-def is_loopback(address: str) -> bool:
-    """Whether the address is loopback; IPv4 addresses written as IPv6 (::ffff:…) count too."""
-    parsed = ip_address(address)
-    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
-    return (mapped or parsed).is_loopback
