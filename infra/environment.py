@@ -29,6 +29,11 @@ def variables() -> dict[str, str]:
         "PREFECT_HOME": str(settings().root.resolve() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        # Hides the notices of temporary servers, but not the lines of runs and workers.
+        "PREFECT_LOGGING_LOGGERS_PREFECT_LEVEL": "WARNING",
+        "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "INFO",
+        "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "INFO",
+        "PREFECT_LOGGING_LOGGERS_PREFECT_WORKERS_LEVEL": "INFO",
         # The very first start creates the server's database, which can take half a minute, and
         # several times as long on a busy machine.
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",

@@ -49,11 +49,11 @@ REFUSED = "Refused"
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of Prefect's engine does more than repeat why a run was refused."""
-    return not re.search(rf"\bstate:? .*{REFUSED}\(", record.getMessage())
+    """Whether a line of Prefect's engine says more than that a stage was cached or refused."""
+    return not re.search(rf"\bstate:? .*({REFUSED}|Cached)\(", record.getMessage())
 
 
-# The flow logs the message once, and the states of the run and its stages have it.
+# The flow logs the reason of a refusal once, and the states of the run and its stages have it.
 for engine in ("prefect.flow_runs", "prefect.task_runs"):
     logging.getLogger(engine).addFilter(_is_news)
 

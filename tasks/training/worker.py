@@ -1,5 +1,6 @@
 """The training loop of a Ray Train worker: the epochs of one variant, with checkpoints."""
 
+import logging
 import math
 import os
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 
 import ray.train
 import ray.train.torch
+import ray.train.v2._internal.execution.context
 import torch
 from ray.train.collective import broadcast_from_rank_zero
 
@@ -91,6 +93,8 @@ def train_worker(config: dict[str, Any]) -> str | None:
     Returns an error message if training diverged. It is not raised, because Ray would replace the
     workers, which would diverge again.
     """
+    # Ray would print a line about each checkpoint, whatever the log level of the run.
+    logging.getLogger(ray.train.v2._internal.execution.context.__file__).setLevel(logging.WARNING)
     job: Job = config["job"]
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
     try:

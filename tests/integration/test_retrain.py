@@ -14,17 +14,20 @@ from flows.commands.diff import compare_runs
 from infra.errors import UserError
 from tasks.datasets.tiny import generate
 from tests.factories.cli import QUICK, SMALL, retrain, tests_server, write_dataset
+from tests.factories.listeners import Listener, is_loopback, sampled_listeners
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 
 @dataclass(frozen=True)
 class Retrained:
-    """A finished run: its root, its data and its output."""
+    """A finished run: its root, data, output, log, and its listening sockets meanwhile."""
 
     root: Path
     data: Path
     output: str
+    log: str
+    listeners: set[Listener]
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -48,9 +51,10 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
     """Both variants, trained for one epoch on a small dataset, with no services running."""
     folder = tmp_path_factory.mktemp("retrained")
     root, data = folder / "root", write_dataset(folder / "own")
-    done = retrain(root, *QUICK, "--data.dataset", str(data))
+    with sampled_listeners(root) as listeners:
+        done = retrain(root, *QUICK, "--data.dataset", str(data))
     assert done.returncode == 0, done.stdout + done.stderr
-    return Retrained(root, data, done.stdout)
+    return Retrained(root, data, done.stdout, done.stderr, listeners)
 
 
 def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
@@ -68,6 +72,17 @@ def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
     report = first.root / "reports" / "own.html"
     assert str(report) in first.output
     assert "baseline" in report.read_text(encoding="utf-8")
+
+
+def test_log_has_no_noise_of_the_libraries(first: Retrained) -> None:
+    assert "char epoch 1: train nll" in first.log
+    for noise in ("temporary server", "Reporting training result", "Cached("):
+        assert noise not in first.log
+
+
+def test_all_processes_listen_on_loopback_only(first: Retrained) -> None:
+    assert {(name, ip) for name, ip in first.listeners if not is_loopback(ip)} == set()
+    assert {"raylet", "gcs_server", "bidaflow"} <= {name for name, _ in first.listeners}
 
 
 def test_every_dev_question_is_scored(first: Retrained) -> None:
@@ -172,7 +187,6 @@ def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Ret
     changed = retrain(first.root, *first.flags, "--variants", "char", **tests_server())
     assert changed.returncode == 0, changed.stderr
     assert "Nothing to do" not in changed.stdout and "now" in changed.stdout
-    assert len(re.findall(r"'ingest-\w+' - Finished in state Cached", changed.stderr)) == 1
     assert len(re.findall(r"'ingest-\w+' - Finished in state Completed", changed.stderr)) == 1
 
 
@@ -203,8 +217,10 @@ def test_two_workers_match_one_worker(tmp_path: Path) -> None:
     for workers in ("1", "2"):
         root = tmp_path / workers
         flags = ("--data.dataset", str(data), "--variants", "char", "--training.dropout", "0")
-        done = retrain(root, *SMALL, *flags, "--resources.workers", workers)
+        with sampled_listeners(root) as listeners:
+            done = retrain(root, *SMALL, *flags, "--resources.workers", workers)
         assert done.returncode == 0, done.stderr
+        assert {(name, ip) for name, ip in listeners if not is_loopback(ip)} == set()
         (history,) = (root / "stages" / "train").glob("*/history.json")
         losses.append(json.loads(history.read_text(encoding="utf-8"))[-1]["dev/nll"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
