@@ -22,6 +22,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import pyarrow as pa
 
 from infra.errors import UserError
+from infra.run_logger import logger
 
 # A zip bomb unpacks to a thousand times its size or more, text to five or ten times. Content that
 # exceeds UNPACKED_FREE bytes may be at most UNPACKED_RATIO times as large as it is on disk.
@@ -33,12 +34,20 @@ def _zstandard(file: Any) -> pa.NativeFile:
     return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
 
 
-_OPENERS: dict[str, Callable[[Any], Any]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".zst": _zstandard,
+class _Compression(NamedTuple):
+    """A compression format: the first bytes of its files, and how to open them."""
+
+    name: str
+    magic: bytes
+    open: Callable[[Any], Any]
+
+
+_COMPRESSIONS = {
+    ".gz": _Compression("gzip", b"\x1f\x8b", gzip.open),
+    ".xz": _Compression("xz", b"\xfd7zXZ\0", lzma.open),
+    ".zst": _Compression("Zstandard", b"\x28\xb5\x2f\xfd", _zstandard),
 }
-COMPRESSED = tuple(_OPENERS)
+COMPRESSED = tuple(_COMPRESSIONS)
 
 # Callback for reading progress: gets the file, and the share of it (0 to 1) read so far.
 READ_PROGRESS: ContextVar[Callable[[Path, float], None]] = ContextVar(
@@ -119,8 +128,10 @@ class BytesRead:
             self.done += more
 
 
-def open_input(path: Path) -> BinaryIO:
+def open_input(path: Path) -> io.BufferedReader:
     """A stream of the file's bytes, decompressed if its name ends in .gz, .xz or .zst.
+
+    Compressed content under another name is decompressed, too, with a line in the log.
 
     Raises:
         UserError: the file is missing, truncated or damaged, needs a password, or unpacks to more
@@ -168,7 +179,25 @@ def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
         )
 
 
+def _compression_of(path: Path, stream: Any) -> _Compression | None:
+    """How a stream is compressed, by its first bytes, or else by the name of its file."""
+    by_name = _COMPRESSIONS.get(path.suffix.lower())
+    for compression in _COMPRESSIONS.values():
+        if stream.peek(len(compression.magic)).startswith(compression.magic):
+            if compression is not by_name:
+                _log_compression(path, compression.name)
+            return compression
+    return by_name
+
+
+@cache  # a file is read several times
+def _log_compression(path: Path, name: str) -> None:
+    logger().warning(f"{path} is compressed with {name}, although its name does not say so.")
+
+
 def _unreadable(path: Path, error: Exception) -> UserError:
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"No such file: {path}. Check the path.")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UserError(f"{path} can't be read ({reason}); check the path, or download it again.")
 
@@ -182,14 +211,14 @@ class _GuardedStream(io.RawIOBase):
         self._closing = ExitStack()
         try:
             self._stored = _open_stored(path, self._closing)
-            opener = _OPENERS.get(path.suffix.lower())
             self._stream = self._stored.stream
-            if opener is not None:
-                self._stream = self._closing.enter_context(opener(self._stored.stream))
+            compression = _compression_of(path, self._stream)
+            if compression is not None:
+                self._stream = self._closing.enter_context(compression.open(self._stream))
         except _READ_ERRORS as error:
             self._closing.close()
             raise _unreadable(path, error) from error
-        packed = opener is not None or archive_of(path) is not None
+        packed = compression is not None or archive_of(path) is not None
         self._limit = max(UNPACKED_FREE, UNPACKED_RATIO * self._stored.size) if packed else math.inf
 
     def readable(self) -> bool:

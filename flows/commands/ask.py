@@ -17,6 +17,7 @@ from rich.text import Text
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
+from tasks.text.control_characters import without_control_characters
 from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
 from tasks.tracking.client import require_server
@@ -188,4 +189,4 @@ def sentence_bounds(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+    return re.sub(r"\s+", " ", without_control_characters(text))

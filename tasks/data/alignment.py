@@ -8,11 +8,12 @@ from typing import Literal
 
 from tasks.data.answer_errors import (
     ERROR_DESCRIPTIONS,
+    AnswerError,
     AnswerErrorKind,
     diagnose,
     matches_context,
 )
-from tasks.data.schema import Answer, Question
+from tasks.data.schema import Answer, InvalidQuestion, Question
 
 AlignmentStatus = Literal["exact", "widened", "repaired", "dropped", "impossible"]
 
@@ -43,11 +44,29 @@ def training_answer(answers: Sequence[Answer]) -> Answer:
     return max(answers, key=lambda answer: votes[answer.text, answer.answer_start])
 
 
-def repaired_answers(answers: Sequence[Answer], context: str) -> list[Answer]:
-    """The answers, with each one replaced by its correction if it has one."""
-    return [
-        a if matches_context(a, context) else diagnose(a, context).correction or a for a in answers
-    ]
+def answer_errors(question: Question, context: str) -> list[tuple[Answer, AnswerError]]:
+    """The answers that do not match the context at their answer_start, and what is wrong.
+
+    Answers of a question that is marked is_impossible are ignored.
+    """
+    answers = [] if question.is_impossible else question.answers
+    return [(a, diagnose(a, context)) for a in answers if not matches_context(a, context)]
+
+
+def scored_answers(question: Question, context: str, repair: bool = False) -> list[Answer]:
+    """The answers that predictions are scored against: those that match the context.
+
+    With `repair`, answers are corrected where possible. If no answer matches, all of them are
+    scored against, because SQuAD scores texts: without any, "no answer" would be right.
+    """
+    if question.is_impossible:
+        return []
+    corrections = {
+        id(answer): error.correction if repair else None
+        for answer, error in answer_errors(question, context)
+    }
+    answers = [corrections.get(id(answer), answer) for answer in question.answers]
+    return [answer for answer in answers if answer] or question.answers
 
 
 def align(
@@ -65,11 +84,13 @@ def align(
     - exact: the answer begins and ends at token boundaries.
     - widened: it begins or ends inside a token, and the span includes the whole token.
     - impossible: the question is marked is_impossible; any answers it has are ignored.
-    - dropped: the question is empty, has no answer though it is not marked is_impossible, or has no
-      answer that matches its answer_start.
+    - dropped: the question has an invalid field, is empty, has no answer though it is not marked
+      is_impossible, or has no answer that matches its answer_start.
     - repaired: no answer matches its answer_start, but `repair` is set and `diagnose` finds the
       training answer in the context.
     """
+    if isinstance(question, InvalidQuestion):
+        return _dropped("invalid-field", question.reason)
     if question.is_impossible:
         ignored = f"; its answers ({len(question.answers)}) are ignored"
         return Alignment(

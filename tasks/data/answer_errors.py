@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from tasks.data.schema import Answer
 
 AnswerErrorKind = Literal[
+    "invalid-field",
     "empty-question",
     "no-answer",
     "empty-answer",
@@ -19,6 +20,7 @@ AnswerErrorKind = Literal[
     "absent",
 ]
 ERROR_DESCRIPTIONS: dict[AnswerErrorKind, str] = {
+    "invalid-field": "a field of the question is missing or invalid",
     "empty-question": "the question is empty",
     "no-answer": "the question has no answer and is not marked is_impossible",
     "empty-answer": "the answer is empty",

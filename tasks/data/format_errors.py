@@ -39,12 +39,28 @@ def utf8_error(content: bytes, before: int) -> FormatError | None:
     return None
 
 
-def refuse_wide_characters(beginning: bytes) -> None:
-    """Raises FormatError if a file begins like UTF-16 or UTF-32 text.
+# Files that are often mistaken for JSON, by their first bytes.
+_OTHER_FORMATS = {
+    b"version https://git-lfs": "the file is a Git LFS pointer, not the data. Run `git lfs pull`.",
+    b"<": "the file is HTML or XML. Download the data file itself, not a page about it.",
+    b"PK\3\4": "the file is a zip archive. Rename it so that it ends in .zip.",
+    b"PAR1": "the file is Parquet. Rename it so that it ends in .parquet.",
+    b"%PDF": "the file is a PDF. Provide the questions as JSON, JSON Lines or Parquet.",
+}
 
-    It looks for a byte order mark, or for a zero among the first four bytes: JSON begins with two
-    ASCII characters, so a zero byte there means wide characters.
+
+def refuse_other_formats(beginning: bytes) -> None:
+    """Raises FormatError if a file that should be JSON begins like another format.
+
+    A byte order mark, or a zero among the first four bytes, means UTF-16 or UTF-32: JSON begins
+    with two ASCII characters.
     """
+    if not beginning:
+        raise FormatError("the file is empty. Download it again.")
+    text = beginning.removeprefix(codecs.BOM_UTF8).lstrip()
+    for magic, sentence in _OTHER_FORMATS.items():
+        if text.startswith(magic):
+            raise FormatError(sentence)
     if b"\0" in beginning[:4] or beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise FormatError("the file is UTF-16 or UTF-32; save it as UTF-8.")
 
@@ -53,26 +69,35 @@ def field_error(error: ValidationError, place: str, entry: Any) -> FormatError:
     """The FormatError for the first invalid field of an entry; `place` locates it in the file."""
     details = error.errors(include_url=False, include_input=False)
     more = f" ({place} has {len(details)} errors.)" if len(details) > 1 else ""
-    return FormatError(_explain(details[0], place, entry) + more)
+    return FormatError(f"{explain(details[0], 0, entry, place + _name(entry))}.{more}")
 
 
-def _explain(detail: ErrorDetails, place: str, entry: Any) -> str:
-    place += _name(entry)
-    value, container = entry, ""
-    for step in detail["loc"]:
+def explain(detail: ErrorDetails, depth: int, entry: Any, *place: str) -> str:
+    """What is wrong with a field, as a clause: its place, its value and the rule that it breaks.
+
+    `entry` is the object at this depth of the error's `loc`; `place` precedes the path from there.
+    """
+    names, value, container = list(place), entry, ""
+    for step in detail["loc"][depth:]:
         if isinstance(step, int):
             value = value[step]
-            place += f", {_ENTRIES[container]} {step + 1}{_name(value)}"
+            names.append(f"{_ENTRIES[container]} {step + 1}{_name(value)}")
         else:
             value, container = value.get(step), step
     if detail["loc"] and isinstance(detail["loc"][-1], str):
-        place += f', field "{container}"'
+        names.append(f'field "{container}"')
+    return f"{', '.join(names)}: {_problem(detail, value)}"
+
+
+def _problem(detail: ErrorDetails, value: Any) -> str:
     if detail["type"] == "missing":
-        return f"{place}: missing; add it."
+        return "missing; add it"
     rule = detail["msg"].partition(" ")[2]  # "Input should be …", "String should have …"
     if detail["type"] == "model_type":
         rule = "should be an object"
-    return f"{place}: found {short_json(value)}; it {rule}."
+    elif detail["type"] in ("string_unicode", "value_error"):
+        rule = "has an unpaired surrogate, which is no character"
+    return f"found {short_json(value)}; it {rule}"
 
 
 def _name(entry: Any) -> str:
@@ -86,3 +111,8 @@ def short_json(value: Any) -> str:
     """A value as JSON, shortened."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def on_one_line(sentence: str) -> str:
+    """The sentence without line breaks and terminal codes that text from a file may contain."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(sentence.split()))

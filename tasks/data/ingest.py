@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from models.squad_metrics import QuestionScore, normalize_answer, score_questions
-from tasks.data.alignment import AlignmentStatus, align, repaired_answers
+from tasks.data.alignment import AlignmentStatus, align, answer_errors, scored_answers
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.data.ingested import TABLES, refuse_repeated_ids, split_facts, table_writers
 from tasks.data.readers import read_articles
@@ -166,9 +166,9 @@ def _question_rows(
     alignment = align(question, text, starts, ends, repair)
     first, last = alignment.start, alignment.end
     span = text[starts[first] : ends[last]] if first >= 0 else ""
-    answers = [] if question.is_impossible else question.answers
-    if repair:
-        answers = repaired_answers(answers, text)
+    answers = scored_answers(question, text, repair)
+    errors = answer_errors(question, text)
+    stats.counts["invalid_answers"] += len(errors)
     texts = [answer.text for answer in answers]
     score = stats.add(alignment.outcome, span, texts)
     question_row: Row = {
@@ -189,6 +189,15 @@ def _question_rows(
         "reason": alignment.reason,
         **_answer_columns("gold", alignment.gold),
         **_answer_columns("repaired", alignment.repaired),
+        "answer_errors": [
+            {
+                "fault": error.kind,
+                "reason": error.reason,
+                **_answer_columns("gold", answer),
+                **_answer_columns("repaired", error.correction if repair else None),
+            }
+            for answer, error in errors
+        ],
         "span": span,
         "em": score.em,
         "f1": score.f1,

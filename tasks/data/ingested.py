@@ -25,6 +25,14 @@ _OFFSETS: dict[str, pa.DataType] = {
     "token_starts": pa.list_(pa.int32()),
     "token_ends": pa.list_(pa.int32()),
 }
+_ERROR: dict[str, pa.DataType] = {
+    "fault": pa.string(),  # an `AnswerErrorKind`
+    "reason": pa.string(),
+    "gold": pa.string(),
+    "gold_start": pa.int32(),
+    "repaired": pa.string(),  # null unless it was repaired; so is repaired_start
+    "repaired_start": pa.int32(),
+}
 _TABLES: dict[str, dict[str, pa.DataType]] = {
     "contexts": {
         "context_id": pa.int32(),
@@ -46,12 +54,8 @@ _TABLES: dict[str, dict[str, pa.DataType]] = {
     "alignment": {  # the ledger: its rows correspond to those of the questions
         "id": pa.string(),
         "outcome": pa.string(),
-        "fault": pa.string(),  # an `AnswerErrorKind`, or null
-        "reason": pa.string(),
-        "gold": pa.string(),
-        "gold_start": pa.int32(),
-        "repaired": pa.string(),  # null unless the outcome is "repaired"; so is repaired_start
-        "repaired_start": pa.int32(),
+        **_ERROR,  # of the training answer; `fault` is null if it has none
+        "answer_errors": pa.list_(pa.struct(list(_ERROR.items()))),  # of all answers
         "span": pa.string(),
         "em": pa.float32(),
         "f1": pa.float32(),
@@ -127,6 +131,7 @@ def split_facts(counts: Counter[str], score_sums: Mapping[str, float]) -> dict[s
         "widened": counts["widened"],
         "repaired": counts["repaired"],
         "dropped": counts["dropped"],
+        "invalid_answers": counts["invalid_answers"],
         "oracle_em": 100 * score_sums["em"] / questions,
         "oracle_f1": 100 * score_sums["f1"] / questions,
         "context_tokens": counts["context_tokens"],

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from pydantic_core import from_json
 
-from tasks.data.format_errors import FormatError, json_error, refuse_wide_characters, utf8_error
+from tasks.data.format_errors import FormatError, json_error, short_json, utf8_error
 
 BLOCK_BYTES = 1 << 20
 # Bytes of the largest value: an unterminated string must not exhaust the memory.
@@ -39,7 +39,6 @@ class Document:
         self._more()
         if self._buffer.startswith(codecs.BOM_UTF8):
             self._at = len(codecs.BOM_UTF8)
-        refuse_wide_characters(self._buffer)
 
     def peek(self) -> str:
         """The next byte after white space as a Latin-1 character, or "" at the end."""
@@ -155,7 +154,8 @@ def array_items(document: Document, name: str, parse: Callable[[int, bytes], T])
         elif name in names[:-1]:
             raise FormatError(f'the field "{name}" occurs twice; merge the two.')
         elif document.peek() not in ("[", ""):
-            raise FormatError(f'field "{name}": found {document.preview()}; it should be an array.')
+            found = short_json(document.value(from_json))
+            raise FormatError(f'field "{name}": found {found}; it should be an array.')
         else:
             for number, _ in enumerate(_entries(document, "[", "]"), 1):
                 yield document.value(partial(parse, number))

@@ -44,6 +44,7 @@ class NegativeSampler:
             "id": ids,
             "outcome": ["impossible"] * count,
             "reason": ["asked about another paragraph of its article"] * count,
+            "answer_errors": [[]] * count,
             "span": [""] * count,
             "em": [1.0] * count,
             "f1": [1.0] * count,

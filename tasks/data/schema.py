@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class _Record(BaseModel):
@@ -10,14 +10,25 @@ class _Record(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+def _require_characters(text: str) -> str:
+    """The text; raises ValueError if it has an unpaired surrogate, which no file could store."""
+    text.encode()
+    return text
+
+
+Text = Annotated[str, AfterValidator(_require_characters)]
 # Some collections have numeric question ids: 262 is read as "262".
-QuestionId = Annotated[str, Field(strict=False, coerce_numbers_to_str=True, min_length=1)]
+QuestionId = Annotated[
+    str,
+    Field(strict=False, coerce_numbers_to_str=True, min_length=1),
+    AfterValidator(_require_characters),
+]
 
 
 class Answer(_Record):
     """A text and the index of its first code point in the context (-1 if the file lacks it)."""
 
-    text: str
+    text: Text
     answer_start: Annotated[int, Field(ge=-1, lt=2**31)]
 
 
@@ -25,22 +36,28 @@ class Question(_Record):
     """A question with its annotators' answers; the list is empty if it has no answer."""
 
     id: QuestionId
-    question: str
+    question: Text
     answers: list[Answer]
     is_impossible: bool = False
+
+
+class InvalidQuestion(Question):
+    """A question with an invalid field, which is replaced; `reason` says what is wrong with it."""
+
+    reason: str
 
 
 class Paragraph(_Record):
     """A context and the questions about it."""
 
-    context: str
+    context: Text
     qas: list[Question]
 
 
 class Article(_Record):
     """A group of paragraphs; titles may repeat or be missing."""
 
-    title: str = ""
+    title: Text = ""
     paragraphs: list[Paragraph]
 
 
@@ -48,8 +65,8 @@ class FlatQuestion(_Record):
     """A question that includes its context, as in JSON Lines and Parquet files."""
 
     id: QuestionId
-    title: str | None = None
-    context: str
-    question: str
+    title: Text | None = None
+    context: Text
+    question: Text
     answers: list[Answer]
     is_impossible: bool | None = None

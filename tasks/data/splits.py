@@ -169,6 +169,8 @@ class _SplitWriter:
         self.counts["questions"] += questions.num_rows
         self.counts["question_tokens"] += _token_count(questions)
         self.counts.update(ledger.column("outcome").to_pylist())
+        errors = pc.list_value_length(ledger.column("answer_errors"))
+        self.counts["invalid_answers"] += pc.sum(errors).as_py()
         for name in self.score_sums:
             self.score_sums[name] += pc.sum(ledger.column(name)).as_py()
 

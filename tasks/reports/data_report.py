@@ -32,14 +32,18 @@ EXAMPLES = 3
 LISTED_OOV_TOKENS = 30
 # Maximum number of characters of an answer that are marked in its context.
 MAX_MARKED = 500
+SUMMED = (
+    *("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped"),
+    "invalid_answers",
+)
 
 
 @dataclass(frozen=True)
 class CheckedFiles:
-    """The files of a dataset that were ingested, and those that could not be."""
+    """The files of a dataset that could be ingested, and why training would refuse the data."""
 
     ingested: Mapping[str, Path]  # folder of the stage `ingest` by file name
-    broken: Sequence[tuple[str, str]]  # (file name, error message)
+    problems: Sequence[str]
 
 
 @dataclass
@@ -51,7 +55,8 @@ class DataStatistics:
         default_factory=lambda: {kind: Counter() for kind in LENGTH_EDGES}
     )
     question_words: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)  # questions by kind of error
+    # Questions and answers by kind of error.
+    errors: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)  # repaired ones by kind of error
     # Questions with an error: their columns in `_errors`, their `file` and their `context`.
     examples: list[View] = field(default_factory=list)
@@ -82,36 +87,25 @@ class DataStatistics:
 
 
 def write_data_report(
-    out: Path,
-    dataset: str,
-    files: CheckedFiles,
-    vectors: Path | None,
-    max_rejected: float,
+    out: Path, dataset: str, files: CheckedFiles, vectors: Path | None
 ) -> dict[str, Any]:
     """Write report.html about the files of a dataset.
 
-    Returns the totals of the facts, the names of files with too many rejected questions ("over"),
-    and the number of questions by kind of error ("faults").
+    Returns the totals of the facts, and the number of questions and answers by kind of error
+    ("faults").
     """
     facts = {name: facts_of(folder) for name, folder in files.ingested.items()}
     statistics = DataStatistics()
     for name, folder in files.ingested.items():
         statistics.add(name, folder)
     totals = _totals(list(facts.values()))
-    over_limit = [
-        name
-        for name, of_file in facts.items()
-        if of_file["dropped"] > max_rejected * of_file["questions"]
-    ]
     write_page(
         out / "report.html",
         "data_report.html.j2",
         dataset=dataset,
         totals=totals,
         files=facts,
-        broken=files.broken,
-        over_limit=over_limit,
-        max_rejected=max_rejected,
+        problems=files.problems,
         lengths=[
             (kind, max(lengths, default=0), _histogram(lengths, LENGTH_EDGES[kind]))
             for kind, lengths in statistics.lengths.items()
@@ -120,13 +114,12 @@ def write_data_report(
         errors=_error_kinds(statistics),
         coverage=_coverage(list(files.ingested.values()), vectors),
     )
-    return {"totals": totals, "over": over_limit, "faults": dict(statistics.errors)}
+    return {"totals": totals, "faults": dict(statistics.errors)}
 
 
 def _totals(facts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The files' counts, summed, and their oracle scores, averaged over all questions."""
-    counts = ("questions", "contexts", "impossible", "exact", "widened", "repaired", "dropped")
-    totals = {key: sum(of_file[key] for of_file in facts) for key in counts}
+    totals = {key: sum(of_file[key] for of_file in facts) for key in SUMMED}
     return totals | {
         key: sum(of_file[key] * of_file["questions"] for of_file in facts)
         / max(totals["questions"], 1)
@@ -147,14 +140,24 @@ def _histogram(lengths: Counter[int], edges: Sequence[int]) -> list[tuple[str, i
 
 
 def _errors(questions: Any, alignments: Any) -> list[View]:
-    """The questions with an annotation error, each with its row of alignment.parquet."""
-    mask = pc.is_valid(alignments.column("fault"))
-    tables = (
-        questions.select(["id", "question", "context_id"]),
-        alignments.select(["fault", "reason", "gold", "gold_start", "repaired"]),
+    """The errors of the questions and of their answers, each with the question's columns."""
+    columns = ["fault", "reason", "gold", "gold_start", "repaired", "answer_errors"]
+    rows = zip(
+        questions.select(["id", "question", "context_id"]).to_pylist(),
+        alignments.select(columns).to_pylist(),
+        strict=True,
     )
-    rows = zip(*(table.filter(mask).to_pylist() for table in tables), strict=True)
-    return [question | error for question, error in rows]
+    return [
+        question | error
+        for question, row in rows
+        # An error of the training answer is also among the errors of the answers.
+        for error in [*row["answer_errors"], *([row] if _is_of_question(row) else [])]
+    ]
+
+
+def _is_of_question(row: View) -> bool:
+    """Whether a row of the ledger has an error that is not that of an answer."""
+    return row["fault"] is not None and row["gold"] is None
 
 
 def _context_texts(folder: Path, context_ids: set[int]) -> dict[int, str]:

@@ -9,6 +9,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from tasks.text.control_characters import without_control_characters
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 # Data for a template.
@@ -35,7 +37,7 @@ def write_page(out_file: Path, template: str, /, **view: Any) -> None:
         style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
         created=datetime.now().astimezone(),
     )
-    out_file.write_text(page, encoding="utf-8")
+    out_file.write_text(without_control_characters(page), encoding="utf-8")
 
 
 def digits(value: float | None, places: int = 1) -> str:

@@ -162,7 +162,7 @@ def test_rejects_password_protected_members(tmp_path: Path) -> None:
 
 def test_missing_files_and_members_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zipped(TEXT))
-    with pytest.raises(UserError, match=r"b\.json can't be read \(No such file"):
+    with pytest.raises(UserError, match=r"No such file: .*b\.json"):
         open_input(tmp_path / "b.json")
     with pytest.raises(
         UserError, match=r"a\.zip does not contain b\.json \(it contains: a\.json\)"

@@ -38,8 +38,16 @@ def test_reports_each_file_and_sets_the_exit_status(prefect_server: None, tmp_pa
     (folder / "b.json").write_text(json.dumps({"data": articles[5:10]}))
     shifted = check(root, folder)
     assert shifted.returncode == 1
-    assert "b.json: more rejected questions than data.max_rejected" in shifted.stdout
+    assert (
+        f"{folder / 'b.json'}: 200 of 250 questions (80.0%) can't be trained on" in shifted.stdout
+    )
+    assert 'e.g. question "train-005-0-' in shifted.stdout
     assert check(root, folder, "--data.repair").returncode == 0
+
+    (tmp_path / "one.json").write_text(json.dumps({"data": articles[:1]}))
+    one = check(root, tmp_path / "one.json")
+    assert one.returncode == 1
+    assert "Problem    The data contain only one article" in one.stdout
 
     (folder / "c.json").write_text('{"data": [')
     broken = check(root, folder, "--data.repair")

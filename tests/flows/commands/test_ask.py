@@ -256,6 +256,11 @@ def test_sentence_bounds(text: str, answer: str, sentence: str) -> None:
 
 
 @pytest.mark.heavy
+def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    ask(QUESTION, context="\x1b[31mThe mill\x07 stands\0 by the river.", top=3)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", capsys.readouterr().out)
+
+
 def test_command_loads_neither_prefect_nor_ray(champion: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "flows", "ask", QUESTION]
     done = subprocess.run(

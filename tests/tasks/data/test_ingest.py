@@ -17,11 +17,18 @@ from infra.errors import UserError
 from tasks.data.ingest import BATCH_QUESTIONS, ingest_articles
 from tasks.data.ingested import questions_with_ledger
 from tasks.data.readers import read_articles
-from tasks.data.schema import Answer, Article, Paragraph, Question
+from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
 from tasks.text.tokenizer import tokenize
 
 FILES = ("contexts.parquet", "questions.parquet", "alignment.parquet")
 RAGGED = pa.list_(pa.field("element", pa.int32()))
+ERROR = {
+    **dict.fromkeys(["fault", "reason", "gold"], pa.string()),
+    "gold_start": pa.int32(),
+    "repaired": pa.string(),
+    "repaired_start": pa.int32(),
+}
+ERRORS = pa.list_(pa.field("element", pa.struct(ERROR)))
 
 
 def question(id: str, *answers: tuple[str, int], impossible: bool = False) -> Question:
@@ -64,6 +71,7 @@ def test_facts_count_outcomes_and_oracle_scores(tmp_path: Path) -> None:
         "widened": 1,
         "repaired": 0,
         "dropped": 2,
+        "invalid_answers": 1,
         "oracle_em": 60.0,  # exact, impossible, and the one without answers
         "oracle_f1": 60.0,
         "context_tokens": 6,
@@ -108,6 +116,7 @@ def test_questions_and_ledger_have_the_same_order(tmp_path: Path) -> None:
         "gold_start": 4,
         "repaired": None,
         "repaired_start": None,
+        "answer_errors": [],
         "span": "42nd",
         "em": 0.0,
         "f1": 0.0,
@@ -143,6 +152,7 @@ def test_parquet_files_have_the_expected_schemas(tmp_path: Path) -> None:
             ["id", "outcome", "fault", "reason", "gold", "repaired", "span"], pa.string()
         ),
         **dict.fromkeys(["gold_start", "repaired_start"], pa.int32()),
+        "answer_errors": ERRORS,
         **dict.fromkeys(["em", "f1"], pa.float32()),
     }
 
@@ -188,7 +198,7 @@ def test_repairs_change_answers_and_are_recorded(tmp_path: Path) -> None:
     assert (facts["repaired"], facts["dropped"]) == (1, 0)
     assert facts["oracle_em"] == 100.0
     (row,), (ledger_row,) = (rows(tmp_path, file) for file in FILES[1:])
-    assert row["answers"] == [{"text": "gold", "start": 9}, {"text": "gone", "start": 1}]
+    assert row["answers"] == [{"text": "gold", "start": 9}]
     assert (row["span_start"], row["span_end"]) == (2, 2)
     assert [ledger_row[name] for name in ("outcome", "fault", "span")] == [
         "repaired",
@@ -197,6 +207,46 @@ def test_repairs_change_answers_and_are_recorded(tmp_path: Path) -> None:
     ]
     assert (ledger_row["gold"], ledger_row["gold_start"]) == ("gold", 8)
     assert (ledger_row["repaired"], ledger_row["repaired_start"]) == ("gold", 9)
+    assert [(error["gold"], error["repaired"]) for error in ledger_row["answer_errors"]] == [
+        ("gold", "gold"),
+        ("gone", None),
+    ]
+
+
+SEVERAL = question("several", ("gold", 9), ("gold", 8), ("Gold", 9), ("", 9), ("silver", 0))
+
+
+@pytest.mark.parametrize(("repair", "golds"), [(False, 1), (True, 2)])
+def test_invalid_answers_are_not_scored_against(tmp_path: Path, repair: bool, golds: int) -> None:
+    bars = Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=[SEVERAL])])
+    facts = ingest_articles([bars], tmp_path, repair)
+    assert (facts["exact"], facts["invalid_answers"]) == (1, 4)
+    (row,), (ledger_row,) = (rows(tmp_path, file) for file in FILES[1:])
+    assert row["answers"] == [{"text": "gold", "start": 9}] * golds
+    assert ledger_row["fault"] is None
+    assert [(error["gold_start"], error["fault"]) for error in ledger_row["answer_errors"]] == [
+        (8, "wrong-offset"),
+        (9, "absent"),
+        (9, "empty-answer"),
+        (0, "absent"),
+    ]
+
+
+def test_only_answers_are_scored_if_all_are_invalid(tmp_path: Path) -> None:
+    moved = question("moved", ("gold", 8), ("silver", 0))
+    bars = Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=[moved])])
+    assert ingest_articles([bars], tmp_path)["dropped"] == 1
+    (row,) = rows(tmp_path, "questions.parquet")
+    assert [answer["text"] for answer in row["answers"]] == ["gold", "silver"]
+
+
+def test_invalid_fields_are_in_the_ledger(tmp_path: Path) -> None:
+    reason = 'field "is_impossible": found "no"; it should be a valid boolean'
+    invalid = InvalidQuestion(id="flag", question="What?", answers=[], reason=reason)
+    bars = Article(paragraphs=[Paragraph(context="The gold bar", qas=[invalid])])
+    ingest_articles([bars], tmp_path)
+    (row,) = rows(tmp_path, "alignment.parquet")
+    assert (row["outcome"], row["fault"], row["reason"]) == ("dropped", "invalid-field", reason)
 
 
 def test_v1_rule_applies_if_every_question_has_answers(tmp_path: Path) -> None:

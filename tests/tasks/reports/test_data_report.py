@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.data.ingest import ingest_articles
-from tasks.data.schema import Answer, Article, Paragraph, Question
+from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
 from tasks.reports.data_report import CheckedFiles, write_data_report
 from tests.factories.html import Page
 
@@ -26,6 +26,7 @@ QUESTIONS = [
     question("none"),
     question("blank", ("", 4)),
     *(question(f"shifted {i}", ("gold", 5 + i)) for i in range(5)),
+    InvalidQuestion(id="invalid", question="", answers=[], reason='field "question": found null'),
     question("spaced", ("gold bar", 4)),
     question("composed", ("café", 15)),
     question("absent", (ATTACK.upper(), 3)),
@@ -48,10 +49,9 @@ def page(folder: Path) -> str:
 
 def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None, 1.0)
+    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
     assert facts["faults"] == {**dict.fromkeys(ERROR_DESCRIPTIONS, 1), "wrong-offset": 5}
-    assert (facts["totals"]["questions"], facts["totals"]["dropped"]) == (12, 11)
-    assert facts["over"] == []
+    assert (facts["totals"]["questions"], facts["totals"]["dropped"]) == (13, 12)
     text = page(tmp_path)
     assert text.count('<article class="example wrong">') == len(ERROR_DESCRIPTIONS) - 1 + 3
     for description in ERROR_DESCRIPTIONS.values():
@@ -61,36 +61,48 @@ def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
 
 def test_text_is_escaped_and_page_loads_nothing(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    write_data_report(
-        tmp_path, ATTACK, CheckedFiles({ATTACK: split}, [(ATTACK, ATTACK)]), None, 0.0
-    )
+    write_data_report(tmp_path, ATTACK, CheckedFiles({ATTACK: split}, [ATTACK]), None)
     text = page(tmp_path)
     assert "<script" not in text
     assert unescape(text).count(ATTACK) > 5
     assert not re.search(r"""(src|href|url)\s*[=(]""", text)
 
 
-def test_broken_files_and_excess_rejects_are_reported(tmp_path: Path) -> None:
+def test_control_characters_do_not_reach_the_page(tmp_path: Path) -> None:
+    hidden = question("hidden", ("silver", 4), text="Which\0 one\x07 is \x1b[31mred?")
+    split = ingest_questions(tmp_path / "own", [hidden])
+    write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    assert "Which\ufffd one\ufffd is \ufffd[31mred?" in page(tmp_path)
+
+
+def test_problems_are_reported(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    broken = [("b.json", "b.json: not valid JSON.")]
-    facts = write_data_report(tmp_path, "own", CheckedFiles({"a.json": split}, broken), None, 0.9)
-    assert facts["over"] == ["a.json"]
+    problems = ["b.json: not valid JSON.", "c.json: no questions found."]
+    write_data_report(tmp_path, "own", CheckedFiles({"a.json": split}, problems), None)
     text = page(tmp_path)
     assert "not ready for training" in text
-    assert "b.json: not valid JSON." in text
-    assert "a.json: 11 of 12 questions can't be trained on" in text
+    assert all(f'<p class="problem">{problem}</p>' in text for problem in problems)
+
+
+def test_each_invalid_answer_is_counted(tmp_path: Path) -> None:
+    several = question("several", ("gold", 4), ("gold", 5), ("Gold", 4), ("", 4), ("silver", 4))
+    split = ingest_questions(tmp_path / "own", [several])
+    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    assert facts["faults"] == {"wrong-offset": 1, "absent": 2, "empty-answer": 1}
+    assert (facts["totals"]["exact"], facts["totals"]["invalid_answers"]) == (1, 4)
+    assert page(tmp_path).count('<article class="example wrong">') == 4
 
 
 def test_repairs_are_reported(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS, repair=True)
-    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None, 1.0)
-    assert (facts["totals"]["repaired"], facts["totals"]["dropped"]) == (7, 4)
+    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    assert (facts["totals"]["repaired"], facts["totals"]["dropped"]) == (7, 5)
     assert "5 of them repaired" in page(tmp_path)
 
 
 def test_valid_data_is_reported_as_ready(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS[:1])
-    write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None, 0.0)
+    write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
     text = page(tmp_path)
     assert "ready for training" in text and "not ready" not in text
     assert "None: every answer matches the context at its answer_start." in text
@@ -98,6 +110,6 @@ def test_valid_data_is_reported_as_ready(tmp_path: Path) -> None:
 
 
 def test_report_works_with_only_broken_files(tmp_path: Path) -> None:
-    files = CheckedFiles({}, [("a.json", "a.json: it is UTF-16.")])
-    write_data_report(tmp_path, "own", files, None, 0.05)
+    files = CheckedFiles({}, ["a.json: it is UTF-16."])
+    write_data_report(tmp_path, "own", files, None)
     assert "a.json: it is UTF-16." in page(tmp_path)
