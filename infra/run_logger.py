@@ -15,4 +15,6 @@ def logger() -> Logger:
     try:
         return get_run_logger()
     except MissingContextError:
-        return get_logger("bidaflow")
+        project = get_logger("bidaflow")
+        project.setLevel(logging.INFO)  # its parent logs warnings only
+        return project

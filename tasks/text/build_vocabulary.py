@@ -33,7 +33,8 @@ TEXT_COLUMNS = {"contexts.parquet": "text", "questions.parquet": "question"}
 # The columns that `token_texts` needs besides the one with the texts.
 TOKENS = ["token_starts", "token_ends"]
 
-NO_COUNTS = pa.table({"form": pa.array([], pa.string()), "count": pa.array([], pa.int64())})
+_FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
+FORM_COUNTS = pa.schema(_FORM_COUNTS)
 CHUNK_ROWS = 50_000
 MERGE_ROWS = 200_000
 
@@ -119,7 +120,8 @@ def count_batch(batch: pa.RecordBatch, column: str) -> pa.Table:
 
 def merge_counts(tables: Iterable[pa.Table]) -> pa.Table:
     """Reduce step, associative: the sum of several (form, count) tables, sorted by form."""
-    summed = pa.concat_tables([NO_COUNTS, *tables]).group_by("form").aggregate([("count", "sum")])
+    joined = pa.concat_tables([FORM_COUNTS.empty_table(), *tables])
+    summed = joined.group_by("form").aggregate([("count", "sum")])
     return summed.rename_columns(["form", "count"]).sort_by("form")
 
 

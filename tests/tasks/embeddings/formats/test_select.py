@@ -134,9 +134,9 @@ def test_broken_row_error_names_the_line(tmp_path: Path, rows: list[str], messag
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"gone\.txt can't be read \(No such file"):
+    with pytest.raises(UserError, match=r"No such file: .*gone\.txt"):
         select(tmp_path, str(tmp_path / "gone.txt"))
-    with pytest.raises(UserError, match=r"gone\.zip can't be read \(No such file"):
+    with pytest.raises(UserError, match=r"No such file: .*gone\.zip"):
         select(tmp_path, str(tmp_path / "gone.zip"))
 
 
