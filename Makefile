@@ -48,7 +48,7 @@ test: $(INSTALLED)  ## run the linters and the tests (at most 15 minutes)
 	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not full'"
 
 test-all: $(INSTALLED)  ## like test, with full kill counts, all presets at full size and the benchmarks
-	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT='--record benchmarks/results/test-all.json'
+	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT='--record=benchmarks/results/test-all.json'
 
 quick: $(INSTALLED)  ## like test, without the heavy tests (at most 3 minutes)
 	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not heavy and not full'"
