@@ -41,7 +41,7 @@ from models.span_decoding import argmax_threshold
 from models.trainer import Reading, Trainer
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 from tasks.evaluation.metrics import evaluation_metrics
-from tasks.text.encoded import load_encoded, load_types
+from tasks.text.encode import load_encoded, load_types
 from tasks.training.epoch_log import History, history_entry
 
 # Modules that need more than torch, numpy and pyarrow are imported where they are used.
@@ -64,7 +64,7 @@ def gather(
     folder: Path, dataset: str, train: Path, dev: Path, vocabulary: Path, vectors: Path, split: Path
 ) -> None:
     """Copy encoded splits, vocabulary, vectors and the ingested dev split to the folder."""
-    from tasks.embeddings.formats.matrix import load_word_vectors
+    from tasks.embeddings.formats.store import load_word_vectors
 
     for name, part in {"train": train, "dev": dev, "split": split}.items():
         shutil.copytree(part, folder / name, dirs_exist_ok=True)

@@ -18,10 +18,9 @@ from typing import Any
 from benchmarks.common.machine import machine, peak_mib, today
 from tasks.data.ingest import ingest_file
 from tasks.data.ingested import Portion
-from tasks.data.partition import Shares
 from tasks.data.readers import read_articles
 from tasks.data.schema import Article
-from tasks.data.splits import write_split
+from tasks.data.splits import Shares, write_split
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words

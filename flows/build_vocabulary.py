@@ -3,9 +3,9 @@
 from prefect import flow
 
 from flows.common.encoding import encode_dataset
+from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.common.user_errors import report_user_errors
 from flows.common.vectors import require_same_casing
 from tasks.text.build_vocabulary import VocabularyParameters
 

@@ -12,10 +12,10 @@ from rich.text import Text
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_files
+from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
 from flows.common.splits import ingest_dataset
-from flows.common.user_errors import report_user_errors
 from flows.common.vectors import resolve_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS

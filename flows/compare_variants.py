@@ -20,7 +20,7 @@ from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import encode_dataset
-from flows.common.hooks import CLEANUP_HOOKS
+from flows.common.failures import CLEANUP_HOOKS, report_user_errors
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
@@ -41,7 +41,6 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
-from flows.common.user_errors import report_user_errors
 from flows.common.vectors import require_same_casing
 from infra.artifacts.stage import Output
 from infra.ray_cluster import Resources

@@ -7,11 +7,10 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.commands.flow_command import flow_command
-from flows.common.hooks import CLEANUP_HOOKS
+from flows.common.failures import CLEANUP_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
 from flows.common.results import UNCHANGED, ExampleQuestions, publish
-from flows.common.user_errors import report_user_errors
 from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use
 from infra.errors import UserError
@@ -19,8 +18,7 @@ from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.text.build_vocabulary import VocabularyParameters
-from tasks.tracking.garbage_collection import prune
-from tasks.tracking.retention import retire
+from tasks.tracking.garbage_collection import prune, retire
 
 
 @flow(

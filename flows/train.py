@@ -11,7 +11,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.encoding import encode_dataset
-from flows.common.hooks import CLEANUP_HOOKS
+from flows.common.failures import CLEANUP_HOOKS, report_user_errors
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
@@ -31,7 +31,6 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
-from flows.common.user_errors import report_user_errors
 from flows.common.vectors import require_same_casing
 from infra.ray_cluster import Resources
 from infra.settings import settings

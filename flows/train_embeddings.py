@@ -9,9 +9,9 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
+from flows.common.failures import report_user_errors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
 from flows.common.splits import ingest_dataset
-from flows.common.user_errors import report_user_errors
 from flows.common.vectors import train_from_corpus
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.stage import result_of
@@ -75,15 +75,15 @@ def train_embeddings(
     other = start or PACKAGED
     if Path(other).expanduser().resolve() != files[0]:  # the new set did not replace it
         sets.append(other)
-    shared: dict[str, Any] = {"dataset": evaluate_on, "lower_case": corpus.lower_case}
-    evaluation: Any = evaluate_embeddings(sets, **shared, return_state=True)
+    evaluation: Any = evaluate_embeddings(
+        sets, evaluate_on, lower_case=corpus.lower_case, return_state=True
+    )
     return {**result, "report": result_of(evaluation)["report"]}
 
 
 def announce(facts: dict[str, Any]) -> None:
     """Print what was trained, where it is, and the next commands."""
-    corpus = facts["corpus"]
-    vectors = facts["files"][0]
+    corpus, vectors = facts["corpus"], facts["files"][0]
     reused = ", reused from an earlier training" if facts["cached"] else ""
     show(
         f"\n{facts['method']}, dimension {facts['dimension']}: {facts['words']:,} words from a "

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from infra import running_services
+from infra import processes
 from infra.settings import settings
 
 # Variables for a cluster that is started here, not joined through RAY_ADDRESS.
@@ -17,7 +17,7 @@ RAY_ON_THIS_MACHINE = {
 
 def variables() -> dict[str, str]:
     """Variables for Prefect, Ray and MLflow; the caller's environment takes precedence."""
-    services = running_services.read_record()
+    services = processes.read_record()
     return {
         # Flows started by hand appear in the UI of `bidaflow up`; else each starts its own server.
         **(

@@ -16,10 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.run_logger import logger
@@ -47,7 +48,6 @@ _COMPRESSIONS = {
     ".xz": _Compression("xz", b"\xfd7zXZ\0", lzma.open),
     ".zst": _Compression("Zstandard", b"\x28\xb5\x2f\xfd", _zstandard),
 }
-COMPRESSED = tuple(_COMPRESSIONS)
 
 # Callback for reading progress: gets the file, and the share of it (0 to 1) read so far.
 READ_PROGRESS: ContextVar[Callable[[Path, float], None]] = ContextVar(
@@ -69,8 +69,8 @@ def reporting_read_progress(callback: Callable[[Path, float], None]) -> Iterator
 
 def inner_suffix(path: Path) -> str:
     """The suffix that names the format, in lower case: ".json" for "a.json" and "a.JSON.gz"."""
-    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-    return name.suffix.lower()
+    compressed = path.suffix.lower() in _COMPRESSIONS
+    return (path.with_suffix("") if compressed else path).suffix.lower()
 
 
 def archive_of(path: Path) -> Path | None:
@@ -144,7 +144,7 @@ def open_input(path: Path) -> io.BufferedReader:
 class _Stored(NamedTuple):
     """A file or a zip's member: stream, size on disk and length of the stream, both in bytes."""
 
-    stream: BinaryIO
+    stream: IO[bytes]
     size: int
     length: int
 
@@ -165,8 +165,7 @@ def _open_stored(path: Path, closing: ExitStack) -> _Stored:
             f"{archive} does not contain {name} (it contains: {names}); correct the path."
         ) from None
     _refuse_unsafe(archive, info)
-    stream = cast(BinaryIO, closing.enter_context(opened.open(info)))
-    return _Stored(stream, info.compress_size, info.file_size)
+    return _Stored(closing.enter_context(opened.open(info)), info.compress_size, info.file_size)
 
 
 def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
@@ -182,12 +181,11 @@ def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
 def _compression_of(path: Path, stream: Any) -> _Compression | None:
     """How a stream is compressed, by its first bytes, or else by the name of its file."""
     by_name = _COMPRESSIONS.get(path.suffix.lower())
-    for compression in _COMPRESSIONS.values():
-        if stream.peek(len(compression.magic)).startswith(compression.magic):
-            if compression is not by_name:
-                _log_compression(path, compression.name)
-            return compression
-    return by_name
+    start = stream.peek(max(len(known.magic) for known in _COMPRESSIONS.values()))
+    by_content = next((c for c in _COMPRESSIONS.values() if start.startswith(c.magic)), None)
+    if by_content and by_content is not by_name:
+        _log_compression(path, by_content.name)
+    return by_content or by_name
 
 
 @cache  # a file is read several times
@@ -241,6 +239,20 @@ class _GuardedStream(io.RawIOBase):
         return len(block)
 
     def close(self) -> None:
-        if not self.closed:
-            self._closing.close()
+        self._closing.close()
         super().close()
+
+
+def row_batches(
+    file: pq.ParquetFile,
+    rows: int,
+    columns: list[str] | None = None,
+    row_groups: Iterable[int] | None = None,
+) -> Iterator[Any]:
+    """Yield record batches of at most `rows` rows, from all row groups or the given ones.
+
+    Row groups are requested one at a time: of several, pyarrow 25 keeps about 0.6 MB of each one
+    that it has read until it has read the last.
+    """
+    for group in range(file.num_row_groups) if row_groups is None else row_groups:
+        yield from file.iter_batches(rows, row_groups=[group], columns=columns)

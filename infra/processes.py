@@ -1,11 +1,18 @@
-"""Processes that outlive a command, identified (and stopped) by their id and creation time."""
+"""Processes that outlive a command, such as the services, which are recorded under the root.
+
+They are identified, and stopped, by their id and creation time.
+"""
 
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 from pydantic import BaseModel
+
+from infra.atomic_files import write_atomically
+from infra.settings import settings
 
 
 class ProcessRecord(BaseModel, frozen=True):
@@ -37,30 +44,25 @@ def record_process(pid: int) -> ProcessRecord:
 def stop(record: ProcessRecord, patience: float = 15) -> None:
     """End a process, then all its descendants; each is killed if it outlives `patience` seconds."""
     process = record.process()
-    if process is None:
-        return
-    descendants = process.children(recursive=True)
-    end([process], patience)
-    end(descendants, patience)
+    if process is not None:
+        descendants = process.children(recursive=True)
+        end([process], patience)
+        end(descendants, patience)
 
 
 def end(processes: Sequence[psutil.Process], patience: float) -> None:
-    """Send SIGTERM to all, and SIGKILL to those still running after `patience` seconds."""
+    """Send SIGTERM to all, and SIGKILL to those still running after `patience` seconds.
+
+    After SIGKILL, wait at most as long again. Zombies count as ended.
+    """
     for send in (psutil.Process.terminate, psutil.Process.kill):
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 send(process)
-        processes = _wait(processes, patience)
-
-
-def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait at most `seconds`, and return those still running; zombies count as ended."""
-    deadline = time.monotonic() + seconds
-    while running := [process for process in processes if _is_running(process)]:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.1)
-    return running
+        deadline = time.monotonic() + patience
+        while processes and time.monotonic() < deadline:
+            time.sleep(0.1)
+            processes = [process for process in processes if _is_running(process)]
 
 
 def _is_running(process: psutil.Process) -> bool:
@@ -68,3 +70,31 @@ def _is_running(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+class ServicesRecord(BaseModel):
+    """The process of `bidaflow up`, its services, and the URLs of its servers."""
+
+    supervisor: ProcessRecord
+    services: dict[str, ProcessRecord]  # in start order
+    prefect_url: str
+    mlflow_url: str
+
+    def write(self) -> None:
+        """Write the record atomically."""
+        write_atomically(_file(), self.model_dump_json(indent=1) + "\n")
+
+
+def read_record() -> ServicesRecord | None:
+    """The last record, whether its processes still run or were killed; None without one."""
+    file = _file()
+    return ServicesRecord.model_validate_json(file.read_bytes()) if file.exists() else None
+
+
+def remove_record() -> None:
+    """Delete the record, once nothing is running any more."""
+    _file().unlink(missing_ok=True)
+
+
+def _file() -> Path:
+    return settings().root.resolve() / "services.json"

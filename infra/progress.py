@@ -41,17 +41,14 @@ class Progress:
     def text(self) -> str:
         """Share, rate and time left, as shown next to a bar."""
         if self.unit == "bytes":
-            share, rate = self._megabytes(), megabytes(self.rate)
+            done, rate = megabytes(self.done), megabytes(self.rate)
+            share = (
+                f"{done} of {megabytes(self.total)} ({self.percent:.0f} %)" if self.total else done
+            )
         else:
             share = f"{self.percent:.0f}%" if self.total else ""
             rate = f"{self.rate:,.0f} {self.unit}"
-        parts = (share, f"{rate}/s", self.details, self.time_left)
-        return ", ".join(part for part in parts if part)
-
-    def _megabytes(self) -> str:
-        if not self.total:
-            return megabytes(self.done)
-        return f"{megabytes(self.done)} of {megabytes(self.total)} ({self.percent:.0f} %)"
+        return ", ".join(filter(None, (share, f"{rate}/s", self.details, self.time_left)))
 
     def __str__(self) -> str:
         """The progress as one line."""

@@ -4,6 +4,7 @@ import re
 import time
 from contextlib import suppress
 from contextvars import copy_context
+from typing import cast
 from uuid import UUID
 
 import httpx
@@ -46,9 +47,10 @@ class ProgressArtifact:
             self._context.copy().run(self._write, percent)
 
     def _write(self, percent: float) -> None:
-        if self._id is not None:
+        if self._id is None:
+            created = create_progress_artifact(
+                percent, key=self._key, description=self._description
+            )
+            self._id = cast(UUID, created)  # it is a coroutine in coroutines only
+        else:
             update_progress_artifact(self._id, percent, description=self._description)
-            return
-        created = create_progress_artifact(percent, key=self._key, description=self._description)
-        assert isinstance(created, UUID)
-        self._id = created

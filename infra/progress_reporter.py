@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from infra.files import BytesRead, reporting_read_progress
@@ -38,9 +38,8 @@ class ProgressReporter:
         self.name, self.total, self.unit, self.done_before = name, total, unit, done_before
         self.log: Callable[[str], None] = logger().info  # here, as other threads lack the run
         self._artifact = ProgressArtifact(name)
-        console = log_console()
-        self._bars = _bars_on(console) if console.is_interactive else None
-        self._bar: TaskID | None = None
+        self._bars = _bars_on(log_console())
+        self._bar = self._bars.add_task("", text="", visible=False)
         self._start = self._last_line = time.perf_counter()
 
     def __enter__(self) -> Self:
@@ -58,49 +57,52 @@ class ProgressReporter:
 
     def show(self, progress: Progress, always: bool = False) -> None:
         """Show progress that was measured here or by a worker; `always` as for `report`."""
-        if self._bars is not None:
-            self._show_bar(self._bars, progress)
+        self._bars.update(
+            self._bar,
+            description=progress.title,
+            completed=progress.percent,
+            text=progress.text,
+            visible=True,
+        )
+        self._bars.start()  # does nothing if another bar is shown
         now = time.perf_counter()
-        due = self._bars is None and now - self._last_line >= LINE_SECONDS
-        if always or due:
+        if always or (self._bars.disable and now - self._last_line >= LINE_SECONDS):
             self._last_line = now
             self.log(str(progress))
         self._artifact.update(progress.percent, str(progress))
 
-    def _show_bar(self, bars: Bars, progress: Progress) -> None:
-        if self._bar is None:
-            self._bar = bars.add_task("", text="")
-        bars.update(
-            self._bar, description=progress.title, completed=progress.percent, text=progress.text
-        )
-        bars.start()  # does nothing if another bar is shown
-
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        if self._bars is not None and self._bar is not None:
-            self._bars.remove_task(self._bar)
-            if not self._bars.tasks:
-                self._bars.stop()
+        self._bars.remove_task(self._bar)
+        if not self._bars.tasks:
+            self._bars.stop()
         if error_type is None:
             self._artifact.complete()
 
 
 @lru_cache(maxsize=1)
 def _bars_on(console: Console) -> Bars:
-    """The bars below a console's log: parallel work shares them, as rich draws only one such area.
+    """The bars below a console's log, drawn in a terminal only.
 
-    Colours are explicit, because Prefect's console does not know rich's named styles.
+    Parallel work shares them, as rich draws only one such area. Colours are explicit, because
+    Prefect's console does not know rich's named styles.
     """
-    bar = BarColumn(None, style="bright_black", complete_style="cyan", finished_style="green")
-    columns = TextColumn("{task.description}"), bar, TextColumn("{task.fields[text]}")
-    return Bars(*columns, console=console, expand=True, transient=True, redirect_stdout=False)
+    return Bars(
+        TextColumn("{task.description}"),
+        BarColumn(None, style="bright_black", complete_style="cyan", finished_style="green"),
+        TextColumn("{task.fields[text]}"),
+        console=console,
+        expand=True,
+        transient=True,
+        redirect_stdout=False,
+        disable=not console.is_interactive,
+    )
 
 
 def log_console() -> Console:
     """Prefect's log console, so that log lines appear above a bar; otherwise standard error."""
     from prefect.logging.handlers import PrefectConsoleHandler
 
-    handlers = getLogger().handlers
-    consoles = (h.console for h in handlers if isinstance(h, PrefectConsoleHandler))
+    consoles = (h.console for h in getLogger().handlers if isinstance(h, PrefectConsoleHandler))
     return next(consoles, Console(stderr=True))
 
 

@@ -80,10 +80,6 @@ KEEP_FREED_MEMORY = {
 # The interface on which the workers of a cluster started here talk to each other.
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
-# Silences DistributedDataParallel's warning about its search for unused parameters, which is
-# intended.
-QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-
 
 def is_remote() -> bool:
     """Whether a cluster that runs elsewhere is used (RAY_ADDRESS is set)."""
@@ -118,7 +114,9 @@ def _start() -> float:
         # By default Ray would take a third of the memory, but stages pass files, not objects.
         object_store_memory=None if is_remote() else 200 * 2**20,
         include_dashboard=None if is_remote() else True,
-        runtime_env={"env_vars": variables | QUIET},
+        # The level silences DistributedDataParallel's warning about its search for unused
+        # parameters, which is intended.
+        runtime_env={"env_vars": variables | {"TORCH_CPP_LOG_LEVEL": "ERROR"}},
         logging_level=logging.ERROR,
     )
     return time.perf_counter() - start
@@ -223,8 +221,9 @@ def with_parallel_trainings(resources: Resources, trainings: int) -> Resources:
     fitting = cpus // (resources.workers * max(1, resources.cpus_per_worker))
     if gpus >= resources.workers and resources.gpu is not False:
         fitting = min(fitting, gpus // resources.workers)
-    parallel = resources.trainings or max(1, min(trainings, fitting))
-    return resources.model_copy(update={"trainings": parallel})
+    return resources.model_copy(
+        update={"trainings": resources.trainings or max(1, min(trainings, fitting))}
+    )
 
 
 def gpu_fraction(resources: Resources, gpus: int) -> float:
@@ -235,8 +234,7 @@ def gpu_fraction(resources: Resources, gpus: int) -> float:
     """
     if resources.workers > 1:
         return 1.0
-    trainings_per_gpu = math.ceil(max(1, resources.trainings) / gpus)
-    return 1 / trainings_per_gpu
+    return 1 / math.ceil(max(1, resources.trainings) / gpus)
 
 
 def allot(resources: Resources) -> Allotment:

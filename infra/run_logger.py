@@ -4,10 +4,8 @@ import logging
 
 # Prefect is imported where it is used: it takes seconds to load.
 
-Logger = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
-
-def logger() -> Logger:
+def logger() -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
     """The current run's logger; outside of runs, the project's."""
     from prefect.exceptions import MissingContextError
     from prefect.logging import get_logger, get_run_logger

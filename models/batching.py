@@ -154,8 +154,7 @@ class _RaggedTensor:
         """Rows (n,) as (n, width) int64, padded with zeros at the end."""
         columns = torch.arange(width, device=rows.device)
         positions = self.first[rows].unsqueeze(1) + columns
-        outside = columns >= self.lengths[rows].unsqueeze(1)
-        positions.masked_fill_(outside, len(self.values) - 1)
+        positions.masked_fill_(columns >= self.lengths[rows].unsqueeze(1), len(self.values) - 1)
         return _look_up(self.values, positions).long()
 
 

@@ -141,8 +141,10 @@ class _Logits:
             window_logits = torch.stack(self.model(batch)).double().cpu()
             for i, window in enumerate(window_rows[chosen].tolist()):
                 joined = logits[:, position_of[int(windows.example_of[window])]]
-                start, end = int(windows.core_start[window]), int(windows.core_end[window])
-                shift = int(windows.first[window])
+                start, end, shift = (
+                    int(numbers[window])
+                    for numbers in (windows.core_start, windows.core_end, windows.first)
+                )
                 core = slice(1 + start - shift, 1 + end - shift)
                 joined[:, 1 + start : 1 + end] = window_logits[:, i, core]
                 if window_logits[:, i, 0].sum() < joined[:, 0].sum():

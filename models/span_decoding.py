@@ -90,8 +90,7 @@ def top_spans(start: Tensor, end: Tensor, max_tokens: int, count: int) -> Predic
     ranked, index = scores.flatten().sort(descending=True, stable=True)
     k = min(count, int((ranked > MASKED / 2).sum()))
     first = index[:k] // max_tokens - 1
-    last = first + index[:k] % max_tokens
-    columns = (first, last, ranked[:k], no_answer.expand(k))
+    columns = (first, first + index[:k] % max_tokens, ranked[:k], no_answer.expand(k))
     return Predictions(*(column.cpu().numpy() for column in columns))
 
 

@@ -38,8 +38,7 @@ def normalize_answer(text: str) -> str:
     punctuation is removed before articles, so "l'a" becomes "la". Source: Rajpurkar et al. 2016,
     section 6.1.
     """
-    bare = text.lower().translate(_WITHOUT_PUNCTUATION)
-    return " ".join(_ARTICLE.sub(" ", bare).split())
+    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, golds: Sequence[str], *, v2: bool = False) -> int:

@@ -42,6 +42,10 @@ DATA_PARALLEL = {
 }
 
 
+# The trainer's attributes that a resumed training takes over.
+COUNTERS = ("step", "epoch", "position", "nll", "epoch_began")
+
+
 class Diverged(ArithmeticError):
     """The loss or the predictions are not finite, and will not become finite again."""
 
@@ -66,10 +70,6 @@ class Epoch:
     examples_per_second: float
     seconds: float
     padding_ratio: float  # share of the contexts' positions that hold padding
-
-
-def _always_continue(reading: Reading) -> bool:
-    return True
 
 
 class Trainer:
@@ -113,7 +113,7 @@ class Trainer:
         self,
         examples: Examples,
         types: Types,
-        should_continue: Callable[[Reading], bool] = _always_continue,
+        should_continue: Callable[[Reading], bool] = lambda reading: True,
     ) -> Epoch:
         """One pass over every trainable example, or over the rest of it after a resumption.
 
@@ -136,16 +136,14 @@ class Trainer:
         interval = STEPS_PER_READING[self.device.type]
         running = True
         while running and self.position < len(batches):
-            self._set_learning_rate(self.epoch + self.position / len(batches))
+            epochs_done = self.epoch + self.position / len(batches)
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(config, self.step, epochs_done)
             self._train_step(resident, rows[batches[self.position]])
             self.position += 1
             if self.position % interval == 0 or self.position == len(batches):
                 running = should_continue(self._read(batches))
         return self._end_epoch(lengths, batches[: self.position])
-
-    def _set_learning_rate(self, epochs_done: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.config, self.step, epochs_done)
 
     def _share(self, rows: IntArray) -> tuple[IntArray, float]:
         """This worker's rows of a global batch, and the weight of each row in its loss.
@@ -241,15 +239,13 @@ class Trainer:
 
     def random_state(self) -> dict[str, Tensor]:
         """State of this worker's own random generators."""
-        out = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            out["cuda"] = torch.cuda.get_rng_state(self.device)
-        return out
+        if self.device.type == "cpu":
+            return {"cpu": torch.get_rng_state()}
+        return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state(self.device)}
 
     def counters(self) -> dict[str, float]:
         """Numbers that a resumed training needs."""
-        names = ("step", "epoch", "position", "nll", "epoch_began", "seconds")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*COUNTERS, "seconds")}
 
     @torch.no_grad()
     def resume(
@@ -267,9 +263,8 @@ class Trainer:
             torch.set_rng_state(random_state["cpu"])
         if "cuda" in random_state and self.device.type == "cuda":
             torch.cuda.set_rng_state(random_state["cuda"], self.device)
-        self.step, self.epoch = counters["step"], counters["epoch"]
-        self.position, self.nll = counters["position"], counters["nll"]
-        self.epoch_began = counters["epoch_began"]
+        for name in COUNTERS:
+            setattr(self, name, counters[name])
         self._began = time.perf_counter() - counters["seconds"]
 
     def _resume_optimizer(self, tensors: dict[str, Tensor]) -> None:

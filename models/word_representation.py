@@ -43,8 +43,7 @@ class WordRepresentation(nn.Module):
         if not config.word_vectors:
             word_vectors = word_vectors[:, :0]
         self.register_buffer("word_vectors", word_vectors, persistent=False)
-        is_trained = config.unknown_words == "trainable"
-        self.unknown = TrainedUnknown(word_vectors) if is_trained else None
+        self.unknown = TrainedUnknown(word_vectors) if config.unknown_words == "trainable" else None
         dropouts = Dropouts(config)
         self.size = word_vectors.shape[1]
         self.characters: CharacterCNN | None = None

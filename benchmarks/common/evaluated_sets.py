@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.common.user_errors import result_or_exit
+from flows.common.failures import result_or_exit
 from flows.evaluate_embeddings import evaluate_embeddings
 from tasks.embeddings.evaluation.evaluate import Queries
 from tasks.embeddings.formats.store import history_of

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from math import exp
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -165,7 +164,7 @@ def _answer_table(context: str, answers: Sequence["AnswerRow"]) -> Table:
 
 
 def _probability(answer: "AnswerRow") -> str:
-    percent = 100 * exp(answer["score"])
+    percent = 100 * answer["probability"]
     return f"{percent:.1f} %" if percent >= 0.1 else "< 0.1 %"
 
 

@@ -16,12 +16,13 @@ from infra.settings import settings
 from tasks.reports.diff import Comparison, ScoredRun, write_differences
 from tasks.tracking.lineage import (
     FinishedStage,
+    RecordedRun,
     find_runs,
     finished_stages,
     parent_with_digest,
+    recorded_runs,
     required_stage,
 )
-from tasks.tracking.run_records import RecordedRun, recorded_runs
 
 RunName = Annotated[
     str, Parameter(help="MLflow run id or name, or model version or alias.", show_default=False)

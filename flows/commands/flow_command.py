@@ -17,7 +17,7 @@ from prefect.client.schemas.objects import State
 from pydantic import ValidationError, create_model
 from rich.console import Console, ConsoleOptions
 
-from flows.common.user_errors import PRINTED_AT_EXIT, result_or_exit
+from flows.common.failures import PRINTED_AT_EXIT, result_or_exit
 from infra.errors import did_you_mean
 
 METAVARS = {"integer": "INT", "number": "NUMBER", "enum": "CHOICE"}
@@ -91,7 +91,11 @@ class Option:
         value = self.field.get("default")
         if value in (None, []):
             return None
-        return ",".join(map(_as_typed, value)) if isinstance(value, list) else str(value)
+        if isinstance(value, list):  # a group of fields is typed as its first one
+            return ",".join(
+                str(next(iter(v.values())) if isinstance(v, dict) else v) for v in value
+            )
+        return str(value)
 
     @property
     def help(self) -> str:
@@ -140,11 +144,6 @@ def flag_of(path: Sequence[str | int]) -> str:
     return "--" + ".".join(str(part).replace("_", "-") for part in path)
 
 
-def _as_typed(value: Any) -> str:
-    """A list's element as it would be typed: a group of fields by its first one."""
-    return str(next(iter(value.values())) if isinstance(value, dict) else value)
-
-
 def options_of(flow: Flow[..., Any]) -> list[Option]:
     """All fields of a flow's form, in its order."""
     form = flow.parameters
@@ -184,8 +183,7 @@ def flow_command(
     run: Callable[..., State[Any]] = flow
 
     def command(*args: Any, **kwargs: Any) -> None:
-        typed = shape.bind(*args, **kwargs).arguments
-        parameters = parse_parameters(flow, options, typed)
+        parameters = parse_parameters(flow, options, shape.bind(*args, **kwargs).arguments)
         PRINTED_AT_EXIT.set(True)
         announce(result_or_exit(run(**parameters, return_state=True)))
 

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.commands.terminal import table
-from infra.running_services import read_record
+from infra.processes import read_record
 from infra.settings import settings
 from tasks.tracking import registry
 from tasks.tracking.orphaned_runs import active_flow_runs

@@ -17,14 +17,15 @@ from infra.settings import settings
 from tasks.tracking.lineage import (
     FinishedStage,
     ManifestEntry,
+    RecordedRun,
     ancestors,
     file_state,
     find_runs,
     finished_stages,
+    recorded_runs,
     required_stage,
     stages_using,
 )
-from tasks.tracking.run_records import RecordedRun, recorded_runs
 
 COLOURS = {"intact": "green", "present": "green", "missing": "yellow", "changed": "red"}
 
@@ -147,5 +148,4 @@ def lineage(
     elif file is not None:
         trees = [drawing.of_file(file)]
     # Do not wrap lines that go to a file or a pipe.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
-    console.print(*trees)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 1000).print(*trees)

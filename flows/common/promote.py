@@ -9,9 +9,8 @@ from prefect.runtime import flow_run
 from pydantic import TypeAdapter
 
 from flows.common.splits import Splits
-from infra.artifacts.digests import digest_of
 from infra.artifacts.locks import exclusive_lock
-from infra.artifacts.manifest import content_digest
+from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
@@ -69,8 +68,9 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     with exclusive_lock(lock, on_wait=lambda: None):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
-    evaluation_set = f"{split.facts['questions']} {split_name} questions"
-    return PromotionResult(best, champion, evaluation_set, decision)
+    return PromotionResult(
+        best, champion, f"{split.facts['questions']} {split_name} questions", decision
+    )
 
 
 def _decide_once(
@@ -106,8 +106,7 @@ def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | Non
     """The decision of an earlier attempt of this flow run, if it got that far."""
     if challenger.tags.get(FLOW_RUN) != str(flow_run.id):
         return None
-    text = runs.read_text(uri, challenger.run_id, DECISION)
-    return TypeAdapter(Decision).validate_json(text)
+    return TypeAdapter(Decision).validate_json(runs.read_text(uri, challenger.run_id, DECISION))
 
 
 def _compare(

@@ -11,8 +11,7 @@ from infra.artifacts.stage import Output
 from infra.files import READ_PROGRESS
 from infra.progress_reporter import showing_read_progress
 from tasks.data.ingested import Portion
-from tasks.data.partition import Shares, has_validation
-from tasks.data.splits import Exclusions
+from tasks.data.splits import Exclusions, Shares, has_validation
 from tasks.stages import ingesting, splitting
 from tasks.tracking.runs import Split
 from tasks.training.inputs import existing_splits

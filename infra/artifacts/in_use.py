@@ -54,18 +54,14 @@ def used_by_flow() -> Iterator[None]:
         yield
         return
     uses = _Uses()
-    token = _uses.set(uses)
     with uses.locks:
-        try:
-            yield
-            record = {"flow_run": flow_run.id, "stages": sorted(uses.stages)}
-            write_atomically(_newest_run(str(flow_run.flow_name)), json.dumps(record))
-        finally:
-            _uses.reset(token)
+        uses.locks.callback(_uses.reset, _uses.set(uses))
+        yield
+        record = {"flow_run": flow_run.id, "stages": sorted(uses.stages)}
+        write_atomically(_newest_run(str(flow_run.flow_name)), json.dumps(record))
 
 
 def _newest_run(flow: str) -> Path:
-    """The record of a flow's newest successful run."""
     return settings().root.resolve() / "newest" / f"{flow}.json"
 
 
@@ -77,5 +73,5 @@ def stages_in_use() -> set[str]:
 def stages_of_newest_runs(flow: str = "*") -> set[str]:
     """The stages of a flow's newest successful run, or of every flow's, as <stage>/<key>."""
     pattern = _newest_run(flow)
-    records = [json.loads(file.read_text("utf-8")) for file in pattern.parent.glob(pattern.name)]
-    return {stage for record in records for stage in record["stages"]}
+    files = pattern.parent.glob(pattern.name)
+    return {stage for file in files for stage in json.loads(file.read_bytes())["stages"]}

@@ -54,5 +54,10 @@ def lock_if_free(path: Path) -> Iterator[bool]:
 
 def _lock(kind: type[TemporaryFileLock], path: Path, flag: LockFlags) -> TemporaryFileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    flags = flag | LockFlags.NON_BLOCKING  # polled
-    return kind(path, math.inf, POLL_SECONDS, fail_when_locked=False, flags=flags)
+    return kind(
+        path,
+        math.inf,
+        POLL_SECONDS,
+        fail_when_locked=False,
+        flags=flag | LockFlags.NON_BLOCKING,  # polled
+    )

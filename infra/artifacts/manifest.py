@@ -1,19 +1,68 @@
-"""A stage's manifest: its inputs, its code, and the digest of everything it wrote."""
+"""A stage's manifest: inputs, code, versions, and SHA-256 digests of everything it wrote."""
 
+import hashlib
 import json
+import platform
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from infra.artifacts.digests import digest_of, sha256_of
 from infra.errors import UserError
 from infra.files import archive_of
-from infra.settings import settings
-from infra.versions import git_commit, package_versions
+from infra.settings import CHECKOUT, settings
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal digest of a file's content, cached until the file changes."""
+    status = path.stat()
+    return _sha256(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _sha256(path: Path, inode: int, size: int, modified: int) -> str:
+    return hash_file(path)
+
+
+def hash_file(path: Path) -> str:
+    """Hexadecimal digest of a file's content, never cached."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """Hexadecimal digest of a JSON value in canonical form."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+# Packages whose version can change a result.
+PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
+
+
+def git_commit() -> str | None:
+    """The checkout's commit, with "-dirty" if files differ from it; None if git finds none."""
+    try:
+        return subprocess.check_output(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=CHECKOUT,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that can change a result."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
 
 MANIFEST = "manifest.json"
 TABLE_FORMATS: dict[str, Literal["parquet", "arrow"]] = {".parquet": "parquet", ".arrow": "arrow"}
@@ -58,17 +107,19 @@ def content_digest(path: Path) -> str:
 
 def identity(value: Any, path_identity: Callable[[Path], Any] = content_digest) -> Any:
     """The part of an input that counts for the key: its content, never a location or a time."""
-    if isinstance(value, Path):
-        return path_identity(value)
-    if isinstance(value, BaseModel):
-        return identity(value.model_dump(), path_identity)
-    if is_dataclass(value) and not isinstance(value, type):
-        return identity(asdict(value), path_identity)
-    if isinstance(value, Mapping):
-        return {str(key): identity(item, path_identity) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [identity(item, path_identity) for item in value]
-    return value
+    match value:
+        case Path():
+            return path_identity(value)
+        case BaseModel():
+            return identity(value.model_dump(), path_identity)
+        case Mapping():
+            return {str(key): identity(item, path_identity) for key, item in value.items()}
+        case list() | tuple():
+            return [identity(item, path_identity) for item in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return identity(asdict(value), path_identity)
+        case _:
+            return value
 
 
 def origins(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -87,27 +138,25 @@ def _origin(path: Path) -> dict[str, Any]:
         member = {} if file == path else {"member": path.relative_to(file).as_posix()}
         return {"path": str(file.resolve()), **member, **_file_entry(file)}
     stage, key, *inside = path.relative_to(stages_folder()).parts
-    digest = read_manifest(stages_folder() / stage / key)["digest"]
     file_inside = (
         {"file": "/".join(inside), "sha256": sha256_of(archive_of(path) or path)} if inside else {}
     )
-    return {"stage": stage, "key": key, "digest": digest, **file_inside}
+    return {
+        "stage": stage,
+        "key": key,
+        "digest": read_manifest(stages_folder() / stage / key)["digest"],
+        **file_inside,
+    }
 
 
 def _file_entry(path: Path) -> dict[str, Any]:
     """Size in bytes and digest of a file, and its number of rows if it holds a table."""
-    rows = _rows(path)
-    row_count = {} if rows is None else {"rows": rows}
-    return {"bytes": path.stat().st_size, "sha256": sha256_of(path), **row_count}
+    entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    if path.suffix in TABLE_FORMATS:
+        from pyarrow.dataset import dataset  # imported here, because it takes half a second
 
-
-def _rows(path: Path) -> int | None:
-    """The number of rows of a table, from its metadata; None for other files."""
-    if path.suffix not in TABLE_FORMATS:
-        return None
-    from pyarrow.dataset import dataset  # imported here, because it takes half a second
-
-    return dataset(path, format=TABLE_FORMATS[path.suffix]).count_rows()
+        entry["rows"] = dataset(path, format=TABLE_FORMATS[path.suffix]).count_rows()
+    return entry
 
 
 def write_manifest(folder: Path, fields: Mapping[str, Any]) -> None:

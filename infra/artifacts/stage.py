@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec
@@ -25,14 +25,15 @@ from prefect.futures import wait
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
 
-from infra.artifacts.digests import digest_of, sha256_of
 from infra.artifacts.in_use import lock_file, use
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import (
     Facts,
+    digest_of,
     facts_of,
     identity,
     origins,
+    sha256_of,
     stages_folder,
     write_manifest,
 )
@@ -124,8 +125,7 @@ class Stage(Generic[P]):
             UserError: the inputs can't be used; the message says why.
         """
         inputs, folder = self._resolve(*args, **kwargs)
-        state = self._task_for(folder)(folder.name, inputs, return_state=True)
-        return _output(folder, state)
+        return _output(folder, self._task_for(folder)(folder.name, inputs, return_state=True))
 
     def run_all(self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]) -> list[Output]:
         """The stage's outputs for several tuples of arguments, built in parallel by the runner.
@@ -152,14 +152,13 @@ class Stage(Generic[P]):
 
     def _resolve(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Path]:
         """The inputs by their names, and the folder of the stage's output for them."""
-        parameters = list(signature(self.build).parameters.values())[1:]
-        bound = signature(self.build).replace(parameters=parameters).bind(*args, **kwargs)
+        without_out = partial(self.build, Path())
+        bound = signature(without_out).bind(*args, **kwargs)
         bound.apply_defaults()
-        inputs = bound.arguments
-        key = digest_of([self.name, identity(inputs), source_digest(self.code)])[:32]
+        key = digest_of([self.name, identity(bound.arguments), source_digest(self.code)])[:32]
         folder = stages_folder() / self.name / key
         use(folder)
-        return inputs, folder
+        return bound.arguments, folder
 
     def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
         return self.task.with_options(refresh_cache=not folder.exists())
@@ -184,15 +183,17 @@ class Stage(Generic[P]):
         try:
             start = time.perf_counter()
             facts = self.build(folder, **inputs)  # type: ignore[call-arg]
-            fields = {
-                "stage": self.name,
-                "inputs": identity(inputs),
-                "made_from": list(origins(inputs)),
-                "code": source_digest(self.code),
-                "seconds": time.perf_counter() - start,
-                "facts": facts,
-            }
-            write_manifest(folder, fields)
+            write_manifest(
+                folder,
+                {
+                    "stage": self.name,
+                    "inputs": identity(inputs),
+                    "made_from": list(origins(inputs)),
+                    "code": source_digest(self.code),
+                    "seconds": time.perf_counter() - start,
+                    "facts": facts,
+                },
+            )
             folder.rename(final)
         finally:
             shutil.rmtree(building)

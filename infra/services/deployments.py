@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Set
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -18,18 +17,16 @@ from infra.settings import CHECKOUT, settings
 
 POOL = "local"
 
-# Prefect answers 503 while its database is locked. Without retries, users' changes would be lost.
-RETRY_WHILE_LOCKED = urllib3.Retry(
-    connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.5
-)
-
-# Connections are not reused: the server may close one just when the next request is sent.
 SERVER = urllib3.PoolManager(
-    timeout=120, retries=RETRY_WHILE_LOCKED, headers={"Connection": "close"}
+    timeout=120,
+    # Prefect answers 503 while its database is locked. Without retries, users' changes would be
+    # lost.
+    retries=urllib3.Retry(
+        connect=0, read=0, status_forcelist=[503], allowed_methods=None, backoff_factor=0.5
+    ),
+    # Connections are not reused: the server may close one just when the next request is sent.
+    headers={"Connection": "close"},
 )
-
-# The tag of all deployments in prefect.yaml.
-PROJECT_TAG = "bidaflow"
 
 SCHEMA = "parameter_openapi_schema"
 
@@ -71,7 +68,10 @@ def deploy() -> None:
     new names in deployments, schedules and pending runs.
     """
     before = {deployment["id"]: deployment for deployment in _query("deployments")}
-    old_sections = new_sections = _read_sections()
+    file = settings().root.resolve() / "deployments.json"
+    # What prefect.yaml contained at the last deployment to a server of this root.
+    old_sections: Sections = json.loads(file.read_bytes()) if file.exists() else {}
+    new_sections = old_sections
     try:
         _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
         _prefect("deploy", "--all")
@@ -81,19 +81,19 @@ def deploy() -> None:
         _follow_moved_flows(after, new_sections.keys())
         for deployment in after:
             if deployment["id"] in before:
-                name = deployment["name"]
-                changed = _changed_fields(old_sections.get(name, {}), new_sections.get(name, {}))
+                old = old_sections.get(deployment["name"], {})
+                new = new_sections.get(deployment["name"], {})
+                changed = {field for field in old.keys() & new.keys() if old[field] != new[field]}
                 _restore(before[deployment["id"]], deployment, changed)
             _rename_parameters_of_runs(deployment)
             _forbid_unknown_parameters(deployment)
         _replace_renamed()
-    write_atomically(_sections_file(), json.dumps(new_sections, indent=1) + "\n")
+    write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
 
 
 def worker_is_online() -> bool:
     """Whether a worker has reported to the server that it is ready for runs."""
-    workers = _query(f"work_pools/{POOL}/workers")
-    return any(worker["status"] == "ONLINE" for worker in workers)
+    return any(worker["status"] == "ONLINE" for worker in _query(f"work_pools/{POOL}/workers"))
 
 
 def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -115,11 +115,6 @@ def _send(method: str, path: str, body: dict[str, Any]) -> urllib3.BaseHTTPRespo
     return response
 
 
-def _changed_fields(old: dict[str, str], new: dict[str, str]) -> set[str]:
-    """The fields known to have changed in prefect.yaml since the last deployment."""
-    return {field for field in old.keys() & new.keys() if old[field] != new[field]}
-
-
 def _follow_moved_flows(deployments: list[dict[str, Any]], current: Set[str]) -> None:
     """Give every deployment of a moved flow, duplicates made in the UI too, what prefect.yaml gives
     the current one."""
@@ -137,7 +132,7 @@ def _follow_moved_flows(deployments: list[dict[str, Any]], current: Set[str]) ->
 
 
 def _restore(before: dict[str, Any], deployed: dict[str, Any], changed: set[str]) -> None:
-    """Restore a deployment's editable fields, except those changed in prefect.yaml.
+    """Restore a deployment's editable fields, except those known to have changed in prefect.yaml.
 
     The POST request makes Prefect update the given fields of the deployment of that name and flow.
     Deleting schedules one by one would also delete the runs missed while the server was down.
@@ -145,14 +140,17 @@ def _restore(before: dict[str, Any], deployed: dict[str, Any], changed: set[str]
     fields = {field: (deployed if field in changed else before)[field] for field in EDITABLE_FIELDS}
     names = RENAMED_PARAMETERS.get(deployed["entrypoint"], {})
     schedules = [_schedule(schedule) for schedule in fields["schedules"]]
-    update = {
-        "name": deployed["name"],
-        "flow_id": deployed["flow_id"],
-        "paused": fields["paused"],
-        "parameters": _renamed(fields["parameters"], names),
-        "schedules": [{**s, "parameters": _renamed(s["parameters"], names)} for s in schedules],
-    }
-    _send("POST", "deployments/", update)
+    _send(
+        "POST",
+        "deployments/",
+        {
+            "name": deployed["name"],
+            "flow_id": deployed["flow_id"],
+            "paused": fields["paused"],
+            "parameters": _renamed(fields["parameters"], names),
+            "schedules": [{**s, "parameters": _renamed(s["parameters"], names)} for s in schedules],
+        },
+    )
 
 
 def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
@@ -163,11 +161,9 @@ def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any
 def _rename_parameters_of_runs(deployment: dict[str, Any]) -> None:
     """Rename the parameters of pending runs, which an earlier release has created."""
     names = RENAMED_PARAMETERS.get(deployment["entrypoint"], {})
-    if not names:
-        return
-    for run in _pending_runs(deployment):
-        if names.keys() & run["parameters"].keys():
-            update = {"parameters": _renamed(run["parameters"], names)}
+    for run in _pending_runs(deployment) if names else []:
+        update = {"parameters": _renamed(run["parameters"], names)}
+        if update["parameters"] != run["parameters"]:
             _send("PATCH", f"flow_runs/{run['id']}", update)
 
 
@@ -179,13 +175,16 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
 def _forbid_unknown_parameters(deployed: dict[str, Any]) -> None:
     """Make the server refuse parameters that the flow does not have; by default it accepts them."""
     schema = {**deployed[SCHEMA], "additionalProperties": False}
-    update = {SCHEMA: schema, "entrypoint": deployed["entrypoint"]}
-    _send("PATCH", f"deployments/{deployed['id']}", update)
+    _send(
+        "PATCH",
+        f"deployments/{deployed['id']}",
+        {SCHEMA: schema, "entrypoint": deployed["entrypoint"]},
+    )
 
 
 def _replace_renamed() -> None:
     """Let each renamed deployment's successor take its place. Interrupted, it can be repeated."""
-    by_name = {d["name"]: d for d in _query("deployments") if PROJECT_TAG in d["tags"]}
+    by_name = {d["name"]: d for d in _query("deployments") if "bidaflow" in d["tags"]}
     for old, new in RENAMED_DEPLOYMENTS.items():
         if old in by_name and new in by_name:
             _restore(_merged(by_name[old], by_name[new]), by_name[new], changed=set())
@@ -223,13 +222,12 @@ def _pending_runs(deployment: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _schedule_run(run: dict[str, Any], deployment: dict[str, Any]) -> None:
     """Schedule a run of a renamed deployment for the same time by its successor, once."""
-    start = {"scheduled_time": run["expected_start_time"]}
     copy = {
-        "name": run["name"],
-        "tags": run["tags"],
-        "parameters": run["parameters"],
-        "job_variables": run["job_variables"],
-        "state": {"type": "SCHEDULED", "state_details": start},
+        **{field: run[field] for field in ("name", "tags", "parameters", "job_variables")},
+        "state": {
+            "type": "SCHEDULED",
+            "state_details": {"scheduled_time": run["expected_start_time"]},
+        },
         "idempotency_key": f"successor of {run['id']}",
     }
     try:
@@ -248,23 +246,15 @@ def _current_sections() -> Sections:
     }
 
 
-def _read_sections() -> Sections:
-    """What prefect.yaml contained at the last deployment to a server of this root."""
-    if not _sections_file().exists():
-        return {}
-    sections: Sections = json.loads(_sections_file().read_text(encoding="utf-8"))
-    return sections
-
-
-def _sections_file() -> Path:
-    return settings().root.resolve() / "deployments.json"
-
-
 def command_environment() -> dict[str, str]:
     """The environment of a command that uses the Prefect server, and runs in the checkout."""
-    # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
-    here = {"PWD": str(CHECKOUT), "PREFECT_API_URL": f"{settings().prefect_url}/api"}
-    return {**variables(), **os.environ, **here}
+    return {
+        **variables(),
+        **os.environ,
+        # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
+        "PWD": str(CHECKOUT),
+        "PREFECT_API_URL": f"{settings().prefect_url}/api",
+    }
 
 
 def _prefect(*arguments: str) -> None:

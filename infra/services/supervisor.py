@@ -19,8 +19,14 @@ from types import FrameType
 import httpx
 
 from infra.errors import UserError
-from infra.processes import ProcessRecord, record_process, stop
-from infra.running_services import ServicesRecord, read_record, remove_record
+from infra.processes import (
+    ProcessRecord,
+    ServicesRecord,
+    read_record,
+    record_process,
+    remove_record,
+    stop,
+)
 from infra.services.deployments import POOL, command_environment, deploy, worker_is_online
 from infra.settings import CHECKOUT, LOOPBACK, settings
 
@@ -106,8 +112,9 @@ class Service:
 
     def _failure(self) -> UserError:
         tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-        message = f"{self.name} failed to start or exited. Full log: {self.log}"
-        return UserError("\n".join([*tail, message]))
+        return UserError(
+            "\n".join([*tail, f"{self.name} failed to start or exited. Full log: {self.log}"])
+        )
 
 
 def services() -> tuple[Service, Service, Service]:
@@ -150,8 +157,7 @@ def up() -> None:
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
     _handle_signals(signal.default_int_handler)
-    everything = services()
-    prefect, mlflow, worker = everything
+    everything = prefect, mlflow, worker = services()
     try:
         _write_record(everything)
         print("Starting the Prefect and MLflow servers …", flush=True)
@@ -192,7 +198,6 @@ def down() -> None:
 
 
 def _watch(everything: Sequence[Service]) -> None:
-    """Restart services that die, forever."""
     while True:
         for service in everything:
             if service.restart_if_dead():

@@ -59,8 +59,7 @@ class AttentionFlow(nn.Module):
         if self.query_to_context == "max":
             best = s.masked_fill(~question_mask.unsqueeze(1), MASKED).amax(2)  # (B, T)
             return over_question, masked_softmax(best, context_mask, 1).unsqueeze(1)
-        over_context = masked_softmax(s, context_mask.unsqueeze(2), 1)
-        return over_question, over_context.transpose(1, 2)
+        return over_question, masked_softmax(s, context_mask.unsqueeze(2), 1).transpose(1, 2)
 
     def forward(
         self, context: Tensor, question: Tensor, context_mask: Tensor, question_mask: Tensor

@@ -86,8 +86,7 @@ class Encoder(nn.Module):
         sizes = [input_size] + [2 * config.hidden_size] * (layers - 1)
         self.layers = nn.ModuleList(BidirectionalRNN(config, size) for size in sizes)
         dropouts = Dropouts(config)
-        self.before, self.between = dropouts.before, dropouts.between
-        self.behind = dropouts.behind
+        self.before, self.between, self.behind = dropouts.before, dropouts.between, dropouts.behind
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2d)"""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from infra.parquet import row_batches
+from infra.files import row_batches
 from models.arrays import IntArray
 
 _OFFSETS: dict[str, pa.DataType] = {
@@ -250,6 +250,12 @@ def refuse_shared_ids(portions: Sequence[Portion]) -> None:
             f"{portions[second].name} ({len(shared)} shared ids in total). Give each question a "
             "unique id, or list each file only once."
         )
+
+
+def hash_uniform(purpose: str, seed: int, text: str) -> float:
+    """A pseudorandom number in [0, 1) that depends only on purpose, seed and text."""
+    digest = blake2b(f"{purpose} {seed} {text}".encode(errors="surrogatepass"), digest_size=7)
+    return int.from_bytes(digest.digest()) / 2**56
 
 
 def _id_digests(folder: Path) -> IntArray:

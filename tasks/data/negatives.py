@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.data.ingested import Contexts, normalized, with_columns
-from tasks.data.partition import hash_uniform
+from tasks.data.ingested import Contexts, hash_uniform, normalized, with_columns
 
 
 class NegativeSampler:

@@ -26,8 +26,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from infra.errors import UserError
-from infra.files import READ_PROGRESS, inner_suffix, open_input
-from infra.parquet import row_batches
+from infra.files import READ_PROGRESS, inner_suffix, open_input, row_batches
 from tasks.data.format_errors import (
     FormatError,
     explain,
@@ -49,8 +48,6 @@ _REPLACEMENTS: dict[int | str, Any] = {"question": "", "answers": [], "is_imposs
 
 
 class _Flat(NamedTuple):
-    """A question of a line or a row, with its context."""
-
     title: str
     context: str
     question: Question

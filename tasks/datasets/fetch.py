@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 from pydantic import BaseModel
 
-from infra.artifacts.digests import sha256_of
 from infra.artifacts.locks import exclusive_lock
+from infra.artifacts.manifest import sha256_of
 from infra.errors import UserError
 from infra.run_logger import logger
 from infra.settings import settings

@@ -156,11 +156,10 @@ def evaluate(
     Raises UserError if the number of predictions differs from the number of questions, and
     ValueError as `character_spans` does.
     """
-    count = len(predictions.span_score)
-    if count != len(split):
+    if len(predictions.span_score) != len(split):
         raise UserError(
-            f"Got {count} predictions for the {len(split)} questions of the split. Predict every "
-            "question, in the order of the split."
+            f"Got {len(predictions.span_score)} predictions for the {len(split)} questions of the "
+            "split. Predict every question, in the order of the split."
         )
     answers = predictions.answers(threshold)
     starts, ends = character_spans(split, answers.span_start, answers.span_end)

@@ -97,8 +97,7 @@ def bucket_names(edges: Sequence[int]) -> list[str]:
 def by_length(lengths: IntArray, edges: Sequence[int]) -> Slicing:
     """Slices by length, (n,), in buckets with these edges; negative lengths are left out."""
     names = bucket_names(edges)
-    labels = np.array(names)[np.searchsorted(edges, lengths)]
-    return np.where(lengths >= 0, labels, ""), names
+    return np.where(lengths >= 0, np.array(names)[np.searchsorted(edges, lengths)], ""), names
 
 
 def has_oov_word(text: str, known: Container[str], lower_case: bool = True) -> bool:

@@ -28,13 +28,12 @@ class TrainedModel:
 def save_model(folder: Path, model: TrainedModel) -> None:
     """Write a self-contained, relocatable model folder for `Predictor.load`."""
     folder.mkdir()
-    word_vectors = (
-        model.word_vectors
-        if model.variant.model.word_vectors
-        else model.word_vectors[:, :0].contiguous()
-    )
+    columns = None if model.variant.model.word_vectors else 0
     save_file(model.weights, folder / "weights.safetensors")
-    save_file({"word_vectors": word_vectors}, folder / "vectors.safetensors")
+    save_file(
+        {"word_vectors": model.word_vectors[:, :columns].contiguous()},
+        folder / "vectors.safetensors",
+    )
     config = {
         "variant": model.variant.to_dict(),
         "allow_no_answer": model.allow_no_answer,

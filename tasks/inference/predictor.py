@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import count
@@ -43,8 +43,9 @@ class AnswerRow(TypedDict):
     answer: str  # "" for no answer
     start: int  # characters; -1 for no answer
     end: int  # characters, exclusive; -1 for no answer
-    score: float  # log-probability of the predicted answer, in nats
+    probability: float  # of the predicted answer, 0 to 1
     no_answer_probability: float
+    error: str  # why there is nothing to answer, with both probabilities 0; "" otherwise
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,21 @@ class Predictor:
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
 
-        Raises:
-            UserError: a question or a context has no tokens; names it.
+        A pair whose question or context has no tokens gets a row with an `error`.
         """
+        errors = [_error(question, context) for question, context in pairs]
+        valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
+        rows = iter(self._answer_valid(valid))
+        return [
+            AnswerRow(
+                answer="", start=-1, end=-1, probability=0.0, no_answer_probability=0.0, error=error
+            )
+            if error
+            else next(rows)
+            for error in errors
+        ]
+
+    def _answer_valid(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         encoded = self._encode(pairs)
         predictions, _ = predict(
             encoded.model,
@@ -126,7 +139,7 @@ class Predictor:
 
     def top_answers(self, question: str, context: str, count: int) -> list[AnswerRow]:
         """The `count` likeliest answers to a question, likeliest first; fewer if the context has
-        fewer spans. The first one is the answer of `answer`. Raises the errors of `answer`.
+        fewer spans. The first one is the answer of `answer`. Both texts need tokens.
 
         "No answer" comes before the spans that it beats; it is left out if the threshold is
         infinite. Spans are distinct, but they may overlap. The probability of a span is
@@ -154,7 +167,7 @@ class Predictor:
         return rows[:count]
 
     def attention(self, question: str, context: str, around: int = 0) -> TokenAttention:
-        """The model's attention weights for a question. Raises the errors of `answer`.
+        """The model's attention weights for a question. Both texts need tokens.
 
         If the model reads contexts in windows, only one window is returned: the one that scores the
         token at the character `around`.
@@ -176,8 +189,6 @@ class Predictor:
     def _encode(self, pairs: Sequence[tuple[str, str]]) -> _EncodedInput:
         questions = [tokenize(question) for question, _ in pairs]
         contexts = [tokenize(context) for _, context in pairs]
-        _require_tokens("question", questions)
-        _require_tokens("context", contexts)
         # Each distinct form gets a type; types 0 and 1 are padding and the null token.
         ids = defaultdict[str, int](count(UNKNOWN + 1).__next__)
         context_ids = [
@@ -245,10 +256,9 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
     return float(chosen)
 
 
-def _require_tokens(field: str, tokenized: Iterable[Offsets]) -> None:
-    for number, offsets in enumerate(tokenized):
-        if not offsets:
-            raise UserError(f"Input {number}: the {field} is empty. Provide some text.")
+def _error(question: str, context: str) -> str:
+    empty = "question" if not tokenize(question) else "" if tokenize(context) else "context"
+    return empty and f"The {empty} is empty. Provide some text."
 
 
 def _row(
@@ -259,6 +269,7 @@ def _row(
         answer=context[start:end],  # "" for no answer
         start=start,
         end=end,
-        score=score,
+        probability=min(math.exp(score), 1.0),
         no_answer_probability=no_answer,
+        error="",
     )

@@ -24,8 +24,9 @@ except ModuleNotFoundError as error:
 class QuestionInput(BaseModel):
     """A question, and the context to answer it from."""
 
-    question: str
-    context: str
+    # Both are required, but null or nothing is an error of one item, not of the request.
+    question: str | None = None
+    context: str | None = None
 
 
 # `AnswerRow` as a pydantic model, from which MLflow derives the schema of the answers.
@@ -46,7 +47,7 @@ class AnsweringModel(PythonModel):  # type: ignore[misc]
 
     def predict(self, model_input: list[QuestionInput]) -> list[AnswerOutput]:
         """One answer per question, in order, as a dict of `AnswerRow`'s fields."""
-        pairs = [(row.question, row.context) for row in model_input]
+        pairs = [(row.question or "", row.context or "") for row in model_input]
         # MLflow derives the schema from the return type, but callers expect plain dicts.
         return cast(list[AnswerOutput], self.predictor.answer(pairs))
 

@@ -63,11 +63,9 @@ def answer_split(
 
     The answer is "" if the question or the context has no tokens.
     """
-    rows = np.flatnonzero(split.has_tokens).tolist()
-    predicted = predictor.answer([(split.questions[row], split.context(row)) for row in rows])
-    answers = [""] * len(split)
-    for row, prediction in zip(rows, predicted, strict=True):
-        answers[row] = prediction["answer"]
+    contexts = map(split.context, range(len(split)))
+    rows = predictor.answer(list(zip(split.questions, contexts, strict=True)))
+    answers = [row["answer"] for row in rows]
     return answers, score_questions(answers, split.gold_texts, v2=split.v2)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from models.arrays import FloatArray
-from tasks.evaluation.calibration import Bin, expected_calibration_error, reliability
 from tasks.evaluation.evaluate import EvaluationSplit
+from tasks.evaluation.metrics import Bin, expected_calibration_error, reliability
 from tasks.evaluation.thresholds import scores_at
 from tasks.reports.charts import guide, line, plot
 from tasks.reports.html import View
@@ -50,7 +50,6 @@ def _margin(variant: VariantResult) -> FloatArray:
 
 
 def _bins(variant: VariantResult) -> list[Bin]:
-    """The answers, binned by their probability."""
     return reliability(np.exp(variant.answers["score"]), variant.answers["em"])
 
 

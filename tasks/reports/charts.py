@@ -195,7 +195,6 @@ def _mark_step(curve: View) -> int:
 
 
 def _tooltips(curve: View, x_label: str) -> list[str]:
-    """The values at the markers."""
     return [
         f"{curve['name']}, {curve['series']}, {x_label} {plain(x)}: {digits(y, 2)}"
         for x, y in curve["points"][:: _mark_step(curve)]

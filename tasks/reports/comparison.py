@@ -234,7 +234,6 @@ def _further_columns(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def _markdown(table: Sequence[Mapping[str, str]]) -> str:
-    """The table in Markdown."""
     lines = [list(table[0]), ["---"] * len(table[0]), *(list(row.values()) for row in table)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 

@@ -128,7 +128,6 @@ def _totals(facts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _lengths(batch: Any) -> Any:
-    """The number of tokens of each text, as a list."""
     return pc.list_value_length(batch.column("token_starts")).to_pylist()
 
 

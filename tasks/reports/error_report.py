@@ -136,7 +136,6 @@ def _words_with_vectors(model: Path) -> tuple[frozenset[str], bool]:
 
 
 def _drawn(run: VariantResult, split: EvaluationSplit, rows: Sequence[int]) -> list[View]:
-    """The examples, each with its heatmaps."""
     if not rows:
         return []
     from tasks.inference.predictor import Predictor

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.parquet import row_batches
+from infra.files import row_batches
 from infra.ray_cluster import map_on_cluster
 from tasks.text.vocabulary import (
     PADDING,
@@ -97,8 +97,7 @@ def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
     tokens = pc.list_value_length(token_starts).to_numpy()
     row_start = np.repeat(np.cumsum(lengths, dtype=np.int64) - lengths, tokens)
     starts = position[row_start + token_starts.flatten().to_numpy()]
-    ends = position[row_start + token_ends.flatten().to_numpy()]
-    return _slices(data, starts, ends)
+    return _slices(data, starts, position[row_start + token_ends.flatten().to_numpy()])
 
 
 def _slices(
@@ -204,10 +203,10 @@ def choose_words(
         if case_key(word, parameters.lower_case) == word
     )
 
-    def rank(word: str) -> tuple[int, int, str]:
-        return -counts[word], 0 if counts[word] else vectors.get(word, len(vectors)), word
-
-    return sorted(kept, key=rank)[: parameters.max_words]
+    unseen = len(vectors)
+    return sorted(kept, key=lambda w: (-counts[w], 0 if counts[w] else vectors.get(w, unseen), w))[
+        : parameters.max_words
+    ]
 
 
 def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
@@ -216,8 +215,7 @@ def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
     for form, count in train.items():
         for character in form:
             counts[character] += count
-    kept = [c for c, count in counts.items() if count >= min_count]
-    return sorted(kept, key=lambda c: (-counts[c], c))
+    return sorted((c for c in counts if counts[c] >= min_count), key=lambda c: (-counts[c], c))
 
 
 def coverage(

@@ -16,27 +16,40 @@ _MARKS = "\u00ad\u200c\u200d" + "".join(
     for character in map(chr, range(0x300, 0x10000))
     if unicodedata.category(character).startswith("M")
 )
+# So do skin tones, tags and the marks of rare scripts, but few texts have characters above U+FFFF.
+_ABOVE = "\U00010000-\U0010ffff"
+_MARKS_ABOVE = "\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f\U000e0100-\U000e01ef" + "".join(
+    character
+    for character in map(chr, range(0x10000, 0x20000))
+    if unicodedata.category(character).startswith("M")
+)
+# One mark. Of other characters, nearly all fail the first two of its three checks.
+_MARK = rf"(?:[{_MARKS}]|(?=[{_ABOVE}])[{_MARKS_ABOVE}])"
 # Han and kana have no spaces between words, so each character is a token.
 _UNSPACED = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U0001b000-\U0001b2ff\U00020000-\U0003ffff"
 )
+_EMOJI = "[\u2190-\u2bff\U0001f000-\U0001f1e5\U0001f200-\U0001faff]"
 _LETTER = rf"[^\W_{_UNSPACED}]"
-_WORD = rf"{_LETTER}(?:{_LETTER}|[{_MARKS}])*+"
+_WORD = rf"{_LETTER}(?:{_LETTER}|{_MARK})*+"
 _ENDING = r"['’](?i:s|m|d|ll|re|ve)(?!\w)"
 _NOT = r"(?i:n['’]t)(?!\w)"
 
 _TOKEN = re.compile(
     rf"""
-      {_LETTER}++(?![{_MARKS}'’.,&])         # most words, without any backtracking
-    | \d++(?:[.,]\d++)++                     # 1,000.5
-    | [^\W\d_](?:\.[^\W\d_])+(?!\w)\.?       # U.S.  e.g.
-    | [A-Z]++(?:&[A-Z]++)++                  # AT&T
-    | {_NOT} | {_LETTER}+?(?={_NOT})         # do|n't
-    | (?<=\w){_ENDING}                       # Levi|'s
-    | {_WORD}(?:(?!{_ENDING})['’]{_WORD})*+  # O'Neil
-    | \.\.\. | --
-    | \S[{_MARKS}]*+                         # anything else, one at a time
+      {_LETTER}++(?![{_MARKS}{_ABOVE}'’.,&])   # most words, without any backtracking
+    | (?: \d++(?:[.,]\d++)++                   # 1,000.5
+        | [^\W\d_](?:\.[^\W\d_])+(?!\w)\.?     # U.S.  e.g.
+        | [A-Z]++(?:&[A-Z]++)++                # AT&T
+        | {_NOT} | {_LETTER}+?(?={_NOT})       # do|n't
+        | (?<=\w){_ENDING}                     # Levi|'s
+        | {_WORD}(?:(?!{_ENDING})['’]{_WORD})*+  # O'Neil
+        | \.\.\. | --
+        | [\U0001f1e6-\U0001f1ff]{{2}}          # a flag
+        | {_EMOJI}(?:{_MARK}*+(?<=\u200d){_EMOJI})*+
+        | \S                                   # anything else, one at a time
+      ){_MARK}*+
     """,
     re.VERBOSE,
 )
@@ -45,6 +58,7 @@ _TOKEN = re.compile(
 def tokenize(text: str) -> list[tuple[int, int]]:
     """The tokens of `text` as [start, end) offsets in code points, in order.
 
-    Tokens never overlap and contain no white space; every other character is in exactly one.
+    Tokens never overlap, contain no white space, and split no grapheme, such as a joined emoji.
+    Every other character is in exactly one.
     """
     return [match.span() for match in _TOKEN.finditer(text)]

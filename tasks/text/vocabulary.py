@@ -81,8 +81,7 @@ class Lexicon:
 
     def word(self, form: str) -> int:
         """Index of the form's word; `UNKNOWN` if the vocabulary lacks it."""
-        word = word_of(form, self.word_indices, self.lower_case)
-        return self.word_indices.get(word, UNKNOWN)
+        return self.word_indices.get(word_of(form, self.word_indices, self.lower_case), UNKNOWN)
 
     def characters(self, form: str) -> list[int]:
         """Indices of the form's characters, with their case kept; `UNKNOWN` for unseen ones."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from infra.artifacts.manifest import content_digest
+from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError
-from infra.versions import git_commit
 from tasks.tracking.client import client_of, require_server
 
 if TYPE_CHECKING:
@@ -77,8 +76,7 @@ def parent_run(
         "git.commit": git_commit(),
     }
     own |= {key: value for key, value in optional.items() if value}
-    run = _open_run(uri, experiment_id, existing, name, {**own, **tags})
-    return str(run.info.run_id)
+    return str(_open_run(uri, experiment_id, existing, name, {**own, **tags}).info.run_id)
 
 
 def start_variant_run(

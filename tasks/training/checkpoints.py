@@ -48,8 +48,8 @@ def save_checkpoint(
     save_file(trainer.random_state(), folder / _random_state_file(trainer))
     if trainer.rank > 0:
         return
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in trainer.tensors().items()}
-    save_file(tensors, folder / TENSORS)
+    tensors = trainer.tensors().items()
+    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors}, folder / TENSORS)
     numbers = {
         "counters": trainer.counters(),
         "record": asdict(record),
@@ -93,9 +93,8 @@ def load_predictions(folder: Path) -> Predictions:
 
 def averaged_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The averaged weights, which are evaluated and served, by parameter name."""
-    prefix = "averaged."
-    tensors = load_file(folder / TENSORS)
-    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    tensors = load_file(folder / TENSORS).items()
+    return {n.removeprefix("averaged."): t for n, t in tensors if n.startswith("averaged.")}
 
 
 class CheckpointSchedule:

@@ -97,9 +97,8 @@ class EpochResult:
 
     def __str__(self) -> str:
         """The results as one line."""
-        entry, validation = self.entry, ""
-        if "validation/f1" in entry:
-            validation = f"validation F1 {entry['validation/f1']:.2f}, "
+        entry, f1 = self.entry, self.entry.get("validation/f1")
+        validation = "" if f1 is None else f"validation F1 {f1:.2f}, "
         return (
             f"{self.variant} epoch {entry['epoch']}: train nll {entry['train/nll']:.3f}, "
             f"{validation}dev nll {entry['dev/nll']:.3f}, EM {entry['dev/em']:.2f}, "

@@ -14,14 +14,12 @@ from infra.errors import UserError
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
-from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.training.inputs import TrainingData
 
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """Words with their vectors, and characters."""
-
     words: list[str]
     in_vectors: npt.NDArray[np.bool_]  # whether the set has the word, so that it is not OOV
     vectors: npt.NDArray[np.float32]
@@ -38,12 +36,7 @@ class _Vocabulary:
     @property
     def without_vector(self) -> list[str]:
         """Words whose vector is zero, except padding."""
-        lacking = np.flatnonzero(~self.vectors.any(axis=1))
-        return [self.words[row] for row in lacking if row > 0]
-
-
-def _strings(column: Any) -> list[str]:
-    return list(column.to_pylist())
+        return [self.words[row] for row in np.flatnonzero(~self.vectors.any(axis=1)) if row > 0]
 
 
 def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmStartResult | None]:
@@ -66,8 +59,8 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
 
 
 def _copy_weights(name: str, model: BiDAF, new: _Vocabulary, folder: Path) -> WarmStartResult:
-    vectors = load_file(folder / "vectors.safetensors")["word_vectors"].numpy()
-    old = _Vocabulary.load(folder, vectors)
+    vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
+    old = _Vocabulary.load(folder, vectors.numpy())
     _require_same_vectors(old, new)
     symbols = {
         CHARACTER_EMBEDDING: (old.characters, new.characters),

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from models.span_decoding import argmax_threshold
-from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD
 from tasks.evaluation.thresholds import no_threshold_reason
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.text.encoded import load_encoded
+from tasks.text.encode import load_encoded
 from tasks.training.checkpoints import averaged_weights, load_predictions, load_record
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job
@@ -42,8 +42,8 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
     dev = load_split(job.data.dev.ingested)
     answers = evaluate(dev, load_predictions(checkpoint), argmax_threshold(allow_no_answer))
     write_predictions(out / "predictions.parquet", dev, answers)
-    _write_json(out / "history.json", record.history)
-    _write_json(out / "config.json", job.variant.to_dict())
+    for name, value in (("history", record.history), ("config", job.variant.to_dict())):
+        (out / f"{name}.json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     return {
         "variant": job.variant.name,
         "run_id": job.run_id,
@@ -73,7 +73,3 @@ def _trained_model(
         subwords=data.vectors / SUBWORDS if policy == "subword" else None,
         threshold=threshold,
     )
-
-
-def _write_json(file: Path, value: Any) -> None:
-    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -2,12 +2,16 @@
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
+import ray
 from ray.exceptions import RayActorError
 from ray.train import (
     CheckpointConfig,
@@ -17,14 +21,18 @@ from ray.train import (
     ScalingConfig,
 )
 from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.torch.config import (
+    _set_torch_distributed_env_vars,
+    _setup_torch_process_group,
+    _TorchBackend,
+)
 
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
-from infra.ray_cluster import Allotment, receiving
+from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
 from tasks.training.atomic_filesystem import atomic_local_filesystem
 from tasks.training.epoch_log import Report, TrainingProgress
-from tasks.training.process_group import process_group
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 # The number of times that failed workers are replaced.
@@ -116,3 +124,41 @@ def _run_config(job: Job, name: str, storage: Path) -> RunConfig:
         checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
         logging_config=LoggingConfig(log_level="WARNING"),
     )
+
+
+@contextmanager
+def process_group(allotment: Allotment) -> Iterator[TorchConfig]:
+    """Yield the configuration of the process group of a training within the block.
+
+    Ray's own sets up a TCP store, which listens on all interfaces. A cluster that was started here
+    needs none: its workers find each other through a file.
+    """
+    if is_remote():
+        yield TorchConfig()
+    else:
+        with TemporaryDirectory(prefix="bidaflow-") as folder:
+            yield _FileConfig("nccl" if allotment.gpus_per_worker else "gloo", folder=folder)
+
+
+class _FileBackend(_TorchBackend):  # type: ignore[misc]
+    def on_start(self, worker_group: Any, backend_config: "_FileConfig") -> None:
+        worker_group.execute(_set_torch_distributed_env_vars)
+        # A file serves one group of workers; those that replace them need another one.
+        url = f"file://{backend_config.folder}/{uuid4()}"
+        size = len(worker_group)
+        setups = [
+            worker_group.execute_single_async(
+                rank, _setup_torch_process_group, backend_config.backend, rank, size, url
+            )
+            for rank in range(size)
+        ]
+        ray.get(setups)
+
+
+@dataclass
+class _FileConfig(TorchConfig):  # type: ignore[misc]
+    folder: str = ""
+
+    @property
+    def backend_cls(self) -> type[_FileBackend]:
+        return _FileBackend

@@ -56,7 +56,6 @@ def _stage(origin: Mapping[str, Any]) -> str:
 
 
 def _data(train: Manifest) -> dict[str, Any]:
-    """The settings that produced the training split."""
     inputs, apart = train["inputs"], train["inputs"]["apart"]
     ingested = next(origin for origin in train["made_from"] if origin["input"] == "portions")
     ingestion = read_manifest(stages_folder() / _stage(ingested))["inputs"]
@@ -73,5 +72,4 @@ def _data(train: Manifest) -> dict[str, Any]:
 
 
 def _mix(portions: Sequence[Mapping[str, Any]]) -> str | None:
-    mixed = [f"{p['name']} × {p['weight']:g}" for p in portions if not p["divided"]]
-    return ", ".join(mixed) or None
+    return ", ".join(f"{p['name']} × {p['weight']:g}" for p in portions if not p["divided"]) or None

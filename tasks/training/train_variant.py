@@ -65,8 +65,7 @@ def train_variant(
     with _finishing_run(uri, run_id):
         seconds["mlflow"] = time.perf_counter() - start
         job = Job(variant, data, uri, run_id)
-        fitted = fit(job, allotment, out.name, storage)
-        facts |= write_outputs(out, job, fitted)
+        facts |= write_outputs(out, job, fit(job, allotment, out.name, storage))
         start = time.perf_counter()
         facts["run_url"] = client.run_url(uri, run_id)
         _log_files(uri, run_id, out, facts)
@@ -98,7 +97,7 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
 
 def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
     from models.sliding_windows import count_trainable
-    from tasks.text.encoded import load_encoded
+    from tasks.text.encode import load_encoded
 
     try:
         return count_trainable(load_encoded(encoded_train), training)

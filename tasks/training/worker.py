@@ -19,7 +19,7 @@ from ray.train.collective import broadcast_from_rank_zero
 
 from models.arrays import FloatArray
 from models.batching import Examples
-from models.configs.variant import TrainingConfig, VariantConfig
+from models.configs.variant import VariantConfig
 from models.early_stopping import is_out_of_time, stop_reason
 from models.span_decoding import Predictions, argmax_threshold
 from models.trainer import DATA_PARALLEL, Diverged, Epoch, Reading, Trainer
@@ -32,7 +32,7 @@ from tasks.evaluation.metrics import (
     metrics_within,
 )
 from tasks.evaluation.thresholds import best_threshold, no_threshold_reason
-from tasks.text.encoded import load_encoded, load_types
+from tasks.text.encode import load_encoded, load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import (
     CheckpointSchedule,
@@ -102,13 +102,13 @@ def train_worker(config: dict[str, Any]) -> str | None:
     except Diverged as error:
         if trainer.rank == 0:
             config["send"](f"{job.variant.name} ended: it diverged.")
-        return f"{job.variant.name} diverged: {error}. {_remedy(job.variant.training)}."
+        training = job.variant.training
+        precision = "" if training.precision == "float32" else ", or set precision to float32"
+        return (
+            f"{job.variant.name} diverged: {error}. Set learning_rate below "
+            f"{training.learning_rate:g}{precision}."
+        )
     return None
-
-
-def _remedy(training: TrainingConfig) -> str:
-    remedy = f"Set learning_rate below {training.learning_rate:g}"
-    return remedy if training.precision == "float32" else f"{remedy}, or set precision to float32"
 
 
 def _all_reduce(tensor: torch.Tensor) -> None:
@@ -163,7 +163,8 @@ class _Loop:
             ended = None
             if self.is_first:
                 self._log_epoch(epoch, self._scores(answered))
-                ended = stop_reason(self.training, self._validation_f1s(), self.trainer.seconds)
+                f1s = [entry.get("validation/f1", math.nan) for entry in self.record.history]
+                ended = stop_reason(self.training, f1s, self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)
             self._save(answered["dev"][0] if self.is_first else None)
         if self.is_first:
@@ -181,8 +182,7 @@ class _Loop:
         return True
 
     def _log_steps(self, reading: Reading) -> None:
-        first = reading.step - len(reading.nlls)
-        for step, nll in enumerate(reading.nlls, first):
+        for step, nll in enumerate(reading.nlls, reading.step - len(reading.nlls)):
             self.logger.step(step, nll)
         if time.monotonic() - self.last_progress >= PROGRESS_SECONDS:
             self.last_progress = time.monotonic()
@@ -214,21 +214,18 @@ class _Loop:
                 scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
         return scores
 
-    def _validation_f1s(self) -> list[float]:
-        return [entry.get("validation/f1", math.nan) for entry in self.record.history]
-
     def _log_epoch(self, epoch: Epoch, scores: dict[str, float]) -> None:
         entry = history_entry(self.trainer, epoch, scores, self.record.history)
         self.record.history.append(entry)
         self.send(EpochResult(self.variant.name, entry))
-        metrics = {name: value for name, value in entry.items() if name != "step"}
-        self.logger.epoch(self.trainer.step, metrics)
+        self.logger.epoch(
+            self.trainer.step, {name: value for name, value in entry.items() if name != "step"}
+        )
 
     def _save(self, predictions: Predictions | None) -> None:
         """Write a checkpoint, together with the other workers."""
-        f1 = NOT_EVALUATED
-        if predictions is not None:
-            f1 = self.record.history[-1].get("validation/f1", NOT_EVALUATED)
+        scores = {} if predictions is None else self.record.history[-1]
+        f1 = scores.get("validation/f1", NOT_EVALUATED)
         self.record.loop_seconds = time.perf_counter() - self.start
         with tempfile.TemporaryDirectory() as folder:
             save_checkpoint(Path(folder), self.trainer, self.record, predictions)

@@ -33,7 +33,7 @@ def same_answers(left: AnswerRow, right: AnswerRow) -> bool:
     spans = [(row["answer"], row["start"], row["end"]) for row in (left, right)]
     return spans[0] == spans[1] and all(
         math.isclose(left[name], right[name], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
-        for name in ("score", "no_answer_probability")
+        for name in ("probability", "no_answer_probability")
     )
 
 

@@ -10,8 +10,8 @@ import torch
 
 from models.bidaf import BiDAF
 from models.configs.variant import CharacterConfig, ModelConfig, VariantConfig
-from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.vocabulary import Lexicon

@@ -7,8 +7,8 @@ import torch
 
 from models.bidaf import BiDAF
 from models.span_decoding import Predictions
-from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary

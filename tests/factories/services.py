@@ -14,8 +14,7 @@ import psutil
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from infra.processes import end
-from infra.running_services import ServicesRecord
+from infra.processes import ServicesRecord, end
 from infra.settings import CHECKOUT
 from tasks.tracking.orphaned_runs import VARIABLE
 from tests.factories.cli import BIDAFLOW, environment_for

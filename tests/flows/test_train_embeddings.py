@@ -12,8 +12,7 @@ from flows.common import vectors as flow_file
 from flows.common.parameters import CorpusParameters, VectorParameters
 from flows.common.vectors import corpus_files, resolve_vectors, train_from_corpus
 from flows.train_embeddings import train_embeddings
-from infra.artifacts.digests import hash_file
-from infra.artifacts.manifest import origins
+from infra.artifacts.manifest import hash_file, origins
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from tasks.datasets.fetch import Source

@@ -21,15 +21,14 @@ from models.configs.variant import VariantConfig
 from models.trainer import Trainer
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
-from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
-from tasks.text.encode import encode_split
-from tasks.text.encoded import load_encoded, load_types
+from tasks.text.encode import encode_split, load_encoded, load_types
 from tasks.text.vocabulary import Lexicon
 from tests.factories.answers import COMMON, LONG, STRANGE, is_token_span, same_answers
 

@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from prefect import flow
 from safetensors.torch import load_file, save_file
 
-from flows.commands.rollback import rollback
+from flows.commands.maintenance import rollback
 from flows.common.parameters import DataParameters
 from flows.common.promote import PromotionResult, promote_best
 from flows.common.splits import ingest_dataset

@@ -21,8 +21,7 @@ from infra.errors import UserError
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from models.configs.presets import PRESETS
-from tasks.embeddings.formats.matrix import load_word_vectors
-from tasks.embeddings.formats.store import read_vectors
+from tasks.embeddings.formats.store import load_word_vectors, read_vectors
 from tasks.embeddings.formats.word_vectors import Subwords
 from tasks.embeddings.training.config import EmbeddingSettings
 from tests.factories.cli import write_dataset

@@ -8,16 +8,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from infra.artifacts.digests import hash_file
-from infra.artifacts.manifest import facts_of, origins
+from infra.artifacts.manifest import facts_of, hash_file, origins
 from infra.errors import UserError
 from models.bidaf import BiDAF
 from models.configs.variant import ModelConfig, TrainingConfig, UnknownWords, VariantConfig
 from models.word_representation import TrainedUnknown
-from tasks.embeddings.formats.matrix import load_word_vectors
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import stage_input
-from tasks.embeddings.formats.store import read_vectors, require_subwords, write_vectors
+from tasks.embeddings.formats.store import (
+    load_word_vectors,
+    read_vectors,
+    require_subwords,
+    write_vectors,
+)
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
@@ -133,14 +136,14 @@ def test_served_model_composes_oov_words(folder: Path) -> None:
     first = ("Who sees?", "The owlet sees the badger and the otter.")
     second = ("Who sees?", "The ferret sees the polecat and the stoat.")
     zero, subword = saved(folder, "zero"), saved(folder, "subword")
-    assert [row["score"] for row in zero.answer([first])] == [
-        row["score"] for row in zero.answer([second])
+    assert [row["probability"] for row in zero.answer([first])] == [
+        row["probability"] for row in zero.answer([second])
     ]
     one, other = subword.answer([first])[0], subword.answer([second])[0]
-    assert one["score"] != other["score"]
+    assert one["probability"] != other["probability"]
     together = subword.answer([first, second, first])
-    assert [row["score"] for row in together] == pytest.approx(
-        [one["score"], other["score"], one["score"]], abs=1e-5
+    assert [row["probability"] for row in together] == pytest.approx(
+        [one["probability"], other["probability"], one["probability"]], abs=1e-5
     )
     rows = subword.model.words.word_vectors.shape[0]
     assert rows == 2 + len(subword.lexicon.word_indices), "the model itself does not grow"
@@ -156,7 +159,7 @@ def test_served_model_composes_words_as_in_training(tmp_path: Path) -> None:
     served = saved(folder, "subword")
     unseen = ("O’Brien", "O'Brien")
     one, other = served.answer([("Who sees?", f"The owl sees {name}.") for name in unseen])
-    assert one["score"] == other["score"]
+    assert one["probability"] == other["probability"]
 
 
 def test_ngrams_are_part_of_the_sets_identity(

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import compress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -82,9 +83,8 @@ def _exportable(word_set: WordSet) -> WordSet:
         f"Omitted {exportable.count(False):,} words from the exports because they contain white "
         f"space or NUL, for example {word_set.words[exportable.index(False)]!r}."
     )
-    rows = [row for row, keep in enumerate(exportable) if keep]
-    words = [word_set.words[row] for row in rows]
-    return WordSet(words, word_set.vectors[rows], word_set.subwords)
+    words = list(compress(word_set.words, exportable))
+    return WordSet(words, word_set.vectors[exportable], word_set.subwords)
 
 
 def _replace_set(folder: Path, staging: Path, names: Sequence[str]) -> None:

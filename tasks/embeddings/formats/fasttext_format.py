@@ -140,8 +140,7 @@ def write_fasttext(out: IO[bytes], word_set: WordSet) -> None:
         out.write(word.encode() + b"\0" + WORD_INFO.pack(COUNT, 0))
     out.write(MATRIX.pack(False, words + buckets, dimension))
     for word, vector in zip(word_set.words, word_set.vectors, strict=True):
-        ngrams = _ngrams_of(word, word_set.subwords)
-        out.write(own_row(vector, ngrams).astype("<f4").tobytes())
+        out.write(own_row(vector, _ngrams_of(word, word_set.subwords)).astype("<f4").tobytes())
     out.write(np.ascontiguousarray(word_set.subwords.ngrams, "<f4").data)
     out.write(MATRIX.pack(False, words, dimension))
     for _ in range(words):

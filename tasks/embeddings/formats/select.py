@@ -100,8 +100,7 @@ def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, in
     if source.endswith(".parquet"):
         return select_trained(Path(source), wanted, keep_first)
     with _open(Path(source)) as reader:
-        chosen = _collect(reader, wanted, keep_first)
-        return chosen, reader.row_count, PRE_TRAINED
+        return _collect(reader, wanted, keep_first), reader.row_count, PRE_TRAINED
 
 
 def _packaged_words() -> Any:
@@ -130,7 +129,6 @@ def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:
 
 @contextmanager
 def _open(path: Path) -> Iterator[Reader]:
-    """Open a file with the reader of its format."""
     file = _member(path) if path.suffix.lower() == ".zip" else path
     if inner_suffix(file) == ".bin" and is_fasttext(file):
         yield FastTextReader(file)

@@ -1,10 +1,14 @@
-"""Reads and writes vectors.parquet, the words and vectors of a set as stages exchange them."""
+"""Reads and writes vectors.parquet, the words and vectors of a set as stages exchange them.
 
+From it, and from a vocabulary, comes the embedding matrix.
+"""
+
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +17,10 @@ import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
 from infra.errors import UserError
-from models.arrays import Float32Array
+from models.arrays import Float32Array, FloatArray
 from tasks.embeddings.formats.source import VectorInput
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
-from tasks.text.vocabulary import composed_mask
+from tasks.text.vocabulary import SPECIAL, composed_mask
 
 VECTORS = "vectors.parquet"
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
@@ -171,3 +175,35 @@ def _require_finite(file: Path, chosen: WordSet) -> None:
             f"The vectors {file} have NaN or infinite values for the word {word!r}. Train the set "
             "again."
         )
+
+
+if TYPE_CHECKING:
+    from models.configs.variant import UnknownWords
+
+
+def load_word_vectors(
+    vocabulary: Path, vectors: Path, unknown_words: "UnknownWords" = "zero", seed: int = 0
+) -> Float32Array:
+    """One vector per row of words.parquet, (V, d); zero for row 0 and for OOV words.
+
+    With "subword", OOV words get the vectors that were composed from n-grams. With "random", row 1
+    and each OOV word get a random vector of their own, with the standard deviation of the set's
+    vectors. Apart from this scale, a word's random vector is the same in every vocabulary.
+    """
+    words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
+    known, rows = read_vectors(vectors, composed=unknown_words == "subword")
+    positions = pc.index_in(words.combine_chunks()[len(SPECIAL) :], value_set=known)
+    matrix = np.zeros((len(words), rows.shape[1]), dtype=np.float32)
+    index = np.flatnonzero(positions.is_valid().to_numpy(False))
+    matrix[index + len(SPECIAL)] = rows[positions.drop_null().to_numpy()]
+    if unknown_words == "random":
+        scale = rows.std() if rows.size else 1.0
+        for row in np.flatnonzero(~matrix.any(axis=1))[1:]:
+            matrix[row] = scale * _random_vector(words[int(row)].as_py(), rows.shape[1], seed)
+    return matrix
+
+
+def _random_vector(word: str, size: int, seed: int) -> FloatArray:
+    """A word's random vector (size,); depends on the word and the seed only."""
+    digest = hashlib.sha256(word.encode()).digest()
+    return np.random.default_rng([seed, *digest]).standard_normal(size)

@@ -60,7 +60,6 @@ class TextReader:
             )
 
     def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        """The word and its numbers."""
         spaces = line.count(b" ")
         if spaces == self.dimension:
             word, _, numbers = line.partition(b" ")

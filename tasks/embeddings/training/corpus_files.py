@@ -10,8 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
-from infra.files import READ_PROGRESS, archive_of, inner_suffix, matches, members, open_input
-from infra.parquet import row_batches
+from infra.files import (
+    READ_PROGRESS,
+    archive_of,
+    inner_suffix,
+    matches,
+    members,
+    open_input,
+    row_batches,
+)
 from infra.run_logger import logger
 
 # Bytes; longer lines are split at white space.

@@ -67,8 +67,7 @@ def train_glove(
         if start is not None:
             state.initialise_from(list(counts), start)
         losses, seconds = fit(state, shuffled, pairs, parameters, rng)
-    vectors = state.words[:, :-1] + state.contexts[:, :-1]
-    return WordSet(list(counts), vectors), {
+    return WordSet(list(counts), state.words[:, :-1] + state.contexts[:, :-1]), {
         "pairs": pairs,
         "words_counted_per_second": round(facts["words"] / counting_seconds),
         "losses": losses,

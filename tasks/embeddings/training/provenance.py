@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.artifacts.digests import digest_of
-from infra.artifacts.manifest import Manifest
+from infra.artifacts.manifest import Manifest, digest_of
 from tasks.embeddings.formats.store import VECTORS, History
 from tasks.embeddings.training.config import EmbeddingSettings
 

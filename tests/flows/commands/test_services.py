@@ -7,8 +7,7 @@ import pytest
 
 from flows.commands.services import status
 from infra.errors import UserError
-from infra.processes import record_process
-from infra.running_services import ServicesRecord
+from infra.processes import ServicesRecord, record_process
 from infra.services.supervisor import down
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.logged_models import save_untrained_model

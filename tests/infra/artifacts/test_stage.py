@@ -22,8 +22,7 @@ from prefect import flow
 from prefect.logging.configuration import setup_logging
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
-from infra.artifacts.digests import sha256_of
-from infra.artifacts.manifest import MANIFEST, content_digest, facts_of
+from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
 from infra.artifacts.stage import PACKAGES, REFUSED, Output, Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import models.modules.additive_attention
+import models.modules.self_attention
 from models.configs.variant import ModelConfig
-from models.modules.additive_attention import additive_scores
 from models.modules.self_attention import (
     Additive,
     Dot,
     Elementwise,
     ResidualSelfAttention,
     SelfMatching,
+    additive_scores,
 )
 from tests.factories.gradcheck import (
     LENGTHS,
@@ -111,7 +111,7 @@ def test_chunked_additive_scores_match_naive_ones(
     expected = naive(*inputs)
     expected_gradients = torch.autograd.grad(expected, inputs, upstream_gradient)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models.modules.additive_attention, "CPU_CHUNK", chunk)
+        patch.setattr(models.modules.self_attention, "CPU_CHUNK", chunk)
         actual = additive_scores(*inputs)
         actual_gradients = torch.autograd.grad(actual, inputs, upstream_gradient)
     assert_close(actual, expected)

@@ -8,8 +8,7 @@ import pytest
 
 from infra.errors import UserError
 from tasks.data.ingested import Portion, normalized
-from tasks.data.partition import Shares
-from tasks.data.splits import Exclusions, write_split
+from tasks.data.splits import Exclusions, Shares, write_split
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tests.factories.split_files import ingested, new, rows, write

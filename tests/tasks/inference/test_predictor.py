@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import regex
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ def test_unusual_text_is_answered_from_the_context(
 ) -> None:
     (row,) = predictor.answer([pair])
     assert is_token_span(row, pair[1], predictor.variant.training.max_answer_tokens)
-    assert row["score"] <= 0
+    assert 0 < row["probability"] <= 1
     assert 0 <= row["no_answer_probability"] <= 1
 
 
@@ -68,7 +69,7 @@ def test_batched_answers_equal_single_answers(predictor: Predictor, abstainer: P
     pairs = [*COMMON, *STRANGE.values(), LONG, *COMMON]
     for model in (predictor, abstainer):
         together = model.answer(pairs)
-        assert len({row["score"] for row in together}) > len(STRANGE) / 2
+        assert len({row["probability"] for row in together}) > len(STRANGE) / 2
         for pair, row in zip(pairs, together, strict=True):
             assert same_answers(row, model.answer([pair])[0]), pair
         assert all(map(same_answers, together, reversed(model.answer(pairs[::-1]))))
@@ -121,7 +122,9 @@ def test_random_batches_are_answered_in_order(
         assert is_token_span(row, context, predictor.variant.training.max_answer_tokens)
         # The spans may differ: with repeated words, several can be equally likely.
         (alone,) = predictor.answer([(question, context)])
-        assert math.isclose(row["score"], alone["score"], rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        assert math.isclose(
+            row["probability"], alone["probability"], rel_tol=RELATIVE, abs_tol=ABSOLUTE
+        )
 
 
 def test_no_answer_is_given_only_if_most_likely(abstainer: Predictor) -> None:
@@ -129,10 +132,10 @@ def test_no_answer_is_given_only_if_most_likely(abstainer: Predictor) -> None:
     forced = replace(abstainer, threshold=math.inf).answer(pairs)
     free = abstainer.answer(pairs)
     for any_answer, row in zip(forced, free, strict=True):
-        none = math.log(row["no_answer_probability"])
-        if none >= any_answer["score"]:
+        none = row["no_answer_probability"]
+        if none >= any_answer["probability"]:
             assert (row["answer"], row["start"], row["end"]) == ("", -1, -1)
-            assert math.isclose(row["score"], none, abs_tol=1e-5)
+            assert math.isclose(row["probability"], none, abs_tol=1e-5)
         else:
             assert row == any_answer
     assert {row["answer"] == "" for row in free} == {True, False}
@@ -144,8 +147,8 @@ def test_top_answers_start_with_the_answer(predictor: Predictor, abstainer: Pred
             rows = model.top_answers(question, context, 10)
             assert same_answers(rows[0], model.answer([(question, context)])[0])
             assert rows[:3] == model.top_answers(question, context, 3)
-            scores = [row["score"] for row in rows]
-            assert scores == sorted(scores, reverse=True)
+            probabilities = [row["probability"] for row in rows]
+            assert probabilities == sorted(probabilities, reverse=True)
             spans = [(row["start"], row["end"]) for row in rows]
             assert len(set(spans)) == len(spans) <= 10
 
@@ -156,15 +159,16 @@ def test_top_answers_contain_no_answer_at_its_place(
     question, context = COMMON[0]
     spans = predictor.top_answers(question, context, 1000)
     assert all(row["answer"] for row in spans)
-    assert sum(math.exp(row["score"]) for row in spans) < 1
+    assert sum(row["probability"] for row in spans) < 1
     everything = abstainer.top_answers(question, context, 1000)
     (place,) = (number for number, row in enumerate(everything) if row["start"] < 0)
     null = everything[place]
     assert null["answer"] == ""
-    assert math.exp(null["score"]) == null["no_answer_probability"]
+    assert null["probability"] == null["no_answer_probability"]
     assert everything[:place] + everything[place + 1 :] == spans
     # A threshold moves it up or down.
-    stricter = replace(abstainer, threshold=null["score"] - spans[0]["score"])
+    margin = math.log(null["probability"]) - math.log(spans[0]["probability"])
+    stricter = replace(abstainer, threshold=margin)
     assert stricter.top_answers(question, context, 2) == [null, spans[0]]
 
 
@@ -174,7 +178,7 @@ def test_top_answers_of_long_texts_come_from_windows(predictor: Predictor) -> No
     rows = reader.top_answers(*LONG, 5)
     assert all(is_token_span(row, LONG[1], training.max_answer_tokens) for row in rows)
     assert same_answers(rows[0], reader.answer([LONG])[0])
-    assert rows[0]["score"] != predictor.top_answers(*LONG, 1)[0]["score"]
+    assert rows[0]["probability"] != predictor.top_answers(*LONG, 1)[0]["probability"]
 
 
 def test_validation_threshold_is_used_on_request(folder: Path, tmp_path: Path) -> None:
@@ -194,11 +198,24 @@ def test_empty_batch_gives_no_answers(predictor: Predictor) -> None:
 
 
 @pytest.mark.parametrize("empty", ["", " \n\t\u00a0"])
-def test_empty_text_error_names_input_and_field(empty: str, predictor: Predictor) -> None:
-    with pytest.raises(UserError, match=r"^Input 1: the question is empty"):
-        predictor.answer([COMMON[0], (empty, CONTEXT)])
-    with pytest.raises(UserError, match=r"^Input 2: the context is empty"):
-        predictor.answer([*COMMON, ("Where?", empty)])
+def test_empty_text_is_an_error_of_its_row_only(empty: str, predictor: Predictor) -> None:
+    first, no_question, second, no_context = predictor.answer(
+        [COMMON[0], (empty, CONTEXT), COMMON[1], ("Where?", empty)]
+    )
+    assert same_answers(first, predictor.answer(COMMON[:1])[0])
+    assert same_answers(second, predictor.answer(COMMON[1:])[0])
+    assert first["error"] == second["error"] == ""
+    assert no_question["error"] == "The question is empty. Provide some text."
+    assert no_context == {**no_question, "error": "The context is empty. Provide some text."}
+    assert (no_context["answer"], no_context["probability"]) == ("", 0)
+
+
+def test_answers_do_not_cut_joined_emoji(predictor: Predictor) -> None:
+    context = "It was 👩🏽‍🚀👩‍👩‍👧 and 🇬🇧🇫🇷 who built the mill."
+    borders = {0, *(match.end() for match in regex.finditer(r"\X", context))}
+    rows = predictor.top_answers("Who built it?", context, 1000)
+    assert len(rows) > 50
+    assert {row[side] for row in rows for side in ("start", "end")} <= borders
 
 
 def test_copied_model_folder_answers_the_same(

@@ -11,7 +11,7 @@ from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split, write_predictions
 from tasks.reports.calibration_section import calibration_view, scores_by_threshold
 from tasks.reports.variant_result import VariantResult
-from tasks.tracking.model_card import model_card
+from tasks.tracking.model_logging import model_card
 from tests.factories.html import Page, visible_text
 from tests.factories.reports import variant, written_report
 from tests.factories.splits import write_split

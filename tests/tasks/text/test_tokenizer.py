@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -14,6 +15,15 @@ ANY_TEXT = st.text(st.characters(exclude_categories=[]))  # including lone surro
 TANGLED_TEXT = st.lists(
     st.sampled_from(
         [*"aZé東か7.,'’&-–_ \t\n\u00a0\u2003$", "n't", "'s", "U.S.", "\u0301", "👩‍👩‍👧", "🇬🇧", "नी"]
+    )
+).map("".join)
+CLUSTERS = st.lists(
+    st.sampled_from(
+        [
+            *("a", "7", ".", "東", "&", "'", "n't", "U.S.", "1,0", "\u200d", "\u0301", "각", "नी"),
+            *("👩‍👩‍👧", "👍🏽", "👩🏽‍🚀", "🇬🇧", "1️⃣", "❤️", "葛\U000e0100", "𞤀𞥄"),
+            "🏴\U000e0067\U000e0062\U000e007f",
+        ]
     )
 ).map("".join)
 
@@ -31,6 +41,12 @@ def test_tokens_cover_each_character_exactly_once(text: str) -> None:
     assert covered == [i for i, character in enumerate(text) if not character.isspace()]
     assert all(start < end for start, end in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+@given(CLUSTERS)
+def test_no_grapheme_is_split(text: str) -> None:
+    borders = {0, *(match.end() for match in regex.finditer(r"\X", text))}
+    assert {offset for token in tokenize(text) for offset in token} <= borders
 
 
 @given(TANGLED_TEXT, TANGLED_TEXT)
@@ -59,7 +75,7 @@ def test_lines_are_tokenized_independently(left: str, right: str) -> None:
         ("東京タワー is", "東|京|タ|ワ|ー|is"),
         ("한국 дом नमस्ते", "한국|дом|नमस्ते"),
         ("cafe\u0301s", "cafe\u0301s"),
-        ("I ❤️ it 👍🏽!", "I|❤️|it|👍|🏽|!"),
+        ("I ❤️ it 👍🏽!", "I|❤️|it|👍🏽|!"),
         ("https://a.example/b?c=1", "https|:|/|/|a|.|example|/|b|?|c|=|1"),
         ("\tone\u00a0two\u2003three\n", "one|two|three"),
         ("snake_case", "snake|_|case"),

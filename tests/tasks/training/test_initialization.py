@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from infra.errors import UserError
-from tasks.embeddings.formats.matrix import load_word_vectors
+from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.tracking.registry import fetch_model
 from tasks.training.initialization import new_model, warm_start_summary

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.artifacts.digests import digest_of
+from infra.artifacts.manifest import digest_of
 from tasks.embeddings.training.provenance import source_digest
 
 

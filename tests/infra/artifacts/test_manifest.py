@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from infra import versions
+from infra.artifacts import manifest
 
 
 def test_git_commit_matches_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(manifest, "CHECKOUT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert versions.git_commit() is None
+    assert manifest.git_commit() is None
     for command in (
         ["init", "-q"],
         ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "a"],
     ):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
-    clean = versions.git_commit()
+    clean = manifest.git_commit()
     assert clean is not None
     assert len(clean) == 40
     (tmp_path / "new.txt").write_text("new")
     subprocess.run(["git", "add", "new.txt"], cwd=tmp_path, check=True)
-    assert versions.git_commit() == f"{clean}-dirty"
+    assert manifest.git_commit() == f"{clean}-dirty"

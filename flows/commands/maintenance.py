@@ -1,4 +1,4 @@
-"""List data that no kept run uses, or remove it."""
+"""Remove data that no kept run uses, and restore the previous champion."""
 
 from typing import Annotated
 
@@ -8,7 +8,10 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 from flows.commands.terminal import table
+from infra.artifacts.locks import exclusive_lock
 from infra.settings import settings
+from tasks.datasets.paths import dataset_name
+from tasks.tracking import registry
 from tasks.tracking.garbage_collection import Garbage, find_garbage, prune
 
 
@@ -46,3 +49,21 @@ def _garbage_table(garbage: list[Garbage]) -> Table:
         for item in garbage
     ]
     return table(columns, rows, title="Data to prune", show_footer=True)
+
+
+def rollback(
+    dataset: Annotated[str, Parameter(help="Dataset of the champion: a name or path.")] = "tiny", /
+) -> None:
+    """Make the previous champion of a dataset the champion again, and print its version.
+
+    Raises:
+        UserError: there is no previous champion.
+    """
+    name = f"bidaf-{dataset_name(dataset)}"
+    lock = settings().root.resolve() / "locks" / f"promotion-{name}"
+    with exclusive_lock(lock, on_wait=lambda: None):
+        restored, replaced = registry.rollback(settings().tracking_uri, name)
+    message = f"Version {restored.version} of {name} is the champion again"
+    if replaced is not None:
+        message += f"; version {replaced.version} is now the previous champion"
+    print(f"{message}.")

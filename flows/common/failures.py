@@ -1,4 +1,4 @@
-"""Ends a flow run on a user error with one message: in its state, its log and the terminal."""
+"""What a flow does when it fails: one message on a user error, no MLflow run left open."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from prefect import get_client, get_run_logger
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.states import Failed
 
@@ -17,7 +17,9 @@ from flows.common.parameters import docstring_with_args
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED, result_of
 from infra.errors import UserError
-from tasks.tracking.orphaned_runs import track_flow_run
+from infra.settings import settings
+from tasks.tracking import runs
+from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,3 +80,21 @@ def result_or_exit(state: State[Any]) -> Any:
         return result_of(state)
     except UserError as error:
         sys.exit(f"\n{error}")
+
+
+def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+    """Mark the flow's MLflow runs as failed; the flow ended by itself, so no process is left."""
+    runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FAILED")
+
+
+def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+    """End the MLflow runs and Ray processes of a flow whose process is gone or about to go."""
+    end_orphaned_run(str(flow_run.id))
+
+
+# The state hooks of a flow that trains.
+CLEANUP_HOOKS: dict[str, Any] = {
+    "on_failure": [_fail_runs],
+    "on_crashed": [_end_runs_and_processes],
+    "on_cancellation": [_end_runs_and_processes],
+}
