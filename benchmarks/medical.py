@@ -53,7 +53,7 @@ from benchmarks.common.evaluated_sets import Evaluation, evaluate_sets
 from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
-from flows.common.vectors import find_vectors
+from flows.common.encoding import find_vectors
 from infra.artifacts.manifest import read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray
 from tasks.embeddings.formats.select import load_vectors, packaged_words

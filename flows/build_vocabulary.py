@@ -2,11 +2,10 @@
 
 from prefect import flow
 
-from flows.common.encoding import encode_dataset
+from flows.common.encoding import encode_dataset, require_same_casing
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.common.vectors import require_same_casing
 from tasks.text.build_vocabulary import VocabularyParameters
 
 

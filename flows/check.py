@@ -12,11 +12,11 @@ from rich.text import Text
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_files
+from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.results import publish_page
 from flows.common.splits import ingest_dataset
-from flows.common.vectors import resolve_vectors
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.reports.data_report import CheckedFiles
@@ -72,9 +72,11 @@ def announce(summary: dict[str, Any]) -> None:
 
 def _counts(summary: dict[str, Any]) -> Table:
     totals = summary["totals"]
-    counted = ("questions", "impossible", "exact", "widened", "repaired", "dropped")
     rows = [
-        *((key, f"{totals[key]:,}") for key in counted),
+        *(
+            (key, f"{totals[key]:,}")
+            for key in ("questions", "impossible", "exact", "widened", "repaired", "dropped")
+        ),
         ("invalid answers", f"{totals['invalid_answers']:,}"),
         *((f"  {ERROR_DESCRIPTIONS[kind]}", f"{n:,}") for kind, n in summary["faults"].items()),
         ("best possible EM / F1", f"{totals['oracle_em']:.2f} / {totals['oracle_f1']:.2f}"),

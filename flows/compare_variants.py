@@ -19,8 +19,8 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
-from flows.common.encoding import encode_dataset
-from flows.common.failures import CLEANUP_HOOKS, report_user_errors
+from flows.common.encoding import encode_dataset, require_same_casing
+from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
@@ -41,7 +41,6 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
-from flows.common.vectors import require_same_casing
 from infra.artifacts.stage import Output
 from infra.ray_cluster import Resources
 from infra.settings import settings
@@ -75,8 +74,7 @@ class ComparedVariant:
 @flow(
     name="compare-variants",
     description=__doc__,
-    timeout_seconds=settings().time_limit_hours * 3600,
-    **CLEANUP_HOOKS,
+    **TRAINING_FLOW,
 )
 @report_user_errors
 def compare_variants(
@@ -236,9 +234,12 @@ def announce(summary: dict[str, Any]) -> None:
     columns = [
         Column(title, overflow="fold", no_wrap=title in ("variant", "vectors")) for title in shown
     ]
-    title = escape(f"{settings_text}: all dev questions; * marks significant gains")
     show(
-        table(columns, [[row[key] for key in shown] for row in rows], title=title),
+        table(
+            columns,
+            [[row[key] for key in shown] for row in rows],
+            title=escape(f"{settings_text}: all dev questions; * marks significant gains"),
+        ),
         f"Report     {summary['report']} (plot, and all {len(rows[0])} columns)",
     )
 

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from flows.commands.flow_command import flow_command
-from flows.common.failures import CLEANUP_HOOKS, report_user_errors
+from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
 from flows.common.results import UNCHANGED, ExampleQuestions, publish
@@ -24,8 +24,7 @@ from tasks.tracking.garbage_collection import prune, retire
 @flow(
     name="retrain",
     description=__doc__,
-    timeout_seconds=settings().time_limit_hours * 3600,
-    **CLEANUP_HOOKS,
+    **TRAINING_FLOW,
 )
 @report_user_errors
 def retrain(

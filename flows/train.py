@@ -10,8 +10,8 @@ from rich.table import Column
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
-from flows.common.encoding import encode_dataset
-from flows.common.failures import CLEANUP_HOOKS, report_user_errors
+from flows.common.encoding import encode_dataset, require_same_casing
+from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
     TrainingParameters,
@@ -31,9 +31,7 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
-from flows.common.vectors import require_same_casing
 from infra.ray_cluster import Resources
-from infra.settings import settings
 from tasks.text.build_vocabulary import VocabularyParameters
 
 
@@ -75,8 +73,7 @@ def train_variants(
 @flow(
     name="train",
     description=__doc__,
-    timeout_seconds=settings().time_limit_hours * 3600,
-    **CLEANUP_HOOKS,
+    **TRAINING_FLOW,
 )
 @report_user_errors
 def train(
@@ -106,10 +103,13 @@ def announce(summary: dict[str, Any]) -> None:
     columns = [
         Column(title, justify="left" if title == "variant" else "right") for title in rows[0]
     ]
-    title = f"{summary['dataset']}: {summary['questions']} dev questions"
     decision = summary["decision"]
     show(
-        table(columns, [list(row.values()) for row in rows], title=title),
+        table(
+            columns,
+            [list(row.values()) for row in rows],
+            title=f"{summary['dataset']}: {summary['questions']} dev questions",
+        ),
         *([f"Promotion  {decision}"] if decision else []),
         f"Report     {summary['report']}",
         "",

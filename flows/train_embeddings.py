@@ -9,10 +9,10 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
+from flows.common.encoding import train_from_corpus
 from flows.common.failures import report_user_errors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
 from flows.common.splits import ingest_dataset
-from flows.common.vectors import train_from_corpus
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.stage import result_of
 from infra.settings import settings

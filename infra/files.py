@@ -31,10 +31,6 @@ UNPACKED_RATIO = 100
 UNPACKED_FREE = 64 << 20
 
 
-def _zstandard(file: Any) -> pa.NativeFile:
-    return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
-
-
 class _Compression(NamedTuple):
     """A compression format: the first bytes of its files, and how to open them."""
 
@@ -46,7 +42,11 @@ class _Compression(NamedTuple):
 _COMPRESSIONS = {
     ".gz": _Compression("gzip", b"\x1f\x8b", gzip.open),
     ".xz": _Compression("xz", b"\xfd7zXZ\0", lzma.open),
-    ".zst": _Compression("Zstandard", b"\x28\xb5\x2f\xfd", _zstandard),
+    ".zst": _Compression(
+        "Zstandard",
+        b"\x28\xb5\x2f\xfd",
+        lambda file: pa.CompressedInputStream(pa.PythonFile(file), "zstd"),
+    ),
 }
 
 # Callback for reading progress: gets the file, and the share of it (0 to 1) read so far.

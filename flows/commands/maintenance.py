@@ -61,9 +61,7 @@ def rollback(
     """
     name = f"bidaf-{dataset_name(dataset)}"
     lock = settings().root.resolve() / "locks" / f"promotion-{name}"
-    with exclusive_lock(lock, on_wait=lambda: None):
+    with exclusive_lock(lock, "Another run decides on a promotion; waiting for it to finish."):
         restored, replaced = registry.rollback(settings().tracking_uri, name)
-    message = f"Version {restored.version} of {name} is the champion again"
-    if replaced is not None:
-        message += f"; version {replaced.version} is now the previous champion"
-    print(f"{message}.")
+    previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
+    print(f"Version {restored.version} of {name} is the champion again{previous}.")

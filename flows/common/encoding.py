@@ -1,15 +1,139 @@
-"""A dataset encoded for training: its vectors, its vocabulary, and the splits as type ids."""
+"""A dataset encoded for training: its vectors, its vocabulary, and the splits as type ids.
 
+Vectors are found by name, or trained first.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from flows.common.parameters import VectorParameters
-from flows.common.splits import Splits
-from flows.common.vectors import resolve_vectors, warn_if_casing_differs
+from prefect import get_run_logger
+
+from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
+from flows.common.splits import Splits, ingest_dataset
 from infra.artifacts.stage import Output
-from tasks.embeddings.formats.store import VECTORS, history_of, require_subwords
-from tasks.stages import building_vocabulary, encoding, selecting_vectors
+from infra.errors import UserError
+from infra.files import archive_of
+from tasks.datasets.catalog import LEXICAL_RESOURCES
+from tasks.embeddings.formats.source import (
+    DOWNLOADED,
+    NO_VECTORS,
+    PACKAGED,
+    VectorInput,
+    packaged,
+    stage_input,
+)
+from tasks.embeddings.formats.store import VECTORS, History, history_of, require_subwords
+from tasks.embeddings.training.config import METHODS, EmbeddingParameters
+from tasks.embeddings.training.corpus_files import TextFile, find_texts
+from tasks.embeddings.training.train import require_compatible_start
+from tasks.stages import (
+    building_vocabulary,
+    encoding,
+    fetching,
+    preparing_corpus,
+    selecting_vectors,
+    training_vectors,
+)
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.runs import Split
+
+
+def resolve_vectors(vectors: VectorParameters) -> VectorInput:
+    """The chosen set: the packaged one, a known set, a file, or one that is trained first."""
+    if vectors.source in METHODS:
+        settings = vectors.training.model_dump() | {"method": vectors.source}
+        trained = train_from_corpus(vectors.corpus, EmbeddingParameters(**settings), vectors.start)
+        return stage_input(trained.folder / VECTORS)
+    return find_vectors(vectors.source)
+
+
+def find_vectors(spec: str) -> VectorInput:
+    """A set of vectors in the form that stages take; a known set is downloaded.
+
+    `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file
+    takes precedence over a known set of the same name.
+
+    Raises:
+        UserError: the set can't be found or downloaded.
+    """
+    local = Path(spec).expanduser()
+    name, _, member = spec.partition("/")
+    if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
+        source = DOWNLOADED[name].source
+        return stage_input(fetching(source).folder / source.name / member)
+    if spec == PACKAGED:
+        return packaged()
+    return spec if spec == NO_VECTORS else stage_input(local)
+
+
+def train_from_corpus(
+    corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
+) -> Output:
+    """Prepare the corpus, and train a set of vectors on it."""
+    files = corpus_files(corpus)
+    start_vectors = None
+    if start is not None:
+        start_vectors = find_vectors(start)
+        require_compatible_start(start_vectors, embedding)
+        history = history_of(start_vectors)
+        warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
+    prepared = preparing_corpus(files, corpus.lower_case)
+    return training_vectors(prepared.folder, embedding, start_vectors)
+
+
+def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
+    """The files of a corpus, with the dataset's training contexts last.
+
+    Raises:
+        UserError: the corpus names neither files nor a dataset.
+    """
+    files = [file for spec in corpus.files for file in _find_texts(spec)]
+    if corpus.dataset is not None:
+        splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
+        files.append(TextFile(splits.train.folder / "contexts.parquet"))
+    if not files:
+        raise UserError("No corpus to train word vectors on. Set corpus.files or corpus.dataset.")
+    return files
+
+
+def _find_texts(spec: str) -> list[TextFile]:
+    known = LEXICAL_RESOURCES.get(spec)
+    if known is None or known.kind != "corpus" or Path(spec).exists():
+        return find_texts(spec)
+    return [TextFile(fetching(known.source).folder / known.source.name)]
+
+
+def require_same_casing(
+    vectors: Sequence[VectorParameters], vocabulary: VocabularyParameters
+) -> None:
+    """Refuse vectors that would be trained in a different case from the vocabulary's.
+
+    Raises:
+        UserError: a set would be trained with a `lower_case` that differs from the vocabulary's.
+    """
+    for source in vectors:
+        trained_lower_case = source.corpus.lower_case
+        if source.source in METHODS and trained_lower_case != vocabulary.lower_case:
+            raise UserError(
+                f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
+                f"{vocabulary.lower_case}: words with capitals would have no vector. Set both to "
+                "the same value."
+            )
+
+
+def warn_if_casing_differs(name: str, history: History, field: str, lower_case: bool) -> None:
+    """Log a warning if a set was trained in a different case from what `field` says.
+
+    A set without a record of its case is not checked.
+    """
+    trained_lower_case = history.get("lower_case", lower_case)
+    if trained_lower_case != lower_case:
+        get_run_logger().warning(
+            f"The vectors {name} were trained with lower_case={trained_lower_case}, but {field} is "
+            f"{lower_case}: words with capitals have no vector. Set {field} to "
+            f"{trained_lower_case}."
+        )
 
 
 @dataclass(frozen=True)

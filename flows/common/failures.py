@@ -92,8 +92,9 @@ def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> 
     end_orphaned_run(str(flow_run.id))
 
 
-# The state hooks of a flow that trains.
-CLEANUP_HOOKS: dict[str, Any] = {
+# The time limit and the state hooks of a flow that trains.
+TRAINING_FLOW: dict[str, Any] = {
+    "timeout_seconds": settings().time_limit_hours * 3600,
     "on_failure": [_fail_runs],
     "on_crashed": [_end_runs_and_processes],
     "on_cancellation": [_end_runs_and_processes],

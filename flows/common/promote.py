@@ -59,18 +59,15 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     promotion sees the champion of the first.
     """
     uri = settings().tracking_uri
-    split = splits.validation or splits.dev
-    split_name = "validation" if splits.validation else "dev"
+    split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
     models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
     scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
     best = models[scores.index(max(scores))]
     lock = settings().root.resolve() / "locks" / f"promotion-{best.name}"
-    with exclusive_lock(lock, on_wait=lambda: None):
+    with exclusive_lock(lock, "Another run decides on a promotion; waiting for it to finish."):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
-    return PromotionResult(
-        best, champion, f"{split.facts['questions']} {split_name} questions", decision
-    )
+    return PromotionResult(best, champion, f"{split.facts['questions']} {name} questions", decision)
 
 
 def _decide_once(

@@ -7,12 +7,14 @@ threads of the same process.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from portalocker import AlreadyLocked, Lock, LockFlags, TemporaryFileLock
+
+from infra.run_logger import logger
 
 POLL_SECONDS = 0.1
 
@@ -29,13 +31,13 @@ def shared_lock(path: Path) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def exclusive_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock, after waiting for other holders; `on_wait` is called once if any."""
+def exclusive_lock(path: Path, wait_message: str) -> Iterator[None]:
+    """Hold an exclusive lock, after waiting for other holders; if there are any, log a message."""
     with lock_if_free(path) as free:
         if free:
             yield
             return
-    on_wait()
+    logger().info(wait_message)
     with _lock(TemporaryFileLock, path, LockFlags.EXCLUSIVE):
         yield
 

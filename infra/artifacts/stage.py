@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec
 
 import grimp
-from prefect import Task, get_run_logger
+from prefect import Task
 from prefect.client.schemas.objects import State
 from prefect.futures import wait
 from prefect.states import Failed
@@ -49,14 +49,12 @@ BUILDING = ".building-"
 REFUSED = "Refused"
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of Prefect's engine says more than that a stage was cached or refused."""
-    return not re.search(rf"\bstate:? .*({REFUSED}|Cached)\(", record.getMessage())
-
-
-# The flow logs the reason of a refusal once, and the states of the run and its stages have it.
+# Hide the lines of Prefect's engine that a stage was cached or refused. The flow logs the reason of
+# a refusal once, and the states of the run and its stages have it.
 for engine in ("prefect.flow_runs", "prefect.task_runs"):
-    logging.getLogger(engine).addFilter(_is_news)
+    logging.getLogger(engine).addFilter(
+        lambda record: not re.search(rf"\bstate:? .*({REFUSED}|Cached)\(", record.getMessage())
+    )
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,8 @@ class Stage(Generic[P]):
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
         final = stages_folder() / self.name / key
-        with exclusive_lock(lock_file(final, "build"), _log_waiting):
+        message = "Another run is building this stage; waiting for it to finish."
+        with exclusive_lock(lock_file(final, "build"), message):
             exists = final.exists()
             if not exists:
                 try:
@@ -197,10 +196,6 @@ class Stage(Generic[P]):
             folder.rename(final)
         finally:
             shutil.rmtree(building)
-
-
-def _log_waiting() -> None:
-    get_run_logger().info("Another run is building this stage; waiting for it to finish.")
 
 
 def result_of(state: State[Any]) -> Any:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from os import getpid
@@ -178,7 +178,11 @@ def up() -> None:
         _write_record(everything)
         worker.wait()
         print(_urls(settings().prefect_url, settings().mlflow_url), flush=True)
-        _watch(everything)
+        while True:
+            for service in everything:
+                if service.restart_if_dead():
+                    _write_record(everything)
+            time.sleep(1)
     except KeyboardInterrupt:
         print("\nStopping …", flush=True)
     finally:
@@ -195,14 +199,6 @@ def down() -> None:
     stop(record.supervisor, patience=60)
     _stop_all(record.services.values())
     print("Stopped.")
-
-
-def _watch(everything: Sequence[Service]) -> None:
-    while True:
-        for service in everything:
-            if service.restart_if_dead():
-                _write_record(everything)
-        time.sleep(1)
 
 
 def _write_record(everything: Iterable[Service]) -> None:

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import sha256_of
 from infra.errors import UserError
-from infra.run_logger import logger
 from infra.settings import settings
 from tasks.datasets.download import DownloadError, discard, download
 
@@ -93,7 +92,8 @@ def _download(source: Source, target: Path) -> str:
     reasons = []
     for url in _urls(source):
         partial = downloads_folder() / f"{sha256(url.encode()).hexdigest()[:16]}-{source.name}"
-        with exclusive_lock(partial.with_name(f"{partial.name}.lock"), _log_waiting):
+        message = "Another run is downloading this file; waiting for it to finish."
+        with exclusive_lock(partial.with_name(f"{partial.name}.lock"), message):
             try:
                 download(url, partial)
             except DownloadError as error:
@@ -118,10 +118,6 @@ def downloads_folder() -> Path:
     folder = settings().root.resolve() / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _log_waiting() -> None:
-    logger().info("Another run is downloading this file; waiting for it to finish.")
 
 
 def _problem(source: Source, file: Path) -> str | None:

@@ -327,7 +327,7 @@ def _context(
 
 
 def _offset(context: str, value: str) -> int:
-    """The offset of the value as whole words; a name may contain the same letters."""
+    # Of whole words: a name may contain the same letters.
     return next(re.finditer(rf"\b{re.escape(value)}\b", context)).start()
 
 

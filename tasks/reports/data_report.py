@@ -150,13 +150,9 @@ def _errors(questions: Any, alignments: Any) -> list[View]:
         question | error
         for question, row in rows
         # An error of the training answer is also among the errors of the answers.
-        for error in [*row["answer_errors"], *([row] if _is_of_question(row) else [])]
+        for error in (*row["answer_errors"], row)
+        if error is not row or (row["fault"] is not None and row["gold"] is None)
     ]
-
-
-def _is_of_question(row: View) -> bool:
-    """Whether a row of the ledger has an error that is not that of an answer."""
-    return row["fault"] is not None and row["gold"] is None
 
 
 def _context_texts(folder: Path, context_ids: set[int]) -> dict[int, str]:

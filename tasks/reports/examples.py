@@ -111,7 +111,10 @@ def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> li
     marks = [gold_spans(context, golds), *([span] for span in predicted)]
     edges = (edge for mark in marks for span in mark for edge in span if edge >= 0)
     pieces = [
-        (context[start:end], tuple(_covers(mark, start, end) for mark in marks))
+        (
+            context[start:end],
+            tuple(any(first <= start and end <= last for first, last in mark) for mark in marks),
+        )
         for start, end in pairwise(sorted({0, len(context), *edges}))
     ]
     segments: list[Segment] = []
@@ -119,10 +122,6 @@ def marked_segments(context: str, golds: Sequence[Gold], *predicted: Span) -> li
         text = "".join(piece[0] for piece in group)
         segments.append((text if any(flags) else _shortened(text), *flags))
     return segments
-
-
-def _covers(spans: Iterable[Span], start: int, end: int) -> bool:
-    return any(first <= start and end <= last for first, last in spans)
 
 
 def _shortened(text: str, keep: int = 600) -> str:

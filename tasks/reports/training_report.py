@@ -14,7 +14,7 @@ from tasks.evaluation.evaluate import EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import slice_tables
 from tasks.reports import error_report
 from tasks.reports.calibration_section import calibration_view
-from tasks.reports.charts import MARKERS, Points, line, plot
+from tasks.reports.charts import MARKERS, line, plot
 from tasks.reports.examples import confident_examples
 from tasks.reports.html import View, plain, write_page
 from tasks.reports.variant_result import VariantResult, load_variant
@@ -79,7 +79,7 @@ def report_variants(
 
 def _summary(variant: VariantResult, split: EvaluationSplit, dataset: str) -> View:
     """The variant's table row, with None or NaN for unknown values."""
-    answers, facts = variant.answers, variant.facts
+    answers, facts, url = variant.answers, variant.facts, variant.facts["run_url"]
     correct_avna = map(answer_versus_none, answers["prediction"], split.gold_texts)
     last = variant.history[-1] if variant.history else {}
     kept = {**last, **facts["scores"]}
@@ -98,7 +98,7 @@ def _summary(variant: VariantResult, split: EvaluationSplit, dataset: str) -> Vi
         "epochs": len(variant.history),
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
         "speed": last.get("examples_per_second"),
-        "url": _http_url(facts["run_url"]),
+        "url": url if url and url.startswith(("http://", "https://")) else None,
         "errors": quote(error_report.page_path(dataset, variant.name)),
     }
 
@@ -128,10 +128,6 @@ def _margin(scores: FloatArray) -> float:
     return 196 * float(scores.std()) / math.sqrt(len(scores))
 
 
-def _http_url(url: str | None) -> str | None:
-    return url if url and url.startswith(("http://", "https://")) else None
-
-
 # Learning curves
 
 
@@ -143,15 +139,15 @@ def _chart(
         line(i, variant.name, series, points)
         for i, variant in enumerate(variants)
         for metric, series in metrics.items()
-        if (points := _curve(variant.history, metric))
+        if (
+            points := [
+                (row["epoch"], row[metric])
+                for row in variant.history
+                if math.isfinite(row.get(metric, math.nan))
+            ]
+        )
     ]
     return plot(title, "epoch", y_label, lines, whole_x=True) if lines else None
-
-
-def _curve(history: Sequence[Mapping[str, float]], metric: str) -> Points:
-    return [
-        (row["epoch"], row[metric]) for row in history if math.isfinite(row.get(metric, math.nan))
-    ]
 
 
 # Examples

@@ -51,22 +51,22 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
         ),
         max_results_per_page=1000,
     )
-    records = [_recorded(run, experiments, models[run.info.run_id]) for run in runs]
-    return sorted(records, key=lambda record: record.started, reverse=True)
-
-
-def _recorded(run: Any, experiments: dict[str, str], models: tuple[str, ...]) -> RecordedRun:
-    return RecordedRun(
-        id=run.info.run_id,
-        name=run.info.run_name,
-        experiment=experiments[run.info.experiment_id],
-        status=run.info.status,
-        started=datetime.fromtimestamp(run.info.start_time / 1000, UTC).isoformat(" ", "minutes"),
-        parent=run.data.tags.get("mlflow.parentRunId"),
-        stage=run.data.tags.get("bidaflow.stage"),
-        digests={k: v for k, v in run.data.tags.items() if k.endswith(".digest")},
-        models=models,
-    )
+    return [
+        RecordedRun(
+            id=run.info.run_id,
+            name=run.info.run_name,
+            experiment=experiments[run.info.experiment_id],
+            status=run.info.status,
+            started=datetime.fromtimestamp(run.info.start_time / 1000, UTC).isoformat(
+                " ", "minutes"
+            ),
+            parent=run.data.tags.get("mlflow.parentRunId"),
+            stage=run.data.tags.get("bidaflow.stage"),
+            digests={k: v for k, v in run.data.tags.items() if k.endswith(".digest")},
+            models=models[run.info.run_id],
+        )
+        for run in sorted(runs, key=lambda run: run.info.start_time // 60_000, reverse=True)
+    ]
 
 
 def _models(client: Any) -> dict[str, tuple[str, ...]]:

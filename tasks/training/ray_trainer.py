@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
 from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
-from tasks.training.atomic_filesystem import atomic_local_filesystem
+from tasks.training.checkpoints import atomic_local_filesystem
 from tasks.training.epoch_log import Report, TrainingProgress
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
@@ -59,14 +59,26 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
         ray.train.TrainingFailedError: workers failed, and so did their replacements.
     """
     start = time.perf_counter()
-    run_config = _run_config(job, name, storage)
     try:
         with (
             ProgressReporter(job.variant.name) as reporter,
             receiving(partial(_show, reporter)) as send,
             process_group(allotment) as torch_config,
         ):
-            result = _trainer(job, allotment, run_config, torch_config, send).fit()
+            result = TorchTrainer(
+                train_worker,
+                train_loop_config={"job": job, "allotment": allotment, "send": send},
+                torch_config=torch_config,
+                scaling_config=ScalingConfig(
+                    num_workers=allotment.workers,
+                    use_gpu=allotment.gpus_per_worker > 0,
+                    resources_per_worker={
+                        "CPU": allotment.cpus_per_worker,
+                        "GPU": allotment.gpus_per_worker,
+                    },
+                ),
+                run_config=_run_config(job, name, storage),
+            ).fit()
     except RayActorError as error:
         raise UserError(
             "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
@@ -88,29 +100,6 @@ def _show(reporter: ProgressReporter, report: Report) -> None:
         reporter.show(report)
     else:
         reporter.log(str(report))
-
-
-def _trainer(
-    job: Job,
-    allotment: Allotment,
-    run_config: RunConfig,
-    torch_config: TorchConfig,
-    send: Callable[[Report], None],
-) -> TorchTrainer:
-    return TorchTrainer(
-        train_worker,
-        train_loop_config={"job": job, "allotment": allotment, "send": send},
-        torch_config=torch_config,
-        scaling_config=ScalingConfig(
-            num_workers=allotment.workers,
-            use_gpu=allotment.gpus_per_worker > 0,
-            resources_per_worker={
-                "CPU": allotment.cpus_per_worker,
-                "GPU": allotment.gpus_per_worker,
-            },
-        ),
-        run_config=run_config,
-    )
 
 
 def _run_config(job: Job, name: str, storage: Path) -> RunConfig:

@@ -8,9 +8,9 @@ import pytest
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
-from flows.common import vectors as flow_file
+from flows.common import encoding as flow_file
+from flows.common.encoding import corpus_files, resolve_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, VectorParameters
-from flows.common.vectors import corpus_files, resolve_vectors, train_from_corpus
 from flows.train_embeddings import train_embeddings
 from infra.artifacts.manifest import hash_file, origins
 from infra.artifacts.stage import result_of

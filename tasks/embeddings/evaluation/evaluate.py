@@ -10,8 +10,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from infra.errors import UserError
 from tasks.embeddings.evaluation.analogies import ANALOGIES, analogies
 from tasks.embeddings.evaluation.coverage import coverage_by_band
-from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, ScoredWords
-from tasks.embeddings.evaluation.projection import map_words, project
+from tasks.embeddings.evaluation.nearest_neighbors import (
+    Neighbours,
+    ScoredWords,
+    map_words,
+    project,
+)
 from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS, similarity
 from tasks.embeddings.evaluation.weat import TESTS, weat
 from tasks.embeddings.formats.select import load_vectors
@@ -27,6 +31,10 @@ METRICS = {
     "coverage": {".tokens": "tokens_covered", ".types": "types_covered"},
     "bias": {"": "effect", ".p": "p"},
 }
+
+
+# The characters in names of tests that MLflow rejects in names of metrics.
+REJECTED = str.maketrans({":": " -", ",": "", "'": ""})
 
 
 def check_analogy(question: str) -> str:
@@ -84,7 +92,11 @@ def evaluate_vectors(
         },
         "analogies": analogies(space, files[ANALOGIES.name]) if ANALOGIES.name in files else {},
         "bias": {name: weat(space, test) for name, test in TESTS.items()},
-        "neighbours": {word: _neighbours(space, word) for word in queries.words},
+        # A word that this set lacks has none, as another set may have it.
+        "neighbours": {
+            word: space.neighbours(word) if space.vector(word) is not None else []
+            for word in queries.words
+        },
         "asked": {question: _answer(space, question) for question in queries.analogies},
         "map": project(space, map_words(space, queries.words)),
     }
@@ -98,11 +110,6 @@ def evaluate_vectors(
     }
 
 
-def _neighbours(space: Neighbours, word: str) -> ScoredWords:
-    """The word's neighbours; empty if this set lacks the word, as another set may have it."""
-    return space.neighbours(word) if space.vector(word) is not None else []
-
-
 def _answer(space: Neighbours, question: str) -> ScoredWords:
     a, b, c = question.split()
     if any(space.vector(word) is None for word in (a, b, c)):
@@ -113,14 +120,9 @@ def _answer(space: Neighbours, question: str) -> ScoredWords:
 def metrics(evaluation: dict[str, Any]) -> dict[str, float]:
     """The numbers of an evaluation by MLflow metric name; metrics without a value are omitted."""
     return {
-        f"{part}/{_label(name)}{suffix}": result[field]
+        f"{part}/{name.translate(REJECTED)}{suffix}": result[field]
         for part, fields in METRICS.items()
         for name, result in evaluation[part].items()
         for suffix, field in fields.items()
         if result[field] is not None
     }
-
-
-def _label(name: str) -> str:
-    """A test's name without the characters that MLflow rejects in names of metrics."""
-    return name.replace(":", " -").replace(",", "").replace("'", "")

@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging.configuration import setup_logging
 from prefect.runtime import flow_run
 
-from flows.common.failures import CLEANUP_HOOKS, report_user_errors, result_or_exit
+from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_exit
 from flows.common.parameters import DataParameters
 from flows.ingest import ingest
 from infra.artifacts.stage import REFUSED
@@ -208,7 +208,7 @@ def test_interrupted_flow_ends_its_runs_and_processes(
 ) -> None:
     started: list[StartedWork] = []
 
-    @flow(name="interrupted", **CLEANUP_HOOKS)
+    @flow(name="interrupted", **TRAINING_FLOW)
     @report_user_errors
     def interrupted() -> None:
         started.append(start_work())

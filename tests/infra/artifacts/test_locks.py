@@ -22,7 +22,7 @@ from pathlib import Path
 from infra.artifacts.locks import exclusive_lock, shared_lock
 
 path = Path(sys.argv[2])
-lock = shared_lock(path) if sys.argv[1] == "shared" else exclusive_lock(path, lambda: None)
+lock = shared_lock(path) if sys.argv[1] == "shared" else exclusive_lock(path, "Waiting.")
 with lock:
     print("held", flush=True)
     sys.stdin.read()
@@ -70,29 +70,24 @@ def test_threads_exclude_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:
         with shared_lock(path):
             assert not thread.submit(is_free, path).result()
-        with exclusive_lock(path, lambda: None):
+        with exclusive_lock(path, "Waiting."):
             assert not thread.submit(is_free, path).result()
         assert thread.submit(is_free, path).result()
 
 
-def test_waiting_is_reported_once(tmp_path: Path) -> None:
-    path, waited = tmp_path / "a.lock", []
-
-    def release_later() -> None:
-        waited.append("waited")
-        threading.Timer(3 * POLL_SECONDS, holding.close).start()
-
-    holding = ExitStack()
+def test_waiting_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, holding = tmp_path / "a.lock", ExitStack()
     holding.enter_context(shared_lock(path))
-    with exclusive_lock(path, release_later):
-        assert waited == ["waited"]
+    threading.Timer(5 * POLL_SECONDS, holding.close).start()
+    with exclusive_lock(path, "Waiting."):
+        assert caplog.messages == ["Waiting."]
 
 
 def test_shared_waiter_locks_the_new_file(tmp_path: Path) -> None:
     """The exclusive holder removes the file that the waiter has open."""
     path = tmp_path / "a.lock"
     with ThreadPoolExecutor(1) as thread, ExitStack() as waiter:
-        with exclusive_lock(path, lambda: None):
+        with exclusive_lock(path, "Waiting."):
             waiting = thread.submit(waiter.enter_context, shared_lock(path))
             time.sleep(3 * POLL_SECONDS)
             assert not waiting.done()
@@ -102,15 +97,16 @@ def test_shared_waiter_locks_the_new_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["shared", "exclusive"])
-def test_killed_holder_releases_its_lock(tmp_path: Path, kind: str) -> None:
+def test_killed_holder_releases_its_lock(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "a.lock"
     with held_elsewhere(kind, path) as holder:
         assert not is_free(path)
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
-        waited: list[str] = []
-        with exclusive_lock(path, lambda: waited.append("waited")):
-            assert waited == []
+        with exclusive_lock(path, "Waiting."):
+            assert caplog.messages == []
 
 
 def test_exclusive_lock_survives_removal_of_its_file(tmp_path: Path) -> None:
@@ -118,7 +114,7 @@ def test_exclusive_lock_survives_removal_of_its_file(tmp_path: Path) -> None:
 
     def enter(number: int) -> None:
         for _ in range(50):
-            with exclusive_lock(path, lambda: None):
+            with exclusive_lock(path, "Waiting."):
                 inside.append(number)
                 most.append(len(inside))
                 inside.remove(number)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from infra.errors import UserError
-from tasks.embeddings.evaluation import projection
+from tasks.embeddings.evaluation import nearest_neighbors
 from tasks.embeddings.evaluation.analogies import analogies, read_questions
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.evaluate import Queries, evaluate_vectors
-from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
-from tasks.embeddings.evaluation.projection import map_words, project
+from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, map_words, project
 from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.evaluation.weat import TESTS, Association, p_value, weat
 from tasks.embeddings.formats.source import PACKAGED
@@ -215,7 +214,7 @@ def test_projection_fills_the_unit_square() -> None:
 def test_words_with_zero_vectors_are_not_projected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(projection, "SKIPPED", 0)
+    monkeypatch.setattr(nearest_neighbors, "SKIPPED", 0)
     space = space_of({**PLANE, "wolf": [0, 0], "lynx": [0, 0]})
     words = map_words(space, ["wolf", "owl"])
     assert words[0] == "owl" and set(words) == set(PLANE)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from flows.build_vocabulary import build_vocabulary
-from flows.common.encoding import encode_dataset
+from flows.common.encoding import encode_dataset, train_from_corpus
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.common.vectors import train_from_corpus
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
