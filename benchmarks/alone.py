@@ -41,7 +41,7 @@ from models.span_decoding import argmax_threshold
 from models.trainer import Reading, Trainer
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 from tasks.evaluation.metrics import evaluation_metrics
-from tasks.text.encode import load_encoded, load_types
+from tasks.text.encoded import load_encoded, load_types
 from tasks.training.epoch_log import History, history_entry
 
 # Modules that need more than torch, numpy and pyarrow are imported where they are used.

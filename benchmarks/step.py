@@ -50,7 +50,7 @@ from models.optim import AveragedWeights
 from models.predict import span_nll
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text.build_vocabulary import VocabularyParameters
-from tasks.text.encode import load_encoded, load_types
+from tasks.text.encoded import load_encoded, load_types
 
 BATCH_SIZE, INFERENCE_BATCH, CONTEXT_TOKENS = 64, 128, 130
 SINGLE_QUESTIONS, BATCHES = 50, 4

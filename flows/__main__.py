@@ -28,8 +28,8 @@ COMMANDS = {
         "lineage": ("flows.commands.show_lineage:lineage", "Show what a run was made from."),
         "rollback": ("flows.commands.maintenance:rollback", "Restore the previous champion."),
         "prune": ("flows.commands.maintenance:prune_data", "List or remove data that no run uses."),
-        "datasets": ("flows.commands.catalog:datasets", "List known datasets and vectors."),
-        "variants": ("flows.commands.catalog:variants", "List the variants of the model."),
+        "datasets": ("flows.commands.list_datasets:datasets", "List known datasets and vectors."),
+        "variants": ("flows.commands.list_variants:variants", "List the variants of the model."),
     },
     SERVICES: {
         "up": ("infra.services.supervisor:up", "Run the Prefect and MLflow servers and a worker."),

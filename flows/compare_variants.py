@@ -106,14 +106,7 @@ def compare_variants(
     variant with the first vectors. Datasets or vectors of the same name are distinguished by their
     folders or settings. The champion does not change.
     """
-    compared: dict[str, Sequence[Any]] = {
-        "data": data,
-        "variants": variants,
-        "seeds": seeds,
-        "vectors": vectors,
-    }
-    for field, items in compared.items():
-        require_unique(field, items)
+    require_unique(data=data, variants=variants, seeds=seeds, vectors=vectors)
     require_same_casing(vectors, vocabulary)
     start = model_to_start_from(training.start_from)
     grid = build_grid(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
@@ -229,7 +222,6 @@ def announce(summary: dict[str, Any]) -> None:
     constant = [
         key for key in ("dataset", "vectors", "seeds") if len({row[key] for row in rows}) == 1
     ]
-    settings_text = " · ".join(f"{key} {rows[0][key]}" for key in constant)
     shown = [key for key in TERMINAL_COLUMNS if key not in constant]
     columns = [
         Column(title, overflow="fold", no_wrap=title in ("variant", "vectors")) for title in shown
@@ -238,7 +230,10 @@ def announce(summary: dict[str, Any]) -> None:
         table(
             columns,
             [[row[key] for key in shown] for row in rows],
-            title=escape(f"{settings_text}: all dev questions; * marks significant gains"),
+            title=escape(
+                " · ".join(f"{key} {rows[0][key]}" for key in constant)
+                + ": all dev questions; * marks significant gains"
+            ),
         ),
         f"Report     {summary['report']} (plot, and all {len(rows[0])} columns)",
     )

@@ -75,7 +75,7 @@ def evaluate_embeddings(
 
     Returns the metrics, and the paths of the report and of each set's evaluation.
     """
-    require_unique("vectors", vectors)
+    require_unique(vectors=vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
     tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
@@ -88,8 +88,9 @@ def evaluate_embeddings(
     for spec, output in zip(vectors, evaluated, strict=True):
         warn_if_casing_differs(spec, output.facts["history"], "lower_case", lower_case)
     report = reporting_embeddings(names, [output.folder for output in evaluated], left_out)
-    name = f"vectors-{'-'.join(names)}.html".replace("/", "_")
-    file = publish_page(report.folder / "embeddings.html", name)
+    file = publish_page(
+        report.folder / "embeddings.html", f"vectors-{'-'.join(names)}.html".replace("/", "_")
+    )
     outputs = dict(zip(names, evaluated, strict=True))
     _log(outputs, inputs, lower_case, file)
     metrics = {name: output.facts["metrics"] for name, output in outputs.items()}

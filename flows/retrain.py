@@ -42,8 +42,9 @@ def retrain(
     Returns the scores, the decision and the path of the report. If data, parameters and code are
     unchanged, the run ends as "Nothing to do".
     """
-    inputs = TrainingInputs(data, vectors, vocabulary)
-    trained = train_variants(inputs, variants, training, resources, examples)
+    trained = train_variants(
+        TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
+    )
     try:
         result = promote_best(trained.splits, trained.variants, promotion)
     except UserError:

@@ -89,8 +89,9 @@ def train(
 
     The champion does not change: only `retrain` promotes.
     """
-    inputs = TrainingInputs(data, vectors, vocabulary)
-    trained = train_variants(inputs, variants, training, resources, examples)
+    trained = train_variants(
+        TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
+    )
     publish(trained)
     return trained.summary()
 

@@ -60,8 +60,10 @@ def rollback(
         UserError: there is no previous champion.
     """
     name = f"bidaf-{dataset_name(dataset)}"
-    lock = settings().root.resolve() / "locks" / f"promotion-{name}"
-    with exclusive_lock(lock, "Another run decides on a promotion; waiting for it to finish."):
+    with exclusive_lock(
+        settings().root.resolve() / "locks" / f"promotion-{name}",
+        "Another run decides on a promotion; waiting for it to finish.",
+    ):
         restored, replaced = registry.rollback(settings().tracking_uri, name)
     previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
     print(f"Version {restored.version} of {name} is the champion again{previous}.")

@@ -143,9 +143,7 @@ def lineage(
         raise UserError("Give a run, such as champion, or --file with a file.")
     runs = recorded_runs(settings().tracking_uri)
     drawing = Lineage(finished_stages(stages_folder()), runs, verify)
-    if run is not None:
-        trees = [drawing.of_run(match) for match in find_runs(runs, run)]
-    elif file is not None:
-        trees = [drawing.of_file(file)]
+    trees = [drawing.of_run(match) for match in find_runs(runs, run)] if run else []
+    trees += [drawing.of_file(file)] if file else []
     # Do not wrap lines that go to a file or a pipe.
     Console(highlight=False, width=None if sys.stdout.isatty() else 1000).print(*trees)

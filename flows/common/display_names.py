@@ -11,14 +11,15 @@ from tasks.embeddings.formats.store import VECTORS
 from tasks.tracking.runs import flatten
 
 
-def require_unique(field: str, items: Sequence[Any]) -> None:
-    """Refuse a list of parameters with duplicates.
+def require_unique(**parameters: Sequence[Any]) -> None:
+    """Refuse lists of parameters with duplicates.
 
     Raises:
         UserError: an item occurs twice.
     """
-    if any(item in items[:number] for number, item in enumerate(items)):
-        raise UserError(f"{field} contains duplicates. List each item only once.")
+    for field, items in parameters.items():
+        if any(item in items[:number] for number, item in enumerate(items)):
+            raise UserError(f"{field} contains duplicates. List each item only once.")
 
 
 def names_of_data(data: Sequence[DataParameters]) -> list[str]:

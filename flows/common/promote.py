@@ -63,8 +63,10 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
     scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
     best = models[scores.index(max(scores))]
-    lock = settings().root.resolve() / "locks" / f"promotion-{best.name}"
-    with exclusive_lock(lock, "Another run decides on a promotion; waiting for it to finish."):
+    with exclusive_lock(
+        settings().root.resolve() / "locks" / f"promotion-{best.name}",
+        "Another run decides on a promotion; waiting for it to finish.",
+    ):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
     return PromotionResult(best, champion, f"{split.facts['questions']} {name} questions", decision)

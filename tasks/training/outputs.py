@@ -13,7 +13,7 @@ from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD
 from tasks.evaluation.thresholds import no_threshold_reason
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.text.encode import load_encoded
+from tasks.text.encoded import load_encoded
 from tasks.training.checkpoints import averaged_weights, load_predictions, load_record
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job

@@ -97,7 +97,7 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
 
 def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
     from models.sliding_windows import count_trainable
-    from tasks.text.encode import load_encoded
+    from tasks.text.encoded import load_encoded
 
     try:
         return count_trainable(load_encoded(encoded_train), training)

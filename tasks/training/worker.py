@@ -32,7 +32,7 @@ from tasks.evaluation.metrics import (
     metrics_within,
 )
 from tasks.evaluation.thresholds import best_threshold, no_threshold_reason
-from tasks.text.encode import load_encoded, load_types
+from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import (
     CheckpointSchedule,

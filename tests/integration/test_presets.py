@@ -28,7 +28,8 @@ from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
-from tasks.text.encode import encode_split, load_encoded, load_types
+from tasks.text.encode import encode_split
+from tasks.text.encoded import load_encoded, load_types
 from tasks.text.vocabulary import Lexicon
 from tests.factories.answers import COMMON, LONG, STRANGE, is_token_span, same_answers
 

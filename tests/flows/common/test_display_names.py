@@ -85,7 +85,7 @@ def test_dataset_names_differ_by_folder_or_settings() -> None:
 
 
 def test_rejects_duplicate_entries() -> None:
-    require_unique("seeds", [0, 1])
+    require_unique(seeds=[0, 1])
     twice = [VectorParameters(), VectorParameters(source="v.txt"), VectorParameters()]
     with pytest.raises(UserError, match="vectors contains duplicates"):
-        require_unique("vectors", twice)
+        require_unique(vectors=twice)

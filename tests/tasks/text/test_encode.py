@@ -20,7 +20,8 @@ from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text import encode as encoding
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
-from tasks.text.encode import encode_split, load_encoded, load_types
+from tasks.text.encode import encode_split
+from tasks.text.encoded import load_encoded, load_types
 from tasks.text.vocabulary import UNKNOWN
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines

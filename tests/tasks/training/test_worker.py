@@ -24,7 +24,7 @@ from infra.errors import UserError
 from infra.ray_cluster import Allotment
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.trainer import Reading, Trainer
-from tasks.text.encode import load_encoded, load_types
+from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import STEPS_PER_POINT
 from tasks.training import ray_trainer, worker
 from tasks.training.checkpoints import TENSORS, CheckpointSchedule, TrainingRecord, load_record
