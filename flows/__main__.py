@@ -1,6 +1,9 @@
 """The command line: `bidaflow COMMAND`, or `python -m flows COMMAND`."""
 
+import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, UnusedCliTokensError
@@ -74,9 +77,23 @@ def _describe(error: CycloptsError) -> Panel:
     return CycloptsPanel(error)
 
 
+def start_server(words: Sequence[str]) -> None:
+    """Start a Prefect server if the command needs one and none is named, and import its flow
+    meanwhile."""
+    flows = COMMANDS[PIPELINE] | {f"embeddings {name}": flow for name, flow in EMBEDDINGS.items()}
+    name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
+    if name in flows and "--help" not in words and "PREFECT_API_URL" not in os.environ:
+        from infra.services.supervisor import temporary_server
+
+        server = temporary_server()
+        import_module(flows[name][0].partition(":")[0])
+        server.wait()
+
+
 def main() -> None:
     """Run the command that the arguments name; a user error ends it with its message."""
     try:
+        start_server(sys.argv[1:])
         build_app()()
     except UserError as error:
         sys.exit(f"\n{error}")

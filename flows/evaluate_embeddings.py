@@ -21,13 +21,12 @@ from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.datasets.fetch import Source, is_in_mirror
-from tasks.embeddings.evaluation.analogies import ANALOGIES
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
-from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS
+from tasks.embeddings.evaluation.published_tests import ANALOGIES, SIMILARITY_TESTS
 from tasks.embeddings.formats.source import PACKAGED, VectorSource
-from tasks.embeddings.training.provenance import source_digest, vector_parameters
 from tasks.stages import evaluating_vectors, fetching, reporting_embeddings
 from tasks.tracking import metric_logger, runs
+from tasks.training.run_params import source_digest, vector_parameters
 
 EXPERIMENT = "bidaflow/embeddings"
 # The published tests on which sets are evaluated, by name.

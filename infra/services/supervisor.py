@@ -4,6 +4,8 @@
 databases and process ids are kept under the root, so the next `up` has all earlier runs.
 """
 
+import atexit
+import os
 import signal
 import socket
 import subprocess
@@ -12,9 +14,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from os import getpid
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -47,6 +49,7 @@ class Service:
     command: list[str]
     is_ready: Callable[[], bool]
     needs: "Service | None" = None  # must be ready before a restart
+    own_session: bool = True  # so that Ctrl-C and the end of the terminal do not reach it
     restarts: int = 0  # in a row
     record: ProcessRecord | None = None  # None before the first start
     process: subprocess.Popen[bytes] = field(init=False)
@@ -60,7 +63,7 @@ class Service:
         return folder / f"{self.name}.log"
 
     def start(self) -> None:
-        """Start the service in its own session, so that Ctrl-C does not reach it.
+        """Start the service.
 
         A log above the limit is rotated first; one earlier log is kept as `<name>.log.1`.
         """
@@ -74,7 +77,7 @@ class Service:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                start_new_session=self.own_session,
             )
         self.record = record_process(self.process.pid)
         self.started = time.monotonic()
@@ -146,6 +149,31 @@ def services() -> tuple[Service, Service, Service]:
     return prefect_server, mlflow_server, worker
 
 
+def temporary_server() -> Service:
+    """Start a Prefect server for this process, without pages, and set PREFECT_API_URL to it.
+
+    Prefect would start the same server by itself, but only after all imports.
+    """
+    with socket.socket() as free:
+        free.bind((LOOPBACK, 0))
+        api = f"http://{LOOPBACK}:{free.getsockname()[1]}/api"
+    server = Service(
+        "temporary-prefect",
+        [
+            *("env", "PREFECT__SERVER_EPHEMERAL=1", "PREFECT__SERVER_FINAL=1"),
+            *(f"PREFECT_API_URL={api}", sys.executable, "-m", "uvicorn", "--log-level", "error"),
+            *("--host", LOOPBACK, "--port", str(urlsplit(api).port), "--lifespan", "on"),
+            *("--factory", "prefect.server.api.server:create_app"),
+        ],
+        partial(_responds, f"{api}/health"),
+        own_session=False,
+    )
+    server.start()
+    atexit.register(server.process.terminate)
+    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": ""}
+    return server
+
+
 def up() -> None:
     """Start everything, print the URLs, and stay until Ctrl-C.
 
@@ -203,7 +231,7 @@ def down() -> None:
 
 def _write_record(everything: Iterable[Service]) -> None:
     ServicesRecord(
-        supervisor=record_process(getpid()),
+        supervisor=record_process(os.getpid()),
         services={service.name: service.record for service in everything if service.record},
         prefect_url=settings().prefect_url,
         mlflow_url=settings().mlflow_url,

@@ -6,8 +6,7 @@ import numpy as np
 
 from models.arrays import FloatArray
 from tasks.evaluation.evaluate import EvaluationSplit
-from tasks.evaluation.metrics import Bin, expected_calibration_error, reliability
-from tasks.evaluation.thresholds import scores_at
+from tasks.evaluation.metrics import Bin, expected_calibration_error, reliability, scores_at
 from tasks.reports.charts import guide, line, plot
 from tasks.reports.html import View
 from tasks.reports.variant_result import VariantResult

@@ -70,9 +70,11 @@ def parent_run(
     experiment_id = _experiment_id(client, uri, experiment)
     own = {"bidaflow.role": "parent", "prefect.flow_run_id": flow_run_id}
     existing = _search(client, [experiment_id], own)
+    # A temporary server has no pages.
+    page = flow_run_url if (flow_run_url or "").startswith("http") else None
     optional = {
-        "prefect.flow_run_url": flow_run_url,
-        "mlflow.note.content": flow_run_url and f"[Prefect flow run]({flow_run_url})",
+        "prefect.flow_run_url": page,
+        "mlflow.note.content": page and f"[Prefect flow run]({page})",
         "git.commit": git_commit(),
     }
     own |= {key: value for key, value in optional.items() if value}

@@ -10,8 +10,7 @@ from models.span_decoding import argmax_threshold
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
-from tasks.evaluation.metrics import THRESHOLD
-from tasks.evaluation.thresholds import no_threshold_reason
+from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.encoded import load_encoded
 from tasks.training.checkpoints import averaged_weights, load_predictions, load_record

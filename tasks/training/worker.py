@@ -26,12 +26,13 @@ from models.trainer import DATA_PARALLEL, Diverged, Epoch, Reading, Trainer
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.evaluation.metrics import (
     THRESHOLD,
+    best_threshold,
     evaluation_metrics,
     mean_nll,
     metrics_at_threshold,
     metrics_within,
+    no_threshold_reason,
 )
-from tasks.evaluation.thresholds import best_threshold, no_threshold_reason
 from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import (

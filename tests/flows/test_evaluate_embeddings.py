@@ -15,7 +15,7 @@ from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import result_of
 from tasks.datasets.tiny import generate
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
-from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS
+from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import form_counts

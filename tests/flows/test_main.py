@@ -91,6 +91,17 @@ def test_user_error_ends_with_its_message(root: Path) -> None:
     assert done.stderr.strip() == "Give a run, such as champion, or --file with a file."
 
 
+@pytest.mark.heavy
+def test_server_that_does_not_start_ends_the_command(root: Path) -> None:
+    database = {"PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:////missing/a.db"}
+    done = bidaflow(root, "ingest", **database)
+    assert (done.returncode, done.stdout) == (1, "")
+    log = root / "logs" / "temporary-prefect.log"
+    message = f"temporary-prefect failed to start or exited. Full log: {log}"
+    assert done.stderr.rstrip().endswith(message)
+    assert "unable to open database file" in log.read_text(encoding="utf-8")
+
+
 def test_variants_fit_in_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,12 @@ def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
         assert {"decision.json", "decision.md"} <= artifacts
 
 
+def test_runs_link_to_no_page_of_a_temporary_server(first: Retrained) -> None:
+    for run in (*first.runs("parent"), *first.runs("variant")):
+        assert "prefect.flow_run_id" in run.data.tags
+        assert not {"prefect.flow_run_url", "mlflow.note.content"} & run.data.tags.keys()
+
+
 def test_logged_model_answers_raw_text(first: Retrained) -> None:
     mlflow.set_tracking_uri(f"sqlite:///{first.root}/mlflow.db")
     model = mlflow.pyfunc.load_model("models:/bidaf-own/2")

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from infra.errors import UserError
-from tasks.embeddings.evaluation.analogies import ANALOGIES, analogies
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.nearest_neighbors import (
     Neighbours,
@@ -16,7 +15,12 @@ from tasks.embeddings.evaluation.nearest_neighbors import (
     map_words,
     project,
 )
-from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS, similarity
+from tasks.embeddings.evaluation.published_tests import (
+    ANALOGIES,
+    SIMILARITY_TESTS,
+    analogies,
+    similarity,
+)
 from tasks.embeddings.evaluation.weat import TESTS, weat
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import VectorInput, short_name

@@ -21,6 +21,7 @@ from flows.common.parameters import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from
+from infra.artifacts.manifest import digest_of
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.datasets.tiny import generate
@@ -28,6 +29,7 @@ from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.registry import MODEL_FILES, MODEL_TABLES
+from tasks.training.run_params import source_digest
 from tasks.training.train_variant import start_run
 from tests.factories.stages import in_flow
 
@@ -161,3 +163,17 @@ def contexts(run: Run) -> set[str]:
     for name, digest in inputs.items():
         assert run.data.tags[f"{name}.digest"].startswith(digest)
     return set(inputs)
+
+
+@pytest.mark.parametrize(
+    ("source", "digest"),
+    [
+        ("d1", "d1"),
+        (["d1", "d2"], digest_of(["d1", "d2"])),
+        ({"vectors": "d1", "subwords": None}, "d1"),
+        ({"vectors": "d1", "subwords": "d2"}, digest_of(["d1", "d2"])),
+        ({"words": "d1", "vectors": "d2"}, digest_of({"words": "d1", "vectors": "d2"})),
+    ],
+)
+def test_digest_is_the_same_for_older_manifests(source: Any, digest: str) -> None:
+    assert source_digest({"inputs": {"source": source}}) == digest

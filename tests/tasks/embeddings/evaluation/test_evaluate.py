@@ -12,11 +12,16 @@ import pytest
 
 from infra.errors import UserError
 from tasks.embeddings.evaluation import nearest_neighbors
-from tasks.embeddings.evaluation.analogies import analogies, read_questions
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.evaluate import Queries, evaluate_vectors
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, map_words, project
-from tasks.embeddings.evaluation.similarity import SIMILARITY_TESTS, read_pairs, similarity
+from tasks.embeddings.evaluation.published_tests import (
+    SIMILARITY_TESTS,
+    analogies,
+    read_pairs,
+    read_questions,
+    similarity,
+)
 from tasks.embeddings.evaluation.weat import TESTS, Association, p_value, weat
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import write_vectors
