@@ -18,6 +18,13 @@ from infra.errors import UserError
 from infra.files import archive_of
 from infra.settings import CHECKOUT, settings
 
+# Packages whose version can change a result.
+PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
+MANIFEST = "manifest.json"
+TABLE_FORMATS: dict[str, Literal["parquet", "arrow"]] = {".parquet": "parquet", ".arrow": "arrow"}
+Manifest = dict[str, Any]
+Facts = dict[str, Any]
+
 
 def sha256_of(path: Path) -> str:
     """Hexadecimal digest of a file's content, cached until the file changes."""
@@ -42,10 +49,6 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-# Packages whose version can change a result.
-PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
-
-
 def git_commit() -> str | None:
     """The checkout's commit, with "-dirty" if files differ from it; None if git finds none."""
     try:
@@ -62,12 +65,6 @@ def git_commit() -> str | None:
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that can change a result."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
-
-
-MANIFEST = "manifest.json"
-TABLE_FORMATS: dict[str, Literal["parquet", "arrow"]] = {".parquet": "parquet", ".arrow": "arrow"}
-Manifest = dict[str, Any]
-Facts = dict[str, Any]
 
 
 def stages_folder() -> Path:

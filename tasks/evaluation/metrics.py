@@ -15,6 +15,7 @@ from models.squad_metrics import Scores, mean_scores
 from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate
 
 BINS = 10
+THRESHOLD = "validation/threshold"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,6 @@ def expected_calibration_error(bins: list[Bin]) -> float:
 
 if TYPE_CHECKING:
     from models.span_decoding import Predictions
-
-THRESHOLD = "validation/threshold"
 
 
 def evaluation_metrics(name: str, evaluation: Evaluation) -> dict[str, float]:

@@ -25,6 +25,11 @@ from infra.settings import settings
 from tasks.tracking.client import client_of
 from tasks.tracking.lineage import RecordedRun, ancestors, finished_stages, recorded_runs
 
+PRUNED = ".pruned-"
+TRAINING_STAGE = "train"
+STALE_SECONDS = 3 * 24 * 3600
+LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
+
 
 def retire(
     uri: str, experiment: str, keep: int, kept_stages: Collection[str] = ()
@@ -69,12 +74,6 @@ def _delete(uri: str, runs: Sequence[RecordedRun]) -> None:
     if runs and uri.startswith("sqlite:"):
         command = ["gc", "--backend-store-uri", uri, "--run-ids", ",".join(run.id for run in runs)]
         subprocess.run([sys.executable, "-m", "mlflow", *command], check=True, capture_output=True)
-
-
-PRUNED = ".pruned-"
-TRAINING_STAGE = "train"
-STALE_SECONDS = 3 * 24 * 3600
-LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ ScoredWords = list[tuple[str, float]]
 COSINE_TOLERANCE = 1e-6
 # Shorter vectors are divided by this length, so that a zero vector stays zero.
 SHORTEST = 1e-12
+MAP_WORDS = 400
+SKIPPED = 100  # the most frequent words of a set are function words and punctuation
+WORD = re.compile(r"[^\W\d_]{3,}")
+Point = tuple[str, float, float]
 
 
 class Neighbours:
@@ -84,13 +88,6 @@ def known_vectors(space: Neighbours, words: Sequence[str]) -> Float32Array:
     """(k, d) unit vectors of the k words that have one."""
     vectors = [vector for vector in map(space.vector, words) if vector is not None]
     return np.stack(vectors) if vectors else np.empty((0, space.keyed.vector_size), np.float32)
-
-
-MAP_WORDS = 400
-SKIPPED = 100  # the most frequent words of a set are function words and punctuation
-WORD = re.compile(r"[^\W\d_]{3,}")
-
-Point = tuple[str, float, float]
 
 
 def map_words(space: Neighbours, requested: Sequence[str], count: int = MAP_WORDS) -> list[str]:

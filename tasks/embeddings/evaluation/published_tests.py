@@ -19,6 +19,12 @@ from tasks.embeddings.evaluation.nearest_neighbors import COSINE_TOLERANCE, Neig
 SIMILARITY_TESTS = {
     name: LEXICAL_RESOURCES[name].source for name in ("WordSim-353", "SimLex-999", "RW", "MEN")
 }
+ANALOGIES = LEXICAL_RESOURCES["analogies"].source
+# Candidate answers are the first 100,000 words of a set, so that results are comparable across
+# sets.
+ANSWERS = 100_000
+BATCH = 64
+AnalogyQuestion = list[str]
 
 
 class Similarity(TypedDict):
@@ -76,16 +82,6 @@ def _spearman(cosines: Sequence[float], scores: Sequence[float]) -> float | None
     if len(cosines) < 2 or np.ptp(cosines) < COSINE_TOLERANCE or not np.ptp(scores):
         return None
     return float(spearmanr(cosines, scores).statistic)
-
-
-ANALOGIES = LEXICAL_RESOURCES["analogies"].source
-# Candidate answers are the first 100,000 words of a set, so that results are comparable across
-# sets.
-ANSWERS = 100_000
-
-BATCH = 64
-
-AnalogyQuestion = list[str]
 
 
 class Accuracy(TypedDict):
