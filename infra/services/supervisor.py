@@ -161,7 +161,8 @@ def temporary_server() -> Service:
         "temporary-prefect",
         [
             *("env", "PREFECT__SERVER_EPHEMERAL=1", "PREFECT__SERVER_FINAL=1"),
-            *(f"PREFECT_API_URL={api}", sys.executable, "-m", "uvicorn", "--log-level", "error"),
+            *("PREFECT_SERVER_LOGGING_LEVEL=ERROR", f"PREFECT_API_URL={api}"),
+            *(sys.executable, "-m", "uvicorn", "--log-level", "error"),
             *("--host", LOOPBACK, "--port", str(urlsplit(api).port), "--lifespan", "on"),
             *("--factory", "prefect.server.api.server:create_app"),
         ],
