@@ -40,7 +40,7 @@ def retrain(
     """Train the variants on a dataset, and promote the best one if it beats the champion.
 
     Returns the scores, the decision and the path of the report. If data, parameters and code are
-    unchanged, the run ends as "Nothing to do".
+    unchanged, the run's message is "Nothing to do".
     """
     trained = train_variants(
         TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
@@ -55,7 +55,8 @@ def retrain(
     summary = trained.summary(result)
     if trained.new or result.decision:
         return summary
-    return Completed(name="Nothing to do", message=UNCHANGED, data=summary)
+    # The state keeps its standard name: the list of a deployment's runs leaves others out.
+    return Completed(message=UNCHANGED, data=summary)
 
 
 def _remove_old_runs(dataset: str) -> None:

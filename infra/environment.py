@@ -28,6 +28,10 @@ def variables() -> dict[str, str]:
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(settings().root.resolve() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        # The V2 pages drop a schedule's parameters when it is paused, and ask Prefect's site for
+        # analytics settings.
+        "PREFECT_SERVER_UI_V2_ENABLED": "false",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         # Hides the notices of temporary servers, but not the lines of runs and workers.
         "PREFECT_LOGGING_LOGGERS_PREFECT_LEVEL": "WARNING",
@@ -49,6 +53,8 @@ def variables() -> dict[str, str]:
         **({} if os.environ.get("RAY_ADDRESS") else RAY_ON_THIS_MACHINE),
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        # MLflow would start eight more processes, for jobs that the pipeline does not use.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "GIT_PYTHON_REFRESH": "quiet",
     }
 

@@ -37,9 +37,10 @@ class ProgressArtifact:
             self._last_update = time.monotonic()
             self._show(percent)
 
-    def complete(self) -> None:
-        """Show that all is done, with the last description, if any progress was shown before."""
+    def complete(self, description: str) -> None:
+        """Show that all is done, if any progress was shown before."""
         if self._id is not None:
+            self._description = description
             self._show(100.0)
 
     def _show(self, percent: float) -> None:

@@ -76,7 +76,7 @@ class ProgressReporter:
         if not self._bars.tasks:
             self._bars.stop()
         if error_type is None:
-            self._artifact.complete()
+            self._artifact.complete(f"{self.name}: 100%, done in {self.seconds:,.0f} s")
 
 
 @lru_cache(maxsize=1)

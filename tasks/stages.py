@@ -1,5 +1,6 @@
 """All steps of the pipeline as stages, which are cached Prefect tasks."""
 
+from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import Stage
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
@@ -19,10 +20,10 @@ from tasks.tracking.registry import fetch_model
 from tasks.training.train_variant import train_variant
 
 generating = Stage(tiny.write_tiny, "generate-tiny")
-fetching = Stage(fetch.fetch, "fetch")
+fetching = Stage(fetch.fetch, "fetch", label=lambda inputs: inputs["source"].name)
 fetching_remote_file = Stage(remote_files.fetch_remote_file, "fetch-remote-file")
-ingesting = Stage(ingest.ingest_file, "ingest")
-splitting = Stage(splits.write_split, "split")
+ingesting = Stage(ingest.ingest_file, "ingest", label=lambda inputs: inputs["file"].name)
+splitting = Stage(splits.write_split, "split", label=lambda inputs: inputs["part"])
 selecting_vectors = Stage(vectors_for_splits, "select-vectors")
 building_vocabulary = Stage(build_vocabulary.build_vocabulary, "build-vocabulary")
 preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
@@ -31,9 +32,13 @@ reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddi
 training_vectors = Stage(train.train_vectors, "train-embeddings")
 encoding = Stage(encode.encode_split, "encode")
 fetching_model = Stage(fetch_model, "fetch-model")
-training = Stage(train_variant, "train")
-scoring = Stage(score_registered, "score")
+training = Stage(train_variant, "train", label=lambda inputs: inputs["variant"].name)
+scoring = Stage(score_registered, "score", label=lambda inputs: inputs["model_id"])
 comparing = Stage(comparison.compare, "compare")
 checking = Stage(data_report.write_data_report, "check")
 reporting = Stage(training_report.report_variants, "report")
-reporting_errors = Stage(error_report.report_errors, "error-report")
+reporting_errors = Stage(
+    error_report.report_errors,
+    "error-report",
+    label=lambda inputs: facts_of(inputs["trained"])["variant"],
+)

@@ -11,11 +11,13 @@ from typing import Any, ParamSpec, TypeVar
 from prefect import get_client, get_run_logger
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
+from prefect.logging.loggers import flow_run_logger
 from prefect.states import Failed
 
 from flows.common.parameters import docstring_with_args
+from flows.common.schedules import require_parameters_of_schedule
 from infra.artifacts.in_use import used_by_flow
-from infra.artifacts.stage import REFUSED, result_of
+from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import runs
@@ -29,7 +31,7 @@ PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
 
 
 def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
-    """Make a flow's body end in the state "Refused" if it raises a UserError.
+    """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError.
 
     Neither a refused run nor one that reaches its time limit is retried. The stages that the body
     uses are protected from removal until it ends. Orphaned runs are ended before it starts.
@@ -38,6 +40,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
+            require_parameters_of_schedule()
             with track_flow_run(), used_by_flow():
                 return body(*args, **kwargs)
         except CancelledError:  # raised by Prefect at the time limit
@@ -46,7 +49,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         except UserError as error:
             _log(error)
             _disable_retries()
-            return Failed(name=REFUSED, message=str(error))
+            return Failed(message=f"{REFUSED_FLOW}{error}")
 
     run.__doc__ = docstring_with_args(body)
     return run
@@ -90,6 +93,11 @@ def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
 def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
     """End the MLflow runs and Ray processes of a flow whose process is gone or about to go."""
     end_orphaned_run(str(flow_run.id))
+    if state.is_cancelled() or state.is_cancelling():
+        flow_run_logger(flow_run, flow).info(
+            "Cancelled: all its processes have ended. A run with the same parameters resumes the "
+            "training from its last checkpoint."
+        )
 
 
 # The time limit and the state hooks of a flow that trains.

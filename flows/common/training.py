@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prefect import get_run_logger
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.common.encoding import Encoded
@@ -69,6 +70,8 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
     joined_before = ray_cluster.is_connected()
     pending = [t for t in trainings if not stages.training.is_built(*t.inputs, resources)]
     if pending:
+        if not joined_before:
+            get_run_logger().info("Starting Ray; this takes half a minute on a busy machine.")
         ray_cluster.connect()
         resources = ray_cluster.with_parallel_trainings(resources, len(pending))
         for dataset in {training.splits.name for training in pending}:

@@ -45,15 +45,23 @@ Build = Callable[Concatenate[Path, P], Facts]
 
 PACKAGES = ("flows", "tasks", "models", "infra")
 BUILDING = ".building-"
-# Name of the state of a run that ended with an error message instead of a traceback.
+# The state of a stage that ended with an error message instead of a traceback.
 REFUSED = "Refused"
+# The message of a flow run that was refused starts with this. Its state has a standard name: the
+# list of a deployment's runs leaves others out.
+REFUSED_FLOW = "Refused: "
 
 
 # Hide the lines of Prefect's engine that a stage was cached or refused. The flow logs the reason of
 # a refusal once, and the states of the run and its stages have it.
 for engine in ("prefect.flow_runs", "prefect.task_runs"):
     logging.getLogger(engine).addFilter(
-        lambda record: not re.search(rf"\bstate:? .*({REFUSED}|Cached)\(", record.getMessage())
+        lambda record: (
+            not re.search(
+                rf"\bstate:? .*({REFUSED}\(|Cached\(|Failed\(['\"]{REFUSED_FLOW})",
+                record.getMessage(),
+            )
+        )
     )
 
 
@@ -102,11 +110,19 @@ class Stage(Generic[P]):
     when the function returns, so a stage that fails or is killed leaves no finished folder.
 
     `code` is the project module whose source, with everything it imports, is part of the key; by
-    default it is the function's own module.
+    default it is the function's own module. `label` says in a word or two what a run of the stage
+    is about, from its inputs; the names of task runs show it.
     """
 
-    def __init__(self, build: Build[P], name: str, code: str | None = None) -> None:
+    def __init__(
+        self,
+        build: Build[P],
+        name: str,
+        code: str | None = None,
+        label: Callable[[dict[str, Any]], str] | None = None,
+    ) -> None:
         self.build, self.name, self.code = build, name, code or build.__module__
+        self.label = label
         self.task: Task[[str, dict[str, Any]], Any] = Task(
             self._run,
             name=self.name,
@@ -123,7 +139,8 @@ class Stage(Generic[P]):
             UserError: the inputs can't be used; the message says why.
         """
         inputs, folder = self._resolve(*args, **kwargs)
-        return _output(folder, self._task_for(folder)(folder.name, inputs, return_state=True))
+        task = self._task_for(folder, inputs)
+        return _output(folder, task(folder.name, inputs, return_state=True))
 
     def run_all(self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]) -> list[Output]:
         """The stage's outputs for several tuples of arguments, built in parallel by the runner.
@@ -134,7 +151,7 @@ class Stage(Generic[P]):
         """
         resolved = [self._resolve(*arguments) for arguments in calls]
         futures = [
-            runner.submit(self._task_for(folder), {"key": folder.name, "inputs": inputs})
+            runner.submit(self._task_for(folder, inputs), {"key": folder.name, "inputs": inputs})
             for inputs, folder in resolved
         ]
         wait(futures)
@@ -158,8 +175,13 @@ class Stage(Generic[P]):
         use(folder)
         return bound.arguments, folder
 
-    def _task_for(self, folder: Path) -> Task[[str, dict[str, Any]], Any]:
-        return self.task.with_options(refresh_cache=not folder.exists())
+    def _task_for(self, folder: Path, inputs: dict[str, Any]) -> Task[[str, dict[str, Any]], Any]:
+        words = [self.name, self.label(inputs)] if self.label else [self.name]
+        return self.task.with_options(
+            refresh_cache=not folder.exists(),
+            # Prefect fills in {fields}; a path in a label may contain braces.
+            task_run_name=" ".join(words).replace("{", "(").replace("}", ")"),
+        )
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
         final = stages_folder() / self.name / key
@@ -200,6 +222,7 @@ class Stage(Generic[P]):
 
 def result_of(state: State[Any]) -> Any:
     """A run's result; a refused run raises its UserError, a failed one its exception."""
-    if state.name == REFUSED:
-        raise UserError(state.message)
+    message = state.message or ""
+    if state.name == REFUSED or (state.is_failed() and message.startswith(REFUSED_FLOW)):
+        raise UserError(message.removeprefix(REFUSED_FLOW))
     return state.result()

@@ -65,6 +65,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
             receiving(partial(_show, reporter)) as send,
             process_group(allotment) as torch_config,
         ):
+            reporter.log(f"{job.variant.name}: starting {allotment}.")
             result = TorchTrainer(
                 train_worker,
                 train_loop_config={"job": job, "allotment": allotment, "send": send},

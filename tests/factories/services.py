@@ -28,11 +28,10 @@ QUICK = {
     # The poll interval of the worker and of a run that waits for a slot; by default 10 and 30 s.
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "3",
-    # Otherwise MLflow starts eight more processes, for jobs that the pipeline does not use.
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }
 """Settings that speed the services up without changing their behaviour."""
 
+NOTHING_TO_DO = "Nothing to do"
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
 
@@ -185,6 +184,11 @@ class Server:
         run = wait("the run's end", lambda: (r := self.run(run_id))["state_type"] in FINAL and r)
         return str(run["state_name"])
 
+    def outcome(self, run_id: str) -> str:
+        """Wait until the run ends; returns its state, or "Refused" or "Nothing to do"."""
+        self.ended(run_id)
+        return outcome_of(self.run(run_id))
+
     def wait_for_training(self, run_id: str) -> None:
         """Wait until a run has trained for an epoch."""
 
@@ -216,6 +220,13 @@ class Server:
         experiments = [experiment.experiment_id for experiment in client.search_experiments()]
         query = f"tags.`prefect.flow_run_id` = '{run_id}' and tags.`bidaflow.role` = '{role}'"
         return list(client.search_runs(experiments, query))
+
+
+def outcome_of(run: dict[str, Any]) -> str:
+    """The state of an ended run, or the word for it that its message begins with."""
+    message = run["state"]["message"] or ""
+    words = (word for word in ("Refused", NOTHING_TO_DO) if message.startswith(f"{word}: "))
+    return next(words, str(run["state_name"]))
 
 
 def command_lines_of(run_id: str) -> list[str]:

@@ -20,7 +20,15 @@ from infra.processes import ProcessRecord
 from tasks.datasets.tiny import generate
 from tests.factories.cli import kill, write_dataset
 from tests.factories.http import send_request
-from tests.factories.services import FINAL, Server, Services, command_lines_of, wait
+from tests.factories.services import (
+    FINAL,
+    NOTHING_TO_DO,
+    Server,
+    Services,
+    command_lines_of,
+    outcome_of,
+    wait,
+)
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
@@ -179,8 +187,11 @@ def test_run_started_from_the_form_can_be_compared(
 
     # With the number of the form, the run is the same as the finished one.
     page.goto(f"{services.record.prefect_url}/runs/flow-run/{started}")
-    assert server.ended(started) == "Nothing to do"
+    assert server.outcome(started) == NOTHING_TO_DO
     page.get_by_text("Nothing to do").first.wait_for()
+    # The list of the deployment's runs shows it, too.
+    page.goto(f"{services.record.prefect_url}/deployments/deployment/{server.retrain}?tab=Runs")
+    page.get_by_text(str(server.run(started)["name"])).first.wait_for()
 
 
 def test_second_run_waits_and_cancelled_run_cleans_up(server: Server, dataset: Path) -> None:
@@ -198,7 +209,10 @@ def test_second_run_waits_and_cancelled_run_cleans_up(server: Server, dataset: P
     wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
     assert len(runs) == 2
     wait("Ray's end", lambda: not command_lines_of(run_id))
-    assert server.ended(second) == "Refused"  # its turn came
+    assert server.outcome(second) == "Refused"  # its turn came
+    assert {run.info.status for run in server.mlflow_runs(run_id, "parent")} == {"KILLED"}
+    wait("the log", lambda: "Cancelled: all its processes have ended" in server.logs(run_id))
+    assert not any(words in server.logs(run_id) for words in ("NoneType", "out of memory"))
 
 
 @pytest.mark.full
@@ -215,22 +229,30 @@ def test_schedule_does_nothing_until_data_changes(server: Server, own: Path) -> 
             "sort": "START_TIME_ASC",
         }
         runs = send_request("POST", f"{server.api}/flow_runs/filter", filters).json()
-        own_runs = [r for r in runs if r["parameters"]["data"]["dataset"] == str(own)]
-        return [run["state_name"] for run in own_runs]
+        own_runs = [r for r in runs if r["parameters"].get("data", {}).get("dataset") == str(own)]
+        return [outcome_of(run) for run in own_runs]
 
     try:
         wait("the second run", lambda: len(states()) >= 2)
-        assert states()[:2] == ["Completed", "Nothing to do"]
+        assert states()[:2] == ["Completed", NOTHING_TO_DO]
         known = len(states())
         write_articles(own / "train-b.json", 4, 8)
         wait("the run on new data", lambda: "Completed" in states()[known:])
+        # What the switch of Prefect's V2 pages sends: the schedule loses its parameters.
+        send_request("PATCH", f"{url}/{created['id']}", {"active": True}).raise_for_status()
+
+        def lost() -> dict[str, Any] | None:
+            ended = [run for run in server.runs() if run["state_type"] in FINAL]
+            return next((run for run in ended if not run["parameters"]), None)
+
+        assert outcome_of(wait("a run without parameters", lost)) == "Refused"
     finally:
         send_request("DELETE", f"{url}/{created['id']}").raise_for_status()
 
 
 @pytest.mark.full
 def test_retries_failures_but_not_user_errors(server: Server, own: Path) -> None:
-    assert server.ended(server.start(parameters(own / "nowhere"))) == "Refused"
+    assert server.outcome(server.start(parameters(own / "nowhere"))) == "Refused"
 
     server.wait_until_idle()
     stages = server.services.root / "stages"
@@ -265,7 +287,7 @@ def test_run_survives_the_death_of_all_services(server: Server, own: Path) -> No
     (run,) = server.mlflow_runs(run_id)
     client = MlflowClient(f"sqlite:///{server.services.root}/mlflow.db")
     assert len(client.get_metric_history(run.info.run_id, "dev/f1")) == epochs
-    assert server.ended(server.start(parameters(own, epochs))) == "Nothing to do"
+    assert server.outcome(server.start(parameters(own, epochs))) == NOTHING_TO_DO
 
 
 def test_dead_services_restart_and_down_stops_orphans(services: Services) -> None:

@@ -169,7 +169,7 @@ def test_unchanged_it_trains_nothing_and_says_so(prefect_server: None, first: Re
     again = retrain(first.root, *first.flags, **tests_server())
     assert again.returncode == 0, again.stderr
     assert "Nothing to do" in again.stdout
-    assert "Finished in state Nothing to do" in again.stdout + again.stderr
+    assert "Finished in state Completed" in again.stdout + again.stderr
     assert len(first.runs("variant")) == 2
 
 

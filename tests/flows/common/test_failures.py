@@ -21,7 +21,7 @@ from prefect.runtime import flow_run
 from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_exit
 from flows.common.parameters import DataParameters
 from flows.ingest import ingest
-from infra.artifacts.stage import REFUSED
+from infra.artifacts.stage import REFUSED_FLOW
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.datasets import catalog, download
@@ -72,7 +72,7 @@ def exit_code(state: State[Any]) -> Any:
 
 def test_user_error_reaches_state_log_and_terminal(log: list[str]) -> None:
     state = refused_flow(return_state=True)
-    assert (state.name, state.message, state.is_failed()) == (REFUSED, MESSAGE, True)
+    assert (state.name, state.message) == ("Failed", f"{REFUSED_FLOW}{MESSAGE}")
     assert [line for line in log if MESSAGE in line] == [MESSAGE]
     assert not any("Traceback" in line or "NoneType" in line for line in log)
     assert exit_code(state) == f"\n{MESSAGE}"
@@ -101,7 +101,7 @@ def ingest_path(path: Path) -> State[Any]:
 
 def test_missing_data_is_rejected(tmp_path: Path, log: list[str]) -> None:
     state = ingest_path(tmp_path / "nowhere")
-    assert state.name == REFUSED
+    assert state.message and state.message.startswith(REFUSED_FLOW)
     assert str(tmp_path / "nowhere") in exit_code(state)
     assert not any("Traceback" in line for line in log)
 
@@ -112,7 +112,7 @@ def test_stage_error_becomes_the_flow_error(tmp_path: Path, root: Path, log: lis
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({"data": [article]}))
     state = ingest_path(broken)
-    assert state.name == REFUSED
+    assert state.message and state.message.startswith(REFUSED_FLOW)
     assert all(part in exit_code(state) for part in (str(broken), "Mills", "question 1", '"id"'))
     assert not any("Traceback" in line for line in log)
     assert not list((root / "stages" / "ingest").iterdir())
@@ -198,7 +198,7 @@ def start_work() -> StartedWork:
     ("error", "state", "status"),
     [
         (RuntimeError("disk is full"), "Failed", "FAILED"),
-        (UserError("broken.json: not valid JSON."), "Refused", "FAILED"),
+        (UserError("broken.json: not valid JSON."), "Failed", "FAILED"),
         (KeyboardInterrupt(), "Crashed", "KILLED"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
