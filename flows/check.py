@@ -15,7 +15,7 @@ from flows.common.data_files import find_files
 from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
-from flows.common.results import publish_page
+from flows.common.publish import publish_page
 from flows.common.splits import ingest_dataset
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS

@@ -1,13 +1,11 @@
 """Flow `compare-variants`: compare variants × seeds × datasets × vectors in one table."""
 
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
@@ -31,13 +29,17 @@ from flows.common.parameters import (
     configure,
     vectors_for,
 )
+from flows.common.publish import (
+    folder_of_run,
+    publish_page,
+    reports_folder,
+    update_index,
+    url_of,
+)
 from flows.common.results import (
     ExampleQuestions,
     error_report,
     match_examples,
-    publish_page,
-    publish_report,
-    reports_folder,
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
@@ -45,6 +47,7 @@ from infra.artifacts.stage import Output
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.reports.comparison import Cell, CellTrainings
+from tasks.reports.run_report import REPORT, with_links_to, write_error_page
 from tasks.stages import comparing
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking import runs
@@ -52,8 +55,7 @@ from tasks.training.train_variant import parent_run_of
 
 # The columns that the terminal shows; the page and Prefect show all columns.
 TERMINAL_COLUMNS = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
-# The folder of the reports that the comparison page links to.
-REPORTS_FOLDER = "comparison"
+PAGE = "comparison.html"
 
 
 def from_name(field: str) -> Callable[[Any], Any]:
@@ -187,31 +189,40 @@ def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str,
     reports = [
         report_on(group[0].training, [result.trained for result in group]) for group in groups
     ]
-    # Remove the reports of an earlier comparison.
-    shutil.rmtree(reports_folder() / REPORTS_FOLDER, ignore_errors=True)
     urls = {}
     for number, (group, report) in enumerate(zip(groups, reports, strict=True), start=1):
+        for result in group:
+            write_error_page(
+                result.error_report.folder / "errors.html",
+                reports_folder() / _folder() / str(number) / f"{result.cell.variant}.html",
+            )
+        publish_page(report.folder / REPORT, f"{_folder()}/{number}/{REPORT}")
         cell = group[0].cell
-        page = publish_report(
-            group[0].training.splits.name,
-            report,
-            [result.error_report for result in group],
-            below=f"{REPORTS_FOLDER}/{number}/",
-        )
-        title = f"{cell.dataset} · {cell.vectors} · seed {seed}"
-        urls[title] = quote(page.relative_to(reports_folder()).as_posix())
+        urls[f"{cell.dataset} · {cell.vectors} · seed {seed}"] = f"{number}/{REPORT}"
     return urls
+
+
+def _folder() -> str:
+    """The folder of this run's pages, below that of all reports."""
+    return f"comparisons/{folder_of_run()}"
 
 
 def _publish(comparison: Output, datasets: Iterable[str]) -> dict[str, Any]:
     """Publish the table and the plot, and show them in Prefect and MLflow."""
-    report = publish_page(comparison.folder / "comparison.html", "comparison.html")
-    create_markdown_artifact(f"{comparison.facts['markdown']}\nPlot: {report}", key="comparison")
+    report = publish_page(comparison.folder / PAGE, f"{_folder()}/{PAGE}")
+    update_index()
+    create_markdown_artifact(
+        f"{comparison.facts['markdown']}\n[Page with the plot]({url_of(report)})",
+        key="comparison",
+        description="Scores of all variants, with gains and their 95 % intervals",
+    )
     if not comparison.cached:
         uri = settings().tracking_uri
-        files = [comparison.folder / f"comparison.{kind}" for kind in ("html", "json")]
+        page = with_links_to(report.read_text(encoding="utf-8"), url_of(report.parent))
         for run_id in map(parent_run_of, datasets):
-            runs.log_artifacts(uri, run_id, files)
+            runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])
+            runs.log_text(uri, run_id, PAGE, page)
+            runs.add_link(uri, run_id, f"[Comparison]({url_of(report)})")
             runs.finish(uri, run_id, "FINISHED")
     return {"rows": comparison.facts["rows"], "report": str(report)}
 

@@ -15,7 +15,7 @@ from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.encoding import find_vectors, warn_if_casing_differs
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
-from flows.common.results import publish_page
+from flows.common.publish import publish_page
 from flows.common.splits import ingest_dataset
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Output

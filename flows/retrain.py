@@ -10,7 +10,8 @@ from flows.commands.flow_command import flow_command
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
-from flows.common.results import UNCHANGED, ExampleQuestions, publish
+from flows.common.publish import publish
+from flows.common.results import UNCHANGED, ExampleQuestions
 from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use
 from infra.errors import UserError
@@ -50,9 +51,9 @@ def retrain(
     except UserError:
         publish(trained)  # show the trained variants even if the promotion fails
         raise
-    publish(trained, result)
+    report = publish(trained, result)
     _remove_old_runs(trained.splits.name)
-    summary = trained.summary(result)
+    summary = trained.summary(report, result)
     if trained.new or result.decision:
         return summary
     # The state keeps its standard name: the list of a deployment's runs leaves others out.

@@ -21,13 +21,13 @@ from flows.common.parameters import (
     configure,
     vectors_for,
 )
+from flows.common.publish import publish
 from flows.common.results import (
     UNCHANGED,
     ExampleQuestions,
     TrainedVariants,
     error_report,
     match_examples,
-    publish,
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
@@ -92,8 +92,7 @@ def train(
     trained = train_variants(
         TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
     )
-    publish(trained)
-    return trained.summary()
+    return trained.summary(publish(trained))
 
 
 def announce(summary: dict[str, Any]) -> None:

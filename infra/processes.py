@@ -79,6 +79,7 @@ class ServicesRecord(BaseModel):
     services: dict[str, ProcessRecord]  # in start order
     prefect_url: str
     mlflow_url: str
+    reports_url: str = ""  # records of earlier releases have none
 
     def write(self) -> None:
         """Write the record atomically."""

@@ -28,6 +28,7 @@ class Settings(BaseSettings):
 
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
     mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
+    reports_port: int = Field(5100, ge=1, le=65535, description="Port of the reports' server.")
 
     time_limit_hours: float = Field(
         72, gt=0, description="Hours after which a flow that trains is stopped."
@@ -63,6 +64,11 @@ class Settings(BaseSettings):
     def mlflow_url(self) -> str:
         """URL of the MLflow server and UI that `bidaflow up` starts."""
         return f"http://{LOOPBACK}:{self.mlflow_port}"
+
+    @property
+    def reports_url(self) -> str:
+        """URL of the report pages that `bidaflow up` serves."""
+        return f"http://{LOOPBACK}:{self.reports_port}"
 
     @property
     def tracking_uri(self) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.commands.terminal import show, table
-from flows.common.results import publish_page
+from flows.common.publish import publish_page
 from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
 from infra.settings import settings

@@ -8,6 +8,7 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 from flows.commands.terminal import table
+from flows.common.publish import update_index
 from infra.artifacts.locks import exclusive_lock
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
@@ -65,5 +66,6 @@ def rollback(
         "Another run decides on a promotion; waiting for it to finish.",
     ):
         restored, replaced = registry.rollback(settings().tracking_uri, name)
+    update_index()
     previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
     print(f"Version {restored.version} of {name} is the champion again{previous}.")

@@ -25,7 +25,11 @@ def _services() -> Table | str:
     record = read_record()
     if record is None:
         return "Services   not running; start them with: bidaflow up"
-    urls = {"prefect": record.prefect_url, "mlflow": record.mlflow_url}
+    urls = {
+        "prefect": record.prefect_url,
+        "mlflow": record.mlflow_url,
+        "reports": record.reports_url,
+    }
     rows = [
         (name, "running" if process.alive else "stopped", str(process.pid), urls.get(name, ""))
         for name, process in record.services.items()

@@ -39,16 +39,35 @@ class PromotionResult:
     challenger: RegisteredVersion
     champion: RegisteredVersion | None  # before the decision
     evaluation_set: str
+    f1: float  # of the challenger on the evaluation set, 0 to 100
     decision: Decision | None  # None: an earlier flow run decided it
 
     @property
     def sentence(self) -> str:
         """The decision in one line."""
-        name = f"{self.challenger.name} version {self.challenger.version}"
         if self.decision is None:
-            return f"{name}: decided by an earlier run"
-        verdict = "is now the champion" if self.decision.promoted else "was not promoted"
-        return f"{name} {verdict} (on {self.evaluation_set}): {self.decision.reason}"
+            return f"{registry.title(self.challenger)}: decided by an earlier run."
+        return f"{verdict(self.challenger, self.decision)} Compared on {self.evaluation_set}."
+
+    @property
+    def champion_f1(self) -> float | None:
+        """F1 of the champion after the decision, on the questions of the decision, 0 to 100."""
+        if self.decision is None:
+            return None
+        return self.f1 if self.decision.promoted else self.decision.parts[0].champion
+
+    @property
+    def champion_title(self) -> str | None:
+        """Version and variant of the champion after the decision."""
+        promoted = self.decision is not None and self.decision.promoted
+        champion = self.challenger if promoted else self.champion
+        return registry.title(champion) if champion else None
+
+
+def verdict(challenger: RegisteredVersion, decision: Decision) -> str:
+    """The decision on a version in one sentence."""
+    verb = "is now the champion" if decision.promoted else "was not promoted"
+    return f"{registry.title(challenger)} {verb}: {decision.reason}."
 
 
 def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule) -> PromotionResult:
@@ -69,7 +88,8 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     ):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
-    return PromotionResult(best, champion, f"{split.facts['questions']} {name} questions", decision)
+    questions = f"{split.facts['questions']} {name} questions"
+    return PromotionResult(best, champion, questions, max(scores), decision)
 
 
 def _decide_once(
@@ -86,8 +106,9 @@ def _decide_once(
         return _earlier_decision(uri, challenger)
     decision = _compare(champion, challenger, split, rule) if champion else FIRST_CHAMPION
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
-    log_decision(uri, challenger.run_id, markdown(decision), decision)
-    registry.tag(uri, challenger, {REASON: decision.reason, FLOW_RUN: str(flow_run.id)})
+    sentence = verdict(challenger, decision)
+    log_decision(uri, challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)
+    registry.tag(uri, challenger, {REASON: sentence, FLOW_RUN: str(flow_run.id)})
     registry.set_challenger(uri, challenger)
     if decision.promoted:
         registry.set_champion(uri, challenger)

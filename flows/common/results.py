@@ -1,26 +1,20 @@
-"""Shows the results of a flow run: in Prefect and MLflow, and as reports."""
+"""The results of a flow run: trained variants with their scores and reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
-from prefect.runtime import flow_run
 from pydantic import Field
 
-from flows.common.promote import PromotionResult, log_decision
+from flows.common.promote import PromotionResult
 from flows.common.splits import Splits
+from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import Output
-from infra.atomic_files import write_atomically
-from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.promotion_rule import markdown
-from tasks.reports.error_report import page_path
 from tasks.reports.examples import matching_rows, named_questions
+from tasks.reports.run_report import VariantScores
 from tasks.stages import reporting_errors
-from tasks.tracking import runs
-from tasks.training.train_variant import parent_run_of
 
 ExampleQuestions = Annotated[
     list[Annotated[str, Field(pattern=r"\S")]],
@@ -41,18 +35,6 @@ COLUMNS = {
     "examples_per_second": ("examples/s", ".0f"),
     "seconds": ("training s", ".0f"),
 }
-
-
-def reports_folder() -> Path:
-    """The folder of all report pages; each page shows the newest results of its kind."""
-    return settings().root.resolve() / "reports"
-
-
-def publish_page(page: Path, name: str) -> Path:
-    """Copy a page to `name` below the reports folder, atomically, and return its path there."""
-    target = reports_folder() / name
-    write_atomically(target, page.read_bytes())
-    return target
 
 
 def match_examples(splits: Sequence[Splits], examples: Sequence[str]) -> list[list[str]]:
@@ -105,7 +87,22 @@ class TrainedVariants:
             for output in self.variants
         ]
 
-    def summary(self, promotion: PromotionResult | None = None) -> dict[str, Any]:
+    def scores(self) -> list[VariantScores]:
+        """Each variant's scores for the record of the run."""
+        return [
+            VariantScores(
+                name=output.facts["variant"],
+                em=output.facts["scores"]["dev/em"],
+                f1=output.facts["scores"]["dev/f1"],
+                trained_now=not output.cached,
+                dev_digest=content_digest(self.splits.dev.folder),
+                stage=output.folder.name,
+                run_url=output.facts["run_url"],
+            )
+            for output in self.variants
+        ]
+
+    def summary(self, report: Path, promotion: PromotionResult | None = None) -> dict[str, Any]:
         """Plain values for the terminal and for the flow run's result."""
         return {
             "dataset": self.splits.name,
@@ -113,44 +110,7 @@ class TrainedVariants:
             "rows": self.rows(),
             "trained": len(self.new),
             "decision": promotion.sentence if promotion and promotion.decision else None,
-            "report": str(reports_folder() / f"{self.splits.name}.html"),
+            "report": str(report),
             "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.variants},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
         }
-
-
-def publish_report(dataset: str, report: Output, errors: Sequence[Output], below: str = "") -> Path:
-    """Publish a report and the error reports that it links to, and return the report's path."""
-    for output in errors:
-        page = page_path(dataset, output.facts["variant"])
-        publish_page(output.folder / "errors.html", f"{below}{page}")
-    return publish_page(report.folder / "report.html", f"{below}{dataset}.html")
-
-
-def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) -> None:
-    """Publish the report, and show the results in Prefect and MLflow."""
-    report = publish_report(trained.splits.name, trained.report, trained.error_reports)
-    decision = promotion.decision if promotion else None
-    create_table_artifact(
-        trained.rows(),
-        key="results",
-        description=f"Scores on all {trained.splits.dev.facts['questions']} dev questions of "
-        f"{trained.splits.name}. Report: {report}",
-    )
-    for output in trained.variants:
-        variant = output.facts["variant"]
-        create_link_artifact(
-            output.facts["run_url"], link_text=f"MLflow run of {variant}", key=f"mlflow-{variant}"
-        )
-    uri = settings().tracking_uri
-    if not trained.new and not decision:
-        create_markdown_artifact(f"{UNCHANGED} Latest report: {report}", key="nothing-to-do")
-        runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
-        return
-    run_id = parent_run_of(trained.splits.name)
-    runs.log_artifacts(uri, run_id, [report])
-    if promotion and decision:
-        text = f"{promotion.sentence}.\n\n{markdown(decision)}"
-        create_markdown_artifact(text, key="decision")
-        log_decision(uri, run_id, text, decision)
-    runs.finish(uri, run_id, "FINISHED")

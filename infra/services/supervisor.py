@@ -1,4 +1,5 @@
-"""`up` and `down`: the Prefect and MLflow servers and a worker with all deployments, on loopback.
+"""`up` and `down`: the Prefect and MLflow servers, a server of the report pages, and a worker with
+all deployments, on loopback.
 
 `up` stays in the foreground, restarts services that die, and stops all of them on Ctrl-C. Logs,
 databases and process ids are kept under the root, so the next `up` has all earlier runs.
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -90,9 +91,14 @@ class Service:
         """
         while not self.is_ready():
             died = self.process.poll() is not None
-            if died or time.monotonic() - self.started > START_SECONDS:
+            if died or self.age > START_SECONDS:
                 raise self._failure()
             time.sleep(0.2)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last start."""
+        return time.monotonic() - self.started
 
     def restart_if_dead(self) -> bool:
         """Restart the service if it has died, and what it needs is ready; returns whether it did.
@@ -101,7 +107,7 @@ class Service:
             UserError: it repeatedly died soon after its start.
         """
         if self.process.poll() is None:
-            if time.monotonic() - self.started > STABLE_SECONDS:
+            if self.age > STABLE_SECONDS:
                 self.restarts = 0
             return False
         if self.needs is not None and not self.needs.is_ready():
@@ -120,8 +126,8 @@ class Service:
         )
 
 
-def services() -> tuple[Service, Service, Service]:
-    """The Prefect server, the MLflow server and the worker, none of them started."""
+def services() -> tuple[Service, Service, Service, Service]:
+    """The Prefect, MLflow and reports servers and the worker, none of them started."""
     current = settings()
     root = current.root.resolve()
     prefect = [sys.executable, "-m", "prefect"]
@@ -140,13 +146,21 @@ def services() -> tuple[Service, Service, Service]:
         [*mlflow, *store, *artifacts, *bind, str(current.mlflow_port)],
         partial(_responds, f"{current.mlflow_url}/health"),
     )
+    reports = root / "reports"
+    reports.mkdir(parents=True, exist_ok=True)
+    serve_files = [sys.executable, "-m", "http.server", "--directory", str(reports)]
+    reports_server = Service(
+        "reports",
+        [*serve_files, "--bind", LOOPBACK, str(current.reports_port)],
+        partial(_responds, current.reports_url),
+    )
     worker = Service(
         "worker",
         [*prefect, "worker", "start", "--pool", POOL, "--type", "process"],
         worker_is_online,
         needs=prefect_server,
     )
-    return prefect_server, mlflow_server, worker
+    return prefect_server, mlflow_server, reports_server, worker
 
 
 def temporary_server() -> Service:
@@ -185,16 +199,18 @@ def up() -> None:
     _require_not_running()
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
+    _require_free_port("BIDAFLOW_REPORTS_PORT", settings().reports_port)
     _handle_signals(signal.default_int_handler)
-    everything = prefect, mlflow, worker = services()
+    everything = *servers, worker = services()
     try:
         _write_record(everything)
-        print("Starting the Prefect and MLflow servers …", flush=True)
-        for server in (prefect, mlflow):
+        print("Starting the servers; this takes a minute on a small machine.", flush=True)
+        for server in servers:
             server.start()
             _write_record(everything)
-        prefect.wait()
-        mlflow.wait()
+        for server in servers:
+            server.wait()
+            print(f"  {server.name} is ready after {server.age:.0f} s", flush=True)
         print("Deploying the flows of prefect.yaml …", flush=True)
         deploy()
         subprocess.run(
@@ -206,7 +222,7 @@ def up() -> None:
         worker.start()
         _write_record(everything)
         worker.wait()
-        print(_urls(settings().prefect_url, settings().mlflow_url), flush=True)
+        print(_urls(_current_urls()), flush=True)
         while True:
             for service in everything:
                 if service.restart_if_dead():
@@ -234,9 +250,13 @@ def _write_record(everything: Iterable[Service]) -> None:
     ServicesRecord(
         supervisor=record_process(os.getpid()),
         services={service.name: service.record for service in everything if service.record},
-        prefect_url=settings().prefect_url,
-        mlflow_url=settings().mlflow_url,
+        **_current_urls(),
     ).write()
+
+
+def _current_urls() -> dict[str, str]:
+    names = ("prefect_url", "mlflow_url", "reports_url")
+    return {name: getattr(settings(), name) for name in names}
 
 
 def _stop_all(records: Iterable[ProcessRecord]) -> None:
@@ -252,9 +272,7 @@ def _require_not_running() -> None:
     if record is None:
         return
     if record.supervisor.alive:
-        raise UserError(
-            f"The services are already running.\n{_urls(record.prefect_url, record.mlflow_url)}"
-        )
+        raise UserError(f"The services are already running.\n{_urls(record.model_dump())}")
     _stop_all(record.services.values())
 
 
@@ -277,10 +295,11 @@ def _responds(url: str) -> bool:
         return False
 
 
-def _urls(prefect_url: str, mlflow_url: str) -> str:
+def _urls(urls: Mapping[str, str]) -> str:
     return (
-        f"Prefect   {prefect_url}   start flows, see runs and schedules\n"
-        f"MLflow    {mlflow_url}   compare runs (choose “Model training”)\n"
+        f"Prefect   {urls['prefect_url']}   start flows, see runs and schedules\n"
+        f"MLflow    {urls['mlflow_url']}   compare runs (choose “Model training”)\n"
+        f"Reports   {urls['reports_url']}   scores, decisions and errors of each run\n"
         "Stop      Ctrl-C here, or bidaflow down"
     )
 

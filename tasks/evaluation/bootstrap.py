@@ -42,3 +42,8 @@ def paired_gain(before: FloatArray, after: FloatArray, seed: int = 0) -> Gain:
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail])
     return Gain(float(differences.mean()), float(low), float(high))
+
+
+def signed(points: float) -> str:
+    """A difference as text, with its sign and one decimal place."""
+    return f"{points:+.1f}".replace("-", "−")

@@ -1,13 +1,13 @@
 """The rule that decides whether a challenger is promoted to champion, and its explanation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from pydantic import BaseModel, Field
 
 from models.arrays import BoolArray, FloatArray
-from tasks.evaluation.bootstrap import Gain, paired_gain
+from tasks.evaluation.bootstrap import Gain, paired_gain, signed
 
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
@@ -48,7 +48,7 @@ class Decision:
     parts: list[SliceComparison]  # all questions first, then the slices; empty without a champion
 
 
-FIRST_CHAMPION = Decision(True, "There was no champion yet", [])
+FIRST_CHAMPION = Decision(True, "there was no champion before", [])
 
 
 def decide(
@@ -70,28 +70,24 @@ def decide(
         for name, mask in slices.items()
         if mask.sum() >= rule.slice_questions
     ]
-    objections = list(_objections(overall, parts, rule))
-    verdict = "; ".join(objections) or "better, and no slice drops beyond the limit"
-    reason = (
-        f"F1 {overall.champion:.2f} → {overall.challenger:.2f} "
-        f"({_format_gain(overall.gain)}): {verdict}"
-    )
-    return Decision(not objections, reason, [overall, *parts])
+    worse = [part for part in parts if part.gain.mean < -rule.slice_drop and part.gain.high < 0]
+    gain = overall.gain
+    promoted = gain.mean >= rule.min_gain and gain.low >= 0 and not worse
+    reasons = [
+        f"F1 {_change(overall)}",
+        *_shortfall(gain, rule),
+        *(f"on the slice '{part.name}', it {_change(part)}" for part in worse),
+    ]
+    return Decision(promoted, "; ".join(reasons), [overall, *parts])
 
 
-def _objections(
-    overall: SliceComparison, parts: Sequence[SliceComparison], rule: PromotionRule
-) -> Iterator[str]:
-    if overall.gain.mean < rule.min_gain:
-        yield f"the gain is below {rule.min_gain:g}"
-    if overall.gain.low < 0:
-        yield "it may be worse (the 95 % confidence interval reaches below 0)"
-    for part in parts:
-        if part.gain.mean < -rule.slice_drop and part.gain.high < 0:
-            yield (
-                f"F1 on the slice '{part.name}' drops by {-part.gain.mean:.2f} "
-                f"({_format_gain(part.gain)})"
-            )
+def _shortfall(gain: Gain, rule: PromotionRule) -> list[str]:
+    """Why a model that is not worse is not better by enough; empty if it is, or if it is worse."""
+    if 0 <= gain.mean < rule.min_gain:
+        return [f"a gain of at least {rule.min_gain:g} points is required"]
+    if gain.low < 0 <= gain.mean:
+        return ["this may be chance, because the interval reaches below 0"]
+    return []
 
 
 def _compare_slice(
@@ -107,13 +103,16 @@ def _compare_slice(
     )
 
 
-def _format_gain(gain: Gain) -> str:
-    return f"{gain.mean:+.2f}, 95 % CI {gain.low:+.2f} to {gain.high:+.2f}"
+def _change(part: SliceComparison) -> str:
+    """The change of F1 with the 95 % confidence interval of the gain (paired bootstrap)."""
+    before, after = f"{part.champion:.1f}", f"{part.challenger:.1f}"
+    verb = "rose" if part.gain.mean > 0 else "fell"
+    change = f"stayed at {after}" if before == after else f"{verb} from {before} to {after}"
+    return f"{change} (95 % interval {signed(part.gain.low)} to {signed(part.gain.high)})"
 
 
 def markdown(decision: Decision) -> str:
-    """The decision as Markdown: the reason, and a table with a row for each slice."""
-    verdict = "Promoted" if decision.promoted else "Not promoted"
+    """The numbers behind the decision as a Markdown table, a row for each slice; may be empty."""
     table = [
         "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |",
         "|---|---|---|---|---|---|",
@@ -124,4 +123,4 @@ def markdown(decision: Decision) -> str:
         ),
         "",
     ]
-    return "\n".join([f"**{verdict}.** {decision.reason}.", "", *(table if decision.parts else [])])
+    return "\n".join(table if decision.parts else [])

@@ -140,6 +140,8 @@ def plot(
     If `whole_x`, the x axis has ticks at whole numbers only.
     """
 
+    starts: list[float] = []  # of the y axis, once it is drawn
+
     def draw(axes: Axes) -> Tooltips:
         axes.set(xlabel=x_label, ylabel=y_label)
         axes.locator_params("x", integer=whole_x, min_n_ticks=1)
@@ -154,6 +156,7 @@ def plot(
             )
         for number, curve in enumerate(lines):
             axes.plot(*np.transpose(curve["points"]), gid=f"line{number}", **_line_style(curve))
+        starts.append(axes.get_ylim()[0])
         return {f"line{number}": _tooltips(curve, x_label) for number, curve in enumerate(lines)}
 
     last_values = "".join(
@@ -161,12 +164,14 @@ def plot(
         for curve in lines
     )
     label = f"{title}: {y_label}, by {x_label}.{last_values}"
+    svg = inline_svg(title, label, CHART_SIZE, draw)
     return {
         "title": title,
+        "starts_at": None if starts[0] == 0 else plain(starts[0]),
         "lines": lines,
         "guides": guides,
         "series": {curve["series"] for curve in lines},
-        "svg": inline_svg(title, label, CHART_SIZE, draw),
+        "svg": svg,
     }
 
 

@@ -52,11 +52,6 @@ KINDS = {
 }
 
 
-def page_path(dataset: str, variant: str) -> str:
-    """Path of a variant's page, relative to the report on its dataset."""
-    return f"{dataset}/{variant}.html"
-
-
 def write_error_report(
     out_file: Path,
     dataset: str,

@@ -9,6 +9,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from infra.atomic_files import write_atomically
+from tasks.evaluation.bootstrap import signed
 from tasks.text.control_characters import without_control_characters
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -19,6 +21,11 @@ View = dict[str, Any]
 
 def write_page(out_file: Path, template: str, /, **view: Any) -> None:
     """Write a page from a template and its data, with the current time and inline styles."""
+    write_atomically(out_file, render(template, **view))
+
+
+def render(template: str, /, **view: Any) -> str:
+    """A page, or a part of one, from a template and its data."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -31,13 +38,14 @@ def write_page(out_file: Path, template: str, /, **view: Any) -> None:
         "whole": partial(digits, places=0),
         "plain": plain,
         "percent": percent,
+        "signed": signed,
     }
     page = environment.get_template(template).render(
         view,
         style=Markup((TEMPLATES / "style.css").read_text(encoding="utf-8")),
         created=datetime.now().astimezone(),
     )
-    out_file.write_text(without_control_characters(page), encoding="utf-8")
+    return without_control_characters(page)
 
 
 def digits(value: float | None, places: int = 1) -> str:

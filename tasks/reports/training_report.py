@@ -12,7 +12,6 @@ from models.squad_metrics import answer_versus_none
 from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import slice_tables
-from tasks.reports import error_report
 from tasks.reports.calibration_section import calibration_view
 from tasks.reports.charts import MARKERS, line, plot
 from tasks.reports.examples import confident_examples
@@ -46,7 +45,7 @@ def report_variants(
     """
     split = load_split(splits["dev"])
     variants = [load_variant(folder, split) for folder in trained]
-    table = [_summary(variant, split, dataset) for variant in variants]
+    table = [_summary(variant, split) for variant in variants]
     write_page(
         out / "report.html",
         "report.html.j2",
@@ -77,7 +76,7 @@ def report_variants(
 # Scores of whole variants
 
 
-def _summary(variant: VariantResult, split: EvaluationSplit, dataset: str) -> View:
+def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
     """The variant's table row, with None or NaN for unknown values."""
     answers, facts, url = variant.answers, variant.facts, variant.facts["run_url"]
     correct_avna = map(answer_versus_none, answers["prediction"], split.gold_texts)
@@ -99,7 +98,7 @@ def _summary(variant: VariantResult, split: EvaluationSplit, dataset: str) -> Vi
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
         "speed": last.get("examples_per_second"),
         "url": url if url and url.startswith(("http://", "https://")) else None,
-        "errors": quote(error_report.page_path(dataset, variant.name)),
+        "errors": quote(f"{variant.name}.html"),
     }
 
 

@@ -29,6 +29,11 @@ class RecordedRun:
     digests: dict[str, str]  # digests of that stage's inputs, by tag name
     models: tuple[str, ...]  # versions and aliases, such as bidaf-tiny/3, bidaf-tiny@champion
 
+    @property
+    def short_name(self) -> str:
+        """The name without seed and flow run: "char" of "char · seed 3 · amber-fox"."""
+        return self.name.partition(" · ")[0]
+
 
 def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
     """All runs, newest first; with `include_deleted` also deleted runs that MLflow still has.
@@ -164,11 +169,11 @@ def find_runs(runs: Sequence[RecordedRun], query: str) -> list[RecordedRun]:
     matches = (
         [run for run in runs if query == run.id or model in run.models],
         [run for run in runs if any(name.endswith(f"@{query}") for name in run.models)],
-        [run for run in runs if query == run.name][:1],
+        [run for run in runs if query in (run.name, run.short_name)][:1],
     )
     for matching in filter(None, matches):
         return [variant for run in matching for variant in _variant_runs(runs, run)]
-    names = ", ".join(dict.fromkeys(run.name for run in runs if run.stage)) or "none"
+    names = ", ".join(dict.fromkeys(run.short_name for run in runs if run.stage)) or "none"
     raise UserError(
         f"MLflow has no run {query!r}. Give a run's id or name, a model version such as "
         f"bidaf-tiny/3, or an alias such as champion. Names of the runs: {names}."

@@ -65,11 +65,12 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     card = model_card(name, run.data.params, run.data.tags, run.data.metrics)
+    tags = version_tags(run.data.tags, run.data.metrics)
     created = client.create_model_version(
         name,
         f"models:/{model_id}",
         run.info.run_id,
-        tags={key: tag for key, tag in run.data.tags.items() if not key.startswith("mlflow.")},
+        tags=tags,
         model_id=model_id,
         description=card,
     )
@@ -80,6 +81,27 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
         {"mlflow.modelVersions": json.dumps([{"name": name, "version": created.version}])},
     )
     return f"models:/{name}/{created.version}"
+
+
+SHOWN_TAGS = ("variant", "dataset", "git.commit", "prefect.flow_run_url", "threshold")
+SHOWN_SCORES = {"dev/f1": "dev F1", "dev/em": "dev EM"}
+
+
+def version_tags(tags: Mapping[str, str], metrics: Mapping[str, float]) -> dict[str, str]:
+    """The tags of a version: what people look for; its run has the others.
+
+    One tag, `digests`, has the digests of all input data as JSON.
+    """
+    digests = {
+        key.removesuffix(".digest"): tag for key, tag in tags.items() if key.endswith(".digest")
+    }
+    scores = {
+        title: f"{metrics[metric]:.2f}"
+        for metric, title in SHOWN_SCORES.items()
+        if metric in metrics
+    }
+    shown = {key: tags[key] for key in SHOWN_TAGS if key in tags}
+    return {**shown, **scores, "digests": json.dumps(digests, sort_keys=True)}
 
 
 CARD = """\

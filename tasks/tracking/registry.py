@@ -77,6 +77,11 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     return model
 
 
+def title(model: RegisteredVersion) -> str:
+    """The version and its variant, such as "Version 3 (char)"."""
+    return f"Version {model.version} ({model.tags.get('variant', 'unknown variant')})"
+
+
 def with_alias(uri: str, name: str, alias: str) -> RegisteredVersion | None:
     """The version with an alias; None if there is none.
 

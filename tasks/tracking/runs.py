@@ -2,10 +2,13 @@
 
 import json
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow.parquet as pq
 
 from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError
@@ -23,12 +26,14 @@ Split = Literal["train", "validation", "dev"]
 
 @dataclass(frozen=True)
 class InputDataset:
-    """Input data of a run, with its path and the digest of its content."""
+    """Input data of a run: its path, the digest of its content, and the Parquet table of its rows,
+    if there is one."""
 
     name: str
     digest: str
     source: str
     context: Split
+    table: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class VariantRun:
 def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset]:
     """The ingested splits of a dataset, by their folders."""
     return [
-        InputDataset(name, content_digest(folder), str(folder), split)
+        InputDataset(name, content_digest(folder), str(folder), split, folder / "questions.parquet")
         for split, folder in splits.items()
     ]
 
@@ -137,7 +142,13 @@ def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDat
     inputs = [
         DatasetInput(
             # 36 is the column's width.
-            Dataset(data.name, data.digest[:36], "local", json.dumps({"uri": data.source})),
+            Dataset(
+                data.name,
+                data.digest[:36],
+                "local",
+                json.dumps({"uri": data.source}),
+                **(_rows_and_columns(data.table) if data.table else {}),
+            ),
             [InputTag("mlflow.data.context", data.context)],
         )
         for data in datasets
@@ -146,6 +157,19 @@ def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDat
         client.log_inputs(run_id, inputs)
     except MlflowException:
         client.log_inputs(run_id, inputs)
+
+
+def _rows_and_columns(table: Path) -> dict[str, str]:
+    """The number of rows and the columns of a Parquet table, as MLflow's pages show them."""
+    metadata = pq.read_metadata(table)
+    columns = [
+        {"name": field.name, "type": str(field.type), "required": not field.nullable}
+        for field in metadata.schema.to_arrow_schema()
+    ]
+    return {
+        "schema": json.dumps({"mlflow_colspec": columns}),
+        "profile": json.dumps({"num_rows": metadata.num_rows}),
+    }
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -180,6 +204,22 @@ def tag(uri: str, run_id: str, tags: Mapping[str, str]) -> None:
     from mlflow.entities import RunTag
 
     client_of(uri).log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+
+
+def add_link(uri: str, run_id: str, link: str) -> None:
+    """Add a Markdown link to a run's note, once."""
+    note = "mlflow.note.content"
+    links = client_of(uri).get_run(run_id).data.tags.get(note, "").split(" · ")
+    tag(uri, run_id, {note: " · ".join(dict.fromkeys([*filter(None, links), link]))})
+
+
+def log_scores(uri: str, run_id: str, scores: Mapping[str, float]) -> None:
+    """Log a run's final scores."""
+    from mlflow.entities import Metric
+
+    now = int(time.time() * 1000)
+    metrics = [Metric(name, value, now, 0) for name, value in scores.items()]
+    client_of(uri).log_batch(run_id, metrics=metrics)
 
 
 def finish(uri: str, run_id: str, status: Status) -> None:

@@ -128,7 +128,7 @@ def start_run(
     """Start or reopen this variant's MLflow run, a child of the flow run's. Returns its id."""
     ingested = {name: split.ingested for name, split in data.splits.items()}
     run = runs.VariantRun(
-        variant.name,
+        f"{variant.name} · seed {variant.training.seed} · {flow_run.name}",
         stage,
         config=run_parameters(dataset, variant, data, resources),
         tags={

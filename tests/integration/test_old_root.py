@@ -337,7 +337,7 @@ def test_retraining_keeps_the_champion(services: Services, old: LastRelease) -> 
     sources = ("--data.dataset", str(old.tickets), "--vectors.source", str(old.vectors))
     done = retrain(old.root, *sources, *FLAGS)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"bidaf-tickets version \d+ was not promoted", done.stdout)
+    assert re.search(r"Version \d+ \(\w+\) was not promoted: F1 ", done.stdout)
     champion = registry.with_alias(old.tracking_uri, MODEL, registry.CHAMPION)
     challenger = registry.with_alias(old.tracking_uri, MODEL, registry.CHALLENGER)
     assert champion is not None and champion.version == "1"

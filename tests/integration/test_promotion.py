@@ -137,7 +137,7 @@ def test_champion_stays_until_a_better_model_comes(
     with pytest.raises(UserError, match="no previous"):
         rollback("planted")
 
-    for name, reason in (("equal", "below 0.5"), ("worse", "may be worse")):
+    for name, reason in (("equal", "at least 0.5 points is required"), ("worse", "F1 fell from")):
         result = promote(name)
         assert result.decision and not result.decision.promoted
         assert reason in result.decision.reason
@@ -147,7 +147,8 @@ def test_champion_stays_until_a_better_model_comes(
     uneven = promote("uneven")
     assert uneven.decision and uneven.decision.parts[0].gain.mean > 0.5
     assert (
-        not uneven.decision.promoted and "'question word where' drops by" in uneven.decision.reason
+        not uneven.decision.promoted
+        and "on the slice 'question word where', it fell from" in uneven.decision.reason
     )
 
     assert promote("better").decision.promoted  # type: ignore[union-attr]

@@ -69,9 +69,8 @@ def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
         "--data.dataset",
     ):
         assert text in first.output
-    report = first.root / "reports" / "own.html"
-    assert str(report) in first.output
-    assert "baseline" in report.read_text(encoding="utf-8")
+    assert str(first.report) in first.output
+    assert "baseline" in first.report.read_text(encoding="utf-8")
 
 
 def test_log_has_no_noise_of_the_libraries(first: Retrained) -> None:
@@ -106,14 +105,42 @@ def test_mlflow_has_a_run_per_variant_under_one_parent(first: Retrained) -> None
         assert {"config.json", "history.json", "predictions.parquet"} <= artifacts
 
 
-def test_each_variant_has_a_linked_error_report(first: Retrained) -> None:
-    report = first.root / "reports" / "own.html"
-    links = re.findall(r'href="(own/[^"]*)"', report.read_text(encoding="utf-8"))
-    assert links == ["own/baseline.html", "own/char.html"]
+def test_report_links_error_pages_and_says_what_was_decided(first: Retrained) -> None:
+    text = first.report.read_text(encoding="utf-8")
+    assert re.findall(r'href="(\w+\.html)"', text) == ["baseline.html", "char.html"]
+    for words in ("is now the champion: there was no champion before", "bidaflow retrain --data."):
+        assert words in text
     for run in first.runs("variant"):
-        page = report.parent / "own" / f"{run.data.tags['variant']}.html"
-        kept = first.client.download_artifacts(run.info.run_id, "errors.html")
-        assert Path(kept).read_bytes() == page.read_bytes()
+        page = first.report.with_name(f"{run.data.tags['variant']}.html").read_text("utf-8")
+        assert 'href="report.html"' in page
+        kept = Path(first.client.download_artifacts(run.info.run_id, "errors.html"))
+        assert "report.html" not in kept.read_text("utf-8"), "it is alone there"
+    history = first.report.parents[1] / "index.html"
+    assert "is now the champion" in history.read_text("utf-8")
+    assert 'href="own/index.html"' in (history.parents[1] / "index.html").read_text("utf-8")
+
+
+def test_parent_run_shows_scores_decision_and_report(first: Retrained) -> None:
+    (parent,) = first.runs("parent")
+    best = max(run.data.metrics["dev/f1"] for run in first.runs("variant"))
+    assert parent.data.metrics["dev/f1"] == pytest.approx(best)
+    assert parent.data.tags["variants"] == "baseline, char"
+    assert "is now the champion" in parent.data.tags["decision"]
+    url = f"/own/{first.report.parent.name}/"
+    assert f"{url}report.html" in parent.data.tags["mlflow.note.content"]
+    kept = Path(first.client.download_artifacts(parent.info.run_id, "report.html"))
+    assert re.search(rf'<base href="http://127.0.0.1:\d+{url}">', kept.read_text("utf-8"))
+    names = {run.info.run_name for run in first.runs("variant")}
+    flow_run = parent.info.run_name
+    assert names == {f"{variant} · seed 0 · {flow_run}" for variant in ("baseline", "char")}
+
+
+def test_datasets_in_mlflow_have_rows_and_columns(first: Retrained) -> None:
+    for run in first.runs("variant"):
+        for entry in run.inputs.dataset_inputs:
+            assert json.loads(entry.dataset.profile)["num_rows"] > 0
+            columns = json.loads(entry.dataset.schema)["mlflow_colspec"]
+            assert "question" in {column["name"] for column in columns}
 
 
 def test_diff_compares_two_runs_by_answer(
@@ -135,7 +162,7 @@ def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
     champion = first.client.get_model_version_by_alias("bidaf-own", "champion")
     best = runs[champion.run_id]
     assert best.data.metrics["dev/f1"] == max(run.data.metrics["dev/f1"] for run in runs.values())
-    assert "no champion yet" in best.data.tags["promotion"]
+    assert "no champion before" in best.data.tags["promotion"]
     (parent,) = first.runs("parent")
     for run in (parent, best):
         artifacts = {file.path for file in first.client.list_artifacts(run.info.run_id)}
@@ -145,7 +172,8 @@ def test_best_variant_becomes_champion_with_a_reason(first: Retrained) -> None:
 def test_runs_link_to_no_page_of_a_temporary_server(first: Retrained) -> None:
     for run in (*first.runs("parent"), *first.runs("variant")):
         assert "prefect.flow_run_id" in run.data.tags
-        assert not {"prefect.flow_run_url", "mlflow.note.content"} & run.data.tags.keys()
+        assert "prefect.flow_run_url" not in run.data.tags
+        assert "flow-run" not in run.data.tags["mlflow.note.content"]
 
 
 def test_logged_model_answers_raw_text(first: Retrained) -> None:

@@ -49,7 +49,7 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
     for expected in (
         "all 4 questions about 3 contexts",
         "1,200 questions in the training data",
-        "1,150 1,234,567",
+        "strong 1,150 1,234,567",
         "Best variant by F1 strong",
         "1,234,567",
         "98.77",
@@ -57,7 +57,7 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
         "98.1 %",
     ):
         assert expected in text
-    assert_self_contained(re.sub(r'<a href="made/\w+\.html">report</a>', "", page))
+    assert_self_contained(re.sub(r'<a href="\w+\.html">errors</a>', "", page))
 
 
 def test_best_value_per_column_is_marked(folder: Path, split: EvaluationSplit) -> None:
@@ -131,7 +131,7 @@ def test_escapes_hostile_text(tmp_path: Path) -> None:
 def test_links_to_the_mlflow_run(folder: Path, split: EvaluationSplit) -> None:
     url = "http://127.0.0.1:5000/#/experiments/1/runs/a?b=1&c=2"
     page = written_report(folder, [variant(folder, split, "one", GOLD, run_url=url)])
-    assert [a["href"] for tag, a in Page(page).elements if tag == "a"] == ["made/one.html", url]
+    assert [a["href"] for tag, a in Page(page).elements if tag == "a"] == ["one.html", url]
 
 
 def test_curves_stay_inside_their_chart(folder: Path, split: EvaluationSplit) -> None:
@@ -189,7 +189,7 @@ def test_examples_show_both_spans_by_confidence(folder: Path, split: EvaluationS
     assert '<mark class="predicted">a</mark> <mark class="gold">𝔘x</mark>' in wrong
     assert '<mark class="predicted">Ada</mark> Lovelace' in wrong
     assert '<mark class="both">Ada Lovelace</mark>' in correct
-    assert f"Confidence {100 * np.exp(-0.1):.1f} %" in wrong
+    assert f"confidence {100 * np.exp(-0.1):.1f} %" in wrong
 
 
 def test_differing_settings_are_marked(folder: Path, split: EvaluationSplit) -> None:

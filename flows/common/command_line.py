@@ -1,0 +1,61 @@
+"""The command line that repeats a flow run."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prefect.runtime import flow_run
+from pydantic import BaseModel
+
+COMMANDS = {
+    "compare-variants": "compare",
+    "evaluate-embeddings": "embeddings evaluate",
+    "train-embeddings": "embeddings train",
+}
+"""The commands that are not named like their flows."""
+
+
+def command_of_run() -> str:
+    """The command of the current flow run, whether it was started in the UI or in a terminal."""
+    return command_of(str(flow_run.flow_name), flow_run.parameters)
+
+
+def command_of(flow: str, parameters: Mapping[str, Any]) -> str:
+    """The command that runs a flow with these parameters; fields with their default are left out.
+
+    Lists are separated by commas, or written as JSON if a value has one.
+    """
+    words = ["bidaflow", *COMMANDS.get(flow, flow).split()]
+    for name, value in parameters.items():
+        for path, changed in _changes(name, value):
+            words += [f"--{path.replace('_', '-')}", changed]
+    return shlex.join(words)
+
+
+def _changes(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            field = getattr(value, name)
+            if field != type(value).model_fields[name].get_default(call_default_factory=True):
+                yield from _changes(f"{path}.{name}", field)
+    elif isinstance(value, list):
+        if value:
+            yield path, _list_as_typed(value)
+    elif value is not None:
+        yield path, str(value)
+
+
+def _list_as_typed(values: list[Any]) -> str:
+    plain = [
+        value.model_dump(mode="json", exclude_defaults=True)
+        if isinstance(value, BaseModel)
+        else value
+        for value in values
+    ]
+    texts = [str(value) for value in plain]
+    if all(isinstance(value, str | int | float) for value in plain) and not any(
+        character in text for text in texts for character in ",[{"
+    ):
+        return ",".join(texts)
+    return json.dumps(plain, ensure_ascii=False)

@@ -1,0 +1,212 @@
+"""The record of a flow run beside its report, and the pages that are made from such records.
+
+A run's folder `<dataset>/<date>-<run>/` has run.json, report.html and a page of errors for each
+variant. `<dataset>/index.html` shows all runs on a dataset, and `index.html` all datasets.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+from pydantic import BaseModel
+
+from infra.artifacts.manifest import stages_folder
+from infra.atomic_files import write_atomically
+from models.arrays import FloatArray
+from tasks.evaluation.bootstrap import Gain, paired_gain
+from tasks.evaluation.promotion_rule import Decision
+from tasks.reports.charts import MARKERS, line, plot
+from tasks.reports.html import View, render, write_page
+
+RUN, REPORT, INDEX = "run.json", "report.html", "index.html"
+# Where a report and an error page show what is known only when the run ends.
+PLACE = "<!-- run -->"
+
+
+def run_folder(started: datetime, name: str) -> str:
+    """The name of a run's folder."""
+    return f"{started:%Y-%m-%d}-{name}"
+
+
+class VariantScores(BaseModel, frozen=True):
+    """A variant's scores on all dev questions, and where its answers and its MLflow run are."""
+
+    name: str
+    em: float  # 0 to 100, as F1
+    f1: float
+    trained_now: bool
+    dev_digest: str
+    stage: str  # key of the stage that trained it
+    run_url: str
+
+
+class RunRecord(BaseModel, frozen=True):
+    """What is kept of a flow run: its scores, its decision, and how to repeat it."""
+
+    name: str
+    dataset: str
+    started: datetime
+    report: str  # key of the stage that wrote the report
+    variants: list[VariantScores]
+    decision: Decision | None
+    sentence: str | None  # the decision in words
+    champion: str | None  # after the decision, with its version; None if nothing was decided
+    champion_f1: float | None  # on the questions of the decision
+    commit: str | None
+    command: str
+    prefect_url: str | None
+    mlflow_url: str
+
+    @property
+    def folder(self) -> str:
+        """The name of the run's folder."""
+        return run_folder(self.started, self.name)
+
+    @property
+    def best(self) -> VariantScores:
+        """The variant with the best F1."""
+        return max(self.variants, key=lambda variant: variant.f1)
+
+
+def read_records(dataset: Path) -> list[RunRecord]:
+    """The records of all runs in a dataset's folder, oldest first."""
+    records = [
+        RunRecord.model_validate_json(file.read_bytes()) for file in dataset.glob(f"*/{RUN}")
+    ]
+    return sorted(records, key=lambda record: record.started)
+
+
+def write_run(dataset: Path, record: RunRecord, report: Path, errors: Mapping[str, Path]) -> Path:
+    """Write the pages of a run and its record, and return the report's path.
+
+    Args:
+        dataset: the folder of all runs on the dataset.
+        record: what the report shows besides the results.
+        report: the page of the stage `report`.
+        errors: the page of the stage `error-report` of each variant.
+    """
+    folder = dataset / record.folder
+    earlier = [old for old in read_records(dataset) if old.started < record.started]
+    section = render("run.html.j2", run=record, before=_compared(record, earlier))
+    for variant, page in errors.items():
+        write_error_page(page, folder / f"{variant}.html")
+    _write_with(report, section, folder / REPORT)
+    write_atomically(folder / RUN, f"{record.model_dump_json(indent=1)}\n")
+    return folder / REPORT
+
+
+def write_error_page(page: Path, file: Path) -> None:
+    """Write a copy of a variant's page of errors, with a link to the report beside it."""
+    _write_with(page, f' · <a href="{REPORT}">all variants of this run</a>', file)
+
+
+def _write_with(page: Path, part: str, file: Path) -> None:
+    """Write a copy of a page with a part at its place."""
+    write_atomically(file, page.read_text(encoding="utf-8").replace(PLACE, part, 1))
+
+
+def with_links_to(page: str, url: str) -> str:
+    """A page whose relative links lead to the served copy of its folder."""
+    return page.replace("<head>", f'<head>\n<base href="{url}/">', 1)
+
+
+# The comparison with the run before
+
+
+def _compared(record: RunRecord, earlier: Sequence[RunRecord]) -> View | None:
+    """Each variant beside its scores in the newest earlier run that has one of the variants."""
+    names = {variant.name for variant in record.variants}
+    for before in reversed(earlier):
+        known = {variant.name: variant for variant in before.variants}
+        if names & known.keys():
+            rows = [
+                {"name": now.name, "now": now, "before": old, "gain": _gain(old, now)}
+                for now in record.variants
+                if (old := known.get(now.name))
+            ]
+            return {"run": before, "rows": rows}
+    return None
+
+
+def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
+    """The gain in F1 if both answered the same questions and their answers are still there."""
+    old, new = (
+        stages_folder() / "train" / variant.stage / "predictions.parquet"
+        for variant in (before, now)
+    )
+    if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
+        return None
+    return paired_gain(_question_f1(old), _question_f1(new))
+
+
+def _question_f1(predictions: Path) -> FloatArray:
+    f1: FloatArray = pq.read_table(predictions, columns=["f1"])["f1"].to_numpy()
+    return 100 * f1
+
+
+# The pages of all runs
+
+
+def write_index(reports: Path, champions: Mapping[str, str]) -> None:
+    """Write the page of each dataset with runs, and the page of all datasets and other pages.
+
+    `champions` has the current champion of each dataset, such as "Version 3 (char)".
+    """
+    datasets = {
+        folder.name: read_records(folder)
+        for folder in sorted(reports.glob("*/"))
+        if next(folder.glob(f"*/{RUN}"), None)
+    }
+    for name, records in datasets.items():
+        write_page(
+            reports / name / INDEX,
+            "history.html.j2",
+            dataset=name,
+            champion=champions.get(name),
+            runs=[(record, quote(f"{record.folder}/{REPORT}")) for record in reversed(records)],
+            charts=_charts(records),
+            markers=list(MARKERS.values()),
+        )
+    write_page(
+        reports / INDEX,
+        "index.html.j2",
+        datasets=[
+            {
+                "name": name,
+                "runs": len(records),
+                "newest": records[-1],
+                "champion": champions.get(name),
+            }
+            for name, records in datasets.items()
+        ],
+        others=_other_pages(reports, datasets.keys()),
+    )
+
+
+def _other_pages(reports: Path, datasets: Iterable[str]) -> list[str]:
+    """Paths of the remaining pages: comparisons, checks, differences, word vectors."""
+    known = set(datasets)
+    pages = [
+        page.relative_to(reports)
+        for pattern in ("*.html", "*/*/comparison.html")
+        for page in reports.glob(pattern)
+    ]
+    return sorted(
+        page.as_posix() for page in pages if page.name != INDEX and page.parts[0] not in known
+    )
+
+
+def _charts(records: Sequence[RunRecord]) -> list[View]:
+    """The best variant's dev F1 and the champion's F1, by the number of the run."""
+    best = [(float(number), record.best.f1) for number, record in enumerate(records, start=1)]
+    champion = [
+        (float(number), record.champion_f1)
+        for number, record in enumerate(records, start=1)
+        if record.champion_f1 is not None
+    ]
+    lines = [line(0, "best variant of the run", "dev", best)]
+    if champion:
+        lines.append(line(1, "champion", "questions of the decision", champion))
+    return [plot("F1 of each run", "run, oldest first", "F1, %", lines, whole_x=True)]
