@@ -28,7 +28,11 @@ def test_status_shows_the_running_services(services: Services) -> None:
     assert done.returncode == 0, done.stderr
     rows = [line.replace("│", " ").split() for line in done.stdout.splitlines()]
     record = services.record
-    urls = {"prefect": [record.prefect_url], "mlflow": [record.mlflow_url]}
+    urls = {
+        "prefect": [record.prefect_url],
+        "mlflow": [record.mlflow_url],
+        "reports": [record.reports_url],
+    }
     for name, process in record.services.items():
         assert [name, "running", str(process.pid), *urls.get(name, [])] in rows
 
