@@ -105,7 +105,7 @@ def test_mlflow_has_a_run_per_variant_under_one_parent(first: Retrained) -> None
         assert {"config.json", "history.json", "predictions.parquet"} <= artifacts
 
 
-def test_report_links_error_pages_and_says_what_was_decided(first: Retrained) -> None:
+def test_report_links_errors_and_states_the_decision(first: Retrained) -> None:
     text = first.report.read_text(encoding="utf-8")
     assert re.findall(r'href="(\w+\.html)"', text) == ["baseline.html", "char.html"]
     for words in ("is now the champion: there was no champion before", "bidaflow retrain --data."):
