@@ -29,21 +29,29 @@ def command_of(flow: str, parameters: Mapping[str, Any]) -> str:
     words = ["bidaflow", *COMMANDS.get(flow, flow).split()]
     for name, value in parameters.items():
         for path, changed in _changes(name, value):
-            words += [f"--{path.replace('_', '-')}", changed]
+            words += _option(path.replace("_", "-"), changed)
     return shlex.join(words)
 
 
-def _changes(path: str, value: Any) -> Iterator[tuple[str, str]]:
+def _option(path: str, value: Any) -> list[str]:
+    """The words that set the option at a path, such as `--data.no-repair` for False."""
+    if isinstance(value, bool):
+        group, dot, name = path.rpartition(".")
+        return [f"--{group}{dot}{'' if value else 'no-'}{name}"]
+    text = _list_as_typed(value) if isinstance(value, list) else str(value)
+    # A value that starts with a dash would be read as an option.
+    return [f"--{path}={text}"] if text.startswith("-") else [f"--{path}", text]
+
+
+def _changes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The paths and values of the fields that are set."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             field = getattr(value, name)
             if field != type(value).model_fields[name].get_default(call_default_factory=True):
                 yield from _changes(f"{path}.{name}", field)
-    elif isinstance(value, list):
-        if value:
-            yield path, _list_as_typed(value)
-    elif value is not None:
-        yield path, str(value)
+    elif value is not None and value != []:
+        yield path, value
 
 
 def _list_as_typed(values: list[Any]) -> str:
