@@ -10,7 +10,7 @@ from flows.commands.flow_command import flow_command
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
-from flows.common.publish import publish
+from flows.common.publish import publish, update_index
 from flows.common.results import UNCHANGED, ExampleQuestions
 from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use
@@ -67,6 +67,7 @@ def _remove_old_runs(dataset: str) -> None:
     retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
     if retired:
         removed = prune(uri)
+        update_index()
         get_run_logger().info(
             f"Removed {len(retired)} old MLflow runs and {len(removed)} unused folders"
         )

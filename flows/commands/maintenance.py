@@ -29,6 +29,7 @@ def prune_data(
     console.print(_garbage_table(garbage))
     if yes:
         console.print(f"Removed {len(prune(uri))} of {len(garbage)}.")
+        update_index()
     else:
         console.print("Nothing was removed. To remove the listed data, run: bidaflow prune --yes")
 

@@ -92,8 +92,10 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
 def _earlier_report(trained: TrainedVariants, folder: Path) -> Path | None:
     """The newest published copy of the report, if there is one."""
     key = trained.report.folder.name
-    same = [record for record in read_records(folder) if record.report == key]
-    return folder / same[-1].folder / REPORT if same else None
+    pages = [
+        folder / record.folder / REPORT for record in read_records(folder) if record.report == key
+    ]
+    return next((page for page in reversed(pages) if page.is_file()), None)
 
 
 def _write_report(

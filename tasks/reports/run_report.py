@@ -1,33 +1,39 @@
 """The record of a flow run beside its report, and the pages that are made from such records.
 
-A run's folder `<dataset>/<date>-<run>/` has run.json, report.html and a page of errors for each
-variant. `<dataset>/index.html` shows all runs on a dataset, and `index.html` all datasets.
+The record of a run is `<dataset>/<time>-<run>.json`. The folder of that name has its pages:
+report.html, and a page of errors for each variant. Garbage collection removes the folder with the
+run's models; the record stays. `<dataset>/index.html` shows all runs on a dataset, and `index.html`
+all datasets.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from html import escape, unescape
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import pyarrow.parquet as pq
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from infra.artifacts.manifest import stages_folder
 from infra.atomic_files import write_atomically
+from infra.run_logger import logger
 from models.arrays import FloatArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.promotion_rule import Decision
 from tasks.reports.charts import MARKERS, line, plot
 from tasks.reports.html import View, render, write_page
 
-RUN, REPORT, INDEX = "run.json", "report.html", "index.html"
+REPORT, INDEX = "report.html", "index.html"
 # Where a report and an error page show what is known only when the run ends.
 PLACE = "<!-- run -->"
 
 
 def run_folder(started: datetime, name: str) -> str:
-    """The name of a run's folder."""
-    return f"{started:%Y-%m-%d}-{name}"
+    """The name of a run's folder; people may give two runs the same name."""
+    plain = re.sub(r"[^\w.-]+", "-", name)
+    return f"{started:%Y-%m-%d-%H%M}-{plain}"
 
 
 class VariantScores(BaseModel, frozen=True):
@@ -71,11 +77,19 @@ class RunRecord(BaseModel, frozen=True):
 
 
 def read_records(dataset: Path) -> list[RunRecord]:
-    """The records of all runs in a dataset's folder, oldest first."""
-    records = [
-        RunRecord.model_validate_json(file.read_bytes()) for file in dataset.glob(f"*/{RUN}")
-    ]
-    return sorted(records, key=lambda record: record.started)
+    """The records of all runs in a dataset's folder, oldest first, without unreadable ones."""
+    return sorted(_readable_records(dataset), key=lambda record: record.started)
+
+
+def _readable_records(dataset: Path) -> Iterator[RunRecord]:
+    for file in dataset.glob("*.json"):
+        try:
+            yield RunRecord.model_validate_json(file.read_bytes())
+        except ValidationError as error:
+            logger().warning(
+                f"{file}: not a valid record of a run ({error.error_count()} invalid fields). The "
+                "report pages leave the run out; remove the file to silence this warning."
+            )
 
 
 def write_run(dataset: Path, record: RunRecord, report: Path, errors: Mapping[str, Path]) -> Path:
@@ -89,11 +103,13 @@ def write_run(dataset: Path, record: RunRecord, report: Path, errors: Mapping[st
     """
     folder = dataset / record.folder
     earlier = [old for old in read_records(dataset) if old.started < record.started]
-    section = render("run.html.j2", run=record, before=_compared(record, earlier))
+    before = _compared(record, earlier)
+    link = before and _link(dataset, before["run"])
+    section = render("run.html.j2", run=record, before=before, link=link)
     for variant, page in errors.items():
         write_error_page(page, folder / f"{variant}.html")
     _write_with(report, section, folder / REPORT)
-    write_atomically(folder / RUN, f"{record.model_dump_json(indent=1)}\n")
+    write_atomically(dataset / f"{record.folder}.json", f"{record.model_dump_json(indent=1)}\n")
     return folder / REPORT
 
 
@@ -107,9 +123,25 @@ def _write_with(page: Path, part: str, file: Path) -> None:
     write_atomically(file, page.read_text(encoding="utf-8").replace(PLACE, part, 1))
 
 
-def with_links_to(page: str, url: str) -> str:
-    """A page whose relative links lead to the served copy of its folder."""
-    return page.replace("<head>", f'<head>\n<base href="{url}/">', 1)
+def with_links_to(page: str, folder_url: str) -> str:
+    """A copy of a page whose relative links lead to the served folder, and which says so.
+
+    A <base> element would change the references inside of the page's drawings, too.
+    """
+
+    def absolute(link: re.Match[str]) -> str:
+        url = urljoin(f"{folder_url}/", unescape(link["target"]))
+        return f'<a href="{escape(url)}"'
+
+    page = re.sub(r'<a href="(?P<target>[^"]*)"', absolute, page)
+    note = f"Links to other pages lead to {folder_url}, which <code>bidaflow up</code> serves."
+    return page.replace("<main>", f'<main>\n<p class="note">{note}</p>', 1)
+
+
+def _link(dataset: Path, record: RunRecord) -> str | None:
+    """The address of a run's report, relative to the dataset's folder; None if it was removed."""
+    there = (dataset / record.folder / REPORT).is_file()
+    return quote(f"{record.folder}/{REPORT}") if there else None
 
 
 # The comparison with the run before
@@ -154,18 +186,15 @@ def write_index(reports: Path, champions: Mapping[str, str]) -> None:
 
     `champions` has the current champion of each dataset, such as "Version 3 (char)".
     """
-    datasets = {
-        folder.name: read_records(folder)
-        for folder in sorted(reports.glob("*/"))
-        if next(folder.glob(f"*/{RUN}"), None)
-    }
+    found = {folder.name: read_records(folder) for folder in sorted(reports.glob("*/"))}
+    datasets = {name: records for name, records in found.items() if records}
     for name, records in datasets.items():
         write_page(
             reports / name / INDEX,
             "history.html.j2",
             dataset=name,
             champion=champions.get(name),
-            runs=[(record, quote(f"{record.folder}/{REPORT}")) for record in reversed(records)],
+            runs=[(record, _link(reports / name, record)) for record in reversed(records)],
             charts=_charts(records),
             markers=list(MARKERS.values()),
         )
@@ -177,6 +206,7 @@ def write_index(reports: Path, champions: Mapping[str, str]) -> None:
                 "name": name,
                 "runs": len(records),
                 "newest": records[-1],
+                "link": _link(reports / name, records[-1]),
                 "champion": champions.get(name),
             }
             for name, records in datasets.items()

@@ -1,10 +1,11 @@
 """Retention of runs, and garbage collection of data that no kept run refers to: stages, remains of
-killed stages, Ray storage of ended trainings, and abandoned downloads.
+killed stages, report pages, Ray storage of ended trainings, and abandoned downloads.
 
 Kept are the stages that trained a run which is not deleted in MLflow, the stages of each flow's
 newest successful run, and all ancestors of both. Data in use by an active flow run is kept, too.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,13 @@ def find_garbage(uri: str) -> list[Garbage]:
             "BIDAFLOW_MLFLOW_TRACKING_URI to the store that has their runs."
         )
     runs = recorded_runs(uri)
-    return [*_unreferenced(runs), *_interrupted(), *_ended_trainings(runs), *_stale_downloads()]
+    return [
+        *_unreferenced(runs),
+        *_interrupted(),
+        *_old_reports(runs),
+        *_ended_trainings(runs),
+        *_stale_downloads(),
+    ]
 
 
 def prune(uri: str) -> list[Garbage]:
@@ -154,6 +161,27 @@ def _interrupted() -> Iterator[Garbage]:
         yield Garbage(folder, "interrupted while it was built", lock_file(final, "build"))
     for folder in sorted(stages_folder().glob(f"*/{PRUNED}*")):
         yield Garbage(folder, "interrupted while it was removed", lock_file(folder, "use"))
+
+
+def _old_reports(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
+    """The pages of flow runs of whose variants no run is kept. Their records stay: small files
+    beside the folders, from which the pages of a dataset's history are made."""
+    kept = {run.stage for run in runs}
+    reports = settings().root.resolve() / "reports"
+    for folder in sorted(reports.glob("*/*/")):
+        record = folder.with_name(f"{folder.name.removeprefix(PRUNED)}.json")
+        stages = _stages_in(record) if record.is_file() else []
+        if stages and not kept.intersection(stages):
+            trained = stages_folder() / TRAINING_STAGE / stages[0]
+            yield Garbage(folder, "report of removed models", lock_file(trained, "use"))
+
+
+def _stages_in(record: Path) -> list[str]:
+    """The keys of the stages that trained a flow run's variants; none if it is unreadable."""
+    try:
+        return [variant["stage"] for variant in json.loads(record.read_bytes())["variants"]]
+    except (ValueError, LookupError, TypeError):
+        return []
 
 
 def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:

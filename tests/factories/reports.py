@@ -1,6 +1,7 @@
-"""Outputs of stages for reports, with chosen predictions."""
+"""Outputs of stages for reports, with chosen predictions, and records of runs."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, write_predictions
+from tasks.reports.run_report import RunRecord, VariantScores
 from tasks.reports.training_report import report_variants
 from tasks.tracking.runs import Split
 
@@ -65,6 +67,38 @@ def written_report(
     write_json(folder / "vocabulary" / "manifest.json", {"facts": vocabulary or {}})
     report_variants(folder, dataset, variants, splits, folder / "vocabulary")
     return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def run_record(day: int, f1: dict[str, float] | None = None, **more: Any) -> RunRecord:
+    """The record of a run on a day, with the F1 of its variants."""
+    variants = [
+        VariantScores(
+            name=name,
+            em=score - 10,
+            f1=score,
+            trained_now=True,
+            dev_digest="dev",
+            stage=f"{name}-{day}",
+            run_url=f"http://127.0.0.1:5000/#/runs/{name}-{day}",
+        )
+        for name, score in (f1 or {"char": 50.0 + day}).items()
+    ]
+    fields = {
+        "name": f"run-{day}",
+        "dataset": "made",
+        "started": datetime(2026, 3, 1, 6, 30, tzinfo=UTC) + timedelta(days=day),
+        "report": f"report-{day}",
+        "variants": variants,
+        "decision": None,
+        "sentence": None,
+        "champion": None,
+        "champion_f1": None,
+        "commit": "0123abc",
+        "command": "bidaflow retrain --data.dataset made",
+        "prefect_url": f"http://127.0.0.1:4200/runs/flow-run/{day}",
+        "mlflow_url": f"http://127.0.0.1:5000/#/runs/{day}",
+    }
+    return RunRecord(**fields | more)
 
 
 def write_json(file: Path, value: Any) -> None:

@@ -129,7 +129,7 @@ def test_parent_run_shows_scores_decision_and_report(first: Retrained) -> None:
     url = f"/own/{first.report.parent.name}/"
     assert f"{url}report.html" in parent.data.tags["mlflow.note.content"]
     kept = Path(first.client.download_artifacts(parent.info.run_id, "report.html"))
-    assert re.search(rf'<base href="http://127.0.0.1:\d+{url}">', kept.read_text("utf-8"))
+    assert re.search(rf'<a href="http://127.0.0.1:\d+{url}char.html"', kept.read_text("utf-8"))
     names = {run.info.run_name for run in first.runs("variant")}
     flow_run = parent.info.run_name
     assert names == {f"{variant} · seed 0 · {flow_run}" for variant in ("baseline", "char")}

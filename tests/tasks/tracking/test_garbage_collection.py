@@ -21,6 +21,7 @@ from tasks.tracking import model_logging, registry, runs
 from tasks.tracking.garbage_collection import find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
+from tests.factories.reports import run_record
 from tests.factories.stages import Trained, counting, in_flow, reading, trained
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
@@ -68,6 +69,25 @@ def forget(training: Trained) -> None:
 
 def test_keeps_stages_of_kept_runs(two: tuple[Trained, Trained]) -> None:
     assert pruned() == set()
+
+
+def test_removes_reports_with_their_runs_but_keeps_their_records(
+    two: tuple[Trained, Trained],
+) -> None:
+    reports = settings().root.resolve() / "reports" / "words"
+    for day, training in enumerate(two):
+        (scores,) = run_record(day).variants
+        scores = scores.model_copy(update={"stage": training.model.name})
+        record = run_record(day, variants=[scores])
+        (reports / record.folder).mkdir(parents=True)
+        (reports / record.folder / "report.html").write_text("x")
+        (reports / f"{record.folder}.json").write_text(record.model_dump_json())
+    first, second = sorted(reports.glob("*/"))
+    assert not {first, second} & pruned()
+    forget(two[0])
+    assert first in pruned()
+    assert second.is_dir() and first.with_name(f"{first.name}.json").is_file()
+    assert first not in pruned()
 
 
 def test_removes_only_stages_of_the_deleted_run(

@@ -1,0 +1,226 @@
+"""Records of runs, and the pages that are made from them."""
+
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infra.artifacts.manifest import stages_folder
+from tasks.evaluation.bootstrap import Gain
+from tasks.evaluation.promotion_rule import Decision, SliceComparison
+from tasks.reports.run_report import (
+    INDEX,
+    PLACE,
+    RunRecord,
+    read_records,
+    run_folder,
+    with_links_to,
+    write_index,
+    write_run,
+)
+from tests.factories.html import Page, visible_text
+from tests.factories.reports import run_record
+
+HOSTILE = "a&b <script>alert(1)</script> \"'%23#?"
+
+
+@pytest.fixture
+def reports(root: Path) -> Path:
+    return root / "reports"
+
+
+def write(reports: Path, record: RunRecord) -> str:
+    """Write a run's pages; returns its report."""
+    stage = reports.parent / "stage"
+    stage.mkdir(parents=True, exist_ok=True)
+    html = "<html><head></head><body>{}</body></html>"
+    (stage / "report.html").write_text(html.format(PLACE))
+    (stage / "errors.html").write_text(html.format(f"<p>errors{PLACE}</p>"))
+    errors = {variant.name: stage / "errors.html" for variant in record.variants}
+    page = write_run(reports / record.dataset, record, stage / "report.html", errors)
+    return page.read_text(encoding="utf-8")
+
+
+def page_of(file: Path) -> str:
+    text = file.read_text(encoding="utf-8")
+    Page(text)  # asserts its nesting
+    return text
+
+
+def assert_links_resolve(file: Path) -> None:
+    for target in re.findall(r'<a href="([^"]*)"', page_of(file)):
+        if "://" not in target:
+            assert (file.parent / unquote(target)).is_file(), target
+
+
+def test_records_are_read_back_oldest_first(reports: Path) -> None:
+    gain = Gain(-71.1, -74.0, -67.0)
+    decision = Decision(False, "F1 fell", [SliceComparison("all", 9, 97.4, 26.3, gain)])
+    records = [run_record(1, decision=decision, sentence="F1 fell."), run_record(2)]
+    for record in reversed(records):
+        write(reports, record)
+    assert read_records(reports / "made") == records
+
+
+def test_a_second_write_of_a_run_replaces_the_first(reports: Path) -> None:
+    write(reports, run_record(1, {"char": 10.0}))
+    write(reports, run_record(1, {"char": 20.0}))
+    (record,) = read_records(reports / "made")
+    assert record.best.f1 == 20
+
+
+def test_folder_name_is_a_valid_one_for_any_name_of_a_run() -> None:
+    started = datetime(2026, 3, 1, 6, 30, tzinfo=UTC)
+    assert run_folder(started, "../nightly / ä") == "2026-03-01-0630-..-nightly-ä"
+    assert run_folder(started, "nightly") != run_folder(started.replace(hour=7), "nightly")
+
+
+def test_report_shows_decision_command_and_links(reports: Path) -> None:
+    gain = Gain(-71.1, -74.0, -67.0)
+    decision = Decision(False, "F1 fell", [SliceComparison("all", 9, 97.4, 26.3, gain)])
+    record = run_record(1, decision=decision, sentence="Version 4 (char) was not promoted.")
+    text = visible_text(write(reports, record))
+    for words in (
+        "Version 4 (char) was not promoted.",
+        "97.4 26.3 −71.1 −74.0 to −67.0",
+        "bidaflow retrain --data.dataset made",
+        "0123abc",
+        "run-1 in Prefect",
+    ):
+        assert words in text
+    assert "Compared with the run before" not in text
+
+
+def write_answers(stage: str, f1: list[float]) -> None:
+    folder = stages_folder() / "train" / stage
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"f1": f1}), folder / "predictions.parquet")
+
+
+def test_report_compares_with_the_newest_earlier_run_of_a_variant(reports: Path) -> None:
+    write_answers("char-1", [0.0, 0.5, 1.0])
+    write_answers("char-3", [0.5, 1.0, 1.0])
+    for record in (run_record(1), run_record(2, {"baseline": 1.0}), run_record(4)):
+        write(reports, record)
+    text = write(reports, run_record(3))
+    assert "Compared with the run before, run-1 of 2026-03-02" in visible_text(text)
+    assert re.search(r"char 51\.0 53\.0 \+33\.3 \+0\.0 to \+50\.0", visible_text(text))
+
+
+@pytest.mark.parametrize("change", ["other questions", "answers removed"])
+def test_without_common_questions_no_gain_is_shown(reports: Path, change: str) -> None:
+    write_answers("char-1", [0.0])
+    old = run_record(1)
+    if change == "other questions":
+        write_answers("char-2", [1.0])
+        digest = old.variants[0].model_copy(update={"dev_digest": "other"})
+        old = old.model_copy(update={"variants": [digest]})
+    write(reports, old)
+    text = visible_text(write(reports, run_record(2)))
+    assert "char 51.0 52.0 – –" in text
+    assert "–: the runs answered different questions" in text
+
+
+def test_history_lists_all_runs_and_the_index_all_datasets(reports: Path) -> None:
+    promoted = Decision(True, "there was no champion before", [])
+    write(
+        reports,
+        run_record(
+            1, decision=promoted, sentence="Version 1 is now the champion.", champion_f1=51.0
+        ),
+    )
+    write(reports, run_record(2))
+    write(reports, run_record(3, dataset="other"))
+    (reports / "vectors-x.html").write_text("x")
+    write_index(reports, {"made": "Version 1 (char)"})
+    history = visible_text(page_of(reports / "made" / INDEX))
+    assert history.index("run-2") < history.index("run-1")
+    assert "Version 1 is now the champion." in history and "Version 1 (char)" in history
+    assert "The vertical axis starts at" in history
+    index = visible_text(page_of(reports / INDEX))
+    assert "made Version 1 (char) 2 run-2 , F1 52.0" in index
+    assert "other none 1 run-3 , F1 53.0" in index and "vectors-x.html" in index
+    for file in reports.rglob(INDEX):
+        assert_links_resolve(file)
+
+
+def test_history_keeps_a_run_whose_pages_were_removed(reports: Path) -> None:
+    for day in (1, 2):
+        write(reports, run_record(day))
+    shutil.rmtree(reports / "made" / run_record(1).folder)
+    write_index(reports, {})
+    assert "run-1 report removed with its models" in visible_text(page_of(reports / "made" / INDEX))
+    assert_links_resolve(reports / "made" / INDEX)
+    assert "run-1" not in re.findall(r"<a [^>]*>([^<]*)</a>", page_of(reports / "made" / INDEX))
+
+
+def test_index_of_no_run_says_so(reports: Path) -> None:
+    reports.mkdir(parents=True)
+    write_index(reports, {})
+    assert "No run has ended yet." in visible_text(page_of(reports / INDEX))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"name": "older"}'])
+def test_unreadable_record_leaves_out_its_run_alone(
+    reports: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(reports, run_record(1))
+    broken = reports / "made" / "2026-01-01-0000-broken.json"
+    broken.write_text(content)
+    write(reports, run_record(2))
+    write_index(reports, {})
+    assert "run-2" in page_of(reports / "made" / INDEX)
+    assert [record.name for record in read_records(reports / "made")] == ["run-1", "run-2"]
+    assert str(broken) in caplog.text
+
+
+def test_record_of_a_later_version_is_read(reports: Path) -> None:
+    """Its new fields are ignored."""
+    write(reports, run_record(1))
+    (file,) = (reports / "made").glob("*.json")
+    file.write_text(file.read_text().replace("{", '{"new": 1,', 1))
+    assert [record.name for record in read_records(reports / "made")] == ["run-1"]
+
+
+def test_hostile_names_are_escaped(reports: Path) -> None:
+    hostile: dict[str, Any] = {
+        "dataset": HOSTILE.replace("/", ""),
+        "name": HOSTILE,
+        "sentence": HOSTILE,
+        "command": HOSTILE,
+    }
+    report = ""
+    for day in (1, 2):
+        report = write(reports, run_record(day, **hostile))
+    write_index(reports, {hostile["dataset"]: HOSTILE})
+    for text in (report, *(page_of(file) for file in reports.rglob(INDEX))):
+        assert "<script>" not in text and "alert(1)" in text
+    for file in reports.rglob("*.html"):
+        if file.parent.parent == reports or file.name == INDEX:
+            assert_links_resolve(file)
+
+
+def test_links_of_a_copy_lead_to_the_served_pages() -> None:
+    links = (
+        "char.html",
+        "../index.html",
+        "../r%C3%A4t/x.html?a=1&amp;b",
+        "http://other:1/#/runs/2",
+    )
+    drawing = '<svg><defs><path id="m1"></path></defs><use xlink:href="#m1"></use></svg>'
+    anchors = "".join(f'<a href="{link}">x</a>' for link in links)
+    page = with_links_to(f"<main>{anchors}{drawing}</main>", "http://127.0.0.1:1/own/run")
+    assert drawing in page
+    assert re.findall(r'<a href="([^"]*)"', page) == [
+        "http://127.0.0.1:1/own/run/char.html",
+        "http://127.0.0.1:1/own/index.html",
+        "http://127.0.0.1:1/own/r%C3%A4t/x.html?a=1&amp;b",
+        "http://other:1/#/runs/2",
+    ]
+    assert "bidaflow up serves" in visible_text(page)
