@@ -86,7 +86,12 @@ def evaluate_embeddings(
     ]
     for spec, output in zip(vectors, evaluated, strict=True):
         warn_if_casing_differs(spec, output.facts["history"], "lower_case", lower_case)
-    report = reporting_embeddings(names, [output.folder for output in evaluated], left_out)
+    report = reporting_embeddings(
+        names,
+        [output.folder for output in evaluated],
+        left_out,
+        inputs[0].name if inputs else None,
+    )
     file = publish_page(
         report.folder / "embeddings.html", f"vectors-{'-'.join(names)}.html".replace("/", "_")
     )
