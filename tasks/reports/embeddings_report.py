@@ -88,7 +88,7 @@ def _is_comparable(cell: Cell, metric: str) -> bool:
 
 def _covered(cell: Cell) -> int:
     """The number of covered pairs or questions."""
-    return round((cell["pairs"] if "pairs" in cell else cell["questions"]) * cell["covered"])
+    return int((cell["pairs"] if "pairs" in cell else cell["questions"]) * cell["covered"] + 0.5)
 
 
 def _standard_error(cell: Cell, metric: str) -> float:

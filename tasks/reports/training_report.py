@@ -90,7 +90,6 @@ def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
         "f1_margin": _margin(answers["f1"]),
         "avna": 100 * sum(correct_avna) / len(split),
         "nll": kept.get("dev/nll", math.nan),
-        "at_threshold": _scores_with(kept, "at_threshold"),
         "within": _within(kept, variant, split),
         "parameters": facts.get("parameters"),
         "trained_on": facts.get("trained_on"),
@@ -102,23 +101,17 @@ def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
     }
 
 
-def _scores_with(scores: Mapping[str, float], suffix: str) -> View | None:
-    """EM, F1, AvNA and NLL of the metrics with this suffix; None if there is no EM."""
-    values = {name: scores.get(f"dev/{name}_{suffix}") for name in ("em", "f1", "avna", "nll")}
-    return None if values["em"] is None else values
-
-
 def _within(
     scores: Mapping[str, float], variant: VariantResult, split: EvaluationSplit
 ) -> View | None:
     """The scores without contexts longer than max_context_tokens; None if no context is longer."""
-    values, questions = _scores_with(scores, "within"), scores.get("dev/questions_within")
-    if values is None or questions == len(split):
+    questions = scores.get("dev/questions_within")
+    if questions is None or questions == len(split):
         return None
     return {
         "tokens": variant.config["training"]["max_context_tokens"],
         "questions": questions,
-        **values,
+        **{name: scores.get(f"dev/{name}_within") for name in ("em", "f1", "avna", "nll")},
     }
 
 

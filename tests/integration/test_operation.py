@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from urllib.parse import quote
 import psutil
 import pytest
 from mlflow.tracking import MlflowClient
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from infra.processes import ProcessRecord
 from tasks.datasets.tiny import generate
+from tests.factories.browser import browser
 from tests.factories.cli import kill, write_dataset
 from tests.factories.http import send_request
 from tests.factories.services import (
@@ -33,7 +33,6 @@ from tests.factories.services import (
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 PAGE_SECONDS = 300
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 LONG = 1000
 """Epochs of a training that does not end before its test ends it."""
 
@@ -113,18 +112,10 @@ def runs(services: Services, dataset: Path) -> Runs:
 @pytest.fixture
 def page() -> Iterator[Page]:
     """A tab of the system's browser, headless."""
-    if CHROMIUM is None:
-        pytest.skip("needs a browser; install chromium")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu"],
-            timeout=PAGE_SECONDS * 1000,
-        )
+    with browser() as opened:
         tab = opened.new_page(viewport={"width": 1280, "height": 860})
         tab.set_default_timeout(PAGE_SECONDS * 1000)
         yield tab
-        opened.close()
 
 
 def test_next_start_cleans_up_after_a_killed_run(server: Server, runs: Runs) -> None:
