@@ -104,8 +104,10 @@ def write_pages(root: Path) -> dict[str, str]:
             day,
             dict.fromkeys(NAMES, 50.0 + day),
             dataset="own",
-            decision=Decision(day == 1, reason, parts),
-            sentence=f"Version {day} (char) was not promoted: {reason}.",
+            decision=Decision(day == 1, reason, parts if day > 1 else []),
+            sentence=f"Version {day} (char) was not promoted: {reason}."
+            if day > 1
+            else "Version 1 (char) is now the champion: there was no champion before.",
             champion_f1=51.0,
         )
         write_run(reports / "own", record, report, dict.fromkeys(NAMES, errors))
