@@ -1,5 +1,12 @@
 """Prefect flows, one per module: what runs, and in which order."""
 
-from infra import environment
+import sys
 
-environment.apply()
+from infra import environment
+from infra.errors import UserError
+
+try:
+    environment.apply()
+except UserError as error:
+    # `main` has not been called yet, so nothing else turns the error into a message.
+    sys.exit(str(error))

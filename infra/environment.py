@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from infra import processes
+from infra.errors import UserError
 from infra.settings import settings
 
 # Variables for a cluster that is started here, not joined through RAY_ADDRESS.
@@ -60,7 +61,18 @@ def variables() -> dict[str, str]:
 
 
 def apply() -> None:
-    """Set the variables that are not set yet. Call this before importing Prefect, Ray or MLflow."""
+    """Set the variables that are not set yet. Call this before importing Prefect, Ray or MLflow.
+
+    Raises:
+        UserError: a variable is invalid, or the folder for Prefect's files can't be created.
+    """
     for name, value in variables().items():
         os.environ.setdefault(name, value)
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+    folder = Path(os.environ["PREFECT_HOME"])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"Can't create the folder {folder}: {error.strerror}. Set BIDAFLOW_ROOT to a folder "
+            "that you can write to."
+        ) from error

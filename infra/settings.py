@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.errors import UserError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOOPBACK = "127.0.0.1"
@@ -77,5 +80,19 @@ class Settings(BaseSettings):
 
 
 def settings() -> Settings:
-    """The settings, read from the current environment."""
-    return Settings()
+    """The settings, read from the current environment.
+
+    Raises:
+        UserError: the value of a variable is invalid.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise UserError("\n".join(_error_line(detail) for detail in error.errors())) from error
+
+
+def _error_line(detail: ErrorDetails) -> str:
+    (field,) = detail["loc"]
+    reason = detail["msg"][:1].lower() + detail["msg"][1:]
+    variable = f"BIDAFLOW_{str(field).upper()}"
+    return f"{variable} is invalid: {reason}, got {detail['input']!r}. Fix or unset it."

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from infra.settings import CHECKOUT, Settings, settings
+from tests.factories.cli import bidaflow
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +64,30 @@ def test_settings_are_immutable() -> None:
 
 def test_every_field_has_a_description() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("BIDAFLOW_PREFECT_PORT", "http", "input should be a valid integer"),
+        ("BIDAFLOW_MLFLOW_PORT", "70000", "input should be less than or equal to 65535"),
+        ("BIDAFLOW_KEEP_RUNS", "0", "input should be greater than or equal to 1"),
+    ],
+)
+def test_invalid_variable_ends_a_command_in_one_sentence(
+    tmp_path: Path, variable: str, value: str, reason: str
+) -> None:
+    done = bidaflow(tmp_path, "variants", **{variable: value})
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{variable} is invalid: {reason}")
+    assert line.endswith(f", got {value!r}. Fix or unset it.")
+
+
+def test_root_that_is_a_file_ends_a_command_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = bidaflow(file, "variants")
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Can't create the folder {file}/prefect: Not a directory.")
