@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,8 @@ from types import FrameType
 from urllib.parse import urlsplit
 
 import httpx
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from infra.errors import UserError
 from infra.processes import (
@@ -89,11 +92,20 @@ class Service:
         Raises:
             UserError: it ended, or was not ready within START_SECONDS.
         """
-        while not self.is_ready():
-            died = self.process.poll() is not None
-            if died or self.age > START_SECONDS:
-                raise self._failure()
+        while not self.has_started():
             time.sleep(0.2)
+
+    def has_started(self) -> bool:
+        """Whether the service is ready.
+
+        Raises:
+            UserError: it ended, or is not ready although START_SECONDS have passed.
+        """
+        if self.is_ready():
+            return True
+        if self.process.poll() is not None or self.age > START_SECONDS:
+            raise self._failure()
+        return False
 
     @property
     def age(self) -> float:
@@ -129,34 +141,26 @@ class Service:
 def services() -> tuple[Service, Service, Service, Service]:
     """The Prefect, MLflow and reports servers and the worker, none of them started."""
     current = settings()
-    root = current.root.resolve()
-    prefect = [sys.executable, "-m", "prefect"]
-    mlflow = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
-    store = ["--backend-store-uri", f"sqlite:///{root}/mlflow.db"]
-    # Runs and servers are on one machine, so they access artifacts by the same paths.
-    artifacts = ["--no-serve-artifacts", "--default-artifact-root", f"{root}/mlartifacts"]
-    bind = ["--host", LOOPBACK, "--port"]
+    python = [sys.executable, "-m"]
+    address = ["--host", LOOPBACK, "--port", str(current.prefect_port)]
     prefect_server = Service(
         "prefect",
-        [*prefect, "server", "start", *bind, str(current.prefect_port)],
+        [*python, "prefect", "server", "start", *address],
         partial(_responds, f"{current.prefect_url}/api/health"),
     )
     mlflow_server = Service(
         "mlflow",
-        [*mlflow, *store, *artifacts, *bind, str(current.mlflow_port)],
+        [*python, "infra.services.mlflow_server"],
         partial(_responds, f"{current.mlflow_url}/health"),
     )
-    reports = root / "reports"
-    reports.mkdir(parents=True, exist_ok=True)
-    serve_files = [sys.executable, "-m", "http.server", "--directory", str(reports)]
     reports_server = Service(
         "reports",
-        [*serve_files, "--bind", LOOPBACK, str(current.reports_port)],
-        partial(_responds, current.reports_url),
+        [*python, "infra.services.reports_server"],
+        partial(_accepts, current.reports_port),
     )
     worker = Service(
         "worker",
-        [*prefect, "worker", "start", "--pool", POOL, "--type", "process"],
+        [*python, "prefect", "worker", "start", "--pool", POOL, "--type", "process"],
         worker_is_online,
         needs=prefect_server,
     )
@@ -208,20 +212,18 @@ def up() -> None:
         for server in servers:
             server.start()
             _write_record(everything)
-        for server in servers:
-            server.wait()
-            print(f"  {server.name} is ready after {server.age:.0f} s", flush=True)
-        print("Deploying the flows of prefect.yaml …", flush=True)
-        deploy()
-        subprocess.run(
-            [sys.executable, "-m", "flows.commands.end_orphaned_runs"],
-            env=command_environment(),
-            cwd=CHECKOUT,
-            check=True,
-        )
+        wait_for_all(servers)
+        with _step("deploying the flows of prefect.yaml"):
+            deploy()
+            subprocess.run(
+                [sys.executable, "-m", "flows.commands.end_orphaned_runs"],
+                env=command_environment(),
+                cwd=CHECKOUT,
+                check=True,
+            )
         worker.start()
         _write_record(everything)
-        worker.wait()
+        wait_for_all([worker])
         print(_urls(_current_urls()), flush=True)
         while True:
             for service in everything:
@@ -233,6 +235,42 @@ def up() -> None:
     finally:
         _handle_signals(signal.SIG_IGN)
         _stop_all(service.record for service in everything if service.record is not None)
+
+
+def wait_for_all(waiting: Sequence[Service]) -> None:
+    """Wait until all services are ready, and print a line when one is.
+
+    In a terminal, the last lines show those that are still starting, with the seconds so far.
+
+    Raises:
+        UserError: a service ended, or was not ready within START_SECONDS.
+    """
+    with _steps() as steps:
+        tasks = {s.name: steps.add_task(f"starting {s.name}", total=None) for s in waiting}
+        while waiting:
+            ready = [service for service in waiting if service.has_started()]
+            for service in ready:
+                steps.remove_task(tasks[service.name])
+                print(f"  {service.name} is ready after {service.age:.0f} s", flush=True)
+            waiting = [service for service in waiting if service not in ready]
+            time.sleep(0.2)
+
+
+@contextmanager
+def _step(text: str) -> Iterator[None]:
+    """Show a step with its seconds so far, and print its duration at the end."""
+    began = time.monotonic()
+    with _steps() as steps:
+        steps.add_task(text, total=None)
+        yield
+    print(f"  {text} took {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _steps() -> Progress:
+    """Lines of steps in progress and their times; drawn in a terminal only."""
+    console = Console()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_interactive)
 
 
 def down() -> None:
@@ -286,6 +324,12 @@ def _require_free_port(variable: str, port: int) -> None:
                 f"Port {port} is in use by another program. Stop it, or set {variable} to a free "
                 "port."
             ) from error
+
+
+def _accepts(port: int) -> bool:
+    """Whether a server accepts connections on a port of this machine."""
+    with socket.socket() as connection:
+        return connection.connect_ex((LOOPBACK, port)) == 0
 
 
 def _responds(url: str) -> bool:

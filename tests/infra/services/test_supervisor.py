@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.services.supervisor import MAX_LOG_BYTES, Service
+from infra.errors import UserError
+from infra.services.supervisor import MAX_LOG_BYTES, Service, wait_for_all
 from infra.settings import CHECKOUT
 from tests.factories.http import ANSWER_SECONDS, send_request
 from tests.factories.services import Services, wait
@@ -35,6 +36,13 @@ def test_status_shows_the_running_services(services: Services) -> None:
     }
     for name, process in record.services.items():
         assert [name, "running", str(process.pid), *urls.get(name, [])] in rows
+
+
+def test_each_service_is_one_process_and_all_fit_in_800_mb(services: Services) -> None:
+    processes = services.processes()
+    assert len(processes) == len(services.record.services), [p.cmdline() for p in processes]
+    shares = [process.memory_full_info().pss / 1e6 for process in processes]
+    assert sum(shares) < 800, shares
 
 
 def test_deployments_are_described_and_scheduled(services: Services) -> None:
@@ -158,3 +166,43 @@ def test_rotates_long_logs_and_keeps_short_ones(root: Path) -> None:
     assert service.log.read_text(encoding="utf-8") == "short\nstarted\n"
     (earlier,) = (root / "logs").glob("prefect.log.*")
     assert earlier.read_bytes().startswith(b"the last")
+
+
+def slow_service(seconds: float, name: str = "prefect") -> Service:
+    """A service that is ready, and waits, after some seconds."""
+    service = Service(name, [sys.executable, "-c", "import time; time.sleep(60)"], lambda: True)
+    service.is_ready = lambda: service.age > seconds
+    return service
+
+
+def test_start_shows_each_server_and_its_seconds_so_far(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = [slow_service(2.2), slow_service(0.1, "mlflow")]
+    try:
+        for service in waiting:
+            service.start()
+        monkeypatch.setenv("TTY_COMPATIBLE", "1")  # as in a terminal
+        wait_for_all(waiting)
+        shown = capsys.readouterr().out
+        monkeypatch.setenv("TTY_COMPATIBLE", "0")
+        wait_for_all(waiting)
+        logged = capsys.readouterr().out
+    finally:
+        for service in waiting:
+            service.process.kill()
+            service.process.wait()
+    assert "starting prefect" in shown and "starting mlflow" in shown
+    assert "0:00:01" in shown
+    assert shown.index("mlflow is ready after 0 s") < shown.index("prefect is ready after 2 s")
+    assert logged.splitlines() == [
+        "  prefect is ready after 2 s",
+        "  mlflow is ready after 2 s",
+    ]
+
+
+def test_server_that_ends_is_named(root: Path) -> None:
+    service = Service("mlflow", [sys.executable, "-c", "print('why')"], lambda: False)
+    service.start()
+    with pytest.raises(UserError, match=r"why\nmlflow failed to start or exited"):
+        wait_for_all([service])

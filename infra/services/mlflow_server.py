@@ -1,0 +1,55 @@
+"""Runs MLflow's server in this process, for `bidaflow up`.
+
+`mlflow server` would do the same in a second process, and keep its own 200 MB while it waits.
+
+Usage: python -m infra.services.mlflow_server
+"""
+
+import os
+import uuid
+
+import uvicorn  # before MLflow, which secures its server if it finds one of these loaded
+from mlflow.environment_variables import (
+    _MLFLOW_IN_JOB_EXECUTOR,
+    _MLFLOW_SERVER_BOOT_ID,
+    _MLFLOW_SGI_NAME,
+)
+from mlflow.server import _UVICORN_LOG_CONFIG
+from mlflow.server.constants import (
+    ARTIFACT_ROOT_ENV_VAR,
+    BACKEND_STORE_URI_ENV_VAR,
+    REGISTRY_STORE_URI_ENV_VAR,
+)
+from mlflow.server.handlers import initialize_backend_stores
+
+from infra.settings import LOOPBACK, settings
+
+
+def main() -> None:
+    """Create the database if it is missing, and serve it until a signal ends the process.
+
+    MLflow passes these variables from its command to its server. Their names are imported, so that
+    a version that renames one can't start with another store. Artifacts are not served: runs and
+    servers are on one machine, and access artifacts by the same paths.
+    """
+    root = settings().root.resolve()
+    store, artifacts = f"sqlite:///{root}/mlflow.db", f"{root}/mlartifacts"
+    os.environ |= {
+        BACKEND_STORE_URI_ENV_VAR: store,
+        REGISTRY_STORE_URI_ENV_VAR: store,
+        ARTIFACT_ROOT_ENV_VAR: artifacts,
+        _MLFLOW_SERVER_BOOT_ID.name: uuid.uuid4().hex,
+        _MLFLOW_IN_JOB_EXECUTOR.name: "false",
+        _MLFLOW_SGI_NAME.name: "uvicorn",
+    }
+    initialize_backend_stores(store, store, artifacts)
+    uvicorn.run(
+        "mlflow.server.fastapi_app:app",
+        host=LOOPBACK,
+        port=settings().mlflow_port,
+        log_config=str(_UVICORN_LOG_CONFIG),
+    )
+
+
+if __name__ == "__main__":
+    main()

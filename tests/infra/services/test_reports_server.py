@@ -1,0 +1,47 @@
+"""The server of the report pages, over HTTP."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from infra.services.reports_server import ReportsHandler
+from infra.settings import LOOPBACK
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "reports"
+    (folder / "tickets").mkdir(parents=True)
+    (folder / "index.html").write_text("all runs")
+    (folder / "tickets" / "run.html").write_text("a run")
+    (tmp_path / "secret.txt").write_text("not a report")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    return folder
+
+
+@pytest.fixture
+def url(folder: Path) -> Iterator[str]:
+    handler = partial(ReportsHandler, directory=str(folder))
+    with ThreadingHTTPServer((LOOPBACK, 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{LOOPBACK}:{server.server_port}"
+        server.shutdown()
+
+
+def test_serves_pages_that_browsers_check_for_changes(url: str) -> None:
+    for path, text in (("/", "all runs"), ("/tickets/run.html", "a run")):
+        response = httpx.get(url + path)
+        assert (response.status_code, response.text) == (200, text)
+        assert response.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("path", ["/tickets/", "/link.txt", "/..%2fsecret.txt", "/../secret.txt"])
+def test_neither_lists_folders_nor_leaves_its_own(url: str, path: str) -> None:
+    response = httpx.get(url + path)
+    assert response.status_code == 404
+    assert "run.html" not in response.text and "not a report" not in response.text
