@@ -1,33 +1,83 @@
 """List datasets and lexical resources known by name, and where their files are."""
 
-from itertools import chain
+from collections.abc import Sequence
+from typing import Annotated
 
+from cyclopts import Parameter
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
+from rich.filesize import decimal
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from infra.progress import megabytes
+from flows.commands.terminal import show, table
+from infra.errors import UserError, did_you_mean
 from tasks.datasets.catalog import DATASETS, LEXICAL_RESOURCES, CatalogEntry
-from tasks.datasets.fetch import availability
+from tasks.datasets.fetch import AVAILABILITIES, Source, availability
+
+KNOWN: dict[str, CatalogEntry] = {**DATASETS, **LEXICAL_RESOURCES}
+GENERATED = "generated"
 
 
-def datasets() -> None:
-    """List the known datasets, corpora and vectors, and whether they are downloaded."""
-    Console().print(*map(_block, chain(DATASETS.values(), LEXICAL_RESOURCES.values())))
+def datasets(
+    names: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Show the licence, source and files of these datasets, corpora or vectors.",
+            metavar="NAME",
+        ),
+    ] = (),
+    /,
+) -> None:
+    """List the known datasets, corpora and vectors, and whether they are downloaded.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    if names:
+        Console().print(*(_details(_entry(name)) for name in names))
+        return
+    columns = (
+        Column("name", no_wrap=True),
+        Column("contents", no_wrap=True),
+        Column("size", justify="right"),
+        Column("files"),
+    )
+    rows = [(entry.name, entry.contents, *_summary(entry.sources)) for entry in KNOWN.values()]
+    Console().print(table(columns, rows, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)))
+    show("Details    bidaflow datasets NAME")
 
 
-def _block(entry: CatalogEntry) -> Group:
+def _entry(name: str) -> CatalogEntry:
+    if name not in KNOWN:
+        raise UserError(
+            f"Unknown dataset {name!r}.{did_you_mean(name, KNOWN)} `bidaflow datasets` lists the "
+            "known ones; files and folders need no entry."
+        )
+    return KNOWN[name]
+
+
+def _summary(sources: Sequence[Source]) -> tuple[str, str]:
+    """The size of all files, and the availability of the one that is hardest to get."""
+    if not sources:
+        return "", GENERATED
+    sizes = [source.bytes for source in sources if source.bytes]
+    size = decimal(sum(sizes)) if len(sizes) == len(sources) else "unknown"
+    return size, max(map(availability, sources), key=AVAILABILITIES.index)
+
+
+def _details(entry: CatalogEntry) -> Group:
     """The entry's description, licence and citation, and each file's size and location."""
     about = Text(f"{entry.about} ({entry.licence})")
     if entry.citation:
         about.append(f"\n{entry.citation}", "dim")
     files = Table.grid("file", Column("size", justify="right"), "availability", padding=(0, 2))
     for source in entry.sources:
-        size = megabytes(source.bytes) if source.bytes else "size unknown"
+        size = decimal(source.bytes) if source.bytes else "size unknown"
         files.add_row(source.name, size, availability(source))
     if not entry.sources:
-        files.add_row("generated")
+        files.add_row(GENERATED)
     return Group(
         Text(entry.name, "bold"), *(Padding(part, (0, 0, 0, 4)) for part in (about, files))
     )

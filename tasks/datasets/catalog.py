@@ -20,6 +20,7 @@ class CatalogEntry(BaseModel, frozen=True):
     """A catalog entry: description, licence, citation and format."""
 
     name: str
+    contents: str  # what it has and how much, in at most 22 characters
     about: str
     licence: str
     citation: str = ""
@@ -63,6 +64,7 @@ DATASETS = {
     for dataset in (
         Dataset(
             name="tiny",
+            contents="5,150 questions",
             about="generated text about an invented world: 5,150 short questions",
             licence="Apache-2.0",
             # Training runs a fixed number of epochs, so nothing is selected on a validation set.
@@ -80,6 +82,7 @@ DATASETS = {
         ),
         Dataset(
             name="squad-v1.1",
+            contents="98,169 questions",
             about="SQuAD v1.1: 87,599 training and 10,570 dev questions on Wikipedia",
             licence=CC_BY_SA,
             citation=RAJPURKAR_2016,
@@ -92,6 +95,7 @@ DATASETS = {
         ),
         Dataset(
             name="squad-v2.0",
+            contents="142,192 questions",
             about="SQuAD v2.0: 130,319 training and 11,873 dev questions; a third have no answer",
             licence=CC_BY_SA,
             citation=RAJPURKAR_2018,
@@ -108,6 +112,7 @@ DATASETS = {
         ),
         Dataset(
             name="squad-v1.1-recovered",
+            contents="64,656 questions",
             about="54,086 of SQuAD v1.1's training questions (62 %), and its official dev set",
             licence=CC_BY_SA,
             citation=RAJPURKAR_2016,
@@ -120,6 +125,7 @@ DATASETS = {
         ),
         Dataset(
             name="cs224n-dev-v2.0",
+            contents="6,078 questions",
             about="6,078 questions: the half of SQuAD v2.0's dev set that is CS224n's dev set",
             licence=CC_BY_SA,
             citation=RAJPURKAR_2018,
@@ -131,6 +137,7 @@ DATASETS = {
         ),
         Dataset(
             name="cs224n-test-v2.0",
+            contents="5,795 questions",
             about="5,795 questions: the other half; its articles are also in SQuAD v1.1's dev set",
             licence=CC_BY_SA,
             citation=RAJPURKAR_2018,
@@ -142,6 +149,7 @@ DATASETS = {
         ),
         Dataset(
             name="squadshifts-new_wiki",
+            contents="7,938 questions",
             about="7,938 questions on newer Wikipedia articles, to measure distribution shift",
             licence=CC_BY_SA,
             citation="Miller et al. 2020, The Effect of Natural Distribution Shift on Question "
@@ -154,6 +162,7 @@ DATASETS = {
         ),
         Dataset(
             name="covid_qa",
+            contents="1,380 questions",
             about="1,380 questions on COVID-19 papers, with very long contexts",
             licence="Apache-2.0",
             citation="Möller et al. 2020, COVID-QA: A Question Answering Dataset for COVID-19",
@@ -194,6 +203,7 @@ LEXICAL_RESOURCES = {
     for resource in (
         LexicalResource(
             name="enwiki2015-64M",
+            contents="64.0 M words of text",
             kind="corpus",
             about="English Wikipedia of 2015: 846,408 paragraphs, 64.0 million words",
             licence=CC_BY_SA,
@@ -206,6 +216,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="medquad",
+            contents="3.4 M words of text",
             kind="corpus",
             about="medical questions and answers: 3.4 million words",
             licence="CC BY 4.0",
@@ -220,6 +231,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="glove.6B",
+            contents="400,000 word vectors",
             kind="word vectors",
             about="400,000 words from Wikipedia 2014 and Gigaword 5; 50, 100, 200 or 300 "
             "dimensions, for example glove.6B/glove.6B.100d.txt",
@@ -235,6 +247,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="glove.840B.300d",
+            contents="2.2 M word vectors",
             kind="word vectors",
             about="2.2 million cased words from Common Crawl; 300 dimensions",
             licence="PDDL",
@@ -249,6 +262,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="fasttext-wiki-news-300d-1M",
+            contents="1 M word vectors",
             kind="word vectors",
             about="1 million words from Wikipedia 2017 and news; 300 dimensions",
             licence="CC BY-SA 3.0",
@@ -264,6 +278,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="WordSim-353",
+            contents="353 word pairs",
             kind="word similarity",
             about="353 word pairs rated for relatedness",
             licence="MIT",
@@ -277,6 +292,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="SimLex-999",
+            contents="999 word pairs",
             kind="word similarity",
             about="999 word pairs rated for similarity, as opposed to relatedness",
             licence="MIT",
@@ -291,6 +307,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="RW",
+            contents="2,034 word pairs",
             kind="word similarity",
             about="2,034 pairs with rare words, rated for similarity",
             licence="MIT",
@@ -305,6 +322,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="MEN",
+            contents="3,000 word pairs",
             kind="word similarity",
             about="3,000 word pairs rated for relatedness",
             licence="MIT",
@@ -318,6 +336,7 @@ LEXICAL_RESOURCES = {
         ),
         LexicalResource(
             name="analogies",
+            contents="19,544 analogies",
             kind="word similarity",
             about="19,544 analogies such as Athens : Greece = Berlin : ?",
             licence="Apache-2.0",

@@ -59,15 +59,21 @@ def _find_in_mirror(source: Source) -> Path | None:
     return next(matching, candidates[0] if candidates else None)
 
 
+FETCHED, IN_MIRROR, OTHER_SIZE = "fetched", "in the mirror", "in the mirror, other size"
+TO_DOWNLOAD, UNAVAILABLE = "to download", "unavailable"
+# From the file that is at hand to the one that can't be had.
+AVAILABILITIES = (FETCHED, IN_MIRROR, TO_DOWNLOAD, OTHER_SIZE, UNAVAILABLE)
+
+
 def availability(source: Source) -> str:
     """Where `fetch` would get the file, as a table cell; reads no content, sends no request."""
     if any((settings().root / "stages" / "fetch").glob(f"*/{source.name}")):
-        return "fetched"
+        return FETCHED
     if is_in_mirror(source):
-        return "in the mirror"
+        return IN_MIRROR
     if _sizes_in_mirror(source):
-        return "in the mirror, other size"
-    return "to download" if _urls(source) else "unavailable"
+        return OTHER_SIZE
+    return TO_DOWNLOAD if _urls(source) else UNAVAILABLE
 
 
 def is_in_mirror(source: Source) -> bool:

@@ -134,7 +134,7 @@ def test_unreachable_host_gives_a_user_error(
         bound.bind(("127.0.0.1", 0))  # bound, but not listening
         url = f"http://127.0.0.1:{bound.getsockname()[1]}/made.json"
         source = Source(name="made.json", sha256="0" * 64, url=url)
-        made = Dataset(name="made", about="", licence="", train=source, dev=source)
+        made = Dataset(name="made", contents="", about="", licence="", train=source, dev=source)
         monkeypatch.setitem(catalog.DATASETS, "made", made)
         state = ingest(DataParameters(dataset="made"), return_state=True)
     message = exit_code(state)
