@@ -11,6 +11,8 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.tree import Tree
 
+from flows.commands.lineage_summary import list_runs, summarize_file, summarize_run
+from flows.commands.terminal import show
 from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
 from infra.settings import settings
@@ -133,6 +135,10 @@ def lineage(
         bool,
         Parameter(help="Recompute the SHA-256 of all files, not only their sizes.", negative=()),
     ] = False,
+    full: Annotated[
+        bool,
+        Parameter(name="--all", help="Show every step and file, with whole digests.", negative=()),
+    ] = False,
 ) -> None:
     """Show what a run was made from, or with --file the runs that use a file.
 
@@ -142,8 +148,17 @@ def lineage(
     if (run is None) == (file is None):
         raise UserError("Give a run, such as champion, or --file with a file.")
     runs = recorded_runs(settings().tracking_uri)
-    drawing = Lineage(finished_stages(stages_folder()), runs, verify)
-    trees = [drawing.of_run(match) for match in find_runs(runs, run)] if run else []
-    trees += [drawing.of_file(file)] if file else []
-    # Do not wrap lines that go to a file or a pipe.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 1000).print(*trees)
+    stages = finished_stages(stages_folder())
+    matches = find_runs(runs, run) if run else []
+    if full:
+        drawing = Lineage(stages, runs, verify)
+        trees = [drawing.of_run(match) for match in matches]
+        trees += [drawing.of_file(file)] if file else []
+        # Do not wrap lines that go to a file or a pipe.
+        Console(highlight=False, width=None if sys.stdout.isatty() else 1000).print(*trees)
+    elif file:
+        show(*summarize_file(stages, runs, file), "Details    add --all")
+    elif len(matches) > 1:
+        show(*list_runs(matches), "Next       bidaflow lineage ID, or add --all")
+    else:
+        show(*summarize_run(stages, matches[0], verify), "Details    add --all")

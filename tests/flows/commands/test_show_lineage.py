@@ -12,6 +12,7 @@ import pytest
 from flows.commands import show_lineage
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
+from tests.factories.cli import bidaflow
 from tests.factories.stages import Trained, register, trained
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
@@ -44,11 +45,13 @@ def in_root(pipeline: Trained, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BIDAFLOW_ROOT", str(folder / "root"))
 
 
-def lineage(run: str | None = None, file: str | None = None, verify: bool = False) -> str:
+def lineage(
+    run: str | None = None, file: str | None = None, verify: bool = False, full: bool = True
+) -> str:
     """What the command prints, or the message of its error."""
     with redirect_stdout(StringIO()) as printed:
         try:
-            show_lineage.lineage(run, file=file, verify=verify)
+            show_lineage.lineage(run, file=file, verify=verify, full=full)
         except UserError as error:
             assert printed.getvalue() == ""
             return str(error)
@@ -124,3 +127,44 @@ def test_pruned_stages_are_reported(pipeline: Trained, tmp_path: Path) -> None:
     assert "pruned. Digests of its inputs: train.digest abc" in lineage("champion")
     shutil.move(tmp_path / "counts", pipeline.counts)
     shutil.move(tmp_path / "model", pipeline.model)
+
+
+def test_summary_names_model_code_and_inputs_in_about_ten_lines(
+    pipeline: Trained, files: list[Path], folder: Path
+) -> None:
+    done = bidaflow(folder / "root", "lineage", "champion", "--verify", COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 12
+    assert lines[0].startswith("Run        char, ") and lines[1].split() == [pipeline.run_id]
+    assert lines[2] == "Model      bidaf-words/1, bidaf-words@champion"
+    inputs = {line for line in lines if line.startswith("Input ")}
+    for file in files:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+        size = f"{file.stat().st_size} bytes"
+        assert f"Input      {digest}  {size}  intact  {file}" in inputs
+    assert re.search(r"^Files +\d+ files of \d+ steps intact$", done.stdout, re.MULTILINE)
+    assert lines[-1] == "Details    add --all"
+
+
+def test_summary_names_what_is_missing_changed_or_pruned(pipeline: Trained, tmp_path: Path) -> None:
+    words = pipeline.words / "words.parquet"
+    shutil.move(words, tmp_path / "words.parquet")
+    try:
+        assert re.search(rf"^Missing    {words}$", lineage("champion", full=False), re.MULTILINE)
+    finally:
+        shutil.move(tmp_path / "words.parquet", words)
+    shutil.move(pipeline.counts, tmp_path / "counts")
+    try:
+        name = f"count/{pipeline.counts.name}"
+        assert re.search(f"^Pruned     {name}$", lineage("champion", full=False), re.MULTILINE)
+    finally:
+        shutil.move(tmp_path / "counts", pipeline.counts)
+
+
+def test_summary_of_a_file_names_its_runs(pipeline: Trained, files: list[Path]) -> None:
+    lines = lineage(file=str(files[1]), full=False).splitlines()
+    assert lines[0] == f"File       {files[1]}"
+    assert re.fullmatch(r"Used by    \d+ steps of 1 kept run", lines[1])
+    assert pipeline.run_id in lines[2] and "bidaf-words@champion" in lines[2]
+    assert len(lines) == 4
