@@ -31,6 +31,16 @@ from tasks.training.run_params import source_digest, vector_parameters
 EXPERIMENT = "bidaflow/embeddings"
 # The published tests on which sets are evaluated, by name.
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
+# What each metric measures, by the part of the evaluation and the suffix of its MLflow name.
+TITLES = {
+    ("similarity", ""): "{}: rank correlation with people",
+    ("similarity", "covered"): "{}: share of pairs covered",
+    ("analogies", ""): "Analogies, {}: share correct",
+    ("coverage", "tokens"): "Coverage of {}: tokens",
+    ("coverage", "types"): "Coverage of {}: distinct words",
+    ("bias", ""): "Bias, {}: effect size",
+    ("bias", "p"): "Bias, {}: p-value",
+}
 
 
 def published_tests(fetch: bool) -> dict[str, Path]:
@@ -125,10 +135,24 @@ def _rows(metrics: dict[str, dict[str, float]]) -> list[dict[str, str]]:
     """One row per metric, one column per set."""
     names = dict.fromkeys(name for values in metrics.values() for name in values)
     return [
-        {"": name}
+        {"": metric_title(name)}
         | {s: f"{values[name]:.3f}" if name in values else "–" for s, values in metrics.items()}
         for name in names
     ]
+
+
+def metric_title(metric: str) -> str:
+    """What a metric measures, in words, by its MLflow name."""
+    part, _, test = metric.partition("/")
+    name, _, field = test.rpartition(".")
+    if (part, field) not in TITLES or not name:
+        name, field = test, ""
+    if part == "coverage":
+        band = name if name == "once" else f"{name.removesuffix(' times')} times"
+        name = "all words" if name == "all" else f"words that occur {band}"
+    if part == "analogies":
+        name = name.replace("-", " ")
+    return TITLES[part, field].format(name)
 
 
 def _log(

@@ -2,23 +2,29 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from flows import evaluate_embeddings as flow_file
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_dataset
-from flows.evaluate_embeddings import evaluate_embeddings
+from flows.evaluate_embeddings import evaluate_embeddings, metric_title
 from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import result_of
 from tasks.datasets.tiny import generate
-from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
+from tasks.embeddings.evaluation.coverage import coverage_by_band
+from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries, metrics
+from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS
+from tasks.embeddings.evaluation.weat import TESTS
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import form_counts
+from tests.factories.cli import bidaflow
 from tests.factories.file_server import Served, serving
 from tests.factories.vectors import write_lines
 
@@ -125,3 +131,40 @@ def test_benchmarks_are_downloaded_only_on_request(
     assert results[2]["metrics"]["v.txt"]["similarity/MEN"] == pytest.approx(1.0)
     flow_file.announce(results[0])
     assert "missing: MEN. Use --fetch to download them." in capsys.readouterr().out
+
+
+def test_every_metric_has_a_title_in_words() -> None:
+    space = Neighbours(WordSet(["a"], np.ones((1, 2), np.float32)))
+    evaluation = {
+        "similarity": {name: {"spearman": 0.5, "covered": 1.0} for name in SIMILARITY_TESTS},
+        "analogies": {name: {"accuracy": 0.5} for name in ("all", "gram3-comparative")},
+        "coverage": coverage_by_band(space, {"a": 1}, lower_case=True),
+        "bias": {name: {"effect": 0.1, "p": 0.5} for name in TESTS},
+    }
+    titles = [metric_title(name) for name in metrics(evaluation)]
+    assert len(set(titles)) == len(titles)
+    assert not any("/" in title or "." in title for title in titles)
+    for title in (
+        "MEN: share of pairs covered",
+        "Analogies, gram3 comparative: share correct",
+        "Coverage of all words: tokens",
+        "Coverage of words that occur once: distinct words",
+        "Coverage of words that occur 2 to 4 times: tokens",
+        "Coverage of words that occur 100 and more times: tokens",
+        "Bias, flowers insects - pleasant unpleasant: p-value",
+    ):
+        assert title in titles
+
+
+@pytest.mark.full
+def test_command_shows_names_and_progress(root: Path, shared_data: Path) -> None:
+    done = bidaflow(
+        root, "embeddings", "evaluate", COLUMNS="80", BIDAFLOW_MIRROR=str(shared_data / "wordsim")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Evaluating glove-6b-50d" in done.stderr
+    assert re.search(r"analogies: \d+%, [\d,]+ questions/s, .+ left", done.stderr)
+    lines = done.stdout.splitlines()
+    assert max(map(cell_len, lines[:-1])) <= 80  # the last one is the report's path
+    assert any("MEN: rank correlation with people" in line for line in lines)
+    assert not re.search("similarity/|analogies/|bias/", done.stdout)

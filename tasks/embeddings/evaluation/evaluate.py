@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from infra.errors import UserError
+from infra.run_logger import logger
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.nearest_neighbors import (
     Neighbours,
@@ -79,6 +80,7 @@ def evaluate_vectors(
     Raises:
         UserError: the set or a test can't be read, or the set is empty.
     """
+    logger().info(f"Evaluating {short_name(str(source))}; a large set takes a minute.")
     word_set = load_vectors(str(source))
     if not word_set.words:
         raise UserError(f"{source} contains no words to evaluate; choose another set.")

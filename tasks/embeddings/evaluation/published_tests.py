@@ -11,6 +11,7 @@ from typing import TypedDict
 import numpy as np
 
 from infra.errors import UserError
+from infra.progress_reporter import ProgressReporter
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import COSINE_TOLERANCE, Neighbours
 
@@ -117,10 +118,14 @@ def analogies(space: Neighbours, file: Path) -> dict[str, Accuracy]:
     """Accuracy of 3CosAdd in each section, and over all sections ("all")."""
     correct: dict[str, list[bool]] = {}
     sections = read_questions(file)
-    for name, questions in sections.items():
-        rows = [[space.row(word) for word in question] for question in questions]
-        known = [[r for r in q if r is not None and r < ANSWERS] for q in rows]
-        correct[name] = _correct_answers(space, [q for q in known if len(q) == 4])
+    done = 0
+    with ProgressReporter("analogies", sum(map(len, sections.values())), "questions") as progress:
+        for name, questions in sections.items():
+            progress.report(done, name)
+            rows = [[space.row(word) for word in question] for question in questions]
+            known = [[r for r in q if r is not None and r < ANSWERS] for q in rows]
+            correct[name] = _correct_answers(space, [q for q in known if len(q) == 4])
+            done += len(questions)
     accuracies = {name: _accuracy(correct[name], len(sections[name])) for name in sections}
     all_answers = [answer for answers in correct.values() for answer in answers]
     return {"all": _accuracy(all_answers, sum(map(len, sections.values()))), **accuracies}

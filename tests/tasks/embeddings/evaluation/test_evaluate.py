@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infra import progress_reporter
 from infra.errors import UserError
 from tasks.embeddings.evaluation import nearest_neighbors
 from tasks.embeddings.evaluation.coverage import coverage_by_band
@@ -252,6 +253,19 @@ def test_report_compares_sets_without_network(tmp_path: Path) -> None:
 def test_rejects_invalid_analogy_questions() -> None:
     with pytest.raises(ValueError, match="three words, such as `man king woman`, not 'king q"):
         Queries(analogies=["man king woman", "king queen"])
+
+
+def test_analogies_show_their_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress_reporter, "LINE_SECONDS", 0.0)
+    questions = "man king woman queen\n"
+    file = tmp_path / "questions.txt"
+    file.write_text(f": royal\n{questions}: again\n{questions * 3}", encoding="utf-8")
+    with caplog.at_level("INFO"):
+        analogies(space_of(PLANE), file)
+    assert re.search(r"analogies: 0%, .*royal", caplog.text)
+    assert re.search(r"analogies: 25%, .*questions/s, again", caplog.text)
 
 
 @pytest.fixture(scope="module")
