@@ -1,37 +1,88 @@
-"""Show the Prefect and MLflow servers and the worker, and what is running."""
+"""Show the services, what is running, the next scheduled run, and the champions."""
 
-from rich.console import Console
+from datetime import datetime
+
+import httpx
 from rich.table import Table
 
-from flows.commands.terminal import table
-from infra.processes import read_record
+from flows.commands.terminal import show, table
+from infra.processes import ServicesRecord, read_record
+from infra.services.prefect_status import next_run, progress_of, responds
 from infra.settings import settings
 from tasks.tracking import registry
-from tasks.tracking.orphaned_runs import active_flow_runs
+from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
+
+START = "Start them with: bidaflow up"
 
 
 def status() -> None:
-    """Show the services, the flow runs in progress and the champions."""
-    console = Console()
-    console.print(f"Root       {settings().root.resolve()}", soft_wrap=True, highlight=False)
-    console.print(_services())
-    runs = active_flow_runs()
-    console.print(f"Flow runs  {', '.join(sorted(runs)) or 'none in progress'}", highlight=False)
-    for model in registry.champions(settings().tracking_uri):
-        console.print(f"Champion   {model.name} version {model.version}", highlight=False)
+    """Show the services, the flow runs in progress, the next scheduled run and the champions.
 
-
-def _services() -> Table | str:
+    Raises:
+        UserError: BIDAFLOW_MLFLOW_TRACKING_URI names a server that does not respond.
+    """
     record = read_record()
+    runs = [_run(run_id, run) for run_id, run in active_flow_runs().items()]
+    show(
+        f"Root       {settings().root.resolve()}",
+        *_services(record),
+        *(runs or ["Running    no flow run"]),
+        f"Next run   {_next_run(record)}",
+    )
+    show(*_champions())
+
+
+def _services(record: ServicesRecord | None) -> list[str | Table]:
     if record is None:
-        return "Services   not running; start them with: bidaflow up"
+        return [f"Services   not running. {START}"]
+    if not any(process.alive for process in (record.supervisor, *record.services.values())):
+        return [f"Services   not running: `bidaflow up` was killed. {START}"]
+    states = table(("service", "state", "process", "URL"), _service_rows(record))
+    if record.supervisor.alive:
+        return [states]
+    return [states, "Services   left by a killed `bidaflow up`. Stop them with: bidaflow down"]
+
+
+def _service_rows(record: ServicesRecord) -> list[tuple[str, str, str, str]]:
     urls = {
         "prefect": record.prefect_url,
         "mlflow": record.mlflow_url,
         "reports": record.reports_url,
     }
-    rows = [
-        (name, "running" if process.alive else "stopped", str(process.pid), urls.get(name, ""))
-        for name, process in record.services.items()
-    ]
-    return table(("service", "state", "process", "URL"), rows)
+    rows = []
+    for name, process in record.services.items():
+        url = urls.get(name, "")
+        state = "running" if not url or responds(url) else "not responding"
+        rows.append((name, state if process.alive else "stopped", str(process.pid), url))
+    return rows
+
+
+def _run(run_id: str, run: ActiveRun) -> str:
+    since = f"{datetime.fromtimestamp(run.created):since %a %H:%M}"
+    progress = progress_of(run.api, run_id) if run.api else ""
+    title = f"{run.flow} {run.name}".strip() or run_id
+    return f"Running    {', '.join(filter(None, (title, since, progress)))}"
+
+
+def _next_run(record: ServicesRecord | None) -> str:
+    if record is None or not record.supervisor.alive:
+        return "none, as schedules need the services"
+    try:
+        run = next_run(f"{record.prefect_url}/api")
+    except httpx.HTTPError:
+        return "unknown, as Prefect does not respond"
+    if run is None:
+        return "none scheduled"
+    zone = getattr(run.time.tzinfo, "key", run.time.tzname())
+    return f"{run.deployment}, {run.time:%a %Y-%m-%d %H:%M} {zone}"
+
+
+def _champions() -> list[str]:
+    uri = settings().tracking_uri
+    lines = []
+    for model in registry.champions(uri):
+        f1 = registry.dev_f1(uri, model)
+        score = "" if f1 is None else f", dev F1 {f1:.2f}"
+        dataset = model.name.removeprefix("bidaf-")
+        lines.append(f"Champion   {dataset}: {registry.title(model).lower()}{score}")
+    return lines or ["Champion   none yet. Train one with: bidaflow retrain"]

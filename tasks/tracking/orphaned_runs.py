@@ -27,6 +27,15 @@ VARIABLE = "BIDAFLOW_FLOW_RUN"
 UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
+class ActiveRun(ProcessRecord, frozen=True):
+    """The note of a flow run: its process, and what people know it by."""
+
+    # Notes of earlier releases have none of these.
+    flow: str = ""
+    name: str = ""
+    api: str = ""  # URL of the Prefect server's API
+
+
 @contextmanager
 def track_flow_run() -> Iterator[None]:
     """Clean up orphaned runs, then record this flow run as active during the block."""
@@ -36,7 +45,15 @@ def track_flow_run() -> Iterator[None]:
     end_orphaned_runs()
     run_id = str(flow_run.id)
     note = _note(run_id)
-    write_atomically(note, record_process(os.getpid()).model_dump_json())
+    write_atomically(
+        note,
+        ActiveRun(
+            **record_process(os.getpid()).model_dump(),
+            flow=flow_run.flow_name or "",
+            name=flow_run.name or "",
+            api=os.environ.get("PREFECT_API_URL", ""),
+        ).model_dump_json(),
+    )
     os.environ[VARIABLE] = run_id
     try:
         yield
@@ -45,9 +62,9 @@ def track_flow_run() -> Iterator[None]:
         note.unlink(missing_ok=True)
 
 
-def active_flow_runs() -> set[str]:
-    """Ids of the flow runs in progress on this machine."""
-    return {run_id for run_id, process in _notes().items() if process.alive}
+def active_flow_runs() -> dict[str, ActiveRun]:
+    """The flow runs in progress on this machine, by id."""
+    return {run_id: run for run_id, run in _notes().items() if run.alive}
 
 
 def end_orphaned_runs() -> list[str]:
@@ -75,7 +92,7 @@ def crash_untracked_runs() -> int:
     """
     return _mark_crashed(
         {
-            "id": {"not_any_": active_flow_runs()},
+            "id": {"not_any_": list(active_flow_runs())},
             "deployment_id": {"is_null_": False},
             "state": {"type": {"any_": UNFINISHED}},
         }
@@ -105,11 +122,11 @@ def _remaining_processes(run_id: str) -> list[psutil.Process]:
     ]
 
 
-def _notes() -> dict[str, ProcessRecord]:
+def _notes() -> dict[str, ActiveRun]:
     notes = {}
     for file in _folder().glob("*.json"):
         with suppress(FileNotFoundError):  # its run has just ended
-            notes[file.stem] = ProcessRecord.model_validate_json(file.read_text(encoding="utf-8"))
+            notes[file.stem] = ActiveRun.model_validate_json(file.read_text(encoding="utf-8"))
     return notes
 
 

@@ -1,15 +1,25 @@
 """`bidaflow status` without services; tests/infra/services has the one with them."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
+from prefect import flow
+from prefect.artifacts import create_progress_artifact
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.settings import PREFECT_API_URL
 
 from flows.commands.services import status
 from infra.errors import UserError
-from infra.processes import ServicesRecord, record_process
+from infra.processes import ProcessRecord, ServicesRecord, record_process
+from infra.services.prefect_status import next_run
 from infra.services.supervisor import down
 from tasks.tracking import model_logging, registry, runs
+from tasks.tracking.orphaned_runs import track_flow_run
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.ports import free_port
 
@@ -20,8 +30,10 @@ def test_status_of_a_new_root_creates_no_database(
     status()
     assert capsys.readouterr().out.splitlines() == [
         f"Root       {root}",
-        "Services   not running; start them with: bidaflow up",
-        "Flow runs  none in progress",
+        "Services   not running. Start them with: bidaflow up",
+        "Running    no flow run",
+        "Next run   none, as schedules need the services",
+        "Champion   none yet. Train one with: bidaflow retrain",
     ]
     assert not root.exists()
 
@@ -33,7 +45,8 @@ def test_status_lists_champions(
     root.mkdir()
     uri = f"sqlite:///{root}/mlflow.db"
     folder = save_untrained_model(tmp_path)
-    run = runs.parent_run(uri, "bidaflow/own", "flow", None, "compare", {})
+    run = runs.parent_run(uri, "bidaflow/own", "flow", None, "compare", {"variant": "char"})
+    runs.log_scores(uri, run, {"dev/f1": 74.364})
     for name in ("bidaf-own", "bidaf-other"):
         model_uri = model_logging.log_model(uri, run, folder, name, step=0)
         if name == "bidaf-own":
@@ -41,25 +54,94 @@ def test_status_lists_champions(
     status()
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("Champion")] == [
-        "Champion   bidaf-own version 1"
+        "Champion   own: version 1 (char), dev F1 74.36"
     ]
 
 
-def test_status_shows_running_and_stopped_services(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alive = record_process(os.getpid())
-    ended = alive.model_copy(update={"pid": 2**22 + 1})
+def record_services(supervisor: ProcessRecord, **services: ProcessRecord) -> None:
+    """Write services.json, with URLs at which no server responds."""
+    port = free_port()
     ServicesRecord(
-        supervisor=ended,
-        services={"prefect": alive, "mlflow": ended},
-        prefect_url="http://127.0.0.1:4200",
-        mlflow_url="http://127.0.0.1:5000",
+        supervisor=supervisor,
+        services=services,
+        prefect_url=f"http://127.0.0.1:{port}",
+        mlflow_url=f"http://127.0.0.1:{port}",
     ).write()
+
+
+ENDED = ProcessRecord(pid=2**22 + 1, created=0)
+
+
+def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alive = record_process(os.getpid())
+    record_services(alive, prefect=alive, mlflow=ENDED, worker=alive)
     status()
-    rows = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
-    assert ["prefect", "running", str(os.getpid()), "http://127.0.0.1:4200"] in rows
-    assert ["mlflow", "stopped", str(2**22 + 1), "http://127.0.0.1:5000"] in rows
+    shown = capsys.readouterr().out
+    rows = [line.replace("│", " ").split() for line in shown.splitlines()]
+    assert [row[:-1] for row in rows if row[:1] == ["prefect"]] == [
+        ["prefect", "not", "responding", str(os.getpid())]
+    ]
+    assert [row[:3] for row in rows if row[:1] == ["mlflow"]] == [
+        ["mlflow", "stopped", str(ENDED.pid)]
+    ]
+    assert ["worker", "running", str(os.getpid())] in rows
+    assert "Next run   unknown, as Prefect does not respond" in shown
+
+
+def test_status_of_a_killed_up(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record_services(ENDED, prefect=ENDED, worker=ENDED)
+    status()
+    assert "Services   not running: `bidaflow up` was killed." in capsys.readouterr().out
+    record_services(ENDED, prefect=ENDED, worker=record_process(os.getpid()))
+    status()
+    shown = capsys.readouterr().out
+    assert "Services   left by a killed `bidaflow up`. Stop them with: bidaflow down" in shown
+    assert "Next run   none, as schedules need the services" in shown
+
+
+@pytest.mark.heavy
+def test_status_shows_a_run_and_its_progress(
+    root: Path,
+    prefect_server: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
+
+    @flow(name="retrain", flow_run_name="amber-fox")
+    def running() -> None:
+        with track_flow_run():
+            create_progress_artifact(45.0, key="progress-char", description="char: 45%, 3:20 left")
+            status()
+
+    running()
+    shown = capsys.readouterr().out
+    since = datetime.fromtimestamp(record_process(os.getpid()).created)
+    assert f"Running    retrain amber-fox, since {since:%a %H:%M}, char: 45%, 3:20 left" in shown
+    status()
+    assert "Running    no flow run" in capsys.readouterr().out
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", None])
+def test_next_run_is_in_the_zone_of_its_schedule(prefect_server: None, zone: str | None) -> None:
+    api = PREFECT_API_URL.value() or ""
+    schedule = CronSchedule(cron="30 5 * * *", timezone=zone)
+    with get_client(sync_client=True) as client:
+        flow_id = client.create_flow_from_name("nightly")
+        deployment = client.create_deployment(
+            flow_id, "nightly", schedules=[DeploymentScheduleCreate(schedule=schedule)]
+        )
+        try:
+            url = f"{api}/deployments/{deployment}/schedule"
+            httpx.post(url, json={}, timeout=60).raise_for_status()
+            planned = next_run(api)
+        finally:
+            client.delete_deployment(deployment)
+    assert planned is not None and planned.deployment == "nightly"
+    if zone:
+        assert f"{planned.time:%H:%M} {planned.time.tzinfo}" == f"05:30 {zone}"
+    assert planned.time > datetime.now(UTC)
 
 
 def test_status_names_a_server_that_does_not_respond(

@@ -1,0 +1,66 @@
+"""What runs and what comes next on a Prefect server, in requests that take at most seconds."""
+
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx
+
+SECONDS = 3.0  # until a server counts as not responding
+
+
+@dataclass(frozen=True)
+class ScheduledRun:
+    """A run that a schedule has planned: its deployment, and its time in the schedule's zone."""
+
+    deployment: str
+    time: datetime
+
+
+def responds(url: str) -> bool:
+    """Whether a server answers at a URL, whatever it answers."""
+    try:
+        httpx.get(url, timeout=SECONDS)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def next_run(api: str) -> ScheduledRun | None:
+    """The next run of any schedule; None if none is planned.
+
+    Raises:
+        httpx.HTTPError: the server does not answer.
+    """
+    planned = {"state": {"type": {"any_": ["SCHEDULED"]}}, "deployment_id": {"is_null_": False}}
+    body = {"flow_runs": planned, "sort": "EXPECTED_START_TIME_ASC", "limit": 1}
+    for run in _query(api, "flow_runs", body):
+        by_id = {"deployments": {"id": {"any_": [run["deployment_id"]]}}}
+        (deployment,) = _query(api, "deployments", by_id)
+        time = datetime.fromisoformat(run["expected_start_time"])
+        return ScheduledRun(deployment["name"], time.astimezone(_zone(run, deployment)))
+    return None
+
+
+def _zone(run: dict[str, Any], deployment: dict[str, Any]) -> tzinfo | None:
+    """The time zone of the schedule that planned a run; None, the local one, if it has none."""
+    planner = (run["created_by"] or {}).get("id")
+    zones = [s["schedule"].get("timezone") for s in deployment["schedules"] if s["id"] == planner]
+    return ZoneInfo(zones[0]) if any(zones) else None
+
+
+def progress_of(api: str, run_id: str) -> str:
+    """The latest progress of a flow run, as one line; empty if none is shown."""
+    own = {"flow_run_id": {"any_": [run_id]}, "type": {"any_": ["progress"]}}
+    try:
+        artifacts = _query(api, "artifacts", {"artifacts": own, "sort": "UPDATED_DESC", "limit": 1})
+    except httpx.HTTPError:
+        return ""
+    return next((artifact["description"] or "" for artifact in artifacts), "")
+
+
+def _query(api: str, things: str, filters: dict[str, Any]) -> list[dict[str, Any]]:
+    response = httpx.post(f"{api}/{things}/filter", json=filters, timeout=SECONDS)
+    results: list[dict[str, Any]] = response.raise_for_status().json()
+    return results
