@@ -1,14 +1,19 @@
 """List the variants of the model and the fields in which they differ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column
 
-from flows.commands.terminal import table
+from flows.commands.terminal import show, table
+from infra.errors import UserError, did_you_mean
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
+from tasks.tracking.runs import flatten
 
 COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
     "words": lambda config: "yes" if config.model.word_vectors else "no",
@@ -20,14 +25,54 @@ COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
 }
 
 
-def variants() -> None:
-    """List the variants and their main settings; `bidaflow retrain --help` names all fields."""
-    columns = [
-        Column("variant", no_wrap=True),
-        *(Column(title, justify="right") for title in COLUMNS),
-    ]
-    rows = [
-        (name, *(str(value(config)) for value in COLUMNS.values()))
-        for name, config in PRESETS.items()
-    ]
-    Console().print(table(columns, rows, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)))
+def variants(
+    names: Annotated[
+        tuple[str, ...],
+        Parameter(help="Show all settings of these variants, side by side.", metavar="NAME"),
+    ] = (),
+    /,
+) -> None:
+    """List the variants and their main settings; `bidaflow retrain --help` explains all fields.
+
+    Raises:
+        UserError: a name is unknown.
+    """
+    if names:
+        settings = [_settings(name) for name in names]
+        titles, rows = ["setting", *names], _rows(settings)
+    else:
+        titles = ["variant", *COLUMNS]
+        rows = [
+            (name, *(str(value(config)) for value in COLUMNS.values()))
+            for name, config in PRESETS.items()
+        ]
+    first, *others = titles
+    columns = [Column(first, no_wrap=True), *(Column(title, justify="right") for title in others)]
+    style = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
+    Console().print(table(columns, rows, **style))
+    if not names:
+        show("Details    bidaflow variants NAME")
+
+
+def _settings(name: str) -> dict[str, str]:
+    """All settings of a variant, under the names of their options."""
+    if name not in PRESETS:
+        raise UserError(f"Unknown variant {name!r}.{did_you_mean(name, PRESETS)}")
+    config = asdict(PRESETS[name])
+    flat = {**flatten(config["model"]), **flatten(config["training"])}
+    flat.pop("characters", None)  # None: the variant has no character CNN
+    return {option.replace("_", "-"): _text(value) for option, value in flat.items()}
+
+
+def _rows(settings: Sequence[dict[str, str]]) -> list[tuple[str, ...]]:
+    """A row per setting; a variant without characters has none of their settings."""
+    options = dict.fromkeys(option for values in settings for option in values)
+    return [(option, *(values.get(option, "–") for values in settings)) for option in options]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "–" if value is None else str(value)

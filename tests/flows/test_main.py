@@ -112,3 +112,18 @@ def test_variants_fit_in_80_columns(
     for name in PRESETS:
         assert re.search(rf"^ *{name} ", shown, re.MULTILINE), name
     assert re.search(r"char-selfattn-v1 +yes +100 +elementwise +30 +32 +30", shown)
+    lines = shown.splitlines()
+    assert len(lines) < 24 and max(map(cell_len, lines)) <= 80
+
+
+def test_variants_shows_all_settings_of_some(root: Path) -> None:
+    done = bidaflow(root, "variants", "baseline", "kim-char", COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    assert max(map(cell_len, done.stdout.splitlines())) <= 80
+    lines = [line.strip().partition(" ") for line in done.stdout.splitlines()]
+    rows = {name: values.strip() for name, _, values in lines}
+    assert re.fullmatch(r"0.5 +0.5", rows["learning-rate"])
+    assert re.fullmatch(r"– +1, 2, 3, 4, 5, 6", rows["characters.kernel-widths"])
+    assert re.fullmatch(r"yes +yes", rows["word-vectors"])
+    unknown = bidaflow(root, "variants", "bseline")
+    assert unknown.stderr.strip() == "Unknown variant 'bseline'. Did you mean 'baseline'?"
