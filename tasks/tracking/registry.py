@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from infra.errors import UserError
 from infra.settings import settings
@@ -128,17 +129,49 @@ def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:
 
 
 def download(uri: str, model_id: str, folder: Path) -> None:
-    """Copy the model folder of a logged model, which `Predictor` loads, to the new `folder`."""
+    """Copy the model folder of a logged model, which `Predictor` loads, to the new `folder`.
+
+    Raises:
+        UserError: the model's files are gone.
+    """
     import mlflow
 
-    client_of(uri)
+    if (moved := _moved_files(uri, model_id)) is not None:
+        shutil.copytree(_logged_folder(moved), folder)
+        return
     mlflow.set_tracking_uri(uri)  # the download takes a tracking URI only for runs
     with tempfile.TemporaryDirectory() as temporary:
         downloaded = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
         )
-        (logged,) = (Path(downloaded) / "artifacts").iterdir()  # named like the logged folder
-        shutil.copytree(logged, folder)
+        shutil.copytree(_logged_folder(Path(downloaded)), folder)
+
+
+def _logged_folder(artifacts: Path) -> Path:
+    """The folder that was logged, under its own name, among the files of MLflow's model."""
+    (logged,) = (artifacts / "artifacts").iterdir()
+    return logged
+
+
+def _moved_files(uri: str, model_id: str) -> Path | None:
+    """The files of a logged model of a root that was moved, since MLflow keeps absolute paths; None
+    if they are where MLflow recorded them.
+
+    Raises:
+        UserError: they are in neither place.
+    """
+    location = urlsplit(client_of(uri).get_logged_model(model_id).artifact_location)
+    recorded = Path(unquote(location.path))
+    if location.scheme not in ("", "file") or recorded.is_dir():
+        return None
+    artifacts = settings().root.resolve() / "mlartifacts"
+    moved = artifacts / str(recorded).rpartition("/mlartifacts/")[2].lstrip("/")
+    if not moved.is_dir():
+        raise UserError(
+            f"The files of model {model_id} are neither in {recorded}, where MLflow recorded them, "
+            f"nor below {artifacts}. Move the folder back, or train a new model."
+        )
+    return moved
 
 
 def find_model_files(folder: str) -> list[Path]:

@@ -28,7 +28,7 @@ from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.inference.predictor import Predictor
 from tasks.tracking import registry, runs
 from tasks.tracking.model_logging import log_model
-from tests.factories.cli import ONE_WORKER, retrain
+from tests.factories.cli import ONE_WORKER, bidaflow, retrain
 from tests.factories.http import send_request
 from tests.factories.last_release import LastRelease, unpack_last_release
 from tests.factories.services import Services
@@ -90,6 +90,23 @@ def test_predictor_reads_the_champion(old: LastRelease, tmp_path: Path) -> None:
     assert_known_answers(
         old, Predictor.load(copy_of_champion(old, tmp_path / "model")).answer(pairs)
     )
+
+
+def test_moved_root_still_answers(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    old = unpack_last_release(tmp_path / "before")
+    moved = tmp_path / "moved"
+    old.root.rename(moved)
+    question, context = old.questions[0]["question"], old.questions[0]["context"]
+    words = ("ask", question, "--context", context, "--dataset", "tickets")
+    done = bidaflow(moved, *words)
+    assert done.returncode == 0, done.stderr
+    assert old.answers[0]["answer"] in done.stdout
+    (moved / "mlartifacts").rename(tmp_path / "elsewhere")
+    gone = bidaflow(moved, *words)
+    assert gone.returncode == 1
+    assert f"nor below {moved}/mlartifacts. Move the folder back" in gone.stderr
+    assert "Traceback" not in gone.stderr
 
 
 LOAD_AND_PREDICT = """
