@@ -93,12 +93,12 @@ def compare_variants(
         list[Annotated[int, Field(ge=0)]],
         Field(min_length=1, description="Training seeds. Each variant is trained once per seed."),
     ] = [0, 1, 2],
+    training: TrainingParameters = TrainingParameters(),
     vectors: Annotated[
         list[Annotated[VectorParameters, BeforeValidator(from_name("source"))]],
         Field(min_length=1, description="Sets of word vectors to compare."),
     ] = [VectorParameters()],
     vocabulary: VocabularyParameters = VocabularyParameters(),
-    training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
     examples: ExampleQuestions = [],
 ) -> dict[str, Any]:

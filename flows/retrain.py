@@ -31,9 +31,9 @@ from tasks.tracking.garbage_collection import prune, retire
 def retrain(
     data: DataParameters = DataParameters(),
     variants: Variants = ["baseline", "char"],
+    training: TrainingParameters = TrainingParameters(),
     vectors: VectorParameters = VectorParameters(),
     vocabulary: VocabularyParameters = VocabularyParameters(),
-    training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
     promotion: PromotionRule = PromotionRule(),
     examples: ExampleQuestions = [],

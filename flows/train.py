@@ -79,9 +79,9 @@ def train_variants(
 def train(
     data: DataParameters = DataParameters(),
     variants: Variants = ["baseline", "char"],
+    training: TrainingParameters = TrainingParameters(),
     vectors: VectorParameters = VectorParameters(),
     vocabulary: VocabularyParameters = VocabularyParameters(),
-    training: TrainingParameters = TrainingParameters(),
     resources: Resources = Resources(),
     examples: ExampleQuestions = [],
 ) -> dict[str, Any]:

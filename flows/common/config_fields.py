@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, create_model
 
 from models.configs.presets import PRESETS
 from models.configs.variant import CharacterConfig
+from tasks.datasets.catalog import DATASETS
 
 _Form = TypeVar("_Form", bound=BaseModel)
 
@@ -55,13 +56,16 @@ def _definition(config: type, field: ConfigField[Any], zero: str | None) -> tupl
 
 
 def describe(config: type, name: str, note: str | None = None) -> str:
-    """The help of a configuration's field, a note of the form's own, and the presets' values."""
+    """The help of a configuration's field, a note of the form's own, and what applies by default:
+    the most common preset's value first, then those of other presets and of known datasets."""
     texts = {field.name: field.metadata["help"] for field in fields(config)}
-    parts = [texts[name], note, f"Presets: {_preset_values(config, name)}."]
-    return " ".join(part for part in parts if part)
+    common, *others = _preset_values(config, name) + _dataset_values(name)
+    exceptions = f" ({'; '.join(others)})" if others else ""
+    default = f"Default: {common}{exceptions}."
+    return " ".join(part for part in (texts[name], note, default) if part)
 
 
-def _preset_values(config: type, name: str) -> str:
+def _preset_values(config: type, name: str) -> list[str]:
     """The most common value first, then the others after the names of their presets."""
     presets: dict[str, list[str]] = defaultdict(list)
     for variant in PRESETS.values():
@@ -69,7 +73,16 @@ def _preset_values(config: type, name: str) -> str:
             if isinstance(part, config):
                 presets[_shown(getattr(part, name))].append(variant.name)
     (common, _), *others = sorted(presets.items(), key=lambda item: -len(item[1]))
-    return "; ".join([common, *(f"{', '.join(names)} {value}" for value, names in others)])
+    return [common, *(f"{', '.join(names)}: {value}" for value, names in others)]
+
+
+def _dataset_values(name: str) -> list[str]:
+    """The values that replace the presets' if a known dataset is trained on."""
+    return [
+        f"on {dataset.name}: {_shown(dataset.training[name])}"
+        for dataset in DATASETS.values()
+        if name in dataset.training
+    ]
 
 
 def _shown(value: Any) -> str:

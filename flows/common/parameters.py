@@ -70,8 +70,23 @@ class MixedSource(Form):
     )
 
 
+# What the form itself checks about `data.dataset`: it is a known name, unless it names the training
+# files, or is a path (with a separator, a wildcard or an extension).
+KNOWN_OR_PATH: dict[str, Any] = {
+    "if": {
+        "properties": {
+            "train_files": {"maxItems": 0},
+            "dataset": {"not": {"pattern": r"[/*?~]|\.[A-Za-z]+$"}},
+        }
+    },
+    "then": {"properties": {"dataset": {"enum": list(DATASETS)}}},
+}
+
+
 class DataParameters(Form):
     """The data to train on and to evaluate on."""
+
+    model_config = ConfigDict(json_schema_extra={"essentials": ["dataset"], **KNOWN_OR_PATH})
 
     dataset: str = Field(
         "tiny",
@@ -204,6 +219,8 @@ DISABLED_BY_ZERO = {
 class TrainingParameters(Form):
     """Changes to every variant's preset; an empty field keeps the preset's or dataset's value."""
 
+    model_config = ConfigDict(json_schema_extra={"essentials": ["epochs", "seed"]})
+
     if TYPE_CHECKING:  # at run time, the decorator adds this field at its place in the form
         start_from: str | None = None
 
@@ -218,6 +235,8 @@ class TrainingParameters(Form):
 
 class CorpusParameters(Form):
     """The texts to train word vectors on."""
+
+    model_config = ConfigDict(json_schema_extra={"essentials": ["files"]})
 
     files: list[str] = Field(
         [],
@@ -237,6 +256,8 @@ class CorpusParameters(Form):
 
 class VectorParameters(Form):
     """The word vectors that the variants read; models keep them frozen."""
+
+    model_config = ConfigDict(json_schema_extra={"essentials": ["source"]})
 
     source: Annotated[str, AfterValidator(check_vector_source)] = Field(
         PACKAGED,

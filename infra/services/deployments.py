@@ -13,6 +13,7 @@ import yaml
 
 from infra.atomic_files import write_atomically
 from infra.environment import variables
+from infra.services.form_schema import form_schema
 from infra.settings import CHECKOUT, settings
 
 POOL = "local"
@@ -86,7 +87,7 @@ def deploy() -> None:
                 changed = {field for field in old.keys() & new.keys() if old[field] != new[field]}
                 _restore(before[deployment["id"]], deployment, changed)
             _rename_parameters_of_runs(deployment)
-            _forbid_unknown_parameters(deployment)
+            _arrange_form(deployment)
         _replace_renamed()
     write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
 
@@ -172,13 +173,12 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
     return {name: schedule[name] for name in ("schedule", "active", "parameters", "slug")}
 
 
-def _forbid_unknown_parameters(deployed: dict[str, Any]) -> None:
-    """Make the server refuse parameters that the flow does not have; by default it accepts them."""
-    schema = {**deployed[SCHEMA], "additionalProperties": False}
+def _arrange_form(deployed: dict[str, Any]) -> None:
+    """Arrange the form of a deployment's parameters."""
     _send(
         "PATCH",
         f"deployments/{deployed['id']}",
-        {SCHEMA: schema, "entrypoint": deployed["entrypoint"]},
+        {SCHEMA: form_schema(deployed[SCHEMA]), "entrypoint": deployed["entrypoint"]},
     )
 
 

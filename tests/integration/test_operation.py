@@ -141,7 +141,7 @@ def test_run_started_from_the_form_can_be_compared(
     form = f"deployments/deployment/{server.retrain}/run?parameters="
     copied = json.dumps(parameters(dataset, hidden_size=6))
     page.goto(f"{services.record.prefect_url}/{form}{quote(copied)}")
-    label = page.locator(".schema-form-property__label", has_text="Hidden Size")
+    label = page.locator(".schema-form-property__label", has_text="Hidden size")
     field = page.locator(".p-label", has=label).last
     field.get_by_text("Hidden size of all layers (d in the BiDAF paper).").wait_for()
     field.locator("input").last.fill("0")

@@ -102,6 +102,8 @@ def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
 class EmbeddingParameters(EmbeddingSettings):
     """A training method and its settings."""
 
+    model_config = ConfigDict(json_schema_extra={"essentials": ["method", "dimension"]})
+
     method: Method = Field(
         "skipgram",
         description="cbow or skipgram (word2vec), fasttext (skip-gram with character n-grams), or "

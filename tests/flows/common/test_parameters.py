@@ -198,13 +198,18 @@ def test_form_has_help_and_bounds_of_config(form: type[BaseModel], config: type)
         (
             TrainingParameters,
             "batch_size",
-            "workers. Presets: 64; seo2016, char-only, kim-char 60; char-selfattn-v1 32; docqa 45.",
+            "workers. Default: 64 (seo2016, char-only, kim-char: 60; char-selfattn-v1: 32; "
+            "docqa: 45; on tiny: 16).",
         ),
-        (TrainingParameters, "dropout", "no dropout. Presets: 0.2."),
-        (TrainingParameters, "word_vectors", "only. Presets: on; char-only off."),
-        (TrainingParameters, "characters", "preset's value. Presets: on; baseline off."),
-        (TrainingParameters, "window_stride", "well. 0: no windows. Presets: off."),
-        (CharacterParameters, "kernel_widths", "characters. Presets: 5; kim-char 1,2,3,4,5,6."),
+        (TrainingParameters, "dropout", "no dropout. Default: 0.2 (on tiny: 0)."),
+        (TrainingParameters, "word_vectors", "only. Default: on (char-only: off)."),
+        (TrainingParameters, "characters", "preset's value. Default: on (baseline: off)."),
+        (
+            TrainingParameters,
+            "window_stride",
+            "0: no windows. Default: off (on covid_qa: 200).",
+        ),
+        (CharacterParameters, "kernel_widths", "characters. Default: 5 (kim-char: 1,2,3,4,5,6)."),
     ],
 )
 def test_descriptions_end_with_preset_values(form: type[BaseModel], name: str, ending: str) -> None:

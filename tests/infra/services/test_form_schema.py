@@ -1,0 +1,120 @@
+"""The schema from which Prefect draws the forms of the deployments."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prefect import Flow
+from prefect.utilities.schema_tools.validation import build_error_obj, preprocess_schema, validate
+
+from flows.compare_variants import compare_variants
+from flows.evaluate_embeddings import evaluate_embeddings
+from flows.retrain import retrain
+from flows.train_embeddings import train_embeddings
+from infra.services.form_schema import form_schema
+
+FLOWS = [retrain, compare_variants, train_embeddings, evaluate_embeddings]
+
+
+def form(flow: Flow[..., Any] = retrain) -> dict[str, Any]:
+    return form_schema(flow.parameters.model_dump())
+
+
+def errors(parameters: dict[str, Any]) -> list[Any]:
+    """The error messages of the form, by field."""
+    found: list[Any] = build_error_obj(validate(parameters, form()))["errors"]
+    return found
+
+
+def fields(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for group in [schema, *schema["definitions"].values()]:
+        yield from group.get("properties", {}).items()
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_no_field_asks_for_a_type(flow: Flow[..., Any]) -> None:
+    for name, field in fields(form(flow)):
+        # A group has two alternatives, both objects: folded and unfolded.
+        assert "anyOf" not in field or "then" in field, name
+        assert field.get("default", ...) is not None, name
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_defaults_are_valid_and_groups_folded(flow: Flow[..., Any]) -> None:
+    schema = form(flow)
+    defaults = {name: field.get("default") for name, field in schema["properties"].items()}
+    assert validate({k: v for k, v in defaults.items() if v is not None}, schema) == []
+    assert all(field["default"] == {} for _, field in fields(schema) if "then" in field)
+
+
+def test_essential_fields_come_first() -> None:
+    shown = {
+        name: list(field["anyOf"][0]["properties"]) if "anyOf" in field else None
+        for name, field in form()["properties"].items()
+    }
+    assert list(shown)[:4] == ["data", "variants", "training", "vectors"]
+    assert shown["data"] == ["dataset"]
+    assert shown["training"] == ["epochs", "seed"]
+    assert shown["vectors"] == ["source"]
+    assert shown["resources"] == []
+
+
+def test_titles_are_plain_words() -> None:
+    titles = dict(fields(form()))
+    assert titles["cpus_per_worker"]["title"] == "CPUs per worker"
+    assert titles["hidden_size"]["title"] == "Hidden size"
+    assert titles["gpu"]["title"] == "GPU"
+
+
+def test_choices_of_optional_fields_are_kept() -> None:
+    found = dict(fields(form()))
+    assert found["optimizer"]["enum"] == ["adadelta", "adam", None]
+    assert found["gpu"]["enum"] == [True, False, None]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"training": {}},
+        {"training": {"epochs": 3, "characters": {"filters": [9]}}},
+        # Deployments of earlier releases hold null for fields that were left empty.
+        {"training": {"epochs": None, "optimizer": None, "word_vectors": None}},
+        {"training": {"characters": {"kernel_widths": None}}, "resources": {"gpu": None}},
+        {"data": {"dataset": "data/own"}},
+        {"data": {"dataset": "s3://bucket/own"}},
+        {"data": {"dataset": "own.jsonl"}},
+        {"data": {"dataset": "own", "train_files": ["a.json"]}},
+    ],
+)
+def test_valid_parameters(parameters: dict[str, Any]) -> None:
+    assert errors(parameters) == []
+
+
+def test_errors_are_reported_at_their_fields() -> None:
+    found = errors({"training": {"epochs": 0, "characters": {"embedding_size": -1}}})
+    (training,) = found
+    epochs, characters = training["errors"]
+    assert epochs == {"property": "epochs", "errors": ["0 is less than the minimum of 1"]}
+    assert characters["errors"][0]["property"] == "embedding_size"
+    assert "sgd" in str(errors({"training": {"optimizer": "sgd"}}))
+
+
+def test_wrong_types_do_not_break_the_form() -> None:
+    assert "'many' is not" in str(errors({"training": {"epochs": "many", "seed": -1}}))
+
+
+def test_unknown_datasets_are_refused_with_the_known_ones() -> None:
+    (group,) = errors({"data": {"dataset": "sqaud-v1.1"}})
+    (field,) = group["errors"]
+    assert field["property"] == "dataset"
+    assert field["errors"][0].startswith("'sqaud-v1.1' is not one of ['tiny', 'squad-v1.1', ")
+
+
+def test_unknown_parameters_are_refused() -> None:
+    assert "stray" in str(errors({"stray": 1}))
+    assert "stray" in str(errors({"training": {"stray": 1}}))
+
+
+def test_schema_is_valid_for_the_server() -> None:
+    assert preprocess_schema(form())["additionalProperties"] is False
