@@ -3,9 +3,17 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from infra.masking import mask_secrets
+
 
 class UserError(Exception):
-    """A mistake that the user can fix; the message names the problem and its place."""
+    """A mistake that the user can fix; the message names the problem and its place.
+
+    Secrets in its addresses are masked.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(mask_secrets(message))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from flows.common.data_files import name_of_data
 from flows.common.parameters import DataParameters, VectorParameters
 from infra.errors import UserError
+from infra.masking import mask_secrets
 from tasks.embeddings.formats.store import VECTORS
 from tasks.tracking.runs import flatten
 
@@ -24,7 +25,7 @@ def require_unique(**parameters: Sequence[Any]) -> None:
 
 def names_of_data(data: Sequence[DataParameters]) -> list[str]:
     """A name for each dataset: the name of its runs, extended as far as needed to be distinct."""
-    paths = [Path(dataset.dataset).parent / name_of_data(dataset) for dataset in data]
+    paths = [Path(mask_secrets(dataset.dataset)).parent / name_of_data(dataset) for dataset in data]
     return distinct_names(
         [(str(path), dataset.model_dump()) for path, dataset in zip(paths, data, strict=True)]
     )
@@ -70,7 +71,7 @@ def _shortest_end(path: str, others: Collection[str]) -> str:
 
 def _differing(fields: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     differing = [
-        f"{name}={value!r}"
+        f"{name}={mask_secrets(repr(value))}"
         for name, value in fields.items()
         if any(other.get(name, ...) != value for other in others)
     ]

@@ -1,5 +1,6 @@
 """Downloads files, and resumes partial downloads."""
 
+import logging
 import re
 import shutil
 import time
@@ -11,6 +12,7 @@ from typing import TypeVar
 import httpx
 
 from infra.errors import UserError
+from infra.masking import mask_secrets
 from infra.progress import megabytes
 from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
@@ -29,11 +31,22 @@ Result = TypeVar("Result")
 
 
 class DownloadError(Exception):
-    """A URL can't be downloaded; the message says why."""
+    """A URL can't be downloaded; the message says why, with the URL's secrets masked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(mask_secrets(message))
 
 
 class _TransientError(Exception):
     """An attempt failed but is worth repeating; the message says why."""
+
+
+def _mask_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = mask_secrets(record.getMessage()), ()
+    return True
+
+
+logging.getLogger("httpx").addFilter(_mask_record)  # it logs the URL of each request
 
 
 def download(url: str, partial: Path) -> None:
@@ -84,7 +97,7 @@ def _retry(url: str, partial: Path | None, operation: Callable[[], Result]) -> R
         if failures >= ATTEMPTS:
             raise DownloadError(f"{url}: {reason} (gave up after {ATTEMPTS} failed attempts)")
         wait = BACK_OFF_SECONDS * 2 ** (failures - 1)
-        logger().warning(f"{url}: {reason}; retrying in {wait:.0f} s.")
+        logger().warning(mask_secrets(f"{url}: {reason}; retrying in {wait:.0f} s."))
         time.sleep(wait)
 
 

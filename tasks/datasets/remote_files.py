@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
-from pydantic import BaseModel
+from pydantic import BaseModel, field_serializer
 
 from infra.errors import UserError
+from infra.masking import mask_secrets
 from tasks.datasets.download import DownloadError, discard, download, validator
 
 
@@ -24,12 +25,19 @@ class RemoteFile(BaseModel, frozen=True):
     sends neither, it is the time of the request, because the content may have changed since any
     earlier one. The version of an object is its size and modification time, because other version
     data differ by store.
+
+    Its dump, which goes into the stage's key and manifest, has the address with its secrets masked.
+    So a new token or signature for the same content does not fetch the file again.
     """
 
     address: str  # the URL of the file, or the URI of its store
     path: str  # in the store
     name: str
     version: str
+
+    @field_serializer("address")
+    def _masked_address(self, address: str) -> str:
+        return mask_secrets(address)
 
 
 def is_uri(name_or_uri: str) -> bool:
@@ -42,15 +50,13 @@ def find_remote_files(uri: str) -> list[RemoteFile]:
     (recursively), or those that match a *.
 
     Raises:
-        UserError: there are none, the URI contains a password, or it can't be read; the message
-            says why.
+        UserError: there are none, the URI of an object contains a password, or it can't be read;
+            the message says why.
     """
     is_web = _is_http_url(uri)
-    if urlsplit(uri).password is not None:
+    if not is_web and urlsplit(uri).password is not None:
         raise UserError(
-            "The URL of a data file contains a password. Use one without a password."
-            if is_web
-            else "The URI of a data file contains a password. Set the credentials as environment "
+            "The URI of a data file contains a password. Set the credentials as environment "
             "variables instead, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     with _explained_errors(uri):

@@ -89,3 +89,9 @@ def test_rejects_duplicate_entries() -> None:
     twice = [VectorParameters(), VectorParameters(source="v.txt"), VectorParameters()]
     with pytest.raises(UserError, match="vectors contains duplicates"):
         require_unique(vectors=twice)
+
+
+def test_names_of_data_mask_secrets() -> None:
+    addresses = [f"https://me:hidden@{host}/may.json?token=hidden" for host in ("a", "b")]
+    names = names_of_data([DataParameters(dataset=address) for address in addresses])
+    assert len(set(names)) == 2 and "hidden" not in str(names)

@@ -86,6 +86,7 @@ def test_unknown_name_suggests_the_closest(typed: str, meant: str, folder: Path)
         ("x/2026*.json", "2026"),
         ("x/*.json", "data"),
         ("s3://bucket/tickets/?region=eu-west-1", "tickets"),
+        ("https://me:hidden@example.org/?token=hidden", "example.org"),
         ("/", "data"),
     ],
 )

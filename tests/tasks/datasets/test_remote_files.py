@@ -1,5 +1,6 @@
 """Data files by URL from a server on loopback, and objects of a small S3 server and local files."""
 
+import base64
 import json
 import re
 import threading
@@ -15,6 +16,7 @@ from prefect import flow
 
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters
+from infra.artifacts.manifest import read_manifest
 from infra.errors import UserError
 from tasks.datasets import download
 from tasks.datasets.remote_files import fetch_remote_file, find_remote_files
@@ -86,11 +88,37 @@ def test_client_errors_suggest_checking_the_url(fault: str, message: str, served
 
 
 @web
-def test_rejects_passwords_in_urls(served: Served) -> None:
-    with pytest.raises(UserError, match="contains a password") as caught:
-        fetched_training_file(served.url.replace("//", "//me:hidden@"))
+def test_secrets_are_sent_but_never_stored_or_logged(
+    served: Served, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "httpx")
+    served.faults = ["status 503"]
+    with_password = served.url.replace("//", "//me:hidden@")
+    file = fetched_training_file(f"{with_password}?token=hidden")
+    assert file.read_bytes() == served.content
+    assert {request["path"] for request in served.requests} == {"/made.json?token=hidden"}
+    credentials = base64.b64encode(b"me:hidden").decode()
+    assert {r["Authorization"] for r in served.requests} == {f"Basic {credentials}"}
+    assert "hidden" not in caplog.text and "token=***" in caplog.text
+    written = [path for path in root.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"hidden" in path.read_bytes()]
+    address = read_manifest(file.parent)["inputs"]["file"]["address"]
+    assert address == served.url.replace("//", "//***@") + "?token=***"
+
+
+@web
+def test_new_token_does_not_fetch_the_file_again(served: Served) -> None:
+    first = fetched_training_file(f"{served.url}?token=hidden1")
+    assert fetched_training_file(f"{served.url}?token=hidden2") == first
+
+
+@web
+@pytest.mark.parametrize("fault", ["status 404", "to ftp://me:hidden@example.org/?sig=hidden"])
+def test_secrets_of_a_url_are_masked_in_errors(fault: str, served: Served) -> None:
+    served.faults = [fault]
+    with pytest.raises(UserError, match=r"\*\*\*") as caught:
+        fetched_training_file(served.url.replace("//", "//me:hidden@") + "?token=hidden")
     assert "hidden" not in str(caught.value)
-    assert not served.requests
 
 
 @web
