@@ -59,6 +59,12 @@ SQUAD_DEV_1 = _squad(
     "dev-v1.1.json", 4_854_279, "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9"
 )
 
+CS224N_DEV_2 = Source(
+    name="cs224n-dev-v2.0.json",
+    sha256="f5e0e7cab261deddd8f44513f8e34a289fbbf15e97970b32d9c35b7b59a05d37",
+    bytes=2_285_317,
+)
+
 DATASETS = {
     dataset.name: dataset
     for dataset in (
@@ -124,16 +130,25 @@ DATASETS = {
             dev=SQUAD_DEV_1,
         ),
         Dataset(
+            name="squad-v2.0-recovered",
+            about="64,075 training questions: those of squad-v1.1-recovered and 9,989 of SQuAD "
+            "v2.0's unanswerable ones; dev is cs224n-dev-v2.0",
+            licence=CC_BY_SA,
+            citation=RAJPURKAR_2018,
+            train=Source(
+                name="train-v2.0-recovered.json",
+                sha256="9987cf46c8802130b5f46adf0171642058853460ae20401a9fac51b43f3fdddb",
+                bytes=23_390_468,
+            ),
+            dev=CS224N_DEV_2,
+        ),
+        Dataset(
             name="cs224n-dev-v2.0",
             contents="6,078 questions",
             about="6,078 questions: the half of SQuAD v2.0's dev set that is CS224n's dev set",
             licence=CC_BY_SA,
             citation=RAJPURKAR_2018,
-            dev=Source(
-                name="cs224n-dev-v2.0.json",
-                sha256="f5e0e7cab261deddd8f44513f8e34a289fbbf15e97970b32d9c35b7b59a05d37",
-                bytes=2_285_317,
-            ),
+            dev=CS224N_DEV_2,
         ),
         Dataset(
             name="cs224n-test-v2.0",

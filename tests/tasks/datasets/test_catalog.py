@@ -67,6 +67,7 @@ def test_datasets_command_lists_every_entry(
         ("squad-v1.1", "10,570 dev", "dev-v1.1.json"),
         ("squad-v2.0", "11,873 dev", "dev-v2.0.json"),
         ("squad-v1.1-recovered", "54,086 of", "train-v1.1-recovered.json"),
+        ("squad-v2.0-recovered", "64,075 training", "train-v2.0-recovered.json"),
         ("cs224n-dev-v2.0", "6,078 questions", "cs224n-dev-v2.0.json"),
         ("cs224n-test-v2.0", "5,795 questions", "cs224n-test-v2.0.json"),
     ],
