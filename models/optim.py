@@ -25,12 +25,13 @@ def learning_rate(config: TrainingConfig, step: int, epochs_done: float) -> floa
     """Learning rate of the next step, after `step` steps and `epochs_done` epochs (fractional).
 
     It rises linearly over the first `warmup_steps` (Goyal et al., 2017, §2.2). The "linear"
-    schedule falls in proportion to the share of `epochs` left, even if training may end sooner for
-    another reason.
+    schedule falls linearly to 0 over the last `decay_epochs` of `epochs` (by default over all of
+    them), even if training may end sooner for another reason.
     """
     rate = config.learning_rate * min(1.0, (step + 1) / max(1, config.warmup_steps))
     if config.schedule == "linear":
-        rate *= 1 - epochs_done / config.epochs
+        decay_epochs = min(config.decay_epochs or config.epochs, config.epochs)
+        rate *= min(1.0, (config.epochs - epochs_done) / decay_epochs)
     return rate
 
 

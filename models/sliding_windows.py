@@ -42,16 +42,46 @@ class Windows:
 def select_for_epoch(
     examples: Examples, config: TrainingConfig, epoch: int = 0
 ) -> tuple[Examples, IntArray]:
-    """Examples, or their windows if configured, and those of their rows that an epoch trains on.
+    """Examples, or their windows if configured, and those of their rows that an epoch trains on. A
+    row occurs several times if `no_answer_share` is above the share in the data.
 
     Raises:
-        ValueError: no row can be trained on.
+        ValueError: no row can be trained on, or `no_answer_share` is set and all rows or none have
+            an answer.
     """
     if config.window is None:
-        return examples, examples.trainable(config)
-    windows = cut(examples, config.window)
-    rows = windows.examples.trainable(config)
-    return windows.examples, windows.sampled(rows, config.seed, epoch)
+        rows = examples.trainable(config)
+    else:
+        windows = cut(examples, config.window)
+        examples = windows.examples
+        rows = windows.sampled(examples.trainable(config), config.seed, epoch)
+    if config.no_answer_share is not None:
+        rows = _with_no_answer_share(examples, rows, config.no_answer_share, [config.seed, epoch])
+    return examples, rows
+
+
+def _with_no_answer_share(
+    examples: Examples, rows: IntArray, share: float, seed: list[int]
+) -> IntArray:
+    """As many rows, of which a share has no answer. Within each of the two kinds, the numbers of
+    times that any two rows occur differ by at most one."""
+    impossible = examples.impossible[rows]
+    if impossible.all() or not impossible.any():
+        raise ValueError(
+            f"no_answer_share is {share:g}, but {'all' if impossible.any() else 'none'} of the "
+            "trainable questions are unanswerable. Leave no_answer_share empty, or add questions "
+            "of the other kind."
+        )
+    count = round(share * len(rows))
+    random = np.random.default_rng([*seed, 1])  # not the generator of the windows or the batches
+    kinds = ((rows[~impossible], len(rows) - count), (rows[impossible], count))
+    return np.sort(np.concatenate([_spread(kind, size, random) for kind, size in kinds]))
+
+
+def _spread(rows: IntArray, count: int, random: np.random.Generator) -> IntArray:
+    """`count` of the rows: each of them equally often, and once more for a random selection."""
+    times, rest = divmod(count, len(rows))
+    return np.concatenate([np.tile(rows, times), random.permutation(rows)[:rest]])
 
 
 def count_trainable(examples: Examples, config: TrainingConfig) -> int:

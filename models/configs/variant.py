@@ -164,6 +164,12 @@ class TrainingConfig:
     schedule: Literal["constant", "linear"] = option(
         "constant", "Constant learning rate, or linear decay to 0 over `epochs`."
     )
+    decay_epochs: float | None = option(
+        None,
+        "With `schedule` linear: the learning rate is constant until this many epochs before the "
+        "end. Empty: it decays from the start.",
+        gt=0,
+    )
     warmup_steps: int = option(
         0,
         "Optimisation steps of linear learning-rate warm-up, useful for large batches. 0: none.",
@@ -199,6 +205,13 @@ class TrainingConfig:
         "many tokens apart, in training and prediction. Half the window size works well.",
         ge=1,
     )
+    no_answer_share: float | None = option(
+        None,
+        "Share of examples without an answer in each epoch, drawn anew each time; the number of "
+        "examples stays the same. Empty: as in the data.",
+        gt=0,
+        lt=1,
+    )
     seed: int = option(0, "Seed for weight initialisation, batch order and dropout.", ge=0)
     patience: int | None = option(
         None,
@@ -233,6 +246,11 @@ class TrainingConfig:
             self.optimizer != "adam" or self.learning_rate <= 0.1,
             f"learning_rate {self.learning_rate:g} is too high for optimizer 'adam' (at most 0.1). "
             "Try 0.001.",
+        )
+        require(
+            self.decay_epochs is None or self.schedule == "linear",
+            f"decay_epochs has no effect with schedule {self.schedule!r}. Set schedule to "
+            "'linear', or leave decay_epochs empty.",
         )
         require(
             self.window_stride is None or self.window_stride < self.max_context_tokens,

@@ -96,11 +96,13 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
 
 
 def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
-    from models.sliding_windows import count_trainable
+    from models.sliding_windows import count_trainable, select_for_epoch
     from tasks.text.encoded import load_encoded
 
+    examples = load_encoded(encoded_train)
     try:
-        return count_trainable(load_encoded(encoded_train), training)
+        select_for_epoch(examples, training)  # raises also if no_answer_share can't be reached
+        return count_trainable(examples, training)
     except ValueError as error:
         raise UserError(str(error)) from error
 

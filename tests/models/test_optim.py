@@ -22,6 +22,13 @@ def test_linear_decay_ends_at_zero() -> None:
     assert rates(2, schedule="linear") == pytest.approx([0.5, 0.375, 0.25, 0.125])
 
 
+def test_decay_can_be_limited_to_the_last_epochs() -> None:
+    assert rates(2, schedule="linear", decay_epochs=1) == pytest.approx([0.5, 0.5, 0.5, 0.25])
+    assert rates(2, schedule="linear", decay_epochs=9) == rates(2, schedule="linear")
+    with pytest.raises(ValueError, match=r"decay_epochs has no effect with schedule 'constant'"):
+        TrainingConfig(decay_epochs=1)
+
+
 def test_warmup_rises_linearly_then_stays_constant() -> None:
     assert rates(3, warmup_steps=4) == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5, 0.5])
     assert rates(1, warmup_steps=1) == [0.5, 0.5]

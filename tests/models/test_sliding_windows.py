@@ -130,6 +130,60 @@ def test_short_answers_fit_a_window_and_negatives_vary() -> None:
     assert len(drawn) > 10
 
 
+@given(
+    st.lists(st.booleans(), min_size=2, max_size=30).filter(lambda kinds: len(set(kinds)) == 2),
+    st.floats(0.01, 0.99),
+    st.integers(0, 5),
+)
+def test_no_answer_share_sets_the_share_of_an_epoch(
+    impossible: list[bool], share: float, epoch: int
+) -> None:
+    n = len(impossible)
+    span = np.where(impossible, -1, 0)
+    examples = replace(
+        make_examples([5] * n), span_start=span, span_end=span, impossible=np.array(impossible)
+    )
+    config = TrainingConfig(no_answer_share=share, seed=3)
+    _, rows = select_for_epoch(examples, config, epoch)
+    assert len(rows) == n
+    assert examples.impossible[rows].sum() == round(share * n)
+    for kind in (True, False):
+        times = [(rows == row).sum() for row in range(n) if impossible[row] == kind]
+        assert max(times) - min(times) <= 1
+    assert select_for_epoch(examples, config, epoch)[1].tolist() == rows.tolist()
+
+
+def test_no_answer_share_draws_other_questions_in_each_epoch() -> None:
+    examples = make_examples([5] * 200)
+    config = TrainingConfig(no_answer_share=0.5)
+    first, second = (set(select_for_epoch(examples, config, epoch)[1]) for epoch in (0, 1))
+    assert first != second
+    assert len(first | second) > len(first)
+
+
+def test_no_answer_share_needs_both_kinds() -> None:
+    examples = make_examples([5] * 8)
+    config = TrainingConfig(no_answer_share=0.5)
+    for impossible, text in ((True, "all"), (False, "none")):
+        span = np.full(8, -1 if impossible else 0)
+        one_kind = replace(
+            examples, span_start=span, span_end=span, impossible=np.full(8, impossible)
+        )
+        with pytest.raises(ValueError, match=f"no_answer_share is 0.5, but {text} of the trainabl"):
+            select_for_epoch(one_kind, config)
+
+
+def test_no_answer_share_holds_for_windows() -> None:
+    examples = make_examples([30] * 40)
+    config = TrainingConfig(
+        max_context_tokens=10, window_stride=5, max_answer_tokens=3, no_answer_share=0.25
+    )
+    plain = select_for_epoch(examples, replace(config, no_answer_share=None))[1]
+    windows, rows = select_for_epoch(examples, config)
+    assert len(rows) == len(plain)
+    assert windows.impossible[rows].sum() == round(len(rows) / 4)
+
+
 def test_uncovered_answers_are_not_unanswerable() -> None:
     examples = replace(make_examples([30]), span_start=np.array([3]), span_end=np.array([20]))
     config = TrainingConfig(max_context_tokens=10, window_stride=3, max_answer_tokens=5)
