@@ -212,6 +212,13 @@ class TrainingConfig:
         gt=0,
         lt=1,
     )
+    expected_no_answer: float | None = option(
+        None,
+        "Share of unanswerable questions expected in use. The no-answer threshold is chosen on "
+        "validation weighted to this share. Empty: the share in the training data.",
+        gt=0,
+        lt=1,
+    )
     seed: int = option(0, "Seed for weight initialisation, batch order and dropout.", ge=0)
     patience: int | None = option(
         None,

@@ -139,13 +139,69 @@ def threshold_of_best_score(
     return float(highest[np.abs(highest).argmin()])
 
 
-def best_threshold(split: EvaluationSplit, predictions: "Predictions") -> float:
-    """The threshold with the highest F1 on a split."""
+def best_threshold(
+    split: EvaluationSplit, predictions: "Predictions", expected_no_answer: float
+) -> float:
+    """The threshold with the highest F1 on a split, if it had the expected share of unanswerable
+    questions. The split must have questions of both kinds."""
+    weights = kind_weights(split.answerable, expected_no_answer)
     answered, unanswered = (
-        np.array([question.f1 for question in evaluate(split, predictions, limit).questions])
+        weights
+        * np.array([question.f1 for question in evaluate(split, predictions, limit).questions])
         for limit in (np.inf, -np.inf)
     )
     return threshold_of_best_score(predictions.margin, answered, unanswered)
+
+
+def kind_weights(answerable: BoolArray, expected_no_answer: float) -> FloatArray:
+    """Importance weights (n,) with mean 1, of which unanswerable questions have the expected share.
+
+    Multiplied by them, the scores of a split estimate those of questions of another share, if each
+    kind is distributed alike. Both kinds must be present.
+    """
+    share = 1 - answerable.mean()
+    return np.where(answerable, (1 - expected_no_answer) / (1 - share), expected_no_answer / share)
+
+
+def roc_curve(margin: FloatArray, answerable: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """The ROC curve of the no-answer score: (k,) false and true positive rates, 0 to 1, ascending.
+
+    A positive is a question that gets no answer, because its margin reaches the threshold; it is
+    true if the question is unanswerable. There is a point for each distinct margin, and (0, 0).
+    Both kinds must be present. Source: Fawcett 2006, "An introduction to ROC analysis".
+    """
+    thresholds = np.unique(margin)[::-1]
+
+    def rates(kind: BoolArray) -> FloatArray:
+        margins = np.sort(margin[kind])
+        reached = len(margins) - np.searchsorted(margins, thresholds)
+        return np.append(0.0, reached / len(margins))
+
+    return rates(answerable), rates(~answerable)
+
+
+def no_answer_auc(margin: FloatArray, answerable: BoolArray) -> float | None:
+    """The area under the ROC curve of the no-answer score, 0 to 1; it needs no threshold.
+
+    It is the probability that an unanswerable question has a higher margin than an answerable one;
+    ties count half. None if there are no questions of one of the two kinds.
+    """
+    if answerable.all() or not answerable.any():
+        return None
+    return float(np.trapezoid(*reversed(roc_curve(margin, answerable))))
+
+
+def no_answer_metrics(
+    name: str, split: EvaluationSplit, predictions: "Predictions"
+) -> dict[str, float]:
+    """`<name>/no_answer_auc` (0 to 1); nothing if the split lacks one kind of questions."""
+    auc = no_answer_auc(predictions.margin, split.answerable)
+    return {} if auc is None else {f"{name}/no_answer_auc": auc}
+
+
+def share_to_expect(expected: float | None, train: "Examples") -> float:
+    """The share of unanswerable questions that a threshold is chosen for: by default train's."""
+    return float(train.impossible.mean()) if expected is None else expected
 
 
 def no_threshold_reason(train: "Examples", validation: "Examples | None") -> str | None:

@@ -6,12 +6,20 @@ import numpy as np
 
 from models.arrays import FloatArray
 from tasks.evaluation.evaluate import EvaluationSplit
-from tasks.evaluation.metrics import Bin, expected_calibration_error, reliability, scores_at
+from tasks.evaluation.metrics import (
+    Bin,
+    expected_calibration_error,
+    no_answer_auc,
+    reliability,
+    roc_curve,
+    scores_at,
+)
 from tasks.reports.charts import guide, line, plot
 from tasks.reports.html import View
 from tasks.reports.variant_result import VariantResult
 
 THRESHOLDS_DRAWN = 120
+POINTS_DRAWN = 120  # of each ROC curve
 # Percentage of the margins that is cut off at each end of the threshold charts.
 CUT_OFF_PERCENT = 1
 
@@ -23,7 +31,13 @@ def calibration_view(variants: Sequence[VariantResult], split: EvaluationSplit) 
         charts += [
             _threshold_chart(variants, split, *score) for score in (("f1", "F1"), ("em", "EM"))
         ]
-    return {"rows": [_row(variant, split) for variant in variants], "charts": charts}
+    if _has_both_kinds(split):
+        charts.append(_roc_chart(variants, split))
+    return {
+        "rows": [_row(variant, split) for variant in variants],
+        "charts": charts,
+        "has_auc": _has_both_kinds(split),
+    }
 
 
 def scores_by_threshold(
@@ -43,6 +57,10 @@ def scores_by_threshold(
     }
 
 
+def _has_both_kinds(split: EvaluationSplit) -> bool:
+    return bool(split.answerable.any() and not split.answerable.all())
+
+
 def _margin(variant: VariantResult) -> FloatArray:
     """(n,) log-probability of no answer minus that of the best span, in nats."""
     return np.asarray(variant.answers["no_answer_score"] - variant.answers["best_score"])
@@ -59,6 +77,8 @@ def _row(variant: VariantResult, split: EvaluationSplit) -> View:
     return {
         "ece": expected_calibration_error(_bins(variant)),
         "threshold": threshold,
+        "auc": no_answer_auc(_margin(variant), split.answerable),
+        "expected_no_answer": variant.facts.get("expected_no_answer"),  # not in older trainings
         "at_threshold": {name: float(values[0]) for name, values in scores.items()} or None,
         "no_threshold_reason": variant.facts["no_threshold"],
     }
@@ -76,6 +96,22 @@ def _reliability_chart(variants: Sequence[VariantResult]) -> View:
     ]
     guides = [guide([(0.0, 0.0), (100.0, 100.0)])]
     return plot("Calibration", "confidence, %", "exact match, %", lines, guides)
+
+
+def _roc_chart(variants: Sequence[VariantResult], split: EvaluationSplit) -> View:
+    lines = []
+    for number, variant in enumerate(variants):
+        false, true = roc_curve(_margin(variant), split.answerable)
+        drawn = np.linspace(0, len(false) - 1, min(len(false), POINTS_DRAWN)).round().astype(int)
+        points = list(zip(100 * false[drawn], 100 * true[drawn], strict=True))
+        lines.append(line(number, variant.name, "unanswerable questions without answer", points))
+    return plot(
+        "ROC curve of the no-answer score",
+        "answerable questions without answer, %",
+        "unanswerable ones without answer, %",
+        lines,
+        [guide([(0.0, 0.0), (100.0, 100.0)])],
+    )
 
 
 def _threshold_chart(

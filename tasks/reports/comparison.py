@@ -24,6 +24,7 @@ FURTHER_METRICS = {
     "EM at threshold": "dev/em_at_threshold",
     "F1 at threshold": "dev/f1_at_threshold",
     "AvNA at threshold": "dev/avna_at_threshold",
+    "no-answer AUC": "dev/no_answer_auc",
     "questions within": "dev/questions_within",
     "EM within": "dev/em_within",
     "F1 within": "dev/f1_within",
@@ -227,7 +228,7 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
 def _further_columns(rows: Sequence[Row]) -> dict[str, int]:
     """The columns of `FURTHER_METRICS` that any row has, each with its number of decimal places."""
     return {
-        column: 0 if column.startswith("questions") else 2
+        column: 0 if column.startswith("questions") else 3 if column.endswith("AUC") else 2
         for column in FURTHER_METRICS
         if any(column in row.further for row in rows)
     }

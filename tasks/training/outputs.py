@@ -10,7 +10,7 @@ from models.span_decoding import argmax_threshold
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
-from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason
+from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.encoded import load_encoded
 from tasks.training.checkpoints import averaged_weights, load_predictions, load_record
@@ -21,6 +21,7 @@ SCORES = (
     *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
     *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
     *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
+    "dev/no_answer_auc",
     *("examples_per_second", "seconds"),
 )
 
@@ -54,6 +55,9 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
         "step": kept["step"],
         "scores": {name: kept[name] for name in SCORES if name in kept},
         "threshold": model.threshold,
+        "expected_no_answer": share_to_expect(
+            job.variant.training.expected_no_answer, encoded["train"]
+        ),
         "no_threshold": no_threshold_reason(encoded["train"], encoded.get("validation")),
     }
 

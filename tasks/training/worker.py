@@ -31,7 +31,9 @@ from tasks.evaluation.metrics import (
     mean_nll,
     metrics_at_threshold,
     metrics_within,
+    no_answer_metrics,
     no_threshold_reason,
+    share_to_expect,
 )
 from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import EpochLogger
@@ -192,9 +194,9 @@ class _Loop:
     def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
         """Scores by the official rules on every question of each split, from its predictions.
 
-        If a no-answer threshold can be chosen, the best one on validation is applied to both
-        splits. Dev is also scored without contexts longer than the training limit
-        (`max_context_tokens`).
+        If a no-answer threshold can be chosen, the best one on validation, weighted to the expected
+        share of unanswerable questions, is applied to both splits. Dev is also scored without
+        contexts longer than the training limit (`max_context_tokens`).
         """
         argmax = argmax_threshold(bool(self.train.impossible.any()))
         scores: dict[str, float] = {}
@@ -205,8 +207,10 @@ class _Loop:
             scores |= evaluation_metrics(name, evaluation) | {
                 f"{name}/nll": mean_nll(nlls, with_target)
             }
+            scores |= no_answer_metrics(name, split, predictions)
             if self.chooses_threshold and name == "validation":
-                scores[THRESHOLD] = best_threshold(split, predictions)
+                expected = share_to_expect(self.training.expected_no_answer, self.train)
+                scores[THRESHOLD] = best_threshold(split, predictions, expected)
             if self.chooses_threshold:
                 scores |= metrics_at_threshold(name, split, predictions, scores[THRESHOLD])
             if name == "dev":

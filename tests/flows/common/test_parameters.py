@@ -284,6 +284,7 @@ LEAST: dict[str, Any] = {
     "max_context_tokens": 2,
     "max_question_tokens": 1,
     "no_answer_share": 1e-9,
+    "expected_no_answer": 1e-9,
     "seed": 0,
     "patience": 1,
     "stop_at_f1": 1e-9,

@@ -16,11 +16,16 @@ from tasks.evaluation.metrics import (
     best_threshold,
     evaluation_metrics,
     expected_calibration_error,
+    kind_weights,
     mean_nll,
     metrics_within,
+    no_answer_auc,
+    no_answer_metrics,
     no_threshold_reason,
     reliability,
+    roc_curve,
     scores_at,
+    share_to_expect,
     threshold_of_best_score,
 )
 from tests.factories.splits import write_split
@@ -139,9 +144,79 @@ def test_best_threshold_maximizes_f1(tmp_path: Path) -> None:
     predictions = Predictions(
         np.array([0, 0, 1, 1]), np.array([1, 0, 2, 1]), np.full(4, -9.0), margins - 9
     )
-    assert best_threshold(split, predictions) == 4
+    assert best_threshold(split, predictions, 0.25) == 4
     assert evaluate(split, predictions, 4).scores.em == 100
     assert evaluate(split, predictions).scores.em == 25
+
+
+BOTH_KINDS = st.lists(
+    st.tuples(st.sampled_from([-2.0, -0.5, 0.0, 0.1, 3.0]) | st.floats(-9, 9), st.booleans()),
+    min_size=2,
+    max_size=15,
+).filter(lambda rows: len({kind for _, kind in rows}) == 2)
+
+
+@given(BOTH_KINDS, st.floats(0.01, 0.99), st.data())
+def test_weighted_threshold_matches_exhaustive_search(
+    rows: list[tuple[float, bool]], expected: float, data: st.DataObject
+) -> None:
+    """The best threshold for a split in which the two kinds had the expected shares."""
+    margin = np.array([m for m, _ in rows])
+    answerable = np.array([kind for _, kind in rows])
+    score = st.sampled_from([0.0, 0.25, 1.0])
+    answered = np.array([data.draw(score) if kind else 0.0 for kind in answerable])
+    unanswered = (~answerable).astype(float)
+    weights = kind_weights(answerable, expected)
+    assert weights.mean() == pytest.approx(1)
+    assert weights[~answerable].sum() / len(rows) == pytest.approx(expected)
+
+    def expected_score(threshold: float) -> float:
+        scores = np.where(margin >= threshold, unanswered, answered)
+        shares = ((answerable, 1 - expected), (~answerable, expected))
+        return float(sum(share * scores[kind].mean() for kind, share in shares))
+
+    best = threshold_of_best_score(margin, weights * answered, weights * unanswered)
+    tried = [t for m in margin for t in (m, np.nextafter(m, np.inf))]
+    assert expected_score(best) == pytest.approx(max(map(expected_score, tried)))
+
+
+def test_threshold_depends_on_the_expected_share(tmp_path: Path) -> None:
+    """The unanswerable question and an answered one have the same margin."""
+    split = load_split(write_split(tmp_path))
+    margins = np.array([1.0, 3.0, 2.0, 3.0])
+    spans = np.array([(0, 1), (0, 0), (1, 2), (1, 1)]).T
+    predictions = Predictions(*spans, np.full(4, -9.0), margins - 9)
+    assert best_threshold(split, predictions, 0.1) > 3
+    assert best_threshold(split, predictions, 0.9) <= 3
+
+
+@given(BOTH_KINDS)
+def test_auc_is_the_share_of_ordered_pairs(rows: list[tuple[float, bool]]) -> None:
+    margin = np.array([m for m, _ in rows])
+    answerable = np.array([kind for _, kind in rows])
+    pairs = [
+        1.0 if none > own else 0.5 if none == own else 0.0
+        for none in margin[~answerable]
+        for own in margin[answerable]
+    ]
+    assert no_answer_auc(margin, answerable) == pytest.approx(np.mean(pairs))
+    false, true = roc_curve(margin, answerable)
+    assert (false[0], true[0], false[-1], true[-1]) == (0, 0, 1, 1)
+    assert (np.diff(false) >= 0).all() and (np.diff(true) >= 0).all()
+
+
+def test_auc_needs_both_kinds(tmp_path: Path) -> None:
+    margin = np.array([1.0, 2.0])
+    assert no_answer_auc(margin, np.array([True, True])) is None
+    assert no_answer_auc(margin, np.array([False, False])) is None
+    predictions = Predictions(*np.zeros((2, 4), int), np.full(4, -9.0), np.array([0, 2, 1, 1]) - 9)
+    both = load_split(write_split(tmp_path))
+    assert no_answer_metrics("dev", both, predictions) == {"dev/no_answer_auc": 1.0}
+    folder = tmp_path / "answered"
+    folder.mkdir()
+    answered = load_split(write_split(folder, answered_only=True))
+    shorter = Predictions(*np.zeros((2, 3), int), np.full(3, -9.0), np.full(3, -8.0))
+    assert no_answer_metrics("dev", answered, shorter) == {}
 
 
 def examples(impossible: list[bool]) -> Examples:
@@ -157,3 +232,9 @@ def test_explains_why_there_is_no_threshold() -> None:
     assert "validation split lacks" in str(no_threshold_reason(both, examples([True])))
     assert "validation split lacks" in str(no_threshold_reason(both, examples([False, False])))
     assert no_threshold_reason(both, both) is None
+
+
+def test_expected_share_defaults_to_the_share_in_train() -> None:
+    train = examples([True, False, False, False])
+    assert share_to_expect(None, train) == 0.25
+    assert share_to_expect(0.5, train) == 0.5

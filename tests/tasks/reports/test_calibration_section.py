@@ -55,7 +55,18 @@ def test_section_has_threshold_rows_and_charts(tmp_path: Path, split: Evaluation
     first, second = view["rows"]
     assert first["at_threshold"] == pytest.approx({"em": 75, "f1": 75, "avna": 75})
     assert second["at_threshold"] is None
-    calibration, f1, em = view["charts"]
+    calibration, f1, em, roc = view["charts"]
+    # The only unanswerable question has the second-highest margin.
+    assert first["auc"] == second["auc"] == pytest.approx(2 / 3)
+    assert [line["points"] for line in roc["lines"]] == 2 * [
+        [
+            (0, 0),
+            (pytest.approx(100 / 3), 0),
+            (pytest.approx(100 / 3), 100),
+            (pytest.approx(200 / 3), 100),
+            (100, 100),
+        ]
+    ]
     assert [chart["title"] for chart in (f1, em)] == ["F1 by threshold", "EM by threshold"]
     assert [guide["variant"] for guide in f1["guides"]] == [None, 0]
     assert dict(em["lines"][0]["points"])[-1.5] == 75
@@ -73,10 +84,17 @@ def test_page_shows_both_scores_or_the_reason(tmp_path: Path, split: EvaluationS
     text = visible_text(part)
     assert "-1.25 25.00 25.00 25.00" in text  # all margins are -1, so nothing is answered
     assert "No threshold: there is no <validation> split" in text
-    assert part.count('<svg class="chart"') == 3
-    for chart in re.findall(r"<svg class=\"chart\".*?</svg>", part, re.DOTALL)[1:]:
+    assert "0.500" in text, "all margins are equal"
+    assert part.count('<svg class="chart"') == 4
+    for chart in re.findall(r"<svg class=\"chart\".*?</svg>", part, re.DOTALL)[1:3]:
         assert chart.count("stroke-dasharray: 3,3") == 2  # at 0 and at the chosen threshold
         assert "chosen, " in chart and "none, " in chart
+
+
+def test_threshold_row_states_the_expected_share(tmp_path: Path, split: EvaluationSplit) -> None:
+    chosen = variant(tmp_path, split, "chosen", SPANS, threshold=-1.25, expected_no_answer=0.5)
+    text = visible_text(written_report(tmp_path, [chosen]))
+    assert "-1.25 for 50 % unanswerable" in text
 
 
 def test_answerable_questions_need_no_threshold(tmp_path: Path) -> None:
@@ -84,6 +102,7 @@ def test_answerable_questions_need_no_threshold(tmp_path: Path) -> None:
     page = written_report(tmp_path, [variant(tmp_path, split, "one", [(0, 1), (1, 2), (1, 1)])])
     part = page.split("Calibration</h2>")[1].split("</section>")[0]
     assert "hreshold" not in part
+    assert "is not defined, because every dev question has an answer" in part
     assert part.count('<svg class="chart"') == 1
 
 
