@@ -13,6 +13,7 @@ from flows.check import check
 from flows.commands.flow_command import Option, options_of
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
+from flows.fill_embeddings import fill_embeddings
 from flows.ingest import ingest
 from flows.retrain import retrain
 from flows.train import train
@@ -37,6 +38,7 @@ FLOWS = {
     "check": check,
     "compare": compare_variants,
     "embeddings train": train_embeddings,
+    "embeddings fill": fill_embeddings,
     "embeddings evaluate": evaluate_embeddings,
 }
 

@@ -42,6 +42,7 @@ COMMANDS = {
 }
 EMBEDDINGS = {
     "train": ("flows.train_embeddings:command", "Train word vectors on your own texts."),
+    "fill": ("flows.fill_embeddings:command", "Add vectors of words that a set lacks."),
     "evaluate": ("flows.evaluate_embeddings:command", "Evaluate sets of word vectors."),
 }
 

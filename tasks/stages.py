@@ -6,7 +6,7 @@ from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.formats.select import vectors_for_splits
-from tasks.embeddings.training import corpus, train
+from tasks.embeddings.training import corpus, fill, train
 from tasks.inference.score_model import score_registered
 from tasks.reports import (
     comparison,
@@ -30,6 +30,8 @@ preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
 evaluating_vectors = Stage(evaluate_vectors, "evaluate-embeddings")
 reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
 training_vectors = Stage(train.train_vectors, "train-embeddings")
+filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")
+filling_from_set = Stage(fill.fill_from_set, "fill-from-set")
 encoding = Stage(encode.encode_split, "encode")
 fetching_model = Stage(fetch_model, "fetch-model")
 training = Stage(train_variant, "train", label=lambda inputs: inputs["variant"].name)

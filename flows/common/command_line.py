@@ -11,6 +11,7 @@ from pydantic import BaseModel
 COMMANDS = {
     "compare-variants": "compare",
     "evaluate-embeddings": "embeddings evaluate",
+    "fill-embeddings": "embeddings fill",
     "train-embeddings": "embeddings train",
 }
 """The commands that are not named like their flows."""

@@ -24,13 +24,21 @@ from tasks.embeddings.formats.source import (
     stage_input,
 )
 from tasks.embeddings.formats.store import VECTORS, History, history_of, require_subwords
-from tasks.embeddings.training.config import METHODS, EmbeddingParameters
+from tasks.embeddings.training.config import (
+    A_LA_CARTE,
+    CONTEXT_SETTINGS,
+    METHODS,
+    EmbeddingParameters,
+    EmbeddingSettings,
+)
 from tasks.embeddings.training.corpus_files import TextFile, find_texts
 from tasks.embeddings.training.train import require_compatible_start
 from tasks.stages import (
     building_vocabulary,
     encoding,
     fetching,
+    filling_from_corpus,
+    filling_from_set,
     preparing_corpus,
     selecting_vectors,
     training_vectors,
@@ -40,12 +48,31 @@ from tasks.tracking.runs import Split
 
 
 def resolve_vectors(vectors: VectorParameters) -> VectorInput:
-    """The chosen set: the packaged one, a known set, a file, or one that is trained first."""
+    """The chosen set: the packaged one, a known set, a file, or one that is trained or filled
+    first."""
+    source: VectorInput
     if vectors.source in METHODS:
         settings = vectors.training.model_dump() | {"method": vectors.source}
         trained = train_from_corpus(vectors.corpus, EmbeddingParameters(**settings), vectors.start)
-        return stage_input(trained.folder / VECTORS)
-    return find_vectors(vectors.source)
+        source = stage_input(trained.folder / VECTORS)
+    else:
+        source = find_vectors(vectors.source)
+    if vectors.fill is None:
+        return source
+    filled = fill(source, vectors.fill, vectors.corpus, vectors.training)
+    return stage_input(filled.folder / VECTORS)
+
+
+def fill(
+    source: VectorInput, spec: str, corpus: CorpusParameters, settings: EmbeddingSettings
+) -> Output:
+    """Fill a set with words that it lacks: from the corpus if `spec` is a-la-carte, else from the
+    set that `spec` names. Of the settings, only those of contexts in a corpus are used."""
+    if spec != A_LA_CARTE:
+        return filling_from_set(source, find_vectors(spec))
+    prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case)
+    used = EmbeddingSettings(**settings.model_dump(include=set(CONTEXT_SETTINGS)))
+    return filling_from_corpus(source, prepared.folder, used)
 
 
 def find_vectors(spec: str) -> VectorInput:
@@ -58,6 +85,8 @@ def find_vectors(spec: str) -> VectorInput:
         UserError: the set can't be found or downloaded.
     """
     local = Path(spec).expanduser()
+    if (local / VECTORS).is_file():  # the folder of a set that was trained here
+        return stage_input(local / VECTORS)
     name, _, member = spec.partition("/")
     if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
         source = DOWNLOADED[name].source
@@ -93,7 +122,7 @@ def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
         splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
         files.append(TextFile(splits.train.folder / "contexts.parquet"))
     if not files:
-        raise UserError("No corpus to train word vectors on. Set corpus.files or corpus.dataset.")
+        raise UserError("No corpus of texts to read. Set corpus.files or corpus.dataset.")
     return files
 
 
@@ -107,14 +136,15 @@ def _find_texts(spec: str) -> list[TextFile]:
 def require_same_casing(
     vectors: Sequence[VectorParameters], vocabulary: VocabularyParameters
 ) -> None:
-    """Refuse vectors that would be trained in a different case from the vocabulary's.
+    """Refuse vectors that would be trained or filled in a different case from the vocabulary's.
 
     Raises:
-        UserError: a set would be trained with a `lower_case` that differs from the vocabulary's.
+        UserError: a corpus would be read with a `lower_case` that differs from the vocabulary's.
     """
     for source in vectors:
         trained_lower_case = source.corpus.lower_case
-        if source.source in METHODS and trained_lower_case != vocabulary.lower_case:
+        reads_corpus = source.source in METHODS or source.fill == A_LA_CARTE
+        if reads_corpus and trained_lower_case != vocabulary.lower_case:
             raise UserError(
                 f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
                 f"{vocabulary.lower_case}: words with capitals would have no vector. Set both to "

@@ -15,7 +15,13 @@ from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig,
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source
-from tasks.embeddings.training.config import METHODS, EmbeddingSettings, reject_unused_settings
+from tasks.embeddings.training.config import (
+    A_LA_CARTE,
+    CONTEXT_SETTINGS,
+    METHODS,
+    EmbeddingSettings,
+    reject_unused_settings,
+)
 
 VariantName = Literal[
     "baseline",
@@ -254,6 +260,14 @@ class CorpusParameters(Form):
     )
 
 
+def check_fill(spec: str) -> str:
+    """Accept a set of vectors to rotate, or the method that induces vectors from a corpus."""
+    return spec if spec == A_LA_CARTE else check_start(spec)
+
+
+VectorFill = Annotated[str, AfterValidator(check_fill)]
+
+
 class VectorParameters(Form):
     """The word vectors that the variants read; models keep them frozen."""
 
@@ -267,11 +281,21 @@ class VectorParameters(Form):
         "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
         "characters.",
     )
+    fill: VectorFill | None = Field(
+        None,
+        description="Add vectors for words that `source` lacks; its own stay as they are. "
+        "a-la-carte induces them from their contexts in `corpus`; a set of vectors, such as one "
+        "trained here, is rotated onto `source` by the words in common. Empty: none.",
+    )
     corpus: CorpusParameters = Field(
-        CorpusParameters(), description="Corpus to train on if `source` is a method."
+        CorpusParameters(),
+        description="Corpus to train on if `source` is a method, or to read if `fill` is "
+        "a-la-carte.",
     )
     training: EmbeddingSettings = Field(
-        EmbeddingSettings(), description="Training settings if `source` is a method."
+        EmbeddingSettings(),
+        description="Training settings if `source` is a method. If `fill` is a-la-carte, only "
+        "window and min_count have an effect.",
     )
     start: VectorStart | None = Field(
         None,
@@ -282,15 +306,39 @@ class VectorParameters(Form):
     @model_validator(mode="after")
     def _reject_settings_without_effect(self) -> Self:
         default = {name: field.default for name, field in type(self).model_fields.items()}
-        unused = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
-        if unused and self.source not in METHODS:
-            raise ValueError(
-                f"{' and '.join(unused)} would have no effect, because source is {self.source}; "
-                f"set source to a training method ({', '.join(METHODS)}), or omit them"
-            )
+        changed = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
         if self.source in METHODS:
             reject_unused_settings(self.source, self.training)
+        elif self.fill == A_LA_CARTE:
+            _reject_settings_of_methods(self.training, self.start)
+        elif changed:
+            raise ValueError(
+                f"{' and '.join(changed)} would have no effect, because source is {self.source}; "
+                f"set source to a training method ({', '.join(METHODS)}), or omit them"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _require_set_to_fill(self) -> Self:
+        if self.fill is not None and self.source == NO_VECTORS:
+            raise ValueError("fill needs a set of vectors to fill, but source is none; omit fill")
+        if self.fill == A_LA_CARTE and self.source in METHODS:
+            raise ValueError(
+                f"fill a-la-carte would add no words, because source {self.source} is trained on "
+                "the same corpus; omit fill, or set source to another set"
+            )
+        return self
+
+
+def _reject_settings_of_methods(training: EmbeddingSettings, start: str | None) -> None:
+    """Raises ValueError if a setting is given that inducing vectors from contexts does not use."""
+    unused = [n for n in training.model_dump(exclude_defaults=True) if n not in CONTEXT_SETTINGS]
+    if unused or start is not None:
+        names = [f"training.{name}" for name in unused] + (["start"] if start is not None else [])
+        raise ValueError(
+            f"{' and '.join(names)} would have no effect with fill a-la-carte; omit them, or set "
+            f"source to a training method ({', '.join(METHODS)})"
+        )
 
 
 def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:

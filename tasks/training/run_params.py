@@ -81,12 +81,13 @@ DIGITS = 12
 
 def vector_parameters(manifest: Manifest, history: History) -> dict[str, Any]:
     """The set of vectors that a stage's output was selected from, and for a set that this pipeline
-    trained, its method, settings and corpus."""
+    trained or filled, its method, settings, corpus, and the set that was filled (`base`)."""
     corpus, settings = history.get("corpus"), history.get("parameters", {})
     return {
         "source": _source_name(manifest, history["method"]),
         "source_digest": source_digest(manifest)[:DIGITS],
         "method": history["method"],
+        "base": history.get("base"),
         "dimension": manifest["facts"]["dimension"],
         "corpus_digest": corpus and corpus[:DIGITS],
         "lower_case": history.get("lower_case"),

@@ -87,7 +87,7 @@ def test_retrain_trains_the_requested_vectors(root: Path, prefect_server: None, 
     )
     assert load_vectors(str(resolve_vectors(vectors))).vectors.shape == (12, 8)
     assert str(resolve_vectors(VectorParameters())) == PACKAGED
-    with pytest.raises(UserError, match="No corpus to train word vectors on"):
+    with pytest.raises(UserError, match="No corpus of texts to read"):
         resolve_vectors(VectorParameters(source="cbow"))
 
 

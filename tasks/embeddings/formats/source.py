@@ -24,15 +24,18 @@ ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 
 
 def check_source(spec: str) -> str:
-    """Return `spec` if it is a known set, "none", or a file name with a supported suffix.
+    """Return `spec` if it is a known set, "none", a file name with a supported suffix, or a folder.
 
     Raises:
         ValueError: it is none of these.
     """
-    if spec not in KNOWN_SOURCES and inner_suffix(Path(spec)) not in ENDINGS:
+    path = Path(spec)
+    known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS
+    if not known and not path.expanduser().is_dir():
         raise ValueError(
             f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "
-            f"a .txt, .vec, .bin, .zip or .parquet file, or {NO_VECTORS!r}"
+            f"a .txt, .vec, .bin, .zip or .parquet file, the folder of a set trained here, or "
+            f"{NO_VECTORS!r}"
         )
     return spec
 

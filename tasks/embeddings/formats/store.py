@@ -24,11 +24,13 @@ from tasks.text.vocabulary import SPECIAL, composed_mask
 
 VECTORS = "vectors.parquet"
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
-# digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`).
+# digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`). A filled set also
+# has the name of the set that was filled (`base`).
 History = dict[str, Any]
 # The fields of a history, with the function that parses the text in the file's metadata.
 HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
     "method": str,
+    "base": str,
     "corpus": str,
     "parameters": json.loads,
     "lower_case": json.loads,

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Method = Literal["cbow", "skipgram", "fasttext", "glove"]
 METHODS: tuple[str, ...] = get_args(Method)
+# The way to fill a set of vectors from a corpus, and the settings that it uses.
+A_LA_CARTE = "a-la-carte"
+CONTEXT_SETTINGS = ("window", "min_count")
 # For each setting that only some methods use, those methods.
 USED_BY: dict[str, tuple[Method, ...]] = {
     "negatives": ("cbow", "skipgram", "fasttext"),

@@ -43,7 +43,7 @@ def count_pairs(
     runs: list[Path] = []
     done = 0
     with ProgressReporter("counting", words, "words") as progress:
-        for ids in _blocks(corpus / "corpus.txt", vocabulary):
+        for ids in row_blocks(corpus / "corpus.txt", vocabulary):
             for keys, sums in _sorted_runs(ids, window, square, size, capacity):
                 runs.append(scratch / f"run-{len(runs)}.npy")
                 np.save(runs[-1], np.stack([keys, sums.view(np.int64)]))
@@ -54,7 +54,7 @@ def count_pairs(
     yield from _runs_of_square(square, size, capacity)
 
 
-def _blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
+def row_blocks(file: Path, vocabulary: Mapping[str, int]) -> Iterator[Ids]:
     """Yield vocabulary rows for blocks of whole lines, -1 between lines; OOV words are omitted."""
     row_of = {word.encode(): row for word, row in vocabulary.items()} | {b"\n": END_OF_LINE}
     with file.open("rb") as corpus:

@@ -50,6 +50,7 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
         "ingest",
         "build-vocabulary",
         "train-embeddings",
+        "fill-embeddings",
         "evaluate-embeddings",
         "train",
         "compare-variants",
