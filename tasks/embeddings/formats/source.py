@@ -31,7 +31,7 @@ def check_source(spec: str) -> str:
     """
     path = Path(spec)
     known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS
-    if not known and not path.expanduser().is_dir():
+    if not known and not (spec and path.expanduser().is_dir()):
         raise ValueError(
             f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "
             f"a .txt, .vec, .bin, .zip or .parquet file, the folder of a set trained here, or "
