@@ -32,7 +32,7 @@ from tasks.embeddings.training.config import (
     EmbeddingSettings,
 )
 from tasks.embeddings.training.corpus_files import TextFile, find_texts
-from tasks.embeddings.training.train import require_compatible_start
+from tasks.embeddings.training.train import require_compatible_start, require_start_for_pull
 from tasks.stages import (
     building_vocabulary,
     encoding,
@@ -100,6 +100,7 @@ def train_from_corpus(
     corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
 ) -> Output:
     """Prepare the corpus, and train a set of vectors on it."""
+    require_start_for_pull(start, embedding)
     files = corpus_files(corpus)
     start_vectors = None
     if start is not None:

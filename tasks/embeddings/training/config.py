@@ -14,7 +14,7 @@ CONTEXT_SETTINGS = ("window", "min_count")
 USED_BY: dict[str, tuple[Method, ...]] = {
     "negatives": ("cbow", "skipgram", "fasttext"),
     **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
-    **dict.fromkeys(("x_max", "alpha", "memory_mb"), ("glove",)),
+    **dict.fromkeys(("x_max", "alpha", "memory_mb", "mittens_mu"), ("glove",)),
 }
 
 
@@ -65,6 +65,12 @@ class EmbeddingSettings(BaseModel):
         gt=0,
         le=1,
         description="Counts below x_max get the weight (count / x_max) ** alpha. glove only.",
+    )
+    mittens_mu: float = Field(
+        0.0,
+        ge=0,
+        description="Mittens: strength of the pull of each word's vector towards the one in "
+        "`start`; 0.1 in the paper, larger values stay closer. 0: no pull. glove only.",
     )
     memory_mb: int = Field(
         1024,
