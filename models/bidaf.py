@@ -1,5 +1,7 @@
 """Bidirectional attention flow over words and, if configured, characters."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from models.batching import PADDING, Batch
@@ -40,13 +42,20 @@ class BiDAF(nn.Module):
     null token in front; e is the size of an embedded token, d the hidden size.
     """
 
-    def __init__(self, config: ModelConfig, word_vectors: Tensor, characters: int) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        word_vectors: Tensor,
+        characters: int,
+        vector_sizes: Sequence[int] = (),
+    ) -> None:
         """`word_vectors` (V, vector size) is float32, with zeros in rows 0 and 1; `characters` is
-        the size of the character vocabulary, including padding and unknown."""
+        the size of the character vocabulary, including padding and unknown; `vector_sizes` are
+        those of the joined sets of word vectors, if a gate mixes them."""
         super().__init__()
         self.config = config
         width = 2 * config.hidden_size
-        self.words = WordRepresentation(config, word_vectors, characters)
+        self.words = WordRepresentation(config, word_vectors, characters, vector_sizes)
         self.encoder = Encoder(config, self.words.size, 1)
         self.attention = AttentionFlow(width, config.query_to_context, Dropouts(config).similarity)
         size = 4 * width

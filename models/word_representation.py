@@ -1,5 +1,7 @@
 """The embedding of a token: word vector, character vector, highway network."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -7,6 +9,7 @@ from models.batching import Batch
 from models.configs.variant import ModelConfig
 from models.modules.char_cnn import CharacterCNN
 from models.modules.layers import Dropouts, Highway
+from models.modules.vector_gate import VectorGate
 
 
 class TrainedUnknown(nn.Module):
@@ -14,13 +17,13 @@ class TrainedUnknown(nn.Module):
 
     row: Tensor
 
-    def __init__(self, word_vectors: Tensor) -> None:
-        """`word_vectors` (V, e), with padding in row 0."""
+    def __init__(self, word_vectors: Tensor, size: int) -> None:
+        """`word_vectors` (V, e), with padding in row 0; the trained vectors have `size` numbers."""
         super().__init__()
         missing = (word_vectors == 0).all(1)
         missing[0] = False
         self.register_buffer("row", missing.cumsum(0) * missing, persistent=False)
-        self.vectors = nn.Parameter(torch.zeros(int(missing.sum()), word_vectors.shape[1]))
+        self.vectors = nn.Parameter(torch.zeros(int(missing.sum()), size))
 
     def forward(self, words: Tensor) -> Tensor:
         """(U,) indices -> (U, e)"""
@@ -38,14 +41,23 @@ class WordRepresentation(nn.Module):
 
     word_vectors: Tensor
 
-    def __init__(self, config: ModelConfig, word_vectors: Tensor, characters: int) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        word_vectors: Tensor,
+        characters: int,
+        vector_sizes: Sequence[int] = (),
+    ) -> None:
+        """`vector_sizes`: of the joined sets, if a gate mixes them."""
         super().__init__()
         if not config.word_vectors:
             word_vectors = word_vectors[:, :0]
         self.register_buffer("word_vectors", word_vectors, persistent=False)
-        self.unknown = TrainedUnknown(word_vectors) if config.unknown_words == "trainable" else None
+        self.size = config.vector_gate or word_vectors.shape[1]
+        self.gate = VectorGate(vector_sizes, self.size) if config.vector_gate else None
+        trained = config.unknown_words == "trainable"
+        self.unknown = TrainedUnknown(word_vectors, self.size) if trained else None
         dropouts = Dropouts(config)
-        self.size = word_vectors.shape[1]
         self.characters: CharacterCNN | None = None
         if config.characters is not None:
             self.characters = CharacterCNN(characters, config.characters, dropouts.characters)
@@ -60,6 +72,8 @@ class WordRepresentation(nn.Module):
     def embed_types(self, batch: Batch) -> Tensor:
         """Vectors of the batch's distinct types: (U, word vector size [+ filters])"""
         vectors = self.word_vectors[batch.type_words]
+        if self.gate is not None:
+            vectors = self.gate(vectors)
         if self.unknown is not None:
             vectors = vectors + self.unknown(batch.type_words)
         if self.characters is None:

@@ -8,6 +8,7 @@ from flows.common.data_files import name_of_data
 from flows.common.parameters import DataParameters, VectorParameters
 from infra.errors import UserError
 from infra.masking import mask_secrets
+from tasks.embeddings.formats.source import parts_of
 from tasks.embeddings.formats.store import VECTORS
 from tasks.tracking.runs import flatten
 
@@ -35,11 +36,14 @@ def names_of_vectors(vectors: Sequence[VectorParameters]) -> list[str]:
     """A name for each set of vectors, extended as far as needed to be distinct.
 
     It is the name of its file, of its folder if it was trained here, or of its training method.
+    Joined sets have the names of all, with a + in between.
     """
     return distinct_names([(_path_of(source.source), source.model_dump()) for source in vectors])
 
 
 def _path_of(source: str) -> str:
+    if len(parts := parts_of(source)) > 1:
+        return "+".join(Path(_path_of(part)).name for part in parts)
     path = Path(source)
     return str(path.resolve().parent if path.name == VECTORS else path)
 

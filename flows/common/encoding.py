@@ -19,6 +19,7 @@ from tasks.embeddings.formats.source import (
     DOWNLOADED,
     NO_VECTORS,
     PACKAGED,
+    JoinedVectors,
     VectorInput,
     packaged,
     stage_input,
@@ -47,20 +48,24 @@ from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.runs import Split
 
 
-def resolve_vectors(vectors: VectorParameters) -> VectorInput:
-    """The chosen set: the packaged one, a known set, a file, or one that is trained or filled
-    first."""
-    source: VectorInput
-    if vectors.source in METHODS:
-        settings = vectors.training.model_dump() | {"method": vectors.source}
-        trained = train_from_corpus(vectors.corpus, EmbeddingParameters(**settings), vectors.start)
-        source = stage_input(trained.folder / VECTORS)
-    else:
-        source = find_vectors(vectors.source)
+def resolve_vectors(vectors: VectorParameters) -> VectorInput | JoinedVectors:
+    """The chosen set, or several joined ones: the packaged one, a known set, a file, or one that is
+    trained or filled first."""
+    sets = tuple(_resolve(part, vectors) for part in vectors.parts)
+    if len(sets) > 1:
+        return JoinedVectors(sets)
     if vectors.fill is None:
-        return source
-    filled = fill(source, vectors.fill, vectors.corpus, vectors.training)
+        return sets[0]
+    filled = fill(sets[0], vectors.fill, vectors.corpus, vectors.training)
     return stage_input(filled.folder / VECTORS)
+
+
+def _resolve(spec: str, vectors: VectorParameters) -> VectorInput:
+    if spec not in METHODS:
+        return find_vectors(spec)
+    settings = vectors.training.model_dump() | {"method": spec}
+    trained = train_from_corpus(vectors.corpus, EmbeddingParameters(**settings), vectors.start)
+    return stage_input(trained.folder / VECTORS)
 
 
 def fill(
@@ -144,7 +149,7 @@ def require_same_casing(
     """
     for source in vectors:
         trained_lower_case = source.corpus.lower_case
-        reads_corpus = source.source in METHODS or source.fill == A_LA_CARTE
+        reads_corpus = source.method is not None or source.fill == A_LA_CARTE
         if reads_corpus and trained_lower_case != vocabulary.lower_case:
             raise UserError(
                 f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "

@@ -14,7 +14,7 @@ from models.configs.presets import preset
 from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
-from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source
+from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source, parts_of
 from tasks.embeddings.training.config import (
     A_LA_CARTE,
     CONTEXT_SETTINGS,
@@ -40,8 +40,16 @@ Variants = Annotated[
 
 
 def check_vector_source(spec: str) -> str:
-    """Accept a set of vectors, or a method to train one."""
-    return spec if spec in METHODS else check_source(spec)
+    """Accept a set of vectors, a method to train one, or several of these joined with "+"."""
+    parts = parts_of(spec)
+    for part in parts:
+        if part not in METHODS:
+            check_source(part)
+    if len(parts) > 1 and NO_VECTORS in parts:
+        raise ValueError(f"{NO_VECTORS!r} can't be joined with other vectors; omit it")
+    if len(parts) != len(set(parts)) or len(set(METHODS).intersection(parts)) > 1:
+        raise ValueError(f"{spec!r} joins a set twice, or several methods; name each set once")
+    return spec
 
 
 def check_start(spec: str) -> str:
@@ -279,7 +287,7 @@ class VectorParameters(Form):
         "(`bidaflow datasets` lists them); a file (GloVe .txt or .zip, word2vec or fastText .bin, "
         ".txt or .vec, or the vectors.parquet of a set trained here); a method to train them on "
         "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
-        "characters.",
+        "characters. Several joined by + are used side by side: glove-6b-50d+skipgram.",
     )
     fill: VectorFill | None = Field(
         None,
@@ -303,12 +311,22 @@ class VectorParameters(Form):
         "train from scratch.",
     )
 
+    @property
+    def parts(self) -> list[str]:
+        """The joined sets, or the only one."""
+        return parts_of(self.source)
+
+    @property
+    def method(self) -> str | None:
+        """The training method among them, if any."""
+        return next((part for part in self.parts if part in METHODS), None)
+
     @model_validator(mode="after")
     def _reject_settings_without_effect(self) -> Self:
         default = {name: field.default for name, field in type(self).model_fields.items()}
         changed = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
-        if self.source in METHODS:
-            reject_unused_settings(self.source, self.training)
+        if self.method is not None:
+            reject_unused_settings(self.method, self.training)
         elif self.fill == A_LA_CARTE:
             _reject_settings_of_methods(self.training, self.start)
         elif changed:
@@ -322,6 +340,11 @@ class VectorParameters(Form):
     def _require_set_to_fill(self) -> Self:
         if self.fill is not None and self.source == NO_VECTORS:
             raise ValueError("fill needs a set of vectors to fill, but source is none; omit fill")
+        if self.fill is not None and len(self.parts) > 1:
+            raise ValueError(
+                f"fill needs a single set to fill, but source joins {len(self.parts)}; omit one of "
+                "the two, or fill a set first by `bidaflow embeddings fill`"
+            )
         if self.fill == A_LA_CARTE and self.source in METHODS:
             raise ValueError(
                 f"fill a-la-carte would add no words, because source {self.source} is trained on "
@@ -346,7 +369,8 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
 
     Raises:
         UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
-            from subwords, but `chosen` is a training method without n-grams.
+            from subwords, but `chosen` is a training method without n-grams, or several sets;
+            or a variant has a gate, but `chosen` is a single set.
     """
     readers = [config.name for config in configs if config.model.word_vectors]
     if not readers:
@@ -355,6 +379,19 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
         raise UserError(
             f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
             "(word_vectors). Set vectors.source, or choose variants that read only characters."
+        )
+    joined = len(chosen.parts) > 1
+    if joined and composes_oov_words(configs):
+        raise UserError(
+            "unknown_words is 'subword', but several joined sets have no common n-grams. Set "
+            "vectors.source to one fastText set, or unknown_words to 'zero', 'random' or "
+            "'trainable'."
+        )
+    gated = [config.name for config in configs if config.model.vector_gate]
+    if gated and not joined:
+        raise UserError(
+            f"vector_gate of {gated[0]} mixes several sets of vectors, but vectors.source is only "
+            f"{chosen.source}. Join sets with +, or set vector_gate to 0."
         )
     if chosen.source in METHODS and chosen.source != "fasttext" and composes_oov_words(configs):
         raise UserError(

@@ -21,6 +21,7 @@ class TrainedModel:
     weights: dict[str, torch.Tensor]
     word_vectors: torch.Tensor  # (words, dimension)
     vocabulary: Path  # folder of the stage `build-vocabulary`
+    vector_sizes: tuple[int, ...] = ()  # of each set of word vectors, if several are joined
     subwords: Path | None = None  # file of n-grams from which the vectors of OOV words are composed
     threshold: float | None = None  # no-answer threshold chosen on validation; callers opt in to it
 
@@ -38,6 +39,7 @@ def save_model(folder: Path, model: TrainedModel) -> None:
         "variant": model.variant.to_dict(),
         "allow_no_answer": model.allow_no_answer,
         "threshold": model.threshold,
+        "vector_sizes": model.vector_sizes,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for name in ("words.parquet", "characters.parquet"):

@@ -93,7 +93,8 @@ class Predictor:
         variant = VariantConfig.from_dict(config["variant"])
         lexicon = Lexicon.load(folder)
         vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
-        model = BiDAF(variant.model, vectors, characters=len(lexicon.character_indices) + 2)
+        sizes = config.get("vector_sizes", ())
+        model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, sizes)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
         return cls(model, variant, _threshold(config, no_answer), lexicon, Subwords.load(folder))
 

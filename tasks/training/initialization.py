@@ -14,7 +14,7 @@ from infra.errors import UserError
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
-from tasks.embeddings.formats.store import load_word_vectors
+from tasks.embeddings.formats.store import load_word_vectors, part_sizes
 from tasks.training.inputs import TrainingData
 
 
@@ -51,8 +51,9 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
     policy, seed = variant.model.unknown_words, variant.training.seed
     vectors = load_word_vectors(data.vocabulary, data.vectors, policy, seed)
     vocabulary = _Vocabulary.load(data.vocabulary, vectors)
+    sizes = part_sizes(data.vectors)
     torch.manual_seed(seed)
-    model = BiDAF(variant.model, torch.from_numpy(vectors), len(vocabulary.characters))
+    model = BiDAF(variant.model, torch.from_numpy(vectors), len(vocabulary.characters), sizes)
     if data.start_from is None:
         return model, None
     return model, _copy_weights(variant.name, model, vocabulary, data.start_from / "model")

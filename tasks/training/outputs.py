@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from models.span_decoding import argmax_threshold
-from tasks.embeddings.formats.store import load_word_vectors
+from tasks.embeddings.formats.store import load_word_vectors, part_sizes
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
@@ -72,6 +72,7 @@ def _trained_model(
         allow_no_answer=allow_no_answer,
         weights=weights,
         word_vectors=torch.from_numpy(vectors),
+        vector_sizes=part_sizes(data.vectors),
         vocabulary=data.vocabulary,
         subwords=data.vectors / SUBWORDS if policy == "subword" else None,
         threshold=threshold,

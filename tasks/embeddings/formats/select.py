@@ -9,20 +9,25 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
 from infra.files import inner_suffix, members, open_input
 from tasks.embeddings.formats.fasttext_format import FastTextReader, is_fasttext
+from tasks.embeddings.formats.join import join
 from tasks.embeddings.formats.source import (
     NO_VECTORS,
     PACKAGED,
     TEXT_ENDINGS,
+    JoinedVectors,
     VectorInput,
     packaged,
     short_name,
 )
 from tasks.embeddings.formats.store import (
     PRE_TRAINED,
+    VECTORS,
     History,
+    history_of,
     select_trained,
     take_rows,
     trained_dimension,
@@ -68,6 +73,37 @@ def select_vectors(
         facts["composed"] = len(missing)
     write_vectors(out, chosen, {**history, **facts}, known)
     return {"rows": len(chosen.words), **facts}
+
+
+def select_joined(
+    out: Path, source: JoinedVectors, wanted: set[str], keep_first: int
+) -> dict[str, Any]:
+    """Write vectors.parquet: the wanted words and the first `keep_first` of each set, side by side
+    (see `join`). Raises the errors of `select_vectors`."""
+    selected = [_select(str(part), wanted, keep_first) for part in source.parts]
+    joined = join([chosen for chosen, _, _ in selected])
+    casing = [history["lower_case"] for _, _, history in selected if "lower_case" in history]
+    facts = {
+        "source": "+".join(_part_name(part) for part in source.parts),
+        "dimension": joined.vectors.shape[1],
+        "rows_in_source": sum(rows for _, rows, _ in selected),
+    }
+    history: History = {
+        "method": "joined",
+        "parts": [chosen.vectors.shape[1] for chosen, _, _ in selected],
+        **({"lower_case": casing[0]} if len(set(casing)) == 1 else {}),
+    }
+    write_vectors(out, joined, {**history, **facts})
+    return {"rows": len(joined.words), **facts}
+
+
+def _part_name(part: VectorInput) -> str:
+    """A set's short name; of a set of this pipeline its folder's, or its method if it is a stage's
+    output."""
+    path = Path(str(part))
+    if path.name != VECTORS:
+        return short_name(str(part))
+    return history_of(part)["method"] if path.is_relative_to(stages_folder()) else path.parent.name
 
 
 def load_vectors(source: str) -> WordSet:
@@ -154,7 +190,7 @@ def _member(archive: Path) -> Path:
 
 def vectors_for_splits(
     out: Path,
-    source: VectorInput,
+    source: VectorInput | JoinedVectors,
     splits: Sequence[Path],
     lower_case: bool,
     keep_first: int,
@@ -164,7 +200,9 @@ def vectors_for_splits(
     at inference time.
 
     With `compose_oov`, for models that compose OOV words from n-grams, the n-grams are kept too.
-    Those of pre-trained sets take gigabytes.
+    Those of pre-trained sets take gigabytes. Joined sets have none.
     """
     wanted = wanted_words(splits, lower_case)
+    if isinstance(source, JoinedVectors):
+        return select_joined(out, source, wanted, keep_first)
     return select_vectors(out, str(source), wanted, keep_first, compose_oov)

@@ -75,6 +75,19 @@ class TrainedVectors:
 VectorInput = str | Path | Packaged | TrainedVectors
 
 
+@dataclass(frozen=True)
+class JoinedVectors:
+    """Several sets to use side by side."""
+
+    parts: tuple[VectorInput, ...]
+
+
+def parts_of(spec: str) -> list[str]:
+    """The sets that a name joins with "+"; a file whose own name has a "+" is a single set."""
+    path = Path(spec).expanduser()
+    return [spec] if path.exists() or archive_of(path) else spec.split("+")
+
+
 def stage_input(vectors: Path) -> Path | TrainedVectors:
     """A vectors file as stages take it; for a set of this pipeline with its n-grams file."""
     if vectors.suffix != ".parquet":

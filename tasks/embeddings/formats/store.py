@@ -5,7 +5,7 @@ From it, and from a vocabulary, comes the embedding matrix.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,14 @@ from tasks.text.vocabulary import SPECIAL, composed_mask
 VECTORS = "vectors.parquet"
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
 # digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`). A filled set also
-# has the name of the set that was filled (`base`).
+# has the name of the set that was filled (`base`), and joined sets have the dimension of each
+# (`parts`).
 History = dict[str, Any]
 # The fields of a history, with the function that parses the text in the file's metadata.
 HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
     "method": str,
     "base": str,
+    "parts": json.loads,
     "corpus": str,
     "parameters": json.loads,
     "lower_case": json.loads,
@@ -77,6 +79,11 @@ def history_of(source: VectorInput) -> History:
         if name.encode() in metadata
     }
     return {"method": "unknown", **stored}
+
+
+def part_sizes(folder: Path) -> tuple[int, ...]:
+    """The dimension of each of several joined sets; empty for a single set."""
+    return tuple(history_of(folder / VECTORS).get("parts", ()))
 
 
 def require_subwords(selected: Path, name: str) -> None:
@@ -199,10 +206,24 @@ def load_word_vectors(
     index = np.flatnonzero(positions.is_valid().to_numpy(False))
     matrix[index + len(SPECIAL)] = rows[positions.drop_null().to_numpy()]
     if unknown_words == "random":
-        scale = rows.std() if rows.size else 1.0
+        scale = _scale(rows, part_sizes(vectors))
         for row in np.flatnonzero(~matrix.any(axis=1))[1:]:
             matrix[row] = scale * _random_vector(words[int(row)].as_py(), rows.shape[1], seed)
     return matrix
+
+
+def _scale(rows: Float32Array, sizes: Sequence[int]) -> Any:
+    """The standard deviation of a set's vectors (words, d); of joined sets one per column (d,),
+    which is 0 for the columns that say which words a set knows."""
+    if not rows.size:
+        return 1.0
+    if not sizes:
+        return rows.std()
+    scales = []
+    for part in np.split(rows, np.cumsum([size + 1 for size in sizes])[:-1], axis=1):
+        known = part[part[:, -1] > 0, :-1]
+        scales += [float(known.std()) if known.size else 1.0] * (part.shape[1] - 1) + [0.0]
+    return np.array(scales)
 
 
 def _random_vector(word: str, size: int, seed: int) -> FloatArray:

@@ -268,6 +268,7 @@ def test_zero_disables_preset_and_dataset_settings() -> None:
 
 
 LEAST: dict[str, Any] = {
+    "vector_gate": 0,
     "epochs": 1,
     "batch_size": 1,
     "optimizer": "adadelta",

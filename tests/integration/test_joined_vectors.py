@@ -1,0 +1,69 @@
+"""Joined sets of word vectors with a gate: trained, recorded, served and warm-started."""
+
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow.tracking import MlflowClient
+
+from flows.common.parameters import (
+    CorpusParameters,
+    DataParameters,
+    TrainingParameters,
+    VectorParameters,
+)
+from flows.train import train
+from infra.artifacts.manifest import facts_of, read_manifest
+from infra.artifacts.stage import result_of
+from infra.ray_cluster import Resources
+from infra.settings import settings
+from tasks.embeddings.training.config import EmbeddingSettings
+from tests.factories.cli import write_dataset
+from tests.factories.corpus import two_topic_sentences
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.heavy,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("prefect_server", "ray_cluster", "root"),
+]
+
+
+def test_gated_sets_are_trained_served_and_warm_started(root: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    lines = (" ".join(line) for line in two_topic_sentences(60))
+    corpus.write_text("\n".join(lines), encoding="utf-8")
+    vectors = VectorParameters(
+        source="glove-6b-50d+glove",
+        corpus=CorpusParameters(files=[str(corpus)]),
+        training=EmbeddingSettings(dimension=8, min_count=2, epochs=1, workers=1),
+    )
+    data = DataParameters(dataset=str(write_dataset(tmp_path / "own", 2, 1, 3)))
+
+    def run(**changes: Any) -> Path:
+        """The newest folder of the stage `train` after a training with these changes."""
+        training = TrainingParameters(epochs=1, hidden_size=8, vector_gate=16, **changes)
+        resources = Resources(cpus_per_worker=1)
+        state = train(
+            data, ["baseline"], vectors, training=training, resources=resources, return_state=True
+        )
+        result_of(state)
+        folders = (file.parent for file in root.glob("stages/train/*/manifest.json"))
+        return max(folders, key=lambda folder: read_manifest(folder)["finished"])
+
+    first = run()
+    logged = MlflowClient(settings().tracking_uri).get_run(facts_of(first)["run_id"]).data.params
+    assert logged["vectors.source"] == "glove-6b-50d+glove"
+    assert (logged["vectors.method"], logged["vectors.dimension"]) == ("joined", "60")
+    assert logged["vector_gate"] == "16"
+
+    mlflow.set_tracking_uri(settings().tracking_uri)
+    (answer,) = mlflow.pyfunc.load_model("models:/bidaf-own/1").predict(
+        [{"question": "Where was it?", "context": "It was seen in Xyzzyvale."}]
+    )
+    assert not answer["error"]
+
+    second = run(start_from=str(first / "model"), seed=1)
+    carried = facts_of(second)["carried_over"]
+    assert carried["share"] == 1 and "words.gate.score.weight" in carried["parameters"]

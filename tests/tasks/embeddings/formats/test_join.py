@@ -1,0 +1,95 @@
+"""Several sets side by side, from the join to the matrix that a model reads."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from flows.common.display_names import names_of_vectors
+from flows.common.parameters import VectorParameters, vectors_for
+from infra.errors import UserError
+from models.configs.presets import preset
+from tasks.embeddings.formats.join import join
+from tasks.embeddings.formats.select import select_joined
+from tasks.embeddings.formats.source import JoinedVectors
+from tasks.embeddings.formats.store import history_of, load_word_vectors, part_sizes, read_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tests.factories.vectors import write_lines
+
+
+def test_words_of_all_sets_are_joined_with_flags() -> None:
+    a = WordSet(["x", "y"], np.array([[1, 2], [3, 4]], np.float32))
+    b = WordSet(["z", "x", "y"], np.array([[5], [6], [0]], np.float32))
+    joined = join([a, b])
+    assert joined.words == ["x", "z", "y"]
+    expected = [[1, 2, 1, 6, 1], [0, 0, 0, 5, 1], [3, 4, 1, 0, 1]]
+    np.testing.assert_array_equal(joined.vectors, expected)
+
+
+@pytest.fixture
+def selected(tmp_path: Path) -> Path:
+    """A folder of two joined sets, and a vocabulary with one OOV word."""
+    a = write_lines(tmp_path / "a.txt", "the 1 2", "of 3 4", "owl 5 6")
+    b = write_lines(tmp_path / "b.txt", "lynx 1 -1 1", "the 7 8 9", "otter 1 1 1")
+    out = tmp_path / "out"
+    out.mkdir()
+    source = JoinedVectors((Path(a), Path(b)))
+    facts = select_joined(out, source, {"owl", "the"}, keep_first=1)
+    assert (facts["source"], facts["dimension"]) == ("a.txt+b.txt", 7)
+    words = ["<padding>", "<unknown>", "lynx", "owl", "lost"]
+    pq.write_table(pa.table({"word": words}), out / "words.parquet")
+    return out
+
+
+def test_selection_keeps_wanted_and_first_words_of_each_set(selected: Path) -> None:
+    words, matrix = read_vectors(selected)
+    assert words.to_pylist() == ["the", "lynx", "owl"]
+    np.testing.assert_array_equal(matrix[0], [1, 2, 1, 7, 8, 9, 1])
+    assert history_of(selected / "vectors.parquet")["method"] == "joined"
+    assert part_sizes(selected) == (2, 3)
+
+
+def test_random_vectors_of_unknown_words_have_no_flags(selected: Path) -> None:
+    zero = load_word_vectors(selected, selected)
+    np.testing.assert_array_equal(zero[3], [5, 6, 1, 0, 0, 0, 0])
+    assert not zero[4].any()
+    random = load_word_vectors(selected, selected, "random")
+    np.testing.assert_array_equal(random[:4][[0, 2, 3]], zero[:4][[0, 2, 3]])
+    assert random[4, [0, 1, 3, 4, 5]].all() and not random[4, [2, 6]].any()
+
+
+def test_joined_sets_are_named_and_checked() -> None:
+    joined = VectorParameters(source="glove-6b-50d+sets/support/vectors.parquet")
+    assert names_of_vectors([joined, VectorParameters()]) == [
+        "glove-6b-50d+support",
+        "glove-6b-50d",
+    ]
+    assert VectorParameters(source="glove-6b-50d+skipgram").method == "skipgram"
+    for source, message in (
+        ("glove-6b-50d+none", "can't be joined"),
+        ("cbow+skipgram", "several methods"),
+        ("glove-6b-50d+glove-6b-50d", "joins a set twice"),
+        ("glove-6b-50d+nowhere", "unknown vectors 'nowhere'"),
+    ):
+        with pytest.raises(ValidationError, match=message):
+            VectorParameters(source=source)
+    with pytest.raises(ValidationError, match="fill needs a single set"):
+        VectorParameters(source="glove-6b-50d+a.txt", fill="b.txt")
+
+
+def test_gate_and_subwords_are_checked_against_the_sets() -> None:
+    joined = VectorParameters(source="glove-6b-50d+a.txt")
+    gated = preset("char").with_changes(vector_gate=50)
+    assert vectors_for([gated], joined) == joined
+    with pytest.raises(UserError, match="vector_gate of char mixes several sets"):
+        vectors_for([gated], VectorParameters())
+    with pytest.raises(UserError, match="no common n-grams"):
+        vectors_for([preset("char").with_changes(unknown_words="subword")], joined)
+
+
+def test_file_with_a_plus_in_its_name_is_one_set(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "a+b.txt", "owl 1 2")
+    assert VectorParameters(source=file).parts == [file]
