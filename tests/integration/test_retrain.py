@@ -37,6 +37,11 @@ class Retrained:
     def client(self) -> MlflowClient:
         return MlflowClient(f"sqlite:///{self.root}/mlflow.db")
 
+    @property
+    def report(self) -> Path:
+        """The report of the first run."""
+        return min((self.root / "reports" / "own").glob("*/report.html"))
+
     def runs(self, role: str) -> list[Run]:
         """The MLflow runs with this role, in the only experiment."""
         experiment = self.client.get_experiment_by_name("bidaflow/own")
@@ -221,7 +226,8 @@ def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Ret
     changed = retrain(first.root, *first.flags, "--variants", "char", **tests_server())
     assert changed.returncode == 0, changed.stderr
     assert "Nothing to do" not in changed.stdout and "now" in changed.stdout
-    assert len(re.findall(r"'ingest-\w+' - Finished in state Completed", changed.stderr)) == 1
+    ingested = re.findall(r"'ingest ([\w.]+)' - Finished in state Completed", changed.stderr)
+    assert ingested == ["train.json"]
 
 
 def test_user_error_ends_in_one_sentence(prefect_server: None, tmp_path: Path) -> None:
