@@ -45,7 +45,10 @@ def require_exportable(exports: Sequence[ExportFormat], method: str) -> None:
 
 
 def publish_vectors(trained: Path, folder: Path, exports: Sequence[ExportFormat]) -> list[Path]:
-    """Copy a trained set to `folder`, and write the exports beside it.
+    """Put a trained set into `folder`, and write the exports beside it.
+
+    The set's files are hard links to those of `trained` where the file system has them, so that
+    they take their space once.
 
     All files are written before those of an earlier set are removed. Returns the new files: the
     set's own first, then the exports.
@@ -65,13 +68,21 @@ def publish_vectors(trained: Path, folder: Path, exports: Sequence[ExportFormat]
 def _write_files(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> list[str]:
     copied = [name for name in (VECTORS, SUBWORDS) if (trained / name).exists()]
     for name in copied:
-        shutil.copyfile(trained / name, folder / name)
+        _link(trained / name, folder / name)
     if exports:
         word_set = _exportable(load_vectors(str(trained / VECTORS)))
         for file_format in exports:
             with (folder / FILES[file_format]).open("wb") as out:
                 export(out, word_set, file_format)
     return [*copied, *(FILES[file_format] for file_format in exports)]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Link a file, or copy it to a file system that can't hold the link."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _exportable(word_set: WordSet) -> WordSet:

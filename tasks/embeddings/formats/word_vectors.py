@@ -74,16 +74,23 @@ def own_row(vector: Float32Array, ngrams: Float32Array) -> Float32Array:
 def hashes(word: str, min_ngram: int, max_ngram: int) -> list[int]:
     """FNV-1a hashes of the UTF-8 bytes of each n-gram of "<word>", in fastText's order.
 
-    fastText's quirks are reproduced: bytes are treated as signed, "<" and ">" alone are no
-    n-grams, and n-grams are never empty.
+    Bytes are treated as signed, as in fastText.
+    """
+    return [_fnv_1a(ngram.encode()) for ngram in ngrams_of(word, min_ngram, max_ngram)]
+
+
+def ngrams_of(word: str, min_ngram: int, max_ngram: int) -> list[str]:
+    """The n-grams of "<word>", in fastText's order.
+
+    fastText's quirks are reproduced: "<" and ">" alone are no n-grams, and n-grams are never empty.
     """
     text = f"<{word}>"
-    values = []
-    for start in range(len(text)):
-        for length in range(max(min_ngram, 1), min(max_ngram, len(text) - start) + 1):
-            if length > 1 or 0 < start < len(text) - 1:
-                values.append(_fnv_1a(text[start : start + length].encode()))
-    return values
+    return [
+        text[start : start + length]
+        for start in range(len(text))
+        for length in range(max(min_ngram, 1), min(max_ngram, len(text) - start) + 1)
+        if length > 1 or 0 < start < len(text) - 1
+    ]
 
 
 def _fnv_1a(data: bytes) -> int:

@@ -10,6 +10,8 @@ METHODS: tuple[str, ...] = get_args(Method)
 # The way to fill a set of vectors from a corpus, and the settings that it uses.
 A_LA_CARTE = "a-la-carte"
 CONTEXT_SETTINGS = ("window", "min_count")
+# Defaults of earlier releases, which stored forms still send.
+EARLIER_DEFAULTS = {"buckets": 500_000}
 # For each setting that only some methods use, those methods.
 USED_BY: dict[str, tuple[Method, ...]] = {
     "negatives": ("cbow", "skipgram", "fasttext"),
@@ -21,9 +23,9 @@ USED_BY: dict[str, tuple[Method, ...]] = {
 class EmbeddingSettings(BaseModel):
     """Settings of the training methods.
 
-    The defaults are those of word2vec.c, of fastText except its 2,000,000 buckets, and of GloVe's
-    paper (window 10, x_max 100) except its 50 to 100 epochs. The default of 15 epochs for GloVe is
-    that of its demo script; glove.c's is 25.
+    The defaults are those of word2vec.c, of fastText except that small vocabularies get fewer than
+    its 2,000,000 buckets, and of GloVe's paper (window 10, x_max 100) except its 50 to 100 epochs.
+    The default of 15 epochs for GloVe is that of its demo script; glove.c's is 25.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,11 +48,12 @@ class EmbeddingSettings(BaseModel):
     )
     min_ngram: int = Field(3, ge=1, le=20, description="Shortest character n-gram. fasttext only.")
     max_ngram: int = Field(6, ge=1, le=20, description="Longest character n-gram. fasttext only.")
-    buckets: int = Field(
-        500_000,
+    buckets: int | None = Field(
+        None,
         ge=1,
         description="Hash buckets (vectors) that the n-grams share. Each takes 4 bytes per "
-        "dimension. fasttext only.",
+        "dimension. Empty: those of `start`, or the power of two that is not below the number of "
+        "distinct n-grams of the vocabulary, at most 2,000,000. fasttext only.",
     )
     epochs: int | None = Field(
         None, ge=1, le=1000, description="Number of epochs. Empty: 5 (15 for glove)."
@@ -100,7 +103,9 @@ def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
 
     Forms send every field, so only a value other than the default shows that the user set it.
     """
-    for name in settings.model_dump(exclude_defaults=True):
+    for name, value in settings.model_dump(exclude_defaults=True).items():
+        if value == EARLIER_DEFAULTS.get(name, ...):
+            continue
         if method not in USED_BY.get(name, METHODS):
             raise ValueError(
                 f"{name} has no effect with method {method!r}; omit it, or set method to "

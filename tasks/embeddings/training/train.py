@@ -53,7 +53,7 @@ def train_vectors(
             "dimension": parameters.dimension,
             "corpus": content_digest(corpus),
             "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
-            "parameters": parameters.model_dump(),
+            "parameters": _actual(parameters, trained).model_dump(),
         },
     )
     return {
@@ -74,6 +74,13 @@ def require_start_for_pull(
             "mittens_mu pulls vectors towards those of start, which is empty. Set start to a set, "
             "such as glove-6b-50d, or omit mittens_mu."
         )
+
+
+def _actual(parameters: EmbeddingParameters, trained: WordSet) -> EmbeddingParameters:
+    """The parameters with the number of buckets that was chosen."""
+    if trained.subwords is None:
+        return parameters
+    return parameters.model_copy(update={"buckets": len(trained.subwords.ngrams)})
 
 
 def require_compatible_start(start: VectorInput, parameters: EmbeddingParameters) -> None:
@@ -108,7 +115,7 @@ def _load_start(start: VectorInput, parameters: EmbeddingParameters) -> WordSet:
         )
     fields = ("buckets", "min_ngram", "max_ngram")
     expected = dict(zip(fields, start_set.subwords.ngram_settings, strict=True))
-    differing = [name for name in fields if expected[name] != getattr(parameters, name)]
+    differing = [name for name in fields if getattr(parameters, name) not in (None, expected[name])]
     if differing:
         actual = ", ".join(f"{name} {getattr(parameters, name)}" for name in differing)
         changes = ", ".join(f"{name} to {expected[name]}" for name in differing)

@@ -5,7 +5,7 @@ Bojanowski et al. (2017), "Enriching word vectors with subword information".
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ import psutil
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
 from models.arrays import FloatArray, IntArray
-from tasks.embeddings.formats.word_vectors import Subwords, WordSet, own_row
+from tasks.embeddings.formats.word_vectors import Subwords, WordSet, ngrams_of, own_row
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 
 # gensim is imported locally, because it takes seconds to load.
 
 WINDOWS = 4000
+MAX_BUCKETS = 2_000_000  # fastText's default
 
 
 def train_by_gensim(
@@ -37,6 +38,9 @@ def train_by_gensim(
         UserError: fewer than two words occur often enough, or no two of them share a line.
     """
     counts = read_vocabulary(corpus, parameters.min_count)
+    if parameters.method == "fasttext" and parameters.buckets is None:
+        buckets = choose_buckets(counts, parameters, start)
+        parameters = parameters.model_copy(update={"buckets": buckets})
     model = make_model(parameters)
     model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
     if start is not None:
@@ -64,8 +68,26 @@ def train_by_gensim(
     }
 
 
+def choose_buckets(
+    words: Iterable[str], parameters: EmbeddingParameters, start: WordSet | None
+) -> int:
+    """The number of buckets of a warm start's n-grams, else one in proportion to the vocabulary.
+
+    That is the power of two that is not below the number of distinct n-grams, so that few of them
+    share a bucket, at most MAX_BUCKETS.
+    """
+    if start is not None and start.subwords is not None:
+        return len(start.subwords.ngrams)
+    distinct: set[str] = set()
+    for word in words:
+        distinct.update(ngrams_of(word, parameters.min_ngram, parameters.max_ngram))
+        if len(distinct) >= MAX_BUCKETS:
+            return MAX_BUCKETS
+    return min(1 << max(len(distinct) - 1, 0).bit_length(), MAX_BUCKETS)
+
+
 def make_model(parameters: EmbeddingParameters) -> Any:
-    """A gensim model without a vocabulary.
+    """A gensim model without a vocabulary; for fastText, `buckets` must be set.
 
     Learning rates and subsampling thresholds are those of word2vec.c and fastText, because gensim
     uses skip-gram's as defaults for all methods.

@@ -85,6 +85,32 @@ def test_fasttext_export_requires_ngrams() -> None:
     require_exportable(["fasttext-binary"], "fasttext")
 
 
+def test_published_set_takes_its_space_once(tmp_path: Path) -> None:
+    trained_set(tmp_path / "trained", with_subwords=True)
+    for _ in range(2):  # the second time, it replaces itself
+        files = publish_vectors(tmp_path / "trained", tmp_path / "named", [])
+        assert [file.name for file in files] == ["vectors.parquet", "subwords.safetensors"]
+        for file in files:
+            assert file.samefile(tmp_path / "trained" / file.name)
+            assert file.stat().st_nlink == 2
+    assert sorted(path.name for path in (tmp_path / "named").iterdir()) == sorted(
+        file.name for file in files
+    )
+
+
+def test_publishes_to_a_file_system_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained_set(tmp_path / "trained", with_subwords=True)
+
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError("Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    for file in publish_vectors(tmp_path / "trained", tmp_path / "named", []):
+        assert file.read_bytes() == (tmp_path / "trained" / file.name).read_bytes()
+
+
 def test_duplicate_formats_are_written_once(tmp_path: Path) -> None:
     trained_set(tmp_path / "trained", with_subwords=False)
     files = publish_vectors(tmp_path / "trained", tmp_path / "named", ["glove", "glove"])

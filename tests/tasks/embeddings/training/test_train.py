@@ -12,12 +12,14 @@ import pytest
 from infra import progress_reporter
 from infra.artifacts.stage import Output, Stage
 from infra.errors import UserError
+from tasks.embeddings.formats.export import publish_vectors
 from tasks.embeddings.formats.select import load_vectors, select_vectors
 from tasks.embeddings.formats.store import history_of, read_vectors, write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet, hashes
+from tasks.embeddings.training import word2vec
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.train import train_vectors
-from tasks.embeddings.training.word2vec import make_model
+from tasks.embeddings.training.word2vec import MAX_BUCKETS, choose_buckets, make_model
 from tests.factories.corpus import ANIMALS, TOOLS, corpus_of, two_topic_sentences
 
 SMALL = {"dimension": 16, "min_count": 2, "workers": 1, "epochs": 10}
@@ -199,3 +201,66 @@ def test_failed_training_leaves_nothing(root: Path, prefect_server: None, corpus
     output: Output = training(corpus, EmbeddingParameters(**SMALL))
     again: Output = training(corpus, EmbeddingParameters(**SMALL))
     assert again.cached and not output.cached and again.folder == output.folder
+
+
+def test_ngram_file_is_in_proportion_to_the_vocabulary(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "out", corpus, method="fasttext", buckets=None, epochs=1)
+    distinct = set()
+    for word in (*ANIMALS, *TOOLS, "the", "of"):
+        text = f"<{word}>"
+        distinct |= {text[i : i + n] for n in range(3, 7) for i in range(len(text) - n + 1)}
+    subwords = Subwords.load(tmp_path / "out")
+    assert subwords is not None
+    buckets = len(subwords.ngrams)
+    assert buckets == 2 ** (buckets.bit_length() - 1)
+    assert len(distinct) <= buckets < 2 * len(distinct)
+    size = (tmp_path / "out" / "subwords.safetensors").stat().st_size
+    assert size < buckets * 16 * 4 + 1000
+    history = history_of(tmp_path / "out" / "vectors.parquet")
+    assert history["parameters"]["buckets"] == buckets
+
+
+def test_words_of_one_letter_get_a_bucket() -> None:
+    parameters = EmbeddingParameters(method="fasttext", min_ngram=4)
+    assert choose_buckets(["a", "b"], parameters, None) == 1
+
+
+def test_buckets_have_fasttexts_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_BUCKETS == 2_000_000
+    monkeypatch.setattr(word2vec, "MAX_BUCKETS", 20)
+    parameters = EmbeddingParameters(method="fasttext")
+    assert choose_buckets(["ab"], parameters, None) == 4  # <ab, ab>, <ab>
+    assert choose_buckets(["hammer"], parameters, None) == 20
+    assert choose_buckets(["hammers", "badgers"], parameters, None) == 20
+
+
+def test_reloaded_set_composes_the_same_oov_vectors(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = []
+
+    def recording(parameters: EmbeddingParameters) -> Any:
+        models.append(make_model(parameters))
+        return models[-1]
+
+    monkeypatch.setattr(word2vec, "make_model", recording)
+    train(tmp_path / "out", corpus, method="fasttext", buckets=None, epochs=2)
+    (file, *_) = publish_vectors(tmp_path / "out", tmp_path / "named", [])
+    subwords = load_vectors(str(file)).subwords
+    assert subwords is not None
+    for word in ("hammers", "otterly", "straße", "x"):
+        np.testing.assert_allclose(subwords.vector(word), models[0].wv[word], rtol=1e-5, atol=1e-7)
+
+
+def test_warm_start_takes_the_buckets_of_its_start(tmp_path: Path, corpus: Path) -> None:
+    train(tmp_path / "first", corpus, method="fasttext", buckets=77, epochs=1)
+    start = tmp_path / "first" / "vectors.parquet"
+    train(tmp_path / "second", corpus, start, method="fasttext", buckets=None, epochs=1)
+    subwords = Subwords.load(tmp_path / "second")
+    assert subwords is not None and len(subwords.ngrams) == 77
+
+
+def test_stored_forms_with_the_earlier_default_are_accepted() -> None:
+    assert EmbeddingParameters(method="skipgram", buckets=500_000).method == "skipgram"
+    with pytest.raises(ValueError, match="buckets has no effect with method 'skipgram'"):
+        EmbeddingParameters(method="skipgram", buckets=500_001)
