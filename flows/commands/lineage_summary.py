@@ -1,4 +1,4 @@
-"""Lineage in about ten lines: a run's inputs, and whether all files are still as they were."""
+"""Lineage in about ten lines: a run's inputs, and the files that are missing or changed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
