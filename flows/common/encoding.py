@@ -75,7 +75,7 @@ def fill(
     set that `spec` names. Of the settings, only those of contexts in a corpus are used."""
     if spec != A_LA_CARTE:
         return filling_from_set(source, find_vectors(spec))
-    prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case)
+    prepared = _prepare(corpus_files(corpus), corpus)
     used = EmbeddingSettings(**settings.model_dump(include=set(CONTEXT_SETTINGS)))
     return filling_from_corpus(source, prepared.folder, used)
 
@@ -113,8 +113,24 @@ def train_from_corpus(
         require_compatible_start(start_vectors, embedding)
         history = history_of(start_vectors)
         warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
-    prepared = preparing_corpus(files, corpus.lower_case)
+    prepared = _prepare(files, corpus)
     return training_vectors(prepared.folder, embedding, start_vectors)
+
+
+def _prepare(files: list[TextFile], corpus: CorpusParameters) -> Output:
+    """Prepare the corpus, and log which words in it ran together."""
+    prepared = preparing_corpus(files, corpus.lower_case, corpus.split_joined)
+    joined = prepared.facts["joined"]
+    if joined["words"]:
+        examples = ", ".join(f"{halves!r} ({count})" for halves, count in joined["examples"][:5])
+        action = (
+            "were split" if joined["split"] else "stay as they are; corpus.split_joined splits them"
+        )
+        get_run_logger().info(
+            f"{joined['words']:,} words of the corpus ({joined['occurrences']:,} occurrences) ran "
+            f"together at a lost space, for example {examples}. They {action}."
+        )
+    return prepared
 
 
 def corpus_files(corpus: CorpusParameters) -> list[TextFile]:

@@ -266,6 +266,11 @@ class CorpusParameters(Form):
     lower_case: bool = Field(
         True, description="Lower-case the corpus. Must match `vocabulary.lower_case`."
     )
+    split_joined: bool = Field(
+        False,
+        description="Split words that ran together at a lost space, such as `diabetesthe`, if both "
+        "halves are frequent. Off: they are only counted and reported.",
+    )
 
 
 def check_fill(spec: str) -> str:
