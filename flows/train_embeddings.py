@@ -9,19 +9,26 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
-from flows.common.encoding import train_from_corpus
-from flows.common.failures import report_user_errors
+from flows.common.encoding import train_bilm, train_from_corpus
+from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
 from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.stage import result_of
+from infra.errors import UserError
+from infra.ray_cluster import Resources
 from infra.settings import settings
-from tasks.embeddings.formats.export import ExportFormat, publish_vectors, require_exportable
-from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.export import (
+    ExportFormat,
+    publish_bilm,
+    publish_vectors,
+    require_exportable,
+)
+from tasks.embeddings.formats.source import BILM_SUFFIX, PACKAGED
 from tasks.embeddings.training.config import EmbeddingParameters
 
 
-@flow(name="train-embeddings", description=__doc__)
+@flow(name="train-embeddings", description=__doc__, **TRAINING_FLOW)
 @report_user_errors
 def train_embeddings(
     corpus: CorpusParameters = CorpusParameters(),
@@ -30,7 +37,7 @@ def train_embeddings(
         VectorStart | None,
         Field(
             description="Warm start: continue training from this set of vectors, and add new "
-            "words. Empty: train from scratch."
+            "words; for elmo, from this bilm.safetensors. Empty: train from scratch."
         ),
     ] = None,
     name: Annotated[
@@ -49,6 +56,9 @@ def train_embeddings(
             "from it)."
         ),
     ] = [],
+    resources: Annotated[
+        Resources, Field(description="Workers, CPUs and GPUs. Used by method elmo only.")
+    ] = Resources(),
     evaluate_on: Annotated[
         str | None,
         Field(
@@ -61,11 +71,18 @@ def train_embeddings(
 
     Returns the facts about the set, and the paths of its files and of its evaluation.
     """
+    require_valid_for_method(embedding.method, start, exports, evaluate_on)
+    folder = settings().root.resolve() / "embeddings" / name
+    if embedding.method == "elmo":
+        model = train_bilm(corpus, embedding, start, resources)
+        file = publish_bilm(model.folder, folder)
+        description = f"Language model: {file}"
+        create_table_artifact([model.facts], key="embeddings", description=description)
+        return {**model.facts, "cached": model.cached, "files": [str(file)]}
     require_exportable(exports, embedding.method)
     if evaluate_on is not None:
         ingest_dataset(DataParameters(dataset=evaluate_on))  # report invalid data before training
     trained = train_from_corpus(corpus, embedding, start)
-    folder = settings().root.resolve() / "embeddings" / name
     files = publish_vectors(trained.folder, folder, exports)
     create_table_artifact([trained.facts], key="embeddings", description=f"Word vectors: {folder}")
     result = {**trained.facts, "cached": trained.cached, "files": [str(file) for file in files]}
@@ -81,6 +98,30 @@ def train_embeddings(
     return {**result, "report": result_of(evaluation)["report"]}
 
 
+def require_valid_for_method(
+    method: str, start: str | None, exports: list[ExportFormat], evaluate_on: str | None
+) -> None:
+    """Check that the method takes the start set, the exports and the evaluation.
+
+    Raises:
+        UserError: it does not.
+    """
+    is_bilm = start is not None and start.endswith(BILM_SUFFIX)
+    if start is not None and is_bilm != (method == "elmo"):
+        expected = (
+            "the bilm.safetensors of a language model" if method == "elmo" else "word vectors"
+        )
+        raise UserError(
+            f"start is {start}, but method {method} continues from {expected}. Change start, or "
+            "omit it to train from scratch."
+        )
+    if method == "elmo" and (exports or evaluate_on):
+        name = "exports" if exports else "evaluate_on"
+        raise UserError(
+            f"{name} has no effect with method elmo, whose vectors depend on the sentence. Omit it."
+        )
+
+
 def announce(facts: dict[str, Any]) -> None:
     """Print what was trained, where it is, and the next commands."""
     corpus, vectors = facts["corpus"], facts["files"][0]
@@ -89,6 +130,9 @@ def announce(facts: dict[str, Any]) -> None:
         f"\n{facts['method']}, dimension {facts['dimension']}: {facts['words']:,} words from a "
         f"corpus of {corpus['words']:,} tokens ({corpus['distinct']:,} distinct){reused}."
     )
+    if facts["method"] == "elmo":
+        _announce_bilm(facts)
+        return
     if "carried_over" in facts:
         show(
             f"Warm start: {facts['carried_over']:,} words trained further, {facts['unchanged']:,} "
@@ -100,6 +144,22 @@ def announce(facts: dict[str, Any]) -> None:
         "",
         f"Next       bidaflow embeddings evaluate --vectors {vectors}",
         f"           bidaflow retrain --vectors.source {vectors}",
+    )
+
+
+def _announce_bilm(facts: dict[str, Any]) -> None:
+    """Print the perplexities, and where the model is."""
+    first, last = facts["history"]
+    show(
+        f"Perplexity of {facts['held_out_words']:,} held-out words: forward "
+        f"{last['held_out/perplexity_forward']:,.1f}, backward "
+        f"{last['held_out/perplexity_backward']:,.1f}, mean {last['held_out/perplexity_mean']:,.1f}"
+        f" (after the first {first['words']:,} words: {first['held_out/perplexity_mean']:,.1f}).",
+        "By comparison: unigram model "
+        f"{facts['baselines']['held_out/perplexity_unigram']:,.1f}, trigram model "
+        f"{facts['baselines']['held_out/perplexity_trigram']:,.1f}.",
+        f"File       {facts['files'][0]}",
+        f"MLflow     {facts['run_url']}",
     )
 
 

@@ -4,6 +4,7 @@ from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import Stage
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
+from tasks.embeddings.contextual.encode_corpus import encode_corpus
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.formats.select import vectors_for_splits
 from tasks.embeddings.training import corpus, fill, train
@@ -17,6 +18,7 @@ from tasks.reports import (
 )
 from tasks.text import build_vocabulary, encode
 from tasks.tracking.registry import fetch_model
+from tasks.training.train_language_model import train_language_model
 from tasks.training.train_variant import train_variant
 
 generating = Stage(tiny.write_tiny, "generate-tiny")
@@ -32,6 +34,8 @@ reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddi
 training_vectors = Stage(train.train_vectors, "train-embeddings")
 filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")
 filling_from_set = Stage(fill.fill_from_set, "fill-from-set")
+encoding_corpus = Stage(encode_corpus, "encode-corpus")
+training_language_model = Stage(train_language_model, "train-language-model")
 encoding = Stage(encode.encode_split, "encode")
 fetching_model = Stage(fetch_model, "fetch-model")
 training = Stage(train_variant, "train", label=lambda inputs: inputs["variant"].name)

@@ -63,9 +63,11 @@ GROUPS = {
     ),
     "ray": (
         "tests/integration/test_compare.py",
+        "tests/integration/test_language_model.py",
         "tests/integration/test_long_contexts.py",
         "tests/integration/test_trainings.py",
         "tests/integration/test_own_cluster.py",
+        "tests/tasks/training/test_language_model_worker.py",
         "tests/tasks/training/test_worker.py",
     ),
 }

@@ -14,6 +14,7 @@ from flows.common.splits import Splits, ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import archive_of
+from infra.ray_cluster import Resources
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.formats.source import (
     DOWNLOADED,
@@ -37,15 +38,18 @@ from tasks.embeddings.training.train import require_compatible_start, require_st
 from tasks.stages import (
     building_vocabulary,
     encoding,
+    encoding_corpus,
     fetching,
     filling_from_corpus,
     filling_from_set,
     preparing_corpus,
     selecting_vectors,
+    training_language_model,
     training_vectors,
 )
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.runs import Split
+from tasks.training.train_variant import remove_checkpoints
 
 
 def resolve_vectors(vectors: VectorParameters) -> VectorInput | JoinedVectors:
@@ -131,6 +135,30 @@ def _prepare(files: list[TextFile], corpus: CorpusParameters) -> Output:
             f"together at a lost space, for example {examples}. They {action}."
         )
     return prepared
+
+
+def train_bilm(
+    corpus: CorpusParameters,
+    embedding: EmbeddingParameters,
+    start: str | None,
+    resources: Resources,
+) -> Output:
+    """Prepare and encode the corpus, and train ELMo's language model on it.
+
+    Raises:
+        UserError: the start model can't be read, or the corpus names no texts or too few.
+    """
+    start_file = None if start is None else Path(start).expanduser()
+    if start_file is not None:
+        from tasks.embeddings.contextual.bilm_file import load_bilm  # loads torch
+
+        history = load_bilm(start_file).history
+        warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
+    prepared = _prepare(corpus_files(corpus), corpus).folder
+    encoded = encoding_corpus(prepared).folder
+    output = training_language_model(prepared, encoded, embedding, start_file, resources)
+    remove_checkpoints(output.folder)
+    return output
 
 
 def corpus_files(corpus: CorpusParameters) -> list[TextFile]:

@@ -14,7 +14,13 @@ from models.configs.presets import preset
 from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
-from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source, parts_of
+from tasks.embeddings.formats.source import (
+    BILM_SUFFIX,
+    NO_VECTORS,
+    PACKAGED,
+    check_source,
+    parts_of,
+)
 from tasks.embeddings.training.config import (
     A_LA_CARTE,
     CONTEXT_SETTINGS,
@@ -56,7 +62,7 @@ def check_start(spec: str) -> str:
     """Accept a set of vectors to start from; `none` is not one."""
     if spec == NO_VECTORS:
         raise ValueError(f"{NO_VECTORS!r} is not valid for start; omit it to train from scratch")
-    return check_source(spec)
+    return spec if spec.endswith(BILM_SUFFIX) else check_source(spec)
 
 
 VectorStart = Annotated[str, AfterValidator(check_start)]

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +28,11 @@ from ray.train.torch.config import (
 )
 
 from infra.errors import UserError
+from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
 from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
 from tasks.training.checkpoints import atomic_local_filesystem
-from tasks.training.epoch_log import Report, TrainingProgress
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 # The number of times that failed workers are replaced.
@@ -59,16 +59,46 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
         ray.train.TrainingFailedError: workers failed, and so did their replacements.
     """
     start = time.perf_counter()
+    result = run_workers(
+        job.variant.name,
+        train_worker,
+        {"job": job},
+        allotment,
+        _run_config(job, name, storage),
+    )
+    last = Path(result.checkpoint.path)
+    best = last
+    if job.data.validation is not None:
+        checkpoint, _ = max(result.best_checkpoints, key=lambda item: item[1][PREFERENCE])
+        best = Path(checkpoint.path)
+    return FitResult(last, best, time.perf_counter() - start)
+
+
+def run_workers(
+    title: str,
+    worker: Callable[[dict[str, Any]], str | None],
+    config: dict[str, Any],
+    allotment: Allotment,
+    run_config: RunConfig,
+) -> Any:
+    """Run `worker` on each of Ray Train's workers, and show the progress under `title`.
+
+    The workers get `config` with `allotment`, and with `send`, which sends a report to this
+    process. Returns Ray Train's result.
+
+    Raises:
+        UserError: a worker returned an error message, or Ray Train's controller died.
+    """
     try:
         with (
-            ProgressReporter(job.variant.name) as reporter,
+            ProgressReporter(title) as reporter,
             receiving(partial(_show, reporter)) as send,
             process_group(allotment) as torch_config,
         ):
-            reporter.log(f"{job.variant.name}: starting {allotment}.")
+            reporter.log(f"{title}: starting {allotment}.")
             result = TorchTrainer(
-                train_worker,
-                train_loop_config={"job": job, "allotment": allotment, "send": send},
+                worker,
+                train_loop_config={**config, "allotment": allotment, "send": send},
                 torch_config=torch_config,
                 scaling_config=ScalingConfig(
                     num_workers=allotment.workers,
@@ -78,7 +108,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
                         "GPU": allotment.gpus_per_worker,
                     },
                 ),
-                run_config=_run_config(job, name, storage),
+                run_config=run_config,
             ).fit()
     except RayActorError as error:
         raise UserError(
@@ -86,18 +116,14 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
             "the training from its last checkpoint."
         ) from error
     if result.return_value is not None:
-        shutil.rmtree(storage / name)  # a diverged training can't be resumed
+        # A diverged training can't be resumed.
+        shutil.rmtree(Path(run_config.storage_path) / run_config.name)
         raise UserError(result.return_value)
-    last = Path(result.checkpoint.path)
-    best = last
-    if job.data.validation is not None:
-        checkpoint, _ = max(result.best_checkpoints, key=lambda item: item[1][PREFERENCE])
-        best = Path(checkpoint.path)
-    return FitResult(last, best, time.perf_counter() - start)
+    return result
 
 
-def _show(reporter: ProgressReporter, report: Report) -> None:
-    if isinstance(report, TrainingProgress):
+def _show(reporter: ProgressReporter, report: object) -> None:
+    if isinstance(report, Progress):
         reporter.show(report)
     else:
         reporter.log(str(report))
@@ -106,6 +132,14 @@ def _show(reporter: ProgressReporter, report: Report) -> None:
 def _run_config(job: Job, name: str, storage: Path) -> RunConfig:
     validated = job.data.validation is not None
     ranking: dict[str, Any] = {"checkpoint_score_attribute": PREFERENCE} if validated else {}
+    return resumable(name, storage, **ranking)
+
+
+def resumable(name: str, storage: Path, **ranking: Any) -> RunConfig:
+    """The configuration of a run that resumes from its checkpoints in `storage`.
+
+    `ranking` says which checkpoints are kept, besides the last one.
+    """
     return RunConfig(
         name=name,
         storage_path=str(storage),

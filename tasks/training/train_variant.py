@@ -57,12 +57,12 @@ def train_variant(
         print(tags["carried_over"], flush=True)
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = ray_cluster.allot(resources)
-    uri, storage = settings().tracking_uri, _storage()
+    uri, storage = settings().tracking_uri, checkpoint_storage()
     start = time.perf_counter()
     resumed = (storage / out.name).exists()
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
     runs.tag(uri, run_id, {"allotment": str(allotment), **tags})
-    with _finishing_run(uri, run_id):
+    with finishing_run(uri, run_id):
         seconds["mlflow"] = time.perf_counter() - start
         job = Job(variant, data, uri, run_id)
         facts |= write_outputs(out, job, fit(job, allotment, out.name, storage))
@@ -78,10 +78,13 @@ def train_variant(
 
 def remove_checkpoints(trained: Path) -> None:
     """Remove the checkpoints of a training whose stage is complete."""
-    shutil.rmtree(_storage() / trained.name, ignore_errors=True)  # may race with another flow run
+    shutil.rmtree(
+        checkpoint_storage() / trained.name, ignore_errors=True
+    )  # may race with another flow run
 
 
-def _storage() -> Path:
+def checkpoint_storage() -> Path:
+    """The folder of the checkpoints of all trainings, which are in <stage key>/."""
     return settings().root.resolve() / "ray"
 
 
@@ -145,7 +148,7 @@ def start_run(
 
 
 @contextmanager
-def _finishing_run(uri: str, run_id: str) -> Iterator[None]:
+def finishing_run(uri: str, run_id: str) -> Iterator[None]:
     """Log system metrics during the block, then end the MLflow run with the block's outcome."""
     try:
         with metric_logger.system_metrics(uri, run_id):

@@ -80,7 +80,7 @@ def make_trainer(job: Job, threads: int) -> Trainer:
         new_model(job.variant, job.data)[0],
         training,
         wrap=partial(ray.train.torch.prepare_model, parallel_strategy_kwargs=DATA_PARALLEL),
-        all_reduce=_all_reduce,
+        all_reduce=all_reduce,
         rank=rank,
         world_size=size,
     )
@@ -96,8 +96,7 @@ def train_worker(config: dict[str, Any]) -> str | None:
     Returns an error message if training diverged. It is not raised, because Ray would replace the
     workers, which would diverge again.
     """
-    # Ray would print a line about each checkpoint, whatever the log level of the run.
-    logging.getLogger(ray.train.v2._internal.execution.context.__file__).setLevel(logging.WARNING)
+    silence_checkpoint_lines()
     job: Job = config["job"]
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
     try:
@@ -114,7 +113,13 @@ def train_worker(config: dict[str, Any]) -> str | None:
     return None
 
 
-def _all_reduce(tensor: torch.Tensor) -> None:
+def silence_checkpoint_lines() -> None:
+    """Keep Ray from printing a line about each checkpoint, whatever the log level of the run."""
+    logging.getLogger(ray.train.v2._internal.execution.context.__file__).setLevel(logging.WARNING)
+
+
+def all_reduce(tensor: torch.Tensor) -> None:
+    """Sum a tensor over all workers in place; with one worker, leave it as it is."""
     if torch.distributed.is_initialized():
         torch.distributed.all_reduce(tensor)
 

@@ -28,3 +28,10 @@ def two_topic_sentences(lines: int = 400, length: int = 20) -> list[list[str]]:
         topic = [ANIMALS, TOOLS][number % 2]
         sentences.append(rng.choice([*topic, "the", "of"], length).tolist())
     return sentences
+
+
+def shuffled_topics(lines: int) -> list[list[str]]:
+    """The same sentences in random order, so that a sentence's topic does not depend on the one
+    before it."""
+    sentences = two_topic_sentences(lines)
+    return [sentences[i] for i in np.random.default_rng(0).permutation(lines)]

@@ -11,11 +11,12 @@ from prefect.utilities.callables import parameter_schema
 from flows.common import encoding as flow_file
 from flows.common.encoding import corpus_files, resolve_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, VectorParameters
-from flows.train_embeddings import train_embeddings
+from flows.train_embeddings import require_valid_for_method, train_embeddings
 from infra.artifacts.manifest import hash_file, origins
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from tasks.datasets.fetch import Source
+from tasks.embeddings.contextual.settings import ElmoSettings
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters, EmbeddingSettings
@@ -181,7 +182,7 @@ def test_corpus_can_be_a_dataset(root: Path, prefect_server: None) -> None:
 def test_form_has_bounds_and_choices() -> None:
     schema = parameter_schema(train_embeddings)
     fields = schema.definitions["EmbeddingParameters"]["properties"]
-    assert fields["method"]["enum"] == ["cbow", "skipgram", "fasttext", "glove"]
+    assert fields["method"]["enum"] == [*METHODS, "elmo"]
     assert all(field["description"].endswith(".") for field in fields.values())
     with pytest.raises(ValueError, match=r"min_ngram \(5\) must not exceed max_ngram \(4\)"):
         EmbeddingParameters(min_ngram=5, max_ngram=4)
@@ -216,3 +217,30 @@ def test_form_with_untouched_fields_is_valid(method: str) -> None:
     sent = EmbeddingSettings().model_dump()
     assert EmbeddingParameters(**sent, method=method).method == method  # type: ignore[arg-type]
     assert VectorParameters(source=method, training=EmbeddingSettings(**sent)).source == method
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "exports", "evaluate_on", "message"),
+    [
+        ("elmo", "glove.txt", [], None, "elmo continues from the bilm.safetensors"),
+        ("glove", "bilm.safetensors", [], None, "glove continues from word vectors"),
+        ("elmo", None, ["glove"], None, "exports has no effect with method elmo"),
+        ("elmo", None, [], "tiny", "evaluate_on has no effect with method elmo"),
+    ],
+)
+def test_options_of_other_methods_are_rejected(
+    method: str, start: str | None, exports: Any, evaluate_on: str | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        require_valid_for_method(method, start, exports, evaluate_on)
+
+
+def test_elmo_has_settings_of_its_own() -> None:
+    with pytest.raises(ValueError, match="dimension has no effect with method 'elmo'; omit it"):
+        EmbeddingParameters(method="elmo", dimension=50)
+    with pytest.raises(ValueError, match="elmo has no effect with method 'glove'"):
+        EmbeddingParameters(method="glove", elmo=ElmoSettings(window=9))
+    assert (
+        EmbeddingParameters(method="elmo", elmo=ElmoSettings(window=9), min_count=2).epoch_count
+        == 1
+    )

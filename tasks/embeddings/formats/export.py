@@ -15,10 +15,12 @@ from typing import IO, Literal
 
 import numpy as np
 
+from infra.atomic_files import atomic_file
 from infra.errors import UserError
 from infra.run_logger import logger
 from tasks.embeddings.formats.fasttext_format import write_fasttext
 from tasks.embeddings.formats.select import load_vectors
+from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.formats.store import VECTORS
 from tasks.embeddings.formats.word_vectors import SUBWORDS, WordSet
 
@@ -63,6 +65,13 @@ def publish_vectors(trained: Path, folder: Path, exports: Sequence[ExportFormat]
     finally:
         shutil.rmtree(staging)
     return [folder / name for name in names]
+
+
+def publish_bilm(trained: Path, folder: Path) -> Path:
+    """Copy a trained language model to `folder`, and return the new file."""
+    with (trained / BILM).open("rb") as model, atomic_file(folder / BILM) as copy:
+        shutil.copyfileobj(model, copy)
+    return folder / BILM
 
 
 def _write_files(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> list[str]:

@@ -19,6 +19,7 @@ DOWNLOADED = {
     if resource.kind == "word vectors"
 }
 KNOWN_SOURCES = (PACKAGED, NO_VECTORS, *DOWNLOADED)
+BILM, BILM_SUFFIX = "bilm.safetensors", ".safetensors"  # a language model's file
 TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 

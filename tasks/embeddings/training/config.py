@@ -5,15 +5,20 @@ from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Method = Literal["cbow", "skipgram", "fasttext", "glove"]
-METHODS: tuple[str, ...] = get_args(Method)
+from tasks.embeddings.contextual.settings import ElmoSettings
+
+StaticMethod = Literal["cbow", "skipgram", "fasttext", "glove"]
+Method = Literal[StaticMethod, "elmo"]
+METHODS: tuple[str, ...] = get_args(StaticMethod)  # those that train one vector per word
 # The way to fill a set of vectors from a corpus, and the settings that it uses.
 A_LA_CARTE = "a-la-carte"
 CONTEXT_SETTINGS = ("window", "min_count")
 # Defaults of earlier releases, which stored forms still send.
 EARLIER_DEFAULTS = {"buckets": 500_000}
 # For each setting that only some methods use, those methods.
-USED_BY: dict[str, tuple[Method, ...]] = {
+USED_BY: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("dimension", "window", "workers"), METHODS),
+    "elmo": ("elmo",),
     "negatives": ("cbow", "skipgram", "fasttext"),
     **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
     **dict.fromkeys(("x_max", "alpha", "memory_mb", "mittens_mu"), ("glove",)),
@@ -56,7 +61,7 @@ class EmbeddingSettings(BaseModel):
         "distinct n-grams of the vocabulary, at most 2,000,000. fasttext only.",
     )
     epochs: int | None = Field(
-        None, ge=1, le=1000, description="Number of epochs. Empty: 5 (15 for glove)."
+        None, ge=1, le=1000, description="Number of epochs. Empty: 5 (15 for glove, 1 for elmo)."
     )
     x_max: float = Field(
         100.0,
@@ -106,7 +111,7 @@ def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
     for name, value in settings.model_dump(exclude_defaults=True).items():
         if value == EARLIER_DEFAULTS.get(name, ...):
             continue
-        if method not in USED_BY.get(name, METHODS):
+        if method not in USED_BY.get(name, (method,)):
             raise ValueError(
                 f"{name} has no effect with method {method!r}; omit it, or set method to "
                 f"{' or '.join(USED_BY[name])}"
@@ -120,9 +125,11 @@ class EmbeddingParameters(EmbeddingSettings):
 
     method: Method = Field(
         "skipgram",
-        description="cbow or skipgram (word2vec), fasttext (skip-gram with character n-grams), or "
-        "glove (co-occurrence counts).",
+        description="cbow or skipgram (word2vec), fasttext (skip-gram with character n-grams), "
+        "glove (co-occurrence counts), or elmo (a bidirectional language model, which gives each "
+        "word a vector for its sentence).",
     )
+    elmo: ElmoSettings = Field(ElmoSettings(), description="Settings of method elmo.")
 
     @model_validator(mode="after")
     def _reject_unused_settings(self) -> Self:
@@ -137,7 +144,7 @@ class EmbeddingParameters(EmbeddingSettings):
     @property
     def epoch_count(self) -> int:
         """Number of epochs."""
-        return self.epochs or (15 if self.method == "glove" else 5)
+        return self.epochs or {"glove": 15, "elmo": 1}.get(self.method, 5)
 
     @property
     def threads(self) -> int:

@@ -136,7 +136,7 @@ def test_prefect_schema_bounds_every_number(flow: Any) -> None:
         (compare_variants, "variants", list(PRESETS)),
         (train, "TrainingParameters.optimizer", ["adadelta", "adam"]),
         (train, "DataParameters.overlap", ["refuse", "leave out"]),
-        (train_embeddings, "EmbeddingParameters.method", list(METHODS)),
+        (train_embeddings, "EmbeddingParameters.method", [*METHODS, "elmo"]),
         (train_embeddings, "exports", list(FILES)),
     ],
 )

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 import ray.train
 import torch
@@ -32,6 +31,7 @@ from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 from tasks.training.ray_trainer import FitResult, fit
 from tasks.training.worker import Job, _Loop, make_trainer, train_worker
+from tests.factories.ray_processes import processes_of_ray
 from tests.factories.training_data import make_job, prepare, small
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
@@ -102,19 +102,6 @@ def test_two_workers_match_the_losses_of_one(data: TrainingData, tmp_path: Path)
 
 
 # Killed processes
-
-
-def processes_of_ray(name: str) -> list[psutil.Process]:
-    """The cluster's processes with this name in their command line."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if name in " ".join(_title(child))]
-
-
-def _title(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def train_until_killed(config: dict[str, Any]) -> str | None:

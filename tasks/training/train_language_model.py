@@ -1,0 +1,200 @@
+"""Trains ELMo's language model: the driver side, from connecting to the cluster to the file."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra import ray_cluster
+from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from infra.errors import UserError
+from infra.ray_cluster import Resources
+from infra.settings import settings
+from tasks.embeddings.formats.source import BILM
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.training.corpus import read_vocabulary
+from tasks.tracking import client, runs
+from tasks.training.train_variant import checkpoint_storage, finishing_run, parent_run_of
+
+# Modules that load torch or Ray Train are imported locally: flows import this module, and both take
+# seconds to load.
+if TYPE_CHECKING:
+    from tasks.training.language_model_worker import LanguageModelJob
+
+EXPERIMENT = "embeddings"
+HISTORY = "history.json"
+
+
+def train_language_model(
+    out: Path,
+    corpus: Path,
+    encoded: Path,
+    parameters: EmbeddingParameters,
+    start: Path | None,
+    resources: Resources,
+) -> dict[str, Any]:
+    """Train a language model on the cluster, and log it to MLflow.
+
+    Writes bilm.safetensors and history.json. `corpus` is a folder written by `prepare_corpus`,
+    `encoded` its encoding, `start` the file of a model that the training continues. An interrupted
+    training resumes from its last checkpoint.
+
+    Raises:
+        UserError: the corpus has too few words, the cluster has fewer resources than requested, or
+            the start model can't be read.
+    """
+    from tasks.embeddings.contextual.bilm_file import TrainedBiLM, save_bilm
+    from tasks.training.language_model_worker import (
+        TITLE,
+        load_result,
+        new_language_model,
+        train_language_model_worker,
+    )
+    from tasks.training.ray_trainer import resumable, run_workers
+
+    seconds = {"ray_start": ray_cluster.connect()}
+    allotment = ray_cluster.allot(resources)
+    storage = checkpoint_storage()
+    uri = settings().tracking_uri
+    resumed = (storage / out.name).exists()
+    run_id = _start_run(out.name, corpus, parameters, start, resources, resumed)
+    with finishing_run(uri, run_id):
+        job = _job(corpus, encoded, parameters, start, run_id)
+        _require_enough_words(job, allotment.workers)
+        baselines = _baselines(job)
+        runs.log_scores(uri, run_id, baselines)
+        began = time.perf_counter()
+        result = run_workers(
+            TITLE,
+            train_language_model_worker,
+            {"job": job},
+            allotment,
+            resumable(out.name, storage),
+        )
+        seconds["fit"] = time.perf_counter() - began
+        weights, history = load_result(Path(result.checkpoint.path))
+        model = new_language_model(job)
+        model.load_state_dict(weights)
+        made = _how_it_was_made(corpus, parameters, start)
+        save_bilm(out / BILM, TrainedBiLM(model, job.words, made))
+        (out / HISTORY).write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
+        runs.log_artifacts(uri, run_id, [out / HISTORY])
+    return {
+        "method": parameters.method,
+        "dimension": model.bilm.config.vector_size,
+        "words": len(job.words),
+        "corpus": {n: facts_of(corpus)[n] for n in ("words", "distinct", "paragraphs")},
+        "parameters": sum(tensor.numel() for tensor in model.bilm.parameters()),
+        "held_out_words": facts_of(encoded)["held_out_words"],
+        "baselines": baselines,
+        "history": [_rounded(history[0]), _rounded(history[-1])],
+        "run_id": run_id,
+        "run_url": client.run_url(uri, run_id),
+        "seconds": seconds,
+    }
+
+
+def _job(
+    corpus: Path,
+    encoded: Path,
+    parameters: EmbeddingParameters,
+    start: Path | None,
+    run_id: str,
+) -> "LanguageModelJob":
+    from models.language_model.config import PRESETS
+    from tasks.embeddings.contextual.bilm_file import load_bilm
+    from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
+    from tasks.training.language_model_worker import LanguageModelJob
+
+    elmo = parameters.elmo
+    if start is None:
+        config = PRESETS[elmo.preset]
+        words = list(read_vocabulary(corpus, parameters.min_count))[: elmo.vocabulary]
+    else:
+        started = load_bilm(start)
+        config, words = started.model.bilm.config, list(started.words)
+    return LanguageModelJob(
+        config,
+        elmo.training(parameters.epoch_count, parameters.seed),
+        EncodedCorpus(corpus, encoded),
+        words,
+        start,
+        settings().tracking_uri,
+        run_id,
+    )
+
+
+def _require_enough_words(job: "LanguageModelJob", workers: int) -> None:
+    from models.language_model.streams import Tracks
+    from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN
+
+    for part in (TRAIN, HELD_OUT):
+        try:
+            corpus = job.corpus.load(part, job.words)
+            Tracks(corpus, job.training.tracks, job.training.steps, slice(0, None, workers))
+        except ValueError as error:
+            raise UserError(
+                f"The corpus is too small: in {part}, {error}. Add texts, or "
+                "reduce elmo.window or resources.workers."
+            ) from error
+
+
+def _baselines(job: "LanguageModelJob") -> dict[str, float]:
+    """The held-out perplexities of n-gram models of the text that the model trains on."""
+    from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN
+    from tasks.embeddings.contextual.ngram_baselines import ngram_perplexities
+
+    train, held_out = (job.corpus.load(part, job.words) for part in (TRAIN, HELD_OUT))
+    return ngram_perplexities(train, held_out, job.training.max_words or len(train.forward))
+
+
+def _start_run(
+    stage: str,
+    corpus: Path,
+    parameters: EmbeddingParameters,
+    start: Path | None,
+    resources: Resources,
+    resumed: bool,
+) -> str:
+    config = {
+        **_settings(parameters),
+        "start": None if start is None else content_digest(start),
+        "resources": resources.model_dump(),
+    }
+    digest = content_digest(corpus)
+    run = runs.VariantRun(
+        f"elmo · seed {parameters.seed}",
+        stage,
+        config,
+        {"corpus.digest": digest, "lower_case": str(_lower_case(corpus))},
+        [runs.InputDataset("corpus", digest, str(corpus), "train", corpus / "words.parquet")],
+    )
+    return runs.start_variant_run(settings().tracking_uri, parent_run_of(EXPERIMENT), run, resumed)
+
+
+def _how_it_was_made(
+    corpus: Path, parameters: EmbeddingParameters, start: Path | None
+) -> dict[str, Any]:
+    made = {
+        "method": parameters.method,
+        "corpus": content_digest(corpus),
+        "lower_case": _lower_case(corpus),
+        "parameters": _settings(parameters),
+    }
+    return made if start is None else made | {"start": content_digest(start)}
+
+
+def _settings(parameters: EmbeddingParameters) -> dict[str, Any]:
+    """The settings that the training uses."""
+    return {
+        **parameters.model_dump(include={"method", "min_count", "seed", "elmo"}),
+        "epochs": parameters.epoch_count,
+    }
+
+
+def _lower_case(corpus: Path) -> bool:
+    return bool(read_manifest(corpus)["inputs"]["lower_case"])
+
+
+def _rounded(entry: "dict[str, float]") -> dict[str, float]:
+    return {name: round(value, 3) for name, value in entry.items()}

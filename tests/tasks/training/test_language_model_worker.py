@@ -1,0 +1,135 @@
+"""Language models on real Ray Train workers: their number, and a worker that is killed."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray.train
+import torch
+from mlflow.tracking import MlflowClient
+
+from infra.ray_cluster import Allotment
+from models.language_model.config import LMTraining
+from tasks.embeddings.contextual.encode_corpus import EncodedCorpus, encode_corpus, read_words
+from tasks.training import language_model_worker as module
+from tasks.training.language_model_worker import (
+    History,
+    LanguageModelJob,
+    _Loop,
+    load_result,
+    train_language_model_worker,
+)
+from tasks.training.ray_trainer import resumable, run_workers
+from tests.factories.corpus import corpus_of, shuffled_topics
+from tests.factories.language_models import CONFIG
+from tests.factories.ray_processes import processes_of_ray
+
+pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1500)]
+
+TRAINING = LMTraining(epochs=3, tracks=6, steps=8, learning_rate=0.01, dropout=0.2)
+
+
+@pytest.fixture(scope="module")
+def corpus(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> EncodedCorpus:
+    """An encoded corpus, with a running Ray cluster."""
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = shuffled_topics(1000)
+    facts = {"words": 20_000, "paragraphs": 1000}
+    (folder / "manifest.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
+    corpus_of(folder, lines)
+    (folder / "encoded").mkdir()
+    encode_corpus(folder / "encoded", folder)
+    return EncodedCorpus(folder, folder / "encoded")
+
+
+def train(
+    folder: Path, corpus: EncodedCorpus, workers: int = 1, function: Any = None
+) -> tuple[dict[str, torch.Tensor], History]:
+    """Train to the end. Returns weights and history."""
+    folder.mkdir(exist_ok=True)
+    uri = f"sqlite:///{folder}/mlflow.db"
+    run_id = MlflowClient(uri).create_run("0").info.run_id
+    words = read_words(corpus.prepared)
+    job = LanguageModelJob(CONFIG, TRAINING, corpus, words, None, uri, run_id)
+    result = run_workers(
+        "elmo",
+        function or train_language_model_worker,
+        {"job": job},
+        Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0),
+        resumable("trained", folder),
+    )
+    logged = MlflowClient(uri).get_metric_history(run_id, "held_out/perplexity_mean")
+    weights, history = load_result(Path(result.checkpoint.path))
+    assert [point.value for point in logged] == [e["held_out/perplexity_mean"] for e in history]
+    return weights, history
+
+
+@pytest.fixture(scope="module")
+def whole(
+    corpus: EncodedCorpus, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, torch.Tensor], History]:
+    """A training that nothing interrupts."""
+    return train(tmp_path_factory.mktemp("whole"), corpus)
+
+
+def train_until_killed(config: dict[str, Any]) -> str | None:
+    """`train_language_model_worker`, which waits to be killed after its second checkpoint."""
+    if ray.train.get_checkpoint() is None:
+        save = _Loop._save
+
+        def save_and_wait(loop: _Loop) -> None:
+            save(loop)
+            if len(loop.record.history) == 2:
+                time.sleep(1000)
+
+        module._Loop._save = save_and_wait  # type: ignore[method-assign]
+    return train_language_model_worker(config)
+
+
+def kill_after_two_checkpoints(folder: Path) -> None:
+    snapshot = folder / "trained" / "checkpoint_manager_snapshot.json"
+    deadline = time.monotonic() + 900
+    while time.monotonic() < deadline:
+        try:
+            latest = json.loads(snapshot.read_text())["latest_checkpoint_result"]
+            state = folder / "trained" / latest["checkpoint_dir_name"] / "state.json"
+            record = json.loads(state.read_text())["record"]
+        except (FileNotFoundError, TypeError, ValueError):
+            record = {"history": []}
+        if len(record["history"]) == 2 and (workers := processes_of_ray("RayTrainWorker")):
+            os.kill(workers[-1].pid, signal.SIGKILL)
+            return
+        time.sleep(0.05)
+
+
+def test_killed_worker_resumes_to_the_bit(
+    tmp_path: Path, corpus: EncodedCorpus, whole: tuple[dict[str, torch.Tensor], History]
+) -> None:
+    killer = threading.Thread(target=kill_after_two_checkpoints, args=[tmp_path], daemon=True)
+    killer.start()
+    weights, history = train(tmp_path, corpus, function=train_until_killed)
+    killer.join(1)
+    assert not killer.is_alive(), "a worker was killed"
+    expected, expected_history = whole
+    assert all(torch.equal(weights[name], tensor) for name, tensor in expected.items())
+    measured = {"seconds", "words_per_second"}
+    for entry, other in zip(history, expected_history, strict=True):
+        assert {k: v for k, v in entry.items() if k not in measured} == {
+            k: v for k, v in other.items() if k not in measured
+        }
+
+
+def test_two_workers_learn_as_much_as_one(
+    tmp_path: Path, corpus: EncodedCorpus, whole: tuple[dict[str, torch.Tensor], History]
+) -> None:
+    _, history = train(tmp_path, corpus, workers=2)
+    _, alone = whole
+    assert [entry["step"] for entry in history] == [entry["step"] for entry in alone]
+    mean = "held_out/perplexity_mean"
+    assert history[-1][mean] == pytest.approx(alone[-1][mean], rel=0.05)
+    assert history[-1][mean] < 0.8 * history[0][mean]
