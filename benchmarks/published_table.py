@@ -100,7 +100,7 @@ class Trained:
         if digest is None:
             sys.exit(f"{self.folder}: trained without {' '.join(keys)}, so it has no threshold.")
         origin = next(item for item in self.manifest["made_from"] if item["digest"] == digest)
-        return self.folder.parents[1] / origin["stage"] / origin["key"]
+        return self.folder.parents[1] / str(origin["stage"]) / str(origin["key"])
 
     def validation_predictions(self) -> Predictions:
         """The saved model's predictions for the validation split."""
@@ -224,7 +224,11 @@ def table_row(trainings: Sequence[Evaluated], within: bool) -> dict[str, str]:
     f1 = question_f1(trainings, rows)
     interval = bootstrap(f1)
     nll = [e.trained.facts["scores"][f"dev/nll{suffix}"] for e in trainings]
-    auc = [no_answer_auc(e.margin[rows], e.answerable[rows]) for e in trainings]
+    auc = [
+        area
+        for e in trainings
+        if (area := no_answer_auc(e.margin[rows], e.answerable[rows])) is not None
+    ]
     published = PUBLISHED.get(variant) if within else None
     return {
         "variant": variant,
@@ -237,7 +241,7 @@ def table_row(trainings: Sequence[Evaluated], within: bool) -> dict[str, str]:
         "F1 of each seed": ", ".join(f"{seed.mean():.2f}" for seed in f1),
         "NLL": f"{np.mean(nll):.2f}",
         "AvNA": f"{mean('avna'):.2f}",
-        "AUC": "–" if None in auc else f"{np.mean(auc):.3f}",
+        "AUC": f"{np.mean(auc):.3f}" if auc else "–",
         "threshold": ", ".join(f"{e.threshold:.2f}" for e in trainings),
         "oracle F1": f"{np.mean([e.oracle_f1(rows) for e in trainings]):.2f}",
         "published EM / F1 / NLL / AvNA": (

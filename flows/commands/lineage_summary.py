@@ -100,7 +100,7 @@ def _outputs(stages: Stages, names: Sequence[str], verify: bool) -> Iterator[Che
 
 
 def _path(entry: ManifestEntry) -> Path:
-    return Path(entry["path"]) / entry.get("member", "")
+    return Path(str(entry["path"]), str(entry.get("member", "")))
 
 
 def _file_line(path: Path, entry: ManifestEntry, state: str) -> str:

@@ -131,6 +131,7 @@ DATASETS = {
         ),
         Dataset(
             name="squad-v2.0-recovered",
+            contents="70,153 questions",
             about="64,075 training questions: those of squad-v1.1-recovered and 9,989 of SQuAD "
             "v2.0's unanswerable ones; dev is cs224n-dev-v2.0",
             licence=CC_BY_SA,

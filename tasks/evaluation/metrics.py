@@ -160,7 +160,12 @@ def kind_weights(answerable: BoolArray, expected_no_answer: float) -> FloatArray
     kind is distributed alike. Both kinds must be present.
     """
     share = 1 - answerable.mean()
-    return np.where(answerable, (1 - expected_no_answer) / (1 - share), expected_no_answer / share)
+    answerable_weight, other_weight = (
+        (1 - expected_no_answer) / (1 - share),
+        expected_no_answer / share,
+    )
+    weights: FloatArray = np.where(answerable, answerable_weight, other_weight)
+    return weights
 
 
 def roc_curve(margin: FloatArray, answerable: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -188,7 +193,8 @@ def no_answer_auc(margin: FloatArray, answerable: BoolArray) -> float | None:
     """
     if answerable.all() or not answerable.any():
         return None
-    return float(np.trapezoid(*reversed(roc_curve(margin, answerable))))
+    x, y = roc_curve(margin, answerable)
+    return float(np.trapezoid(y, x))
 
 
 def no_answer_metrics(

@@ -219,7 +219,7 @@ def champions(uri: str) -> list[RegisteredVersion]:
 
 def dev_f1(uri: str, model: RegisteredVersion) -> float | None:
     """F1 on the dev set, 0 to 100, of the run that trained a version; None if none was logged."""
-    metrics = client_of(uri).get_run(model.run_id).data.metrics
+    metrics: dict[str, float] = client_of(uri).get_run(model.run_id).data.metrics
     return metrics.get("dev/f1")
 
 
