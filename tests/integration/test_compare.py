@@ -59,14 +59,16 @@ def test_all_variants_and_seeds_are_in_one_table(
         assert (row["seeds"], row["F1"]) == ("2", f"{mean(f1s):.2f} ± {stdev(f1s):.2f}")
 
     page = Path(compared["report"]).read_text(encoding="utf-8")
-    (link,) = re.findall(r'<a href="(comparison/.*?)">own · .* · seed 0</a>', page)
+    (link,) = re.findall(r'<a href="(\d+/report\.html)">own · .* · seed 0</a>', page)
     report = Path(compared["report"]).parent / link
     assert "Calibration" in report.read_text(encoding="utf-8")
     for variant in rows:
-        assert f'href="own/{variant}.html"' in report.read_text(encoding="utf-8")
-        assert (report.parent / "own" / f"{variant}.html").stat().st_size > 0
+        assert f'href="{variant}.html"' in report.read_text(encoding="utf-8")
+        assert 'href="report.html"' in (report.parent / f"{variant}.html").read_text("utf-8")
     kept = {name: Path(client.download_artifacts(parent.info.run_id, name)) for name in FILES}
-    assert kept["comparison.html"].read_text(encoding="utf-8") == page
+    run = Path(compared["report"]).parent.name
+    served = rf'href="http://127\.0\.0\.1:\d+/comparisons/{run}/{link}"'
+    assert re.search(served, kept["comparison.html"].read_text(encoding="utf-8"))
     summary = json.loads(kept["comparison.json"].read_text(encoding="utf-8"))
     assert summary["seeds"] == SEEDS
     for row in summary["rows"]:
