@@ -130,7 +130,7 @@ def _quality(evaluations: Sequence[Mapping[str, Any]]) -> str:
     top = f"{ranked[0][1]['name']} has a mean rank correlation of {digits(ranked[0][0], 2)}"
     others = ", ".join(f"{entry['name']} {digits(mean, 2)}" for mean, entry in ranked[1:])
     compared = f"; the others: {others}" if others else ""
-    return f"{top} with human judgements {over}{compared}."
+    return f"{top} with human scores {over}{compared}."
 
 
 def _coverage(evaluations: Sequence[Mapping[str, Any]], dataset: str | None) -> str:

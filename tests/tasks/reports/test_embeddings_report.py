@@ -55,7 +55,7 @@ def test_verdict_compares_sets_and_names_the_dataset(tmp_path: Path) -> None:
     text = page(tmp_path, sets, "own")
     assert "Word-vector evaluation on own one · two" in text
     assert (
-        "two has a mean rank correlation of 0.50 with human judgements over 1 similarity test; the "
+        "two has a mean rank correlation of 0.50 with human scores over 1 similarity test; the "
         "others: one 0.30. Of the tokens of own, 98.1 % (one), 25.0 % (two) have a vector."
     ) in text
 
@@ -63,7 +63,7 @@ def test_verdict_compares_sets_and_names_the_dataset(tmp_path: Path) -> None:
 def test_verdict_on_one_set_without_dataset(tmp_path: Path) -> None:
     one = vector_evaluation(tmp_path / "1", {"MEN": (0.3, 1), "RW": (0.2, 1)})
     text = page(tmp_path, {"one": one}, None)
-    assert "0.25 with human judgements over 2 similarity tests. No dataset was named" in text
+    assert "0.25 with human scores over 2 similarity tests. No dataset was named" in text
     assert "★" not in text
 
 

@@ -75,7 +75,7 @@ def test_a_second_write_of_a_run_replaces_the_first(reports: Path) -> None:
     assert record.best.f1 == 20
 
 
-def test_folder_name_is_a_valid_one_for_any_name_of_a_run() -> None:
+def test_folder_name_is_valid_for_any_run_name() -> None:
     started = datetime(2026, 3, 1, 6, 30, tzinfo=UTC)
     assert run_folder(started, "../nightly / ä") == "2026-03-01-0630-..-nightly-ä"
     assert run_folder(started, "nightly") != run_folder(started.replace(hour=7), "nightly")
@@ -103,7 +103,7 @@ def write_answers(stage: str, f1: list[float]) -> None:
     pq.write_table(pa.table({"f1": f1}), folder / "predictions.parquet")
 
 
-def test_report_compares_with_the_newest_earlier_run_of_a_variant(reports: Path) -> None:
+def test_report_compares_with_the_run_before(reports: Path) -> None:
     write_answers("char-1", [0.0, 0.5, 1.0])
     write_answers("char-3", [0.5, 1.0, 1.0])
     for record in (run_record(1), run_record(2, {"baseline": 1.0}), run_record(4)):
@@ -127,7 +127,7 @@ def test_without_common_questions_no_gain_is_shown(reports: Path, change: str) -
     assert "–: the runs answered different questions" in text
 
 
-def test_history_lists_all_runs_and_the_index_all_datasets(reports: Path) -> None:
+def test_history_lists_runs_and_the_index_datasets(reports: Path) -> None:
     promoted = Decision(True, "there was no champion before", [])
     write(
         reports,

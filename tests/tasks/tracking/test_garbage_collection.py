@@ -71,7 +71,7 @@ def test_keeps_stages_of_kept_runs(two: tuple[Trained, Trained]) -> None:
     assert pruned() == set()
 
 
-def test_removes_reports_with_their_runs_but_keeps_their_records(
+def test_removes_old_reports_but_keeps_their_records(
     two: tuple[Trained, Trained],
 ) -> None:
     reports = settings().root.resolve() / "reports" / "words"

@@ -209,7 +209,7 @@ def test_charts_of_f1_say_where_their_axis_starts(site: Site, tab: Page) -> None
         assert "The vertical axis starts at" in chart.inner_text()
 
 
-def test_error_page_shows_ids_and_counts_and_links_back(site: Site, tab: Page) -> None:
+def test_error_page_shows_ids_counts_and_a_link_back(site: Site, tab: Page) -> None:
     tab.goto(site.url + site.pages["errors"])
     assert "1 of 1 shown" in tab.locator("summary").first.inner_text()
     assert tab.locator(".scores code").first.inner_text() in {"q1", "q2", "q3", "q4"}
@@ -223,7 +223,7 @@ LABELS = """() => [...document.querySelectorAll('.map')].map(map =>
 """
 
 
-def test_labels_of_maps_are_large_and_do_not_overlap(site: Site, tab: Page) -> None:
+def test_map_labels_are_large_and_do_not_overlap(site: Site, tab: Page) -> None:
     tab.goto(site.url + site.pages["vectors"])
     for boxes in tab.evaluate(LABELS):
         assert len(boxes) > 20
