@@ -13,7 +13,6 @@ from flows.commands.terminal import show, table
 from infra.errors import UserError, did_you_mean
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
-from tasks.tracking.runs import flatten
 
 COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
     "words": lambda config: "yes" if config.model.word_vectors else "no",
@@ -58,6 +57,8 @@ def _settings(name: str) -> dict[str, str]:
     """All settings of a variant, under the names of their options."""
     if name not in PRESETS:
         raise UserError(f"Unknown variant {name!r}.{did_you_mean(name, PRESETS)}")
+    from tasks.tracking.runs import flatten  # loads pyarrow
+
     config = asdict(PRESETS[name])
     flat = {**flatten(config["model"]), **flatten(config["training"])}
     flat.pop("characters", None)  # None: the variant has no character CNN

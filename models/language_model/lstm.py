@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from models.language_model.config import BiLMConfig
 from models.modules.layers import draw_weights
+from models.modules.rnn import run_layer
 
 State = tuple[Tensor, Tensor]
 
@@ -62,7 +63,7 @@ class StackedLSTM(nn.Module):
         outputs: list[Tensor] = []
         after: list[State] = []
         for layer, state in zip(self.layers, states, strict=True):
-            read, new_state = layer(x, state)
+            read, new_state = run_layer(layer, x, state)
             x = read + x if outputs else read
             outputs.append(x)
             after.append(new_state)

@@ -63,18 +63,25 @@ class BidirectionalRNN(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, N, input_size), (B, N) -> (B, N, 2d), zeros at padding"""
         index = reversal_index(mask)
-        ahead = _run_layer(self.ahead, x)
-        back = reverse_sequences(_run_layer(self.back, reverse_sequences(x, index)), index)
+        ahead, _ = run_layer(self.ahead, x)
+        back, _ = run_layer(self.back, reverse_sequences(x, index))
+        back = reverse_sequences(back, index)
         return torch.cat([ahead, back], 2) * mask.unsqueeze(2)
 
 
-def _run_layer(layer: nn.Module, x: Tensor) -> Tensor:
-    if x.is_cuda:  # autocast always gives cuDNN float16, in which gradients underflow
-        with torch.autocast("cuda", enabled=False):
-            output: Tensor = layer(x.float())[0]
+def run_layer(layer: nn.Module, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    """The outputs of a recurrent layer and its last state.
+
+    Autocast is ignored where it can't give bfloat16: cuDNN would get float16, in which gradients
+    underflow, and oneDNN has no bfloat16 LSTM for CPUs without AVX-512.
+    """
+    has_bfloat16 = not x.is_cuda and "AVX512" in torch.backends.cpu.get_cpu_capability()
+    if torch.is_autocast_enabled(x.device.type) and not has_bfloat16:
+        with torch.autocast(x.device.type, enabled=False):
+            outputs: tuple[Tensor, Any] = layer(x.float(), state)
     else:
-        output = layer(x)[0]
-    return output
+        outputs = layer(x, state)
+    return outputs
 
 
 class Encoder(nn.Module):

@@ -21,9 +21,9 @@ class TrainedModel:
     weights: dict[str, torch.Tensor]
     word_vectors: torch.Tensor  # (words, dimension)
     vocabulary: Path  # folder of the stage `build-vocabulary`
-    vector_sizes: tuple[int, ...] = ()  # of each set of word vectors, if several are joined
     subwords: Path | None = None  # file of n-grams from which the vectors of OOV words are composed
     threshold: float | None = None  # no-answer threshold chosen on validation; callers opt in to it
+    vector_sizes: tuple[int, ...] = ()  # of each set of word vectors, if several are joined
 
 
 def save_model(folder: Path, model: TrainedModel) -> None:

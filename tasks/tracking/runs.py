@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow.parquet as pq
-
 from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError
 from tasks.tracking.client import client_of, require_server
@@ -161,6 +159,8 @@ def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDat
 
 def _rows_and_columns(table: Path) -> dict[str, str]:
     """The number of rows and the columns of a Parquet table, as MLflow's pages show them."""
+    import pyarrow.parquet as pq  # slow to load, and most commands don't need it
+
     metadata = pq.read_metadata(table)
     columns = [
         {"name": field.name, "type": str(field.type), "required": not field.nullable}

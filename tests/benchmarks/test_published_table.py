@@ -160,7 +160,7 @@ def test_writes_one_row_for_two_seeds_and_no_text(
     assert "| char | 1 | 0, 1 |" in (tmp_path / "published.md").read_text()
 
 
-def test_refuses_a_model_that_does_not_reproduce_its_log(trainings: list[Path]) -> None:
+def test_refuses_a_model_with_other_scores_than_logged(trainings: list[Path]) -> None:
     history = trainings[0] / "history.json"
     history.write_text(json.dumps([{"validation/f1": 99.0}]))
     with pytest.raises(SystemExit, match=r"the saved model has F1 .* training logged 99\.00"):

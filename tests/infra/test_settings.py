@@ -74,7 +74,7 @@ def test_every_field_has_a_description() -> None:
         ("BIDAFLOW_KEEP_RUNS", "0", "input should be greater than or equal to 1"),
     ],
 )
-def test_invalid_variable_ends_a_command_in_one_sentence(
+def test_invalid_variable_is_one_sentence(
     tmp_path: Path, variable: str, value: str, reason: str
 ) -> None:
     done = bidaflow(tmp_path, "variants", **{variable: value})
@@ -84,7 +84,7 @@ def test_invalid_variable_ends_a_command_in_one_sentence(
     assert line.endswith(f", got {value!r}. Fix or unset it.")
 
 
-def test_root_that_is_a_file_ends_a_command_in_one_sentence(tmp_path: Path) -> None:
+def test_root_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     done = bidaflow(file, "variants")

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-def test_gated_sets_are_trained_served_and_warm_started(root: Path, tmp_path: Path) -> None:
+def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     lines = (" ".join(line) for line in two_topic_sentences(60))
     corpus.write_text("\n".join(lines), encoding="utf-8")

@@ -106,7 +106,7 @@ def test_each_policy_fills_rows_of_unknown_words(folder: Path) -> None:
 
 def test_only_unknown_words_have_trained_rows() -> None:
     vectors = torch.tensor([[0.0, 0], [0, 0], [1, 2], [0, 0]])
-    unknown = TrainedUnknown(vectors)
+    unknown = TrainedUnknown(vectors, 2)
     with torch.no_grad():
         unknown.vectors[:] = torch.tensor([[5.0, 5], [7, 7]])
     assert unknown(torch.tensor([0, 1, 2, 3])).tolist() == [[0, 0], [5, 5], [0, 0], [7, 7]]

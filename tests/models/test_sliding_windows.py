@@ -153,7 +153,7 @@ def test_no_answer_share_sets_the_share_of_an_epoch(
     assert select_for_epoch(examples, config, epoch)[1].tolist() == rows.tolist()
 
 
-def test_no_answer_share_draws_other_questions_in_each_epoch() -> None:
+def test_no_answer_share_draws_anew_in_each_epoch() -> None:
     examples = make_examples([5] * 200)
     config = TrainingConfig(no_answer_share=0.5)
     first, second = (set(select_for_epoch(examples, config, epoch)[1]) for epoch in (0, 1))

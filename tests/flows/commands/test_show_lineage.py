@@ -129,7 +129,7 @@ def test_pruned_stages_are_reported(pipeline: Trained, tmp_path: Path) -> None:
     shutil.move(tmp_path / "model", pipeline.model)
 
 
-def test_summary_names_model_code_and_inputs_in_about_ten_lines(
+def test_summary_has_model_code_and_inputs(
     pipeline: Trained, files: list[Path], folder: Path
 ) -> None:
     done = bidaflow(folder / "root", "lineage", "champion", "--verify", COLUMNS="80")
@@ -147,7 +147,7 @@ def test_summary_names_model_code_and_inputs_in_about_ten_lines(
     assert lines[-1] == "Details    add --all"
 
 
-def test_summary_names_what_is_missing_changed_or_pruned(pipeline: Trained, tmp_path: Path) -> None:
+def test_summary_names_missing_changed_and_pruned(pipeline: Trained, tmp_path: Path) -> None:
     words = pipeline.words / "words.parquet"
     shutil.move(words, tmp_path / "words.parquet")
     try:

@@ -104,7 +104,7 @@ def test_wrong_types_do_not_break_the_form() -> None:
     assert "'many' is not" in str(errors({"training": {"epochs": "many", "seed": -1}}))
 
 
-def test_unknown_datasets_are_refused_with_the_known_ones() -> None:
+def test_refuses_unknown_datasets_with_the_known_ones() -> None:
     (group,) = errors({"data": {"dataset": "sqaud-v1.1"}})
     (field,) = group["errors"]
     assert field["property"] == "dataset"

@@ -53,7 +53,7 @@ def test_model_reads_gated_vectors_and_trains_the_gate() -> None:
     assert {"words.gate.projections.1.weight", "words.gate.score.weight"} <= names
 
 
-def test_trained_unknown_words_are_added_after_the_gate() -> None:
+def test_adds_trained_unknown_words_after_the_gate() -> None:
     config = small("baseline", vector_gate=7, unknown_words="trainable").model
     vectors = with_flags((torch.randn(5, 4), [0, 0, 1, 1, 0]), (torch.randn(5, 2), [0] * 5))
     words = WordRepresentation(config, vectors, 20, [4, 2])

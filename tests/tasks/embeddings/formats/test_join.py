@@ -44,7 +44,7 @@ def selected(tmp_path: Path) -> Path:
     return out
 
 
-def test_selection_keeps_wanted_and_first_words_of_each_set(selected: Path) -> None:
+def test_keeps_wanted_and_first_words_of_each_set(selected: Path) -> None:
     words, matrix = read_vectors(selected)
     assert words.to_pylist() == ["the", "lynx", "owl"]
     np.testing.assert_array_equal(matrix[0], [1, 2, 1, 7, 8, 9, 1])
@@ -80,7 +80,7 @@ def test_joined_sets_are_named_and_checked() -> None:
         VectorParameters(source="glove-6b-50d+a.txt", fill="b.txt")
 
 
-def test_gate_and_subwords_are_checked_against_the_sets() -> None:
+def test_checks_gate_and_subwords_against_the_sets() -> None:
     joined = VectorParameters(source="glove-6b-50d+a.txt")
     gated = preset("char").with_changes(vector_gate=50)
     assert vectors_for([gated], joined) == joined

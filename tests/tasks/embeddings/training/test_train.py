@@ -260,7 +260,7 @@ def test_warm_start_takes_the_buckets_of_its_start(tmp_path: Path, corpus: Path)
     assert subwords is not None and len(subwords.ngrams) == 77
 
 
-def test_stored_forms_with_the_earlier_default_are_accepted() -> None:
+def test_earlier_default_in_stored_forms_is_accepted() -> None:
     assert EmbeddingParameters(method="skipgram", buckets=500_000).method == "skipgram"
     with pytest.raises(ValueError, match="buckets has no effect with method 'skipgram'"):
         EmbeddingParameters(method="skipgram", buckets=500_001)
