@@ -146,7 +146,7 @@ def test_run_started_from_the_form_can_be_compared(
     field.get_by_text("Hidden size of all layers (d in the BiDAF paper).").wait_for()
     field.locator("input").last.fill("0")
     page.get_by_role("button", name="Submit").click()
-    field.get_by_text("not valid").wait_for()
+    page.get_by_text("0 is less than the minimum of 1").first.wait_for()
     field.locator("input").last.fill("4")
 
     def submitted() -> str | None:

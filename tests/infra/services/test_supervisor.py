@@ -1,12 +1,14 @@
 """`up` and `down` with the real servers: what they print, deploy, reject and preserve."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from rich.cells import cell_len
 
 from infra.errors import UserError
 from infra.services.supervisor import MAX_LOG_BYTES, Service, wait_for_all
@@ -25,8 +27,14 @@ def test_both_servers_answer_at_printed_urls(services: Services) -> None:
 
 
 def test_status_shows_the_running_services(services: Services) -> None:
-    done = services.run("status")
+    done = services.run("status", COLUMNS="80")
     assert done.returncode == 0, done.stderr
+    root, *others = done.stdout.splitlines()
+    assert root == f"Root       {services.root}"
+    assert len(others) < 23 and max(map(cell_len, others)) <= 80
+    assert re.search(
+        r"^Next run   retrain, Mon \S+ 03:00 Europe/London$", done.stdout, re.MULTILINE
+    )
     rows = [line.replace("│", " ").split() for line in done.stdout.splitlines()]
     record = services.record
     urls = {
