@@ -1,13 +1,14 @@
 """Flow `compare-variants`: compare variants × seeds × datasets × vectors in one table."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby, product
-from operator import attrgetter
+from contextlib import closing
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 from pydantic import BeforeValidator, Field
 from rich.markup import escape
@@ -15,6 +16,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
+from flows.common.compared import ComparedVariant, Outcomes, grouped
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
 from flows.common.encoding import encode_dataset, require_same_casing
@@ -42,11 +44,12 @@ from flows.common.results import (
     match_examples,
 )
 from flows.common.splits import ingest_dataset
-from flows.common.training import Training, model_to_start_from, report_on, train_all
+from flows.common.training import Training, model_to_start_from, report_on, train_each
 from infra.artifacts.stage import Output
+from infra.errors import UserError
 from infra.ray_cluster import Resources
 from infra.settings import settings
-from tasks.reports.comparison import Cell, CellTrainings
+from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, with_links_to, write_error_page
 from tasks.stages import comparing
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -61,16 +64,6 @@ PAGE = "comparison.html"
 def from_name(field: str) -> Callable[[Any], Any]:
     """Accept a plain name or path as a group of fields of which only `field` is set."""
     return lambda value: {field: value} if isinstance(value, str) else value
-
-
-@dataclass(frozen=True)
-class ComparedVariant:
-    """A variant trained from one seed, and the table cell that it counts towards."""
-
-    cell: Cell
-    training: Training
-    trained: Output
-    error_report: Output
 
 
 @flow(
@@ -107,6 +100,9 @@ def compare_variants(
     Returns the table's rows and the path of the report. The reference of each dataset is the first
     variant with the first vectors. Datasets or vectors of the same name are distinguished by their
     folders or settings. The champion does not change.
+
+    The page is written after each training. If trainings fail, the others go on, and the run ends
+    as failed. A run with the same parameters trains only what is missing.
     """
     require_unique(data=data, variants=variants, seeds=seeds, vectors=vectors)
     require_same_casing(vectors, vocabulary)
@@ -114,26 +110,18 @@ def compare_variants(
     grid = build_grid(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
     trainings = [cell_training for _, cell_training in grid]
     matched = match_examples([cell_training.splits for cell_training in trainings], examples)
-    trained = train_all(trainings, resources)
-    results = [
-        ComparedVariant(
-            cell, cell_training, output, error_report(cell_training.splits, output, names)
-        )
-        for (cell, cell_training), output, names in zip(grid, trained, matched, strict=True)
-    ]
-    cells = [
-        CellTrainings(
-            group[0].cell,
-            [result.trained.folder for result in group],
-            [result.error_report.folder for result in group],
-        )
-        for group in _grouped(results, "cell")
-    ]
-    pages = _publish_reports(results, seeds[0])
-    return _publish(
-        comparing(cells, seeds, pages),
-        dict.fromkeys(cell_training.splits.name for cell_training in trainings),
-    )
+    outcomes, start_seconds = Outcomes(grid), time.monotonic()
+    with closing(train_each(trainings, resources)) as ended:
+        for number, outcome in ended:
+            if isinstance(outcome, Output):
+                cell, cell_training = grid[number]
+                errors = error_report(cell_training.splits, outcome, matched[number])
+                outcomes.ended[number] = ComparedVariant(cell, cell_training, outcome, errors)
+            else:
+                outcomes.ended[number] = outcome
+            if len(outcomes.ended) < len(grid):
+                _publish_so_far(outcomes, seeds, time.monotonic() - start_seconds)
+    return _publish_all(outcomes, seeds)
 
 
 def build_grid(
@@ -174,9 +162,46 @@ def build_grid(
     return grid
 
 
-def _grouped(results: Iterable[ComparedVariant], *fields: str) -> list[list[ComparedVariant]]:
-    """The results with equal fields, which follow one another, in one list each."""
-    return [list(group) for _, group in groupby(results, attrgetter(*fields))]
+def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) -> None:
+    """Write the page with the results so far, and log how many trainings are left."""
+    left = outcomes.time_left(seconds)
+    page = ""
+    if outcomes.finished:
+        with TemporaryDirectory() as folder:
+            compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, left)
+            page = f" So far: {publish_page(Path(folder) / PAGE, f'{_folder()}/{PAGE}')}"
+    get_run_logger().info(
+        "%d of %d trainings have ended%s.%s",
+        len(outcomes.ended),
+        len(outcomes.grid),
+        f", about {left}" if left else "",
+        page,
+    )
+
+
+def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
+    """Publish the comparison when all trainings have ended.
+
+    Raises:
+        UserError: some trainings failed; the page has the others.
+        Exception: the error of the first training, if all failed.
+    """
+    results, missing = outcomes.finished, outcomes.missing
+    first = outcomes.ended[0]
+    if not results and isinstance(first, Exception):
+        raise first
+    pages = _publish_reports(results, seeds[0])
+    comparison = comparing(outcomes.cells, seeds, pages, missing)
+    datasets = dict.fromkeys(result.training.splits.name for result in results)
+    summary = _publish(comparison, datasets, complete=not missing)
+    if missing:
+        names = "\n".join(f"{m.cell.name} · seed {m.seed}: {m.error}" for m in missing)
+        raise UserError(
+            f"{len(missing)} of {len(outcomes.grid)} trainings failed:\n{names}\n"
+            f"The page has the others: {summary['report']}. Run the same command again to train "
+            "only what is missing."
+        )
+    return summary
 
 
 def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str, str]:
@@ -185,7 +210,7 @@ def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str,
     Returns their URLs, relative to the comparison page, by title.
     """
     with_seed = [result for result in results if result.training.config.training.seed == seed]
-    groups = _grouped(with_seed, "cell.dataset", "cell.vectors")
+    groups = list(grouped(with_seed, "cell.dataset", "cell.vectors"))
     reports = [
         report_on(group[0].training, [result.trained for result in group]) for group in groups
     ]
@@ -207,8 +232,11 @@ def _folder() -> str:
     return f"comparisons/{folder_of_run()}"
 
 
-def _publish(comparison: Output, datasets: Iterable[str]) -> dict[str, Any]:
-    """Publish the table and the plot, and show them in Prefect and MLflow."""
+def _publish(comparison: Output, datasets: Iterable[str], complete: bool) -> dict[str, Any]:
+    """Publish the table and the plot, and show them in Prefect and MLflow.
+
+    The MLflow runs of an incomplete comparison stay open; they fail with the flow.
+    """
     report = publish_page(comparison.folder / PAGE, f"{_folder()}/{PAGE}")
     update_index()
     create_markdown_artifact(
@@ -223,7 +251,8 @@ def _publish(comparison: Output, datasets: Iterable[str]) -> dict[str, Any]:
             runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])
             runs.log_text(uri, run_id, PAGE, page)
             runs.add_link(uri, run_id, f"[Comparison]({url_of(report)})")
-            runs.finish(uri, run_id, "FINISHED")
+            if complete:
+                runs.finish(uri, run_id, "FINISHED")
     return {"rows": comparison.facts["rows"], "report": str(report)}
 
 

@@ -24,6 +24,7 @@ def cells(comparison: Path) -> Iterator[tuple[dict[str, str], list[Path]]]:
     """Yield each cell of a comparison with the folders of its trainings, one per seed."""
     inputs = read_manifest(comparison)["inputs"]
     folders = [f for f in input_folders(comparison, "cells") if f.parent.name == "train"]
-    seeds = len(inputs["seeds"])
-    for number, trainings in enumerate(inputs["cells"]):
-        yield trainings["cell"], folders[number * seeds : (number + 1) * seeds]
+    for trainings in inputs["cells"]:
+        count = len(trainings["trained"])
+        yield trainings["cell"], folders[:count]
+        folders = folders[count:]

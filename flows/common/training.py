@@ -1,6 +1,6 @@
 """Trains variants on one cluster, from scratch or from an earlier model, and reports on them."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra import ray_cluster
-from infra.artifacts.stage import Output
+from infra.artifacts.stage import Output, outputs_or_error
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from models.configs.variant import VariantConfig
@@ -65,8 +65,18 @@ def model_to_start_from(source: str | None) -> Path | None:
 def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
     """Train the variants on one cluster, in parallel as far as its resources allow.
 
-    If this process was connected to a cluster before, it stays connected.
+    If this process was connected to a cluster before, it stays connected. If trainings fail, the
+    error of the first one is raised when all others have ended.
     """
+    outcomes = dict(train_each(trainings, resources))
+    return outputs_or_error([outcomes[number] for number in range(len(trainings))])
+
+
+def train_each(
+    trainings: list[Training], resources: Resources
+) -> Generator[tuple[int, Output | Exception], None, None]:
+    """Like `train_all`, but yield the position of each training as it ends, with its output or with
+    the error that it failed with."""
     joined_before = ray_cluster.is_connected()
     pending = [t for t in trainings if not stages.training.is_built(*t.inputs, resources)]
     if pending:
@@ -77,15 +87,16 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
         for dataset in {training.splits.name for training in pending}:
             parent_run_of(dataset)  # shared by all, so create it before they start
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
+    calls = [(*t.inputs, resources) for t in trainings]
     with runner, forwarding_logs():
         try:
-            outputs = stages.training.run_all(runner, [(*t.inputs, resources) for t in trainings])
+            for number, outcome in stages.training.run_each(runner, calls):
+                if isinstance(outcome, Output):
+                    remove_checkpoints(outcome.folder)
+                yield number, outcome
         finally:
             if not joined_before:
                 ray_cluster.disconnect()  # also ends trainings if the flow is interrupted
-    for output in outputs:
-        remove_checkpoints(output.folder)
-    return outputs
 
 
 def report_on(training: Training, trained: Sequence[Output]) -> Output:

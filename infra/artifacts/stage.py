@@ -11,7 +11,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from inspect import signature
@@ -21,7 +21,7 @@ from typing import Any, Concatenate, Generic, ParamSpec
 import grimp
 from prefect import Task
 from prefect.client.schemas.objects import State
-from prefect.futures import wait
+from prefect.futures import as_completed
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
 
@@ -77,6 +77,23 @@ class Output:
 def _output(folder: Path, state: State[Any]) -> Output:
     cached = result_of(state).get("found") or state.name == "Cached"
     return Output(folder, facts_of(folder), cached)
+
+
+def outputs_or_error(outcomes: Sequence[Output | Exception]) -> list[Output]:
+    """The outputs of calls; if some failed, raises the first error."""
+    outputs = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+        outputs.append(outcome)
+    return outputs
+
+
+def _outcome(folder: Path, state: State[Any]) -> Output | Exception:
+    try:
+        return _output(folder, state)
+    except Exception as error:  # whatever the stage raised; the caller decides
+        return error
 
 
 @lru_cache(maxsize=1)
@@ -149,16 +166,24 @@ class Stage(Generic[P]):
             UserError: the inputs of a call can't be used. All others have been built or have failed
                 then; of several such errors, the first one is raised.
         """
+        outcomes = dict(self.run_each(runner, calls))
+        return outputs_or_error([outcomes[number] for number in range(len(calls))])
+
+    def run_each(
+        self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Output | Exception]]:
+        """Like `run_all`, but yield the position of each call as it ends, with its output or with
+        the error that it failed with."""
         resolved = [self._resolve(*arguments) for arguments in calls]
-        futures = [
-            runner.submit(self._task_for(folder, inputs), {"key": folder.name, "inputs": inputs})
-            for inputs, folder in resolved
-        ]
-        wait(futures)
-        return [
-            _output(folder, future.state)
-            for (_, folder), future in zip(resolved, futures, strict=True)
-        ]
+        numbers = {
+            runner.submit(
+                self._task_for(folder, inputs), {"key": folder.name, "inputs": inputs}
+            ): number
+            for number, (inputs, folder) in enumerate(resolved)
+        }
+        for future in as_completed(list(numbers)):
+            future.wait()  # reads the final state, which the future does not have before
+            yield numbers[future], _outcome(resolved[numbers[future]][1], future.state)
 
     def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the stage's output for these inputs exists."""

@@ -60,6 +60,15 @@ class CellTrainings:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """A training without results: it failed with an error, or has not ended yet (None)."""
+
+    cell: Cell
+    seed: int
+    error: str | None
+
+
+@dataclass(frozen=True)
 class SeedStats:
     """A value over the seeds: its mean, and with several seeds its standard deviation."""
 
@@ -88,11 +97,14 @@ def compare(
     cells: Sequence[CellTrainings],
     seeds: Sequence[int],
     pages: Mapping[str, str],
+    missing: Sequence[Missing] = (),
+    time_left: str = "",
 ) -> dict[str, Any]:
-    """Write comparison.html and comparison.json about cells, each trained with every seed.
+    """Write comparison.html and comparison.json about cells, each trained with one or more seeds.
 
     `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
-    same dataset, question by question, by the mean F1 over the seeds.
+    same dataset, question by question, by the mean F1 over the seeds. The page lists the `missing`
+    trainings, and `time_left`, such as "1:23:00 left".
     """
     references: dict[str, FloatArray] = {}
     rows = [_row(trainings, references) for trainings in cells]
@@ -107,6 +119,9 @@ def compare(
         f1_chart=_f1_chart(rows),
         further=_further_columns(rows),
         pages=pages,
+        failed=[training for training in missing if training.error is not None],
+        pending=[training for training in missing if training.error is None],
+        time_left=time_left,
     )
     table = _table(rows)
     return {"rows": table, "markdown": _markdown(table)}

@@ -21,6 +21,7 @@ import pytest
 from prefect import flow
 from prefect.logging.configuration import setup_logging
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
+from prefect.task_runners import ThreadPoolTaskRunner
 
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
 from infra.artifacts.stage import PACKAGES, REFUSED, Output, Stage
@@ -424,3 +425,21 @@ def test_key_covers_imported_modules_and_templates(tmp_path: Path) -> None:
         {"tasks.reports.comparison", "tasks.stages"},
         set(),
     ]
+
+
+def test_run_each_yields_the_others_if_one_fails() -> None:
+    def work() -> dict[int, Output | Exception]:
+        with ThreadPoolTaskRunner(max_workers=2) as runner:
+            calls = [("The file is empty.",), ("a crash",)]
+            return dict(breaking.run_each(runner, calls)) | {
+                number + 2: outcome
+                for number, outcome in shouting.run_each(runner, [("a",), ("b",)])
+            }
+
+    outcomes = in_flow(work)
+    assert isinstance(outcomes[0], UserError) and str(outcomes[0]) == "The file is empty."
+    assert isinstance(outcomes[1], RuntimeError) and str(outcomes[1]) == "a crash"
+    for number, text in ((2, "A!"), (3, "B!")):
+        output = outcomes[number]
+        assert isinstance(output, Output)
+        assert (output.folder / "text.txt").read_text() == text

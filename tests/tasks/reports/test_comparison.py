@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.reports.comparison import Cell, CellTrainings, compare
+from tasks.reports.comparison import Cell, CellTrainings, Missing, compare
 from tests.factories.html import Page
 
 QUESTIONS = 200
@@ -152,3 +152,32 @@ def test_single_seed_has_no_deviation(tmp_path: Path, out: Path) -> None:
         out, [Cell("d", "v", "b")], [[training_folder(tmp_path / "0", f1_with_share(0.5))]], [3]
     )
     assert facts["rows"][0]["F1"] == "50.00"
+
+
+def test_unfinished_comparison_shows_what_is_missing(out: Path, tmp_path: Path) -> None:
+    cells = [Cell("d", "v", variant) for variant in ("a", "b", "c")]
+    finished = [
+        training_folder(tmp_path / name, np.full(QUESTIONS, f1))
+        for name, f1 in (("a0", 0.5), ("a1", 0.7), ("b0", 0.6))
+    ]
+    trainings = [
+        CellTrainings(cells[0], finished[:2], [folder / "errors" for folder in finished[:2]]),
+        CellTrainings(cells[1], finished[2:], [finished[2] / "errors"]),
+    ]
+    missing = [
+        Missing(cells[1], 1, None),
+        Missing(cells[2], 0, "b diverged: the loss is <nan>."),
+        Missing(cells[2], 1, None),
+    ]
+    facts = compare(out, trainings, [0, 1], {}, missing, "1:23:00 left")
+    assert [(row["variant"], row["seeds"]) for row in facts["rows"]] == [("a", "2"), ("b", "1")]
+    page = (out / "comparison.html").read_text(encoding="utf-8")
+    Page(page)
+    text = " ".join(unescape(re.sub(r"<[^>]+>", "", page)).split())
+    assert "Not finished yet: 2, about 1:23:00 left" in text
+    assert "c · v · d · seed 0: failed. b diverged: the loss is <nan>." in text
+    assert "c · v · d · seed 1: not finished" in text
+    assert "v · d · 1 of 2 seeds" in text and "v · d · 2 of 2 seeds" not in text
+    complete = comparison_facts(out, cells[:1], [finished[:2]], [0, 1])
+    assert len(complete["rows"]) == 1
+    assert "without results" not in (out / "comparison.html").read_text(encoding="utf-8")

@@ -1,0 +1,96 @@
+"""The trainings of a comparison: those that have ended so far, and the time until the others do."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+
+from flows.common.training import Training
+from infra.artifacts.stage import Output
+from infra.errors import UserError
+from infra.progress import Progress
+from tasks.reports.comparison import Cell, CellTrainings, Missing
+
+
+@dataclass(frozen=True)
+class ComparedVariant:
+    """A variant trained from one seed, and the table cell that it counts towards."""
+
+    cell: Cell
+    training: Training
+    trained: Output
+    error_report: Output
+
+
+def grouped(results: Sequence[ComparedVariant], *fields: str) -> Iterator[list[ComparedVariant]]:
+    """Yield the results with equal fields, which follow one another, in one list each."""
+    return (list(group) for _, group in groupby(results, attrgetter(*fields)))
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """All trainings of a comparison, and the results or errors of those that have ended."""
+
+    grid: Sequence[tuple[Cell, Training]]
+    ended: dict[int, ComparedVariant | Exception] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> list[ComparedVariant]:
+        """The results, in the order of the grid."""
+        ordered = (self.ended[number] for number in sorted(self.ended))
+        return [outcome for outcome in ordered if isinstance(outcome, ComparedVariant)]
+
+    @property
+    def cells(self) -> list[CellTrainings]:
+        """The cells of the table that have results."""
+        return [
+            CellTrainings(
+                group[0].cell,
+                [result.trained.folder for result in group],
+                [result.error_report.folder for result in group],
+            )
+            for group in grouped(self.finished, "cell")
+        ]
+
+    @property
+    def missing(self) -> list[Missing]:
+        """The trainings that failed or have not ended, in the order of the grid."""
+        return [
+            Missing(cell, training.config.training.seed, _sentence(self.ended.get(number)))
+            for number, (cell, training) in enumerate(self.grid)
+            if not isinstance(self.ended.get(number), ComparedVariant)
+        ]
+
+    def time_left(self, seconds: float) -> str:
+        """The estimated time until all trainings have ended, such as "1:23:00 left".
+
+        A training is expected to take as long as those of its cell, else of its variant, else as
+        all. `seconds` is the time since the trainings started. Empty if none has been trained since
+        then.
+        """
+        durations = [(r.cell, r.trained.facts["scores"]["seconds"]) for r in self.finished]
+        trained_now = [
+            r.trained.facts["scores"]["seconds"] for r in self.finished if not r.trained.cached
+        ]
+        if not trained_now:
+            return ""
+
+        def expected(cell: Cell) -> float:
+            own = [duration for other, duration in durations if other == cell]
+            alike = [duration for other, duration in durations if other.variant == cell.variant]
+            values = own or alike or [duration for _, duration in durations]
+            return float(sum(values)) / len(values)
+
+        pending = [cell for number, (cell, _) in enumerate(self.grid) if number not in self.ended]
+        rate = sum(trained_now) / seconds
+        return Progress("", 0, sum(map(expected, pending)), "seconds", rate, "").time_left
+
+
+def _sentence(outcome: object) -> str | None:
+    """The error of a failed training in one line; None for others."""
+    if isinstance(outcome, UserError):
+        return str(outcome)
+    if isinstance(outcome, Exception):
+        first_line = "".join(str(outcome).strip().splitlines()[:1])
+        return f"{type(outcome).__name__}: {first_line}"
+    return None
