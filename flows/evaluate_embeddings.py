@@ -1,5 +1,6 @@
 """Flow `evaluate-embeddings`: evaluate sets of word vectors side by side."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,9 +103,7 @@ def evaluate_embeddings(
         left_out,
         inputs[0].name if inputs else None,
     )
-    file = publish_page(
-        report.folder / "embeddings.html", f"vectors-{'-'.join(names)}.html".replace("/", "_")
-    )
+    file = publish_page(report.folder / "embeddings.html", _page_name(names, inputs))
     outputs = dict(zip(names, evaluated, strict=True))
     _log(outputs, inputs, lower_case, file)
     metrics = {name: output.facts["metrics"] for name, output in outputs.items()}
@@ -121,6 +120,12 @@ def evaluate_embeddings(
         "evaluations": [str(output.folder / EVALUATION) for output in evaluated],
         "left_out": left_out,
     }
+
+
+def _page_name(names: Sequence[str], inputs: Sequence[runs.InputDataset]) -> str:
+    """The file name of the page about sets, and about the dataset whose coverage it shows."""
+    dataset = f"-on-{inputs[0].name}" if inputs else ""
+    return f"vectors-{'-'.join(names)}{dataset}.html".replace("/", "_")
 
 
 def _inputs(dataset: str | None) -> list[runs.InputDataset]:

@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from flows.common.command_line import command_of_run
 from flows.common.promote import PromotionResult, log_decision
 from flows.common.results import UNCHANGED, TrainedVariants
+from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import git_commit
 from infra.atomic_files import write_atomically
 from infra.settings import settings
@@ -56,12 +57,17 @@ def _started() -> datetime:
 
 
 def update_index() -> None:
-    """Rewrite the pages that list all runs, with the current champions."""
-    champions = {
-        model.name.removeprefix("bidaf-"): registry.title(model)
-        for model in registry.champions(settings().tracking_uri)
-    }
-    write_index(reports_folder(), champions)
+    """Rewrite the pages that list all runs, with the current champions.
+
+    One run at a time does so: otherwise, the pages of the one that ends last might lack the other.
+    """
+    lock = settings().root / "locks" / "reports"
+    with exclusive_lock(lock, "Waiting for another run to update the list of runs."):
+        champions = {
+            model.name.removeprefix("bidaf-"): registry.title(model)
+            for model in registry.champions(settings().tracking_uri)
+        }
+        write_index(reports_folder(), champions)
 
 
 def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) -> Path:

@@ -65,8 +65,8 @@ def _rows(evaluations: Sequence[Mapping[str, Any]], section: str) -> list[tuple[
 def best(cells: Sequence[Cell | None], metric: str) -> int | None:
     """The position of the best cell of a test if it is better than chance explains.
 
-    Cells with too small a coverage are left out. None: the best two do not differ significantly,
-    or fewer than two cells are comparable.
+    Cells with too small a coverage are left out. None: the best cell does not differ significantly
+    from each of the others, or fewer than two cells are comparable.
     """
     comparable = [
         (position, cell)
@@ -76,9 +76,13 @@ def best(cells: Sequence[Cell | None], metric: str) -> int | None:
     ranked = sorted(comparable, key=lambda entry: entry[1][metric], reverse=True)
     if len(ranked) < 2:
         return None
-    (position, first), (_, second) = ranked[:2]
-    error = math.hypot(_standard_error(first, metric), _standard_error(second, metric))
-    return position if first[metric] - second[metric] > Z * error else None
+    (position, first), *others = ranked
+    error = _standard_error(first, metric)
+    is_better = all(
+        first[metric] - other[metric] > Z * math.hypot(error, _standard_error(other, metric))
+        for _, other in others
+    )
+    return position if is_better else None
 
 
 def _is_comparable(cell: Cell, metric: str) -> bool:

@@ -104,8 +104,7 @@ def write_run(dataset: Path, record: RunRecord, report: Path, errors: Mapping[st
     folder = dataset / record.folder
     earlier = [old for old in read_records(dataset) if old.started < record.started]
     before = _compared(record, earlier)
-    link = before and _link(dataset, before["run"])
-    section = render("run.html.j2", run=record, before=before, link=link)
+    section = render("run.html.j2", run=record, before=before)
     for variant, page in errors.items():
         write_error_page(page, folder / f"{variant}.html")
     _write_with(report, section, folder / REPORT)

@@ -61,14 +61,16 @@ def test_set_is_evaluated_against_its_start(root: Path, prefect_server: None, te
     corpus = CorpusParameters(files=[str(text)])
     parameters: Any = {"embedding": EmbeddingParameters(**SMALL), "evaluate_on": "tiny"}
     first = result_of(train_embeddings(corpus, name="first", **parameters, return_state=True))
-    assert Path(first["report"]).name == "vectors-first-glove-6b-50d.html"
+    assert Path(first["report"]).name == "vectors-first-glove-6b-50d-on-tiny.html"
     parameters |= {"start": first["files"][0], "name": "second"}
     second = result_of(train_embeddings(corpus, **parameters, return_state=True))
-    assert Path(second["report"]) == root / "reports" / "vectors-second-first.html"
+    assert Path(second["report"]) == root / "reports" / "vectors-second-first-on-tiny.html"
     assert Path(second["report"]).exists()
     parameters |= {"start": second["files"][0]}
     third = result_of(train_embeddings(corpus, **parameters, return_state=True))
-    assert Path(third["report"]).name == "vectors-second.html", "the set replaced its start set"
+    assert Path(third["report"]).name == "vectors-second-on-tiny.html", (
+        "the set replaced its start set"
+    )
     with pytest.raises(UserError, match="nowhere"):
         result_of(train_embeddings(corpus, evaluate_on="nowhere.json", return_state=True))
     assert not (root / "embeddings" / "trained").exists(), "reported before hours of training"

@@ -23,6 +23,8 @@ def pairs(spearman: float | None, covered: float = 1.0, pairs: int = 1_000) -> d
         ([pairs(0.3, pairs=20), pairs(0.5, pairs=20)], None),  # too few pairs
         ([pairs(0.3), pairs(1.0, covered=0.002)], None),  # 2 of 1,000 pairs
         ([pairs(0.3), pairs(0.5), pairs(0.9, covered=0.2)], 1),
+        ([pairs(0.55), pairs(0.45)], 0),
+        ([pairs(0.55), pairs(0.45), pairs(0.44, pairs=60)], None),  # the last one is uncertain
         ([pairs(0.5), pairs(None)], None),
         ([pairs(0.5)], None),
         ([pairs(0.5), pairs(0.5)], None),
