@@ -7,6 +7,7 @@ Usage: python -m infra.services.mlflow_server
 
 import os
 import uuid
+from pathlib import Path
 
 import uvicorn  # before MLflow, which secures its server if it finds one of these loaded
 from mlflow.environment_variables import (
@@ -14,7 +15,7 @@ from mlflow.environment_variables import (
     _MLFLOW_SERVER_BOOT_ID,
     _MLFLOW_SGI_NAME,
 )
-from mlflow.server import _UVICORN_LOG_CONFIG
+from mlflow.server import _UVICORN_LOG_CONFIG, app
 from mlflow.server.constants import (
     ARTIFACT_ROOT_ENV_VAR,
     BACKEND_STORE_URI_ENV_VAR,
@@ -22,7 +23,17 @@ from mlflow.server.constants import (
 )
 from mlflow.server.handlers import initialize_backend_stores
 
+from infra.services.page_policy import OwnContentOnly
 from infra.settings import LOOPBACK, settings
+
+# MLflow collects nothing here (MLFLOW_DISABLE_TELEMETRY), but its pages know only what the browser
+# has stored. Unless a user has set the switch, they would say that usage data is collected.
+TELEMETRY_IS_OFF = """<script>
+for (const [key, value] of Object.entries({
+  "mlflow.settings.telemetry.enabled_v1": "false",
+  "mlflow.telemetry.info.alert.dismissed_v1": "true",
+})) if (localStorage.getItem(key) === null) localStorage.setItem(key, value);
+</script>"""
 
 
 def main() -> None:
@@ -43,12 +54,21 @@ def main() -> None:
         _MLFLOW_SGI_NAME.name: "uvicorn",
     }
     initialize_backend_stores(store, store, artifacts)
+    app.view_functions["serve"] = first_page
+    from mlflow.server.fastapi_app import app as server  # reads the variables
+
     uvicorn.run(
-        "mlflow.server.fastapi_app:app",
+        OwnContentOnly(server),
         host=LOOPBACK,
         port=settings().mlflow_port,
         log_config=str(_UVICORN_LOG_CONFIG),
     )
+
+
+def first_page() -> str:
+    """The page that all of MLflow's pages are drawn in."""
+    page = Path(str(app.static_folder), "index.html").read_text(encoding="utf-8")
+    return page.replace("<head>", f"<head>{TELEMETRY_IS_OFF}", 1)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 
+from infra.services.page_policy import HEADER, POLICY
 from infra.settings import LOOPBACK, settings
 
 
@@ -28,7 +29,9 @@ class ReportsHandler(SimpleHTTPRequestHandler):
         self.send_error(HTTPStatus.NOT_FOUND, "No reports yet")
 
     def end_headers(self) -> None:
-        """Make browsers ask whether a page has changed; by default they show an old one."""
+        """Add the policy, and make browsers ask whether a page has changed; by default they show an
+        old one."""
+        self.send_header(HEADER, POLICY)
         self.send_header("Cache-Control", "no-cache")
         super().end_headers()
 

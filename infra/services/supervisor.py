@@ -142,10 +142,9 @@ def services() -> tuple[Service, Service, Service, Service]:
     """The Prefect, MLflow and reports servers and the worker, none of them started."""
     current = settings()
     python = [sys.executable, "-m"]
-    address = ["--host", LOOPBACK, "--port", str(current.prefect_port)]
     prefect_server = Service(
         "prefect",
-        [*python, "prefect", "server", "start", *address],
+        [*python, "infra.services.prefect_server"],
         partial(_responds, f"{current.prefect_url}/api/health"),
     )
     mlflow_server = Service(

@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -24,6 +25,18 @@ def test_both_servers_answer_at_printed_urls(services: Services) -> None:
     assert prefect in services.printed and mlflow in services.printed
     assert httpx.get(prefect, follow_redirects=True, timeout=ANSWER_SECONDS).is_success
     assert "MLflow" in httpx.get(mlflow, timeout=ANSWER_SECONDS).text
+
+
+def test_pages_load_nothing_from_elsewhere(services: Services) -> None:
+    for url in (
+        services.record.prefect_url,
+        services.record.mlflow_url,
+        services.record.reports_url,
+    ):
+        policy = httpx.get(url, timeout=ANSWER_SECONDS).headers["content-security-policy"]
+        sources = policy.removeprefix("default-src ").split()
+        hosts = {urlsplit(source).hostname for source in sources if "//" in source}
+        assert "'self'" in sources and hosts == {"127.0.0.1", "localhost"}
 
 
 def test_status_shows_the_running_services(services: Services) -> None:

@@ -1,0 +1,28 @@
+"""Runs Prefect's server in this process, for `bidaflow up`.
+
+`prefect server start` does the same, but its pages load images from other sites.
+
+Usage: python -m infra.services.prefect_server
+"""
+
+import uvicorn
+from prefect.server.api.server import create_app
+from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
+
+from infra.services.page_policy import OwnContentOnly
+from infra.settings import LOOPBACK, settings
+
+
+def main() -> None:
+    """Create or update the database, and serve it until a signal ends the process."""
+    uvicorn.run(
+        OwnContentOnly(create_app(final=True)),
+        host=LOOPBACK,
+        port=settings().prefect_port,
+        timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
+        log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
+    )
+
+
+if __name__ == "__main__":
+    main()
