@@ -38,6 +38,7 @@ COMMANDS = {
         "up": ("infra.services.supervisor:up", "Run the Prefect and MLflow servers and a worker."),
         "down": ("infra.services.supervisor:down", "Stop the services."),
         "status": ("flows.commands.services:status", "Show services, flow runs and champions."),
+        "notify": ("flows.commands.notify:notify", "Notify people of failures and promotions."),
     },
 }
 EMBEDDINGS = {

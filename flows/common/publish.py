@@ -9,6 +9,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.runtime import flow_run
 
 from flows.common.command_line import command_of_run
+from flows.common.events import emit_decision
 from flows.common.promote import PromotionResult, log_decision
 from flows.common.results import UNCHANGED, TrainedVariants
 from infra.artifacts.locks import exclusive_lock
@@ -92,6 +93,8 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
     _show_in_prefect(trained, report, client.run_url(uri, run_id))
     _log_outcome(trained, promotion, report, run_id)
     runs.finish(uri, run_id, "FINISHED")
+    if promotion:
+        emit_decision(promotion, dataset, url_of(report), client.run_url(uri, run_id))
     return report
 
 
@@ -145,20 +148,22 @@ def _show_in_prefect(trained: TrainedVariants, report: Path, parent_url: str | N
         f"[Report]({url_of(report)})",
     )
     links = {
-        "report": (url_of(report), "Report of this run", "Scores, decision, errors, settings"),
-        "mlflow": (parent_url, "This run in MLflow", "All variants of this run"),
+        "report": (url_of(report), "Report of this run", "scores, decision, errors, settings"),
+        "mlflow": (parent_url, "This run in MLflow", "all of its variants"),
         **{
             f"mlflow-{output.facts['variant']}": (
                 output.facts["run_url"],
                 f"MLflow run of {output.facts['variant']}",
-                "Metrics, settings and model of the variant",
+                "metrics, settings and model",
             )
             for output in trained.variants
         },
     }
     for key, (url, text, about) in links.items():
         if url is not None:
-            create_link_artifact(url, link_text=text, key=key, description=about)
+            # The list of a run's artifacts shows descriptions only.
+            description = f"[{text}]({url}): {about}"
+            create_link_artifact(url, link_text=text, key=key, description=description)
 
 
 def _log_outcome(
@@ -177,7 +182,7 @@ def _log_outcome(
     if promotion and promotion.decision:
         tags["decision"] = promotion.sentence
         text = f"{promotion.sentence}\n\n{markdown(promotion.decision)}"
-        create_markdown_artifact(text, key="decision", description="Which model is the champion")
+        create_markdown_artifact(text, key="decision", description=promotion.sentence)
         log_decision(uri, run_id, text, promotion.decision)
     runs.tag(uri, run_id, tags)
     link = f"[Report]({url_of(report)})"

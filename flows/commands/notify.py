@@ -1,0 +1,138 @@
+"""Send notifications about failed runs and about decisions on models, by automations of Prefect."""
+
+import os
+from datetime import timedelta
+from typing import Annotated
+
+from cyclopts import Parameter
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import BlockDocument
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
+from prefect.exceptions import ObjectNotFound
+
+from flows.commands.terminal import show
+from flows.common.events import PROMOTED, REFUSED, RESOURCE
+from infra.errors import UserError
+from infra.settings import settings
+
+LINKS = "Report: {{ event.payload.report }}\nRun: {{ event.payload.flow_run }}"
+# Per automation: the events, the id of their resource, and the notification's subject and text.
+NOTIFICATIONS = {
+    "bidaflow: run failed": (
+        {f"prefect.flow-run.{state}" for state in ("Failed", "Crashed", "TimedOut")},
+        "prefect.flow-run.*",
+        "{{ flow.name }} {{ flow_run.name }}: {{ flow_run.state.name }}",
+        "{{ flow_run.state.message }}\nRun: {{ flow_run|ui_url }}",
+    ),
+    "bidaflow: model promoted": (
+        {PROMOTED},
+        f"{RESOURCE}.*",
+        "{{ event.payload.dataset }}: new champion",
+        f"{{{{ event.payload.decision }}}}\n{LINKS}",
+    ),
+    "bidaflow: model not promoted": (
+        {REFUSED},
+        f"{RESOURCE}.*",
+        "{{ event.payload.dataset }}: not promoted",
+        f"{{{{ event.payload.decision }}}}\n{LINKS}",
+    ),
+}
+
+
+def notify(
+    *,
+    block: Annotated[
+        str | None,
+        Parameter(
+            help="Notification block of Prefect that sends them: its type and name, such as "
+            "slack-webhook/team.",
+            metavar="TYPE/NAME",
+        ),
+    ] = None,
+    remove: Annotated[bool, Parameter(help="Remove all notifications.", negative=())] = False,
+) -> None:
+    """List the notifications; with --block, send them by that block from now on.
+
+    Automations that were paused in Prefect stay paused.
+
+    Raises:
+        UserError: no server runs, or it has no such block, or the block can't send notifications.
+    """
+    if block and remove:
+        raise UserError("Use either --block or --remove.")
+    if "PREFECT_API_URL" not in os.environ:
+        raise UserError("Notifications need the Prefect server. Start it with: bidaflow up")
+    with get_client(sync_client=True) as client:
+        if block:
+            _register(client, _find_block(client, block))
+        existing = _existing(client)
+        if remove:
+            for automation in existing:
+                client.delete_automation(automation.id)
+            print(f"Removed {len(existing)} notifications.")
+            return
+        show(*(_line(client, automation) for automation in existing))
+        if not existing:
+            print("No notifications. Send them with: bidaflow notify --block TYPE/NAME")
+
+
+def _find_block(client: SyncPrefectClient, block: str) -> BlockDocument:
+    kind, _, name = block.partition("/")
+    try:
+        document = client.read_block_document_by_name(name, kind, include_secrets=False)
+    except ObjectNotFound as error:
+        raise UserError(
+            f"Prefect has no block {block!r}. Create it at "
+            f"{settings().prefect_url}/blocks/catalog, or choose another one."
+        ) from error
+    if document.block_schema is None or "notify" not in document.block_schema.capabilities:
+        raise UserError(
+            f"Block {block!r} can't send notifications. Choose one of a type with the capability "
+            f"`notify`: {settings().prefect_url}/blocks/catalog?capability=notify"
+        )
+    return document
+
+
+def _register(client: SyncPrefectClient, block: BlockDocument) -> None:
+    """Create the automations, or bring them up to date."""
+    existing = {automation.name: automation for automation in _existing(client)}
+    for name, (events, resource, subject, body) in NOTIFICATIONS.items():
+        trigger = EventTrigger(
+            # The client sends only fields that were set, and the server needs all of these.
+            type="event",
+            posture=Posture.Reactive,
+            threshold=1,
+            within=timedelta(),
+            expect=events,
+            match={"prefect.resource.id": resource},
+        )
+        action = SendNotification(
+            type="send-notification", block_document_id=block.id, subject=subject, body=body
+        )
+        automation = AutomationCore(
+            name=name,
+            description="Made by `bidaflow notify`, which may overwrite changes",
+            enabled=existing[name].enabled if name in existing else True,
+            trigger=trigger,
+            actions=[action],
+        )
+        if name in existing:
+            client.update_automation(existing[name].id, automation)
+        else:
+            client.create_automation(automation)
+
+
+def _existing(client: SyncPrefectClient) -> list[Automation]:
+    return [
+        automation for name in NOTIFICATIONS for automation in client.read_automations_by_name(name)
+    ]
+
+
+def _line(client: SyncPrefectClient, automation: Automation) -> str:
+    """An automation, the block that it uses, and whether it is paused."""
+    (action,) = automation.actions
+    assert isinstance(action, SendNotification)
+    document = client.read_block_document(action.block_document_id, include_secrets=False)
+    kind = document.block_type.slug if document.block_type else ""
+    return f"{automation.name:<29}{kind}/{document.name}{'' if automation.enabled else ' (paused)'}"
