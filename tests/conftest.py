@@ -59,6 +59,7 @@ SHARED_DATA = CHECKOUT.parent / "shared" / "data"
 GROUPS = {
     "up": (
         "tests/infra/services/test_supervisor.py",
+        "tests/integration/test_prefect_pages.py",
         "tests/integration/test_operation.py",
     ),
     "ray": (

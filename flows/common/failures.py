@@ -4,6 +4,7 @@ import logging
 import sys
 from asyncio import CancelledError
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -11,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 from prefect import get_client, get_run_logger
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
-from prefect.logging.loggers import flow_run_logger
 from prefect.states import Failed
 
+from flows.common.cancellation import ending_if_cancelled, report_cancellation
 from flows.common.parameters import docstring_with_args
 from flows.common.schedules import require_parameters_of_schedule
 from infra.artifacts.in_use import used_by_flow
@@ -26,7 +27,8 @@ from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Whether `result_or_exit` prints a user error on the terminal, so the log need not.
+# Whether the flow is all that its process runs, and `result_or_exit` prints a user error on the
+# terminal, so the log need not.
 PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
 
 
@@ -41,7 +43,8 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
             require_parameters_of_schedule()
-            with track_flow_run(), used_by_flow():
+            alone = ending_if_cancelled() if PRINTED_AT_EXIT.get() else nullcontext()
+            with track_flow_run(), alone, used_by_flow():
                 return body(*args, **kwargs)
         except CancelledError:  # raised by Prefect at the time limit
             _disable_retries()
@@ -94,10 +97,7 @@ def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> 
     """End the MLflow runs and Ray processes of a flow whose process is gone or about to go."""
     end_orphaned_run(str(flow_run.id))
     if state.is_cancelled() or state.is_cancelling():
-        flow_run_logger(flow_run, flow).info(
-            "Cancelled: all its processes have ended. A run with the same parameters resumes the "
-            "training from its last checkpoint."
-        )
+        report_cancellation(flow_run)
 
 
 # The time limit and the state hooks of a flow that trains.

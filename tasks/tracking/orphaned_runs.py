@@ -16,7 +16,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import TERMINAL_STATES, StateType
 from prefect.runtime import flow_run
-from prefect.states import Crashed
+from prefect.states import Cancelled, Crashed
 
 from infra.atomic_files import write_atomically
 from infra.processes import ProcessRecord, end, record_process
@@ -100,16 +100,15 @@ def crash_untracked_runs() -> int:
 
 
 def _mark_crashed(matching: Mapping[str, Any]) -> int:
-    """Mark the flow runs that match a `FlowRunFilter`, given by its fields, as crashed in Prefect.
-    Returns their number."""
+    """Mark the flow runs that match a `FlowRunFilter`, given by its fields, as crashed in Prefect,
+    or as cancelled if they were being cancelled. Returns their number."""
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(matching))
         for run in runs:
-            client.set_flow_run_state(
-                run.id,
-                Crashed(message="Process was killed; detected at the next start."),
-                force=True,
-            )
+            cancelling = run.state is not None and run.state.is_cancelling()
+            end_state = Cancelled if cancelling else Crashed
+            message = "Process was killed; detected at the next start."
+            client.set_flow_run_state(run.id, end_state(message=message), force=True)
     return len(runs)
 
 

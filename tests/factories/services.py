@@ -212,9 +212,23 @@ class Server:
         return "\n".join(line["message"] for line in lines)
 
     def artifacts(self, run_id: str) -> dict[str, Any]:
+        return {artifact["key"]: artifact["data"] for artifact in self._artifacts(run_id)}
+
+    def descriptions(self, run_id: str) -> list[str]:
+        """What the run's artifacts are, in words."""
+        return [artifact["description"] for artifact in self._artifacts(run_id)]
+
+    def _artifacts(self, run_id: str) -> list[dict[str, Any]]:
         filters = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
-        artifacts = send_request("POST", f"{self.api}/artifacts/filter", filters).json()
-        return {artifact["key"]: artifact["data"] for artifact in artifacts}
+        url = f"{self.api}/artifacts/filter"
+        artifacts: list[dict[str, Any]] = send_request("POST", url, filters).json()
+        return artifacts
+
+    def task_runs(self, run_id: str) -> list[dict[str, Any]]:
+        filters = {"flow_runs": {"id": {"any_": [run_id]}}}
+        url = f"{self.api}/task_runs/filter"
+        task_runs: list[dict[str, Any]] = send_request("POST", url, filters).json()
+        return task_runs
 
     def mlflow_runs(self, run_id: str, role: str = "variant") -> list[Run]:
         client = MlflowClient(f"sqlite:///{self.services.root}/mlflow.db")

@@ -1,0 +1,36 @@
+"""End a run that was started in a terminal and cancelled there or in Prefect.
+
+It runs in the process of the run, in its place.
+
+Usage: python -m flows.commands.end_cancelled_run FLOW_RUN_ID
+"""
+
+import sys
+from contextlib import suppress
+from uuid import UUID
+
+import httpx
+import psutil
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+from prefect.states import Cancelled
+
+from flows.common.cancellation import RESUME, report_cancellation
+from infra.processes import end
+from tasks.tracking.orphaned_runs import end_orphaned_run
+
+
+def main(run_id: str) -> None:
+    """End the run's processes and its MLflow runs, and mark it as cancelled."""
+    print("\nCancelling …", file=sys.stderr, flush=True)
+    end_orphaned_run(run_id)
+    with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
+        report_cancellation(client.read_flow_run(UUID(run_id)))
+        state: State[None] = Cancelled(message="Flow run was cancelled.")
+        client.set_flow_run_state(UUID(run_id), state, force=True)
+    end(psutil.Process().children(), patience=10)  # a temporary Prefect server
+    sys.exit(f"Cancelled. {RESUME}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

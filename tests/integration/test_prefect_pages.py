@@ -1,0 +1,233 @@
+"""Notifications, cancelling in a terminal, and all pages of `up` in a real browser."""
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Route
+from prefect.blocks.notifications import CustomWebhookNotificationBlock
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from infra.settings import CHECKOUT
+from tests.factories.browser import browser
+from tests.factories.cli import BIDAFLOW, write_dataset
+from tests.factories.http import send_request
+from tests.factories.receiver import Receiver, receiving_notifications
+from tests.factories.services import Server, Services, command_lines_of, wait
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
+
+PAGE_SECONDS = 300
+BLOCK = "custom-webhook/team"
+
+
+def parameters(dataset: Path, epochs: int = 1, **others: Any) -> dict[str, Any]:
+    return {
+        "data": {"dataset": str(dataset), "validation_share": 0},
+        "variants": ["char"],
+        "training": {"epochs": epochs, "hidden_size": 4},
+        "resources": {"cpus_per_worker": 1},
+        **others,
+    }
+
+
+@pytest.fixture(scope="module")
+def server(services: Services) -> Server:
+    return Server(services)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "seen", train=6, contexts=10)
+
+
+@pytest.fixture(scope="module")
+def receiver(services: Services) -> Iterator[Receiver]:
+    """Receives what `bidaflow notify` has set up, twice."""
+    with receiving_notifications() as opened:
+        with temporary_settings({PREFECT_API_URL: f"{services.record.prefect_url}/api"}):
+            block = CustomWebhookNotificationBlock(
+                name="team", url=opened.url, json_data={"text": "{{subject}}\n{{body}}"}
+            )
+            block.save("team")
+        for _ in range(2):
+            done = services.run("notify", "--block", BLOCK)
+            assert done.returncode == 0, done.stderr
+        yield opened
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has trained and promoted a model: its ids in Prefect and of its MLflow parent."""
+
+    run_id: str
+    mlflow_id: str
+    experiment: str
+
+
+@pytest.fixture(scope="module")
+def finished(server: Server, dataset: Path, receiver: Receiver) -> Finished:
+    run_id = server.start(parameters(dataset))
+    assert server.ended(run_id) == "Completed", server.logs(run_id)
+    (parent,) = server.mlflow_runs(run_id, "parent")
+    return Finished(run_id, parent.info.run_id, parent.info.experiment_id)
+
+
+def test_notifies_of_promotions_refusals_and_failures(
+    services: Services, server: Server, finished: Finished, receiver: Receiver, dataset: Path
+) -> None:
+    promoted = wait("the promotion", lambda: receiver.text_with("seen: new champion"))
+    assert "Version 1 (char) is now the champion: there was no champion before." in promoted
+    (report,) = re.findall(r"^Report: (http://127\.0\.0\.1:\S+/report\.html)$", promoted, re.M)
+    assert send_request("GET", report).is_success
+    assert finished.run_id in promoted
+
+    refused = server.start(parameters(dataset, 2, promotion={"min_gain": 100}))
+    assert server.ended(refused) == "Completed"
+    text = wait("the refusal", lambda: receiver.text_with("seen: not promoted"))
+    assert "Version 2 (char) was not promoted: F1 " in text and refused in text
+
+    failed = server.start(parameters(dataset / "nowhere"))
+    text = wait("the failure", lambda: receiver.text_with("Refused: "))
+    name = server.run(failed)["name"]
+    assert text.startswith(f"retrain {name}: Failed\n") and failed in text
+    assert len(receiver.texts) == 3, "one message for each, although it was set up twice"
+
+    listed = services.run("notify").stdout
+    assert listed.count(BLOCK) == 3 and "model not promoted" in listed
+    assert services.run("notify", "--remove").stdout.strip() == "Removed 3 notifications."
+    assert services.run("notify").stdout.startswith("No notifications.")
+
+
+def test_rejects_unknown_and_unsuitable_blocks(services: Services, tmp_path: Path) -> None:
+    unknown = services.run("notify", "--block", "slack-webhook/nobody")
+    assert unknown.returncode == 1 and "no block 'slack-webhook/nobody'" in unknown.stderr
+    with temporary_settings({PREFECT_API_URL: f"{services.record.prefect_url}/api"}):
+        from prefect.blocks.system import Secret
+
+        Secret(value="x").save("word", overwrite=True)  # type: ignore[call-arg]
+    unsuitable = services.run("notify", "--block", "secret/word")
+    assert unsuitable.returncode == 1 and "can't send notifications" in unsuitable.stderr
+    elsewhere = services.run("notify", BIDAFLOW_ROOT=str(tmp_path))
+    assert elsewhere.returncode == 1 and "bidaflow up" in elsewhere.stderr
+
+
+@pytest.mark.parametrize("how", ["in Prefect", "by Ctrl-C"])
+def test_run_in_a_terminal_can_be_cancelled(
+    services: Services, server: Server, dataset: Path, how: str, tmp_path: Path
+) -> None:
+    known = server.newest()
+    words = ["--variants", "baseline,char", "--training.epochs", "1000"]
+    small = ["--training.hidden-size", "5", "--resources.cpus-per-worker", "1"]
+    data = ["--data.dataset", str(dataset), "--data.validation-share", "0"]
+    with (tmp_path / "output").open("w+") as output:
+        process = subprocess.Popen(
+            [BIDAFLOW, "retrain", *data, *words, *small],
+            env=services.environment,
+            cwd=CHECKOUT,
+            stdout=output,
+            stderr=output,
+        )
+        run_id = wait("the run", lambda: (run := server.newest()) != known and run)
+        server.wait_for_training(run_id)
+        if how == "in Prefect":
+            state = {"state": {"type": "CANCELLING"}}
+            send_request("POST", f"{server.api}/flow_runs/{run_id}/set_state", state)
+        else:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=300) == 1
+        output.seek(0)
+        printed = output.read()
+    assert "Cancelled. Started again, the run" in printed
+    assert not any(words in printed for words in ("Traceback", "NoneType", "out of memory"))
+    assert server.ended(run_id) == "Cancelled"
+    runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
+    assert [run.info.status for run in runs] == ["KILLED"] * 3
+    assert command_lines_of(run_id) == []
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(chromium: Browser) -> Iterator[Page]:
+    opened = chromium.new_page(viewport={"width": 1280, "height": 860})
+    opened.set_default_timeout(PAGE_SECONDS * 1000)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.browser
+def test_no_page_requests_anything_outside(
+    services: Services, server: Server, finished: Finished, tab: Page
+) -> None:
+    """Requests that the browser itself blocks are not sent, and do not reach the route."""
+    hosts: set[str | None] = set()
+
+    def record(route: Route) -> None:
+        hosts.add(urlsplit(route.request.url).hostname)
+        route.continue_()
+
+    tab.context.route("**/*", record)
+    prefect, mlflow = services.record.prefect_url, services.record.mlflow_url
+    deployment = f"{prefect}/deployments/deployment/{server.retrain}"
+    run = f"{mlflow}/#/experiments/{finished.experiment}/runs/{finished.mlflow_id}"
+    texts = {
+        f"{prefect}/runs": "retrain",
+        f"{prefect}/deployments": "compare-variants",
+        f"{deployment}?tab=Runs": "retrain",
+        f"{deployment}/run": "Submit",
+        f"{prefect}/runs/flow-run/{finished.run_id}": "Completed",
+        f"{prefect}/automations/create": "Trigger",
+        f"{prefect}/blocks/catalog": "Slack Webhook",  # its logo is on another site
+        f"{prefect}/settings": "Settings",
+        f"{prefect}/v2/dashboard": "Dashboard",  # asks for analytics settings
+        f"{mlflow}/#/experiments": "bidaflow/seen",
+        f"{mlflow}/#/experiments/{finished.experiment}/runs": "char",
+        run: "dev/f1",
+        f"{mlflow}/#/models": "bidaf-seen",
+        f"{mlflow}/#/settings/general": "Enable telemetry",
+        services.record.reports_url: "seen",
+        f"{services.record.reports_url}/seen/index.html": "F1",
+    }
+    for url, text in texts.items():
+        tab.goto(url)
+        tab.get_by_text(text).first.wait_for()
+        tab.wait_for_timeout(1_500)
+    assert hosts == {"127.0.0.1"}
+
+
+@pytest.mark.browser
+def test_mlflow_says_that_telemetry_is_off(services: Services, tab: Page) -> None:
+    tab.goto(services.record.mlflow_url)
+    tab.get_by_text("Welcome to MLflow").wait_for()
+    assert "collects usage data" not in tab.locator("body").inner_text()
+    tab.goto(f"{services.record.mlflow_url}/#/settings/general")
+    tab.get_by_text("Enable telemetry").wait_for()
+    assert tab.get_by_role("switch").last.get_attribute("aria-checked") == "false"
+
+
+@pytest.mark.browser
+def test_links_lead_from_prefect_to_mlflow_and_back(
+    services: Services, server: Server, finished: Finished, tab: Page
+) -> None:
+    name = str(server.run(finished.run_id)["name"])
+    tab.goto(f"{services.record.prefect_url}/runs/flow-run/{finished.run_id}")
+    tab.get_by_text("Artifacts", exact=True).click()
+    with tab.context.expect_page() as opened:
+        tab.get_by_role("link", name="This run in MLflow").first.click()
+    mlflow = opened.value
+    mlflow.get_by_role("heading", name=name).first.wait_for()
+    with mlflow.context.expect_page() as back:
+        mlflow.get_by_role("link", name="Prefect flow run").first.click()
+    back.value.get_by_text("Completed").first.wait_for()
+    assert finished.run_id in back.value.url and name in back.value.locator("body").inner_text()
