@@ -13,6 +13,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from infra.files import BytesRead, reporting_read_progress
+from infra.heartbeat import sign_of_life
 from infra.progress import Progress
 from infra.run_logger import logger
 
@@ -65,6 +66,7 @@ class ProgressReporter:
             visible=True,
         )
         self._bars.start()  # does nothing if another bar is shown
+        sign_of_life()
         now = time.perf_counter()
         if always or (self._bars.disable and now - self._last_line >= LINE_SECONDS):
             self._last_line = now

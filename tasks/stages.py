@@ -1,7 +1,8 @@
 """All steps of the pipeline as stages, which are cached Prefect tasks."""
 
-from infra.artifacts.manifest import facts_of
+from infra.artifacts.manifest import facts_of, read_manifest
 from infra.artifacts.stage import Stage
+from infra.settings import settings
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
 from tasks.embeddings.contextual.encode_corpus import encode_corpus
@@ -17,7 +18,7 @@ from tasks.reports import (
     training_report,
 )
 from tasks.text import build_vocabulary, encode
-from tasks.tracking.registry import fetch_model
+from tasks.tracking.registry import fetch_model, trained_variant
 from tasks.training.train_language_model import train_language_model
 from tasks.training.train_variant import train_variant
 
@@ -36,10 +37,22 @@ filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")
 filling_from_set = Stage(fill.fill_from_set, "fill-from-set")
 encoding_corpus = Stage(encode_corpus, "encode-corpus")
 training_language_model = Stage(train_language_model, "train-language-model")
-encoding = Stage(encode.encode_split, "encode")
+encoding = Stage(
+    encode.encode_split,
+    "encode",
+    label=lambda inputs: str(read_manifest(inputs["split"])["inputs"]["part"]),
+)
 fetching_model = Stage(fetch_model, "fetch-model")
-training = Stage(train_variant, "train", label=lambda inputs: inputs["variant"].name)
-scoring = Stage(score_registered, "score", label=lambda inputs: inputs["model_id"])
+training = Stage(
+    train_variant,
+    "train",
+    label=lambda inputs: f"{inputs['variant'].name} · seed {inputs['variant'].training.seed}",
+)
+scoring = Stage(
+    score_registered,
+    "score",
+    label=lambda inputs: trained_variant(settings().tracking_uri, inputs["model_id"]),
+)
 comparing = Stage(comparison.compare, "compare")
 checking = Stage(data_report.write_data_report, "check")
 reporting = Stage(training_report.report_variants, "report")

@@ -20,6 +20,7 @@ from flows.common.schedules import require_parameters_of_schedule
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import UserError
+from infra.heartbeat import heartbeat
 from infra.settings import settings
 from tasks.tracking import runs
 from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
@@ -44,7 +45,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         try:
             require_parameters_of_schedule()
             alone = ending_if_cancelled() if PRINTED_AT_EXIT.get() else nullcontext()
-            with track_flow_run(), alone, used_by_flow():
+            with track_flow_run(), alone, used_by_flow(), heartbeat():
                 return body(*args, **kwargs)
         except CancelledError:  # raised by Prefect at the time limit
             _disable_retries()

@@ -12,6 +12,7 @@ from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra import ray_cluster
 from infra.artifacts.stage import Output, outputs_or_error
+from infra.heartbeat import step
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from models.configs.variant import VariantConfig
@@ -82,7 +83,10 @@ def train_each(
     if pending:
         if not joined_before:
             get_run_logger().info("Starting Ray; this takes half a minute on a busy machine.")
-        ray_cluster.connect()
+        with step("starting Ray"):
+            seconds = ray_cluster.connect()
+        if not joined_before:
+            get_run_logger().info(f"Ray is ready after {seconds:.0f} s.")
         resources = ray_cluster.with_parallel_trainings(resources, len(pending))
         for dataset in {training.splits.name for training in pending}:
             parent_run_of(dataset)  # shared by all, so create it before they start

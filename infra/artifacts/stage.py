@@ -22,6 +22,7 @@ import grimp
 from prefect import Task
 from prefect.client.schemas.objects import State
 from prefect.futures import as_completed
+from prefect.runtime import task_run
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
 
@@ -38,6 +39,8 @@ from infra.artifacts.manifest import (
     write_manifest,
 )
 from infra.errors import UserError
+from infra.heartbeat import step
+from infra.run_logger import logger
 from infra.settings import CHECKOUT
 
 P = ParamSpec("P")
@@ -52,8 +55,9 @@ REFUSED = "Refused"
 REFUSED_FLOW = "Refused: "
 
 
-# Hide the lines of Prefect's engine that a stage was cached or refused. The flow logs the reason of
-# a refusal once, and the states of the run and its stages have it.
+# Hide the lines of Prefect's engine that a stage was cached or refused. They do not name the stage;
+# `_output` logs which ones were cached. The flow logs the reason of a refusal once, and the states
+# of the run and its stages have it.
 for engine in ("prefect.flow_runs", "prefect.task_runs"):
     logging.getLogger(engine).addFilter(
         lambda record: (
@@ -74,8 +78,10 @@ class Output:
     cached: bool  # nothing was run: an earlier result was reused
 
 
-def _output(folder: Path, state: State[Any]) -> Output:
+def _output(folder: Path, title: str, state: State[Any]) -> Output:
     cached = result_of(state).get("found") or state.name == "Cached"
+    if cached:
+        logger().info(f"Cached: {title}")
     return Output(folder, facts_of(folder), cached)
 
 
@@ -89,9 +95,9 @@ def outputs_or_error(outcomes: Sequence[Output | Exception]) -> list[Output]:
     return outputs
 
 
-def _outcome(folder: Path, state: State[Any]) -> Output | Exception:
+def _outcome(folder: Path, title: str, state: State[Any]) -> Output | Exception:
     try:
-        return _output(folder, state)
+        return _output(folder, title, state)
     except Exception as error:  # whatever the stage raised; the caller decides
         return error
 
@@ -156,8 +162,9 @@ class Stage(Generic[P]):
             UserError: the inputs can't be used; the message says why.
         """
         inputs, folder = self._resolve(*args, **kwargs)
-        task = self._task_for(folder, inputs)
-        return _output(folder, task(folder.name, inputs, return_state=True))
+        title = self._title(inputs)
+        task = self._task_for(folder, title)
+        return _output(folder, title, task(folder.name, inputs, return_state=True))
 
     def run_all(self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]) -> list[Output]:
         """The stage's outputs for several tuples of arguments, built in parallel by the runner.
@@ -175,15 +182,17 @@ class Stage(Generic[P]):
         """Like `run_all`, but yield the position of each call as it ends, with its output or with
         the error that it failed with."""
         resolved = [self._resolve(*arguments) for arguments in calls]
+        titles = [self._title(inputs) for inputs, _ in resolved]
         numbers = {
             runner.submit(
-                self._task_for(folder, inputs), {"key": folder.name, "inputs": inputs}
+                self._task_for(folder, title), {"key": folder.name, "inputs": inputs}
             ): number
-            for number, (inputs, folder) in enumerate(resolved)
+            for number, ((inputs, folder), title) in enumerate(zip(resolved, titles, strict=True))
         }
         for future in as_completed(list(numbers)):
             future.wait()  # reads the final state, which the future does not have before
-            yield numbers[future], _outcome(resolved[numbers[future]][1], future.state)
+            number = numbers[future]
+            yield number, _outcome(resolved[number][1], titles[number], future.state)
 
     def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the stage's output for these inputs exists."""
@@ -200,18 +209,19 @@ class Stage(Generic[P]):
         use(folder)
         return bound.arguments, folder
 
-    def _task_for(self, folder: Path, inputs: dict[str, Any]) -> Task[[str, dict[str, Any]], Any]:
+    def _title(self, inputs: dict[str, Any]) -> str:
+        """The name of a run of the stage: the stage's name and its label."""
         words = [self.name, self.label(inputs)] if self.label else [self.name]
-        return self.task.with_options(
-            refresh_cache=not folder.exists(),
-            # Prefect fills in {fields}; a path in a label may contain braces.
-            task_run_name=" ".join(words).replace("{", "(").replace("}", ")"),
-        )
+        # Prefect fills in {fields}; a path in a label may contain braces.
+        return " ".join(words).replace("{", "(").replace("}", ")")
+
+    def _task_for(self, folder: Path, title: str) -> Task[[str, dict[str, Any]], Any]:
+        return self.task.with_options(refresh_cache=not folder.exists(), task_run_name=title)
 
     def _run(self, key: str, inputs: dict[str, Any]) -> Any:
         final = stages_folder() / self.name / key
         message = "Another run is building this stage; waiting for it to finish."
-        with exclusive_lock(lock_file(final, "build"), message):
+        with step(task_run.name), exclusive_lock(lock_file(final, "build"), message):
             exists = final.exists()
             if not exists:
                 try:

@@ -223,6 +223,18 @@ def dev_f1(uri: str, model: RegisteredVersion) -> float | None:
     return metrics.get("dev/f1")
 
 
+def trained_variant(uri: str, model_id: str) -> str:
+    """The variant of a logged model, for people; its id if the run that logged it is gone."""
+    from mlflow.exceptions import MlflowException
+
+    client = client_of(uri)
+    try:
+        run = client.get_run(client.get_logged_model(model_id).source_run_id)
+    except MlflowException:
+        return model_id
+    return str(run.data.tags.get("variant", model_id))
+
+
 def _lookup(
     uri: str, name: str, version: str | None = None, alias: str | None = None
 ) -> RegisteredVersion | None:

@@ -98,6 +98,8 @@ def train_worker(config: dict[str, Any]) -> str | None:
     """
     silence_checkpoint_lines()
     job: Job = config["job"]
+    if ray.train.get_context().get_world_rank() == 0:
+        config["send"](f"{job.variant.name}: the workers have started, and load model and data.")
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
     try:
         _Loop(job, trainer, config["send"]).run()

@@ -187,7 +187,8 @@ def test_run_started_from_the_form_can_be_compared(
 
 def test_second_run_waits_and_cancelled_run_cleans_up(server: Server, dataset: Path) -> None:
     server.wait_until_idle()
-    run_id = server.start(parameters(dataset, LONG, hidden_size=5))
+    both = {"variants": ["baseline", "char"]}
+    run_id = server.start(parameters(dataset, LONG, hidden_size=5) | both)
     server.wait_for_training(run_id)
     second = server.start(parameters(dataset / "nowhere"))
     waiting = "AwaitingConcurrencySlot"
@@ -198,12 +199,19 @@ def test_second_run_waits_and_cancelled_run_cleans_up(server: Server, dataset: P
     assert server.ended(run_id) == "Cancelled"
     runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
     wait("MLflow", lambda: {run.info.status for run in server.mlflow_runs(run_id)} == {"KILLED"})
-    assert len(runs) == 2
+    assert len(runs) == 3
     wait("Ray's end", lambda: not command_lines_of(run_id))
     assert server.outcome(second) == "Refused"  # its turn came
     assert {run.info.status for run in server.mlflow_runs(run_id, "parent")} == {"KILLED"}
     wait("the log", lambda: "Cancelled: all its processes have ended" in server.logs(run_id))
     assert not any(words in server.logs(run_id) for words in ("NoneType", "out of memory"))
+
+    def cancelled() -> set[str]:
+        return {t["name"] for t in server.task_runs(run_id) if t["state_name"] == "Cancelled"}
+
+    trainings = {f"train {name} · seed 0" for name in ("baseline", "char")}
+    wait("the cancelled trainings", lambda: cancelled() == trainings)
+    assert all(text.endswith(", cancelled") for text in server.descriptions(run_id))
 
 
 @pytest.mark.full
