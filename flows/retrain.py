@@ -37,11 +37,11 @@ def retrain(
     resources: Resources = Resources(),
     promotion: PromotionRule = PromotionRule(),
     examples: ExampleQuestions = [],
-) -> dict[str, Any] | State[Any]:
+) -> State[dict[str, Any]]:
     """Train the variants on a dataset, and promote the best one if it beats the champion.
 
-    Returns the scores, the decision and the path of the report. If data, parameters and code are
-    unchanged, the run's message is "Nothing to do".
+    Returns the scores, the decision and the path of the report. The run's message is the decision,
+    or "Nothing to do" if data, parameters and code are unchanged.
     """
     trained = train_variants(
         TrainingInputs(data, vectors, vocabulary), variants, training, resources, examples
@@ -54,10 +54,9 @@ def retrain(
     report = publish(trained, result)
     _remove_old_runs(trained.splits.name)
     summary = trained.summary(report, result)
-    if trained.new or result.decision:
-        return summary
+    message = result.sentence if trained.new or result.decision else UNCHANGED
     # The state keeps its standard name: the list of a deployment's runs leaves others out.
-    return Completed(message=UNCHANGED, data=summary)
+    return Completed(message=message, data=summary)
 
 
 def _remove_old_runs(dataset: str) -> None:

@@ -5,8 +5,9 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from prefect import get_run_logger
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
-from prefect.runtime import flow_run
+from prefect.runtime import deployment, flow_run
 
 from flows.common.command_line import command_of_run
 from flows.common.events import emit_decision
@@ -159,6 +160,8 @@ def _show_in_prefect(trained: TrainedVariants, report: Path, parent_url: str | N
             for output in trained.variants
         },
     }
+    if deployment.id is not None:  # a terminal shows the path
+        get_run_logger().info(f"Report: {url_of(report)}")
     for key, (url, text, about) in links.items():
         if url is not None:
             # The list of a run's artifacts shows descriptions only.

@@ -239,6 +239,16 @@ def listening() -> Iterator[list[logging.LogRecord]]:
         logger.removeHandler(handler)
 
 
+def test_cached_stage_is_named_in_the_log() -> None:
+    labelled = Stage(shout, "shout", code="infra.errors", label=lambda inputs: inputs["text"])
+    text = uuid4().hex
+    with listening() as records:
+        assert not in_flow(lambda: labelled(text)).cached
+        assert in_flow(lambda: labelled(text)).cached
+    lines = [record.getMessage() for record in records if "Cached" in record.getMessage()]
+    assert lines == [f"Cached: shout {text}"]
+
+
 def refused(key: str, inputs: dict[str, Any]) -> tuple[str | None, str | None, bool]:
     """Name and message of the breaking stage's final state, and whether it is a failed state."""
     state = breaking.task(key, inputs, return_state=True)
