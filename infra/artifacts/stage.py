@@ -55,18 +55,16 @@ REFUSED = "Refused"
 REFUSED_FLOW = "Refused: "
 
 
-# Hide the lines of Prefect's engine that a stage was cached or refused. They do not name the stage;
-# `_output` logs which ones were cached. The flow logs the reason of a refusal once, and the states
-# of the run and its stages have it.
-for engine in ("prefect.flow_runs", "prefect.task_runs"):
-    logging.getLogger(engine).addFilter(
-        lambda record: (
-            not re.search(
-                rf"\bstate:? .*({REFUSED}\(|Cached\(|Failed\(['\"]{REFUSED_FLOW})",
-                record.getMessage(),
-            )
-        )
-    )
+def _hide(engine: str, states: str) -> None:
+    """Hide an engine's lines about states that match a regular expression."""
+    pattern = re.compile(rf"\bstate:? .*({states})")
+    logging.getLogger(engine).addFilter(lambda record: not pattern.search(record.getMessage()))
+
+
+# Prefect's lines do not name the stage; those logged below do. The flow logs the reason of a
+# refusal once, and the states of the run and its stages have it.
+_hide("prefect.task_runs", rf"(Completed|Cached|{REFUSED})\(")
+_hide("prefect.flow_runs", rf"({REFUSED}\(|Cached\(|Failed\(['\"]{REFUSED_FLOW})")
 
 
 @dataclass(frozen=True)
@@ -228,6 +226,7 @@ class Stage(Generic[P]):
                     self._build(final, inputs)
                 except UserError as error:
                     return Failed(name=REFUSED, message=str(error))
+                logger().info(f"Done: {task_run.name}")
         return {"folder": f"stages/{self.name}/{key}", "found": exists}
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
