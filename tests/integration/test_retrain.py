@@ -226,7 +226,7 @@ def test_a_changed_file_alone_is_ingested_again(prefect_server: None, first: Ret
     changed = retrain(first.root, *first.flags, "--variants", "char", **tests_server())
     assert changed.returncode == 0, changed.stderr
     assert "Nothing to do" not in changed.stdout and "now" in changed.stdout
-    ingested = re.findall(r"'ingest ([\w.]+)' - Finished in state Completed", changed.stderr)
+    ingested = re.findall(r"Done: ingest ([\w.]+)", changed.stderr)
     assert ingested == ["train.json"]
 
 
