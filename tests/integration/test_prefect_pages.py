@@ -122,11 +122,11 @@ def test_rejects_unknown_and_unsuitable_blocks(services: Services, tmp_path: Pat
 def test_run_in_a_terminal_can_be_cancelled(
     services: Services, server: Server, dataset: Path, how: str, tmp_path: Path
 ) -> None:
-    known = server.newest()
+    printed = tmp_path / "output"
     words = ["--variants", "baseline,char", "--training.epochs", "1000"]
     small = ["--training.hidden-size", "5", "--resources.cpus-per-worker", "1"]
     data = ["--data.dataset", str(dataset), "--data.validation-share", "0"]
-    with (tmp_path / "output").open("w+") as output:
+    with printed.open("w") as output:
         process = subprocess.Popen(
             [BIDAFLOW, "retrain", *data, *words, *small],
             env=services.environment,
@@ -134,18 +134,18 @@ def test_run_in_a_terminal_can_be_cancelled(
             stdout=output,
             stderr=output,
         )
-        run_id = wait("the run", lambda: (run := server.newest()) != known and run)
-        server.wait_for_training(run_id)
-        if how == "in Prefect":
-            state = {"state": {"type": "CANCELLING"}}
-            send_request("POST", f"{server.api}/flow_runs/{run_id}/set_state", state)
-        else:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=300) == 1
-        output.seek(0)
-        printed = output.read()
-    assert "Cancelled. Started again, the run" in printed
-    assert not re.search("Traceback|NoneType|out of memory", printed), printed
+    page = wait("the run", lambda: re.search(r"/flow-run/(\S+)", printed.read_text()))
+    run_id = page[1]
+    server.wait_for_training(run_id)
+    if how == "in Prefect":
+        state = {"state": {"type": "CANCELLING"}}
+        send_request("POST", f"{server.api}/flow_runs/{run_id}/set_state", state)
+    else:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=300) == 1
+    text = printed.read_text()
+    assert "Cancelled. Started again, the run" in text
+    assert not re.search("Traceback|NoneType|out of memory", text), text
     assert server.ended(run_id) == "Cancelled"
     runs = [*server.mlflow_runs(run_id), *server.mlflow_runs(run_id, "parent")]
     assert [run.info.status for run in runs] == ["KILLED"] * 3

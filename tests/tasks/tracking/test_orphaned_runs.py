@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.states import Completed, Running, Scheduled
+from prefect.states import Cancelling, Completed, Running, Scheduled
 
 from infra.processes import ProcessRecord, record_process
 from tasks.tracking.orphaned_runs import (
@@ -43,17 +43,19 @@ def test_orphaned_runs_crash_and_lose_their_processes(root: Path) -> None:
     with get_client(sync_client=True) as client:
         waiting = client.create_flow_run(killed, state=Scheduled()).id  # between two attempts
         done = client.create_flow_run(killed, state=Completed()).id
+        cancelling = client.create_flow_run(killed, state=Cancelling()).id
         alive = client.create_flow_run(killed, state=Running()).id
-        notes = [note(root, run_id, gone) for run_id in (waiting, done, left)]
+        notes = [note(root, run_id, gone) for run_id in (waiting, done, cancelling, left)]
         kept = note(root, alive, record_process(os.getpid()))
         try:
-            assert set(end_orphaned_runs()) == {str(waiting), str(done), str(left)}
+            ended = {str(run_id) for run_id in (waiting, done, cancelling, left)}
+            assert set(end_orphaned_runs()) == ended
             assert remaining.poll() is not None
         finally:
             remaining.kill()
             remaining.wait()
-        states = [state_of(client, run_id) for run_id in (waiting, done, alive)]
-        assert states == ["Crashed", "Completed", "Running"]
+        states = [state_of(client, run_id) for run_id in (waiting, done, cancelling, alive)]
+        assert states == ["Crashed", "Completed", "Cancelled", "Running"]
     assert kept.exists() and not any(file.exists() for file in notes)
     assert active_flow_runs().keys() == {str(alive)}
 
