@@ -12,7 +12,7 @@ from prefect.events.schemas.automations import Automation, AutomationCore, Event
 from prefect.exceptions import ObjectNotFound
 
 from flows.commands.terminal import show
-from flows.common.events import PROMOTED, REFUSED, RESOURCE
+from flows.common.promote import PROMOTED, REFUSED, RESOURCE
 from infra.errors import UserError
 from infra.settings import settings
 

@@ -1,10 +1,14 @@
-"""Promotion: compare the best trained variant with the champion on the same questions."""
+"""Promotion: compare the best trained variant with the champion on the same questions.
+
+Each decision is an event in Prefect, to which automations react.
+"""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from prefect.events import emit_event
 from prefect.runtime import flow_run
 from pydantic import TypeAdapter
 
@@ -30,6 +34,8 @@ from tasks.tracking.registry import RegisteredVersion
 
 REASON, KEY, FLOW_RUN = "promotion", "promotion.key", "promotion.flow_run_id"
 DECISION = "decision.json"
+# Events, and the beginning of the ids of their resources, the registered models.
+PROMOTED, REFUSED, RESOURCE = "bidaflow.model.promoted", "bidaflow.model.refused", "bidaflow.model"
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,36 @@ def log_decision(uri: str, run_id: str, text: str, decision: Decision) -> None:
     """Log a decision to an MLflow run: a text about it, and its numbers."""
     runs.log_text(uri, run_id, "decision.md", text)
     runs.log_text(uri, run_id, DECISION, json.dumps(asdict(decision), indent=1))
+
+
+def emit_decision(
+    result: PromotionResult, dataset: str, report: str, mlflow_run: str | None
+) -> None:
+    """Emit whether a model was promoted, with the URLs of the report and of the run in MLflow.
+
+    Prefect adds the flow run, its flow and its deployment. A failure is logged, not raised.
+    """
+    if result.decision is None:  # an earlier run has emitted it
+        return
+    model = result.challenger
+    emit_event(
+        PROMOTED if result.decision.promoted else REFUSED,
+        resource={
+            "prefect.resource.id": f"{RESOURCE}.{model.name}",
+            "prefect.resource.name": f"{model.name} version {model.version}",
+        },
+        payload={
+            "dataset": dataset,
+            "model": model.name,
+            "version": model.version,
+            "variant": model.tags.get("variant"),
+            "f1": round(result.f1, 2),
+            "decision": result.sentence,
+            "report": report,
+            "mlflow_run": mlflow_run,
+            "flow_run": flow_run.ui_url,
+        },
+    )
 
 
 def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | None:

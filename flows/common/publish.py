@@ -10,8 +10,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.runtime import deployment, flow_run
 
 from flows.common.command_line import command_of_run
-from flows.common.events import emit_decision
-from flows.common.promote import PromotionResult, log_decision
+from flows.common.promote import PromotionResult, emit_decision, log_decision
 from flows.common.results import UNCHANGED, TrainedVariants
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import git_commit
