@@ -5,6 +5,7 @@ from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
+from tasks.embeddings.advice.advise import advise
 from tasks.embeddings.contextual.encode_corpus import encode_corpus
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.formats.select import vectors_for_splits
@@ -31,6 +32,7 @@ selecting_vectors = Stage(vectors_for_splits, "select-vectors")
 building_vocabulary = Stage(build_vocabulary.build_vocabulary, "build-vocabulary")
 preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
 evaluating_vectors = Stage(evaluate_vectors, "evaluate-embeddings")
+advising = Stage(advise, "advise")
 reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
 training_vectors = Stage(train.train_vectors, "train-embeddings")
 filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")

@@ -79,7 +79,7 @@ def fill(
     set that `spec` names. Of the settings, only those of contexts in a corpus are used."""
     if spec != A_LA_CARTE:
         return filling_from_set(source, find_vectors(spec))
-    prepared = _prepare(corpus_files(corpus), corpus)
+    prepared = prepare_corpus(corpus_files(corpus), corpus)
     used = EmbeddingSettings(**settings.model_dump(include=set(CONTEXT_SETTINGS)))
     return filling_from_corpus(source, prepared.folder, used)
 
@@ -117,11 +117,11 @@ def train_from_corpus(
         require_compatible_start(start_vectors, embedding)
         history = history_of(start_vectors)
         warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
-    prepared = _prepare(files, corpus)
+    prepared = prepare_corpus(files, corpus)
     return training_vectors(prepared.folder, embedding, start_vectors)
 
 
-def _prepare(files: list[TextFile], corpus: CorpusParameters) -> Output:
+def prepare_corpus(files: list[TextFile], corpus: CorpusParameters) -> Output:
     """Prepare the corpus, and log which words in it ran together."""
     prepared = preparing_corpus(files, corpus.lower_case, corpus.split_joined)
     joined = prepared.facts["joined"]
@@ -154,7 +154,7 @@ def train_bilm(
 
         history = load_bilm(start_file).history
         warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
-    prepared = _prepare(corpus_files(corpus), corpus).folder
+    prepared = prepare_corpus(corpus_files(corpus), corpus).folder
     encoded = encoding_corpus(prepared).folder
     output = training_language_model(prepared, encoded, embedding, start_file, resources)
     remove_checkpoints(output.folder)

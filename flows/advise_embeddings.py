@@ -1,0 +1,203 @@
+"""Flow `advise-embeddings`: say what word vectors can do for a dataset, before any training."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from prefect import flow
+from pydantic import Field
+from rich.box import SIMPLE_HEAD
+from rich.table import Column, Table
+from rich.text import Text
+
+from flows.commands.flow_command import flow_command
+from flows.commands.terminal import show, table
+from flows.common.display_names import names_of_vectors, require_unique
+from flows.common.encoding import corpus_files, find_vectors, prepare_corpus
+from flows.common.failures import report_user_errors
+from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters, VectorStart
+from flows.common.splits import ingest_dataset
+from tasks.embeddings.advice.advise import ADVICE
+from tasks.embeddings.advice.dataset_words import NEARBY
+from tasks.embeddings.advice.recommend import VERDICTS
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.training.corpus_files import TextFile
+from tasks.stages import advising
+
+OWN_TEXTS, CORPUS = "own texts", "corpus"
+STYLES = dict(zip(VERDICTS, ("bold green", "", "green", "dim"), strict=True))
+STYLE = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
+
+
+@flow(name="advise-embeddings", description=__doc__)
+@report_user_errors
+def advise_embeddings(
+    dataset: Annotated[
+        str, Field(min_length=1, description="Dataset to advise on: a known one, or a path.")
+    ] = "tiny",
+    vectors: Annotated[
+        list[VectorStart],
+        Field(
+            min_length=1,
+            description="The set that models would use, and then sets that could be added to it.",
+        ),
+    ] = [PACKAGED],
+    corpus: CorpusParameters = CorpusParameters(),
+) -> dict[str, Any]:
+    """Measure what the vectors cover, and advise on the way of adding words to try first.
+
+    The training contexts of the dataset always count as a corpus, too. Returns the numbers and the
+    advice.
+    """
+    require_unique(vectors=vectors)
+    names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
+    splits = ingest_dataset(DataParameters(dataset=dataset))
+    own = TextFile(splits.train.folder / "contexts.parquet")
+    corpora = {OWN_TEXTS: prepare_corpus([own], corpus).folder}
+    if corpus.files or corpus.dataset is not None:
+        corpora[CORPUS] = prepare_corpus(corpus_files(corpus), corpus).folder
+    sets = dict(zip(names, map(find_vectors, vectors), strict=True))
+    output = advising(list(splits.folders.values()), sets, corpora, corpus.lower_case)
+    advice = json.loads((output.folder / ADVICE).read_text(encoding="utf-8"))
+    ways = commands(dataset, vectors, names, corpus, advice["dimension"])
+    return {**advice, "dataset": splits.name, "commands": ways}
+
+
+def commands(
+    dataset: str, vectors: Sequence[str], names: Sequence[str], corpus: CorpusParameters, size: int
+) -> dict[str, str]:
+    """The command for each way with each source, by "way · source"; `size` is the dimension of the
+    main set, the first of the `vectors`."""
+    main, *others = vectors
+    plain = f"bidaflow retrain --data.dataset {dataset}"
+    retrain = plain if main == PACKAGED else f"{plain} --vectors.source {main}"
+    texts = {OWN_TEXTS: f"--corpus.dataset {dataset}"}
+    texts[CORPUS] = " ".join(
+        [
+            *([f"--corpus.files {','.join(corpus.files)}"] if corpus.files else []),
+            *([f"--corpus.dataset {corpus.dataset}"] if corpus.dataset is not None else []),
+        ]
+    )
+    found = {"keep the set as it is": retrain}
+    for name, text in texts.items():
+        found[f"fill a-la-carte · {name}"] = (
+            f"{retrain} --vectors.fill a-la-carte {text.replace('--', '--vectors.')}"
+        )
+        found[f"Mittens · {name}"] = (
+            f"bidaflow embeddings train --embedding.method glove --embedding.dimension {size} "
+            f"--embedding.mittens-mu 0.1 --start {main} {text}"
+        )
+    for name, other in zip(names[1:], others, strict=True):
+        joined = f"{plain} --vectors.source {main}+{other}"
+        found |= {
+            f"fill by rotation · {name}": f"{retrain} --vectors.fill {other}",
+            f"concatenate · {name}": joined,
+            f"concatenate with a gate · {name}": f"{joined} --training.vector-gate {size}",
+        }
+    return found
+
+
+def announce(advice: dict[str, Any]) -> None:
+    """Print the numbers, and the advice that rests on them, with the commands to try."""
+    missing = ", ".join(f"{word} ({count:,})" for word, count in advice["missing"])
+    promising = [a for a in advice["advice"] if a["verdict"] in ("try first", "then")]
+    keys = [" · ".join(filter(None, (a["way"], a["source"]))) for a in promising]
+    show(
+        _coverage_table(advice),
+        f"Missing    {missing or 'none'}",
+        _source_table(advice),
+        _neighbour_table(advice),
+        _advice_table(advice),
+        *(f"{'' if i else 'Next':11}{advice['commands'][key]}" for i, key in enumerate(keys)),
+    )
+
+
+def _coverage_table(advice: dict[str, Any]) -> Table:
+    columns: list[str | Column] = [
+        "vectors",
+        *(Column(title, justify="right") for title in ("text", "answers")),
+        *(
+            Column(title, justify="right")
+            for title in ("in question", "in answer", f"{NEARBY} words around it", "any of these")
+        ),
+    ]
+    places = ("missing_in_question", "missing_in_answer", "missing_nearby", "missing")
+    rows = [
+        (
+            name,
+            *(f"{shares[field]:.1%}" for field in ("occurrences", "answers")),
+            *(f"{shares[place]:,} ({shares[place] / advice['questions']:.0%})" for place in places),
+        )
+        for name, shares in advice["coverage"].items()
+    ]
+    title = (
+        f"{advice['dataset']}: share of words with a vector, and questions (of "
+        f"{advice['questions']:,}) with a missing word"
+    )
+    return table(columns, rows, title=title, **STYLE)
+
+
+def _source_table(advice: dict[str, Any]) -> Table:
+    columns: list[str | Column] = [
+        "source",
+        *(
+            Column(title, justify="right")
+            for title in ("new words", "of missing text", "questions reached", "terms placed")
+        ),
+    ]
+    rows = [
+        (
+            source["name"],
+            f"{source['new_words']:,}",
+            f"{source['share_of_missing']:.0%}",
+            f"{source['reached']:,} ({source['reached'] / advice['questions']:.0%})",
+            "too few"
+            if source["placed"] is None
+            else f"{source['placed']:.0%} of {source['hidden_terms']:,}",
+        )
+        for source in advice["sources"]
+    ]
+    title = (
+        "What each source adds. Terms placed: share of hidden terms, as rare there as the missing "
+        "words, that it puts among the 10 words nearest to their own vectors"
+    )
+    return table(columns, rows, title=title, **STYLE)
+
+
+def _neighbour_table(advice: dict[str, Any]) -> Table:
+    rows = [
+        (
+            f"{term['term']} ({term['count']:,} in {term['contexts']:,})" if first else "",
+            name,
+            ", ".join(word for word, _ in neighbours[term["term"]]),
+        )
+        for term in advice["terms"]
+        for first, (name, neighbours) in _first_flags(
+            [(n, found) for n, found in advice["neighbours"].items() if term["term"] in found]
+        )
+    ]
+    title = "Neighbours of characteristic terms (with their occurrences, and the texts they are in)"
+    return table(
+        ["term", "vectors", Column("nearest", overflow="fold")], rows, title=title, **STYLE
+    )
+
+
+def _first_flags(items: Sequence[Any]) -> Iterator[tuple[bool, Any]]:
+    """Yield each item with whether it is the first one."""
+    return ((number == 0, item) for number, item in enumerate(items))
+
+
+def _advice_table(advice: dict[str, Any]) -> Table:
+    rows = [
+        (
+            Text(a["verdict"], STYLES[a["verdict"]]),
+            Text(a["way"], STYLES[a["verdict"]]),
+            a["source"] or "",
+            a["reason"],
+        )
+        for a in advice["advice"]
+    ]
+    return table(["", "way", "with", "why"], rows, title="Advice", **STYLE)
+
+
+command = flow_command(advise_embeddings, announce, positional="--dataset")

@@ -1,0 +1,1 @@
+"""What word vectors can be expected to do for a dataset, before any model is trained."""

@@ -1,0 +1,79 @@
+"""Which way is recommended for which numbers."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.embeddings.advice.recommend import VERDICTS, Advice, Source, needed_gain, recommend
+
+CORPUS = Source("texts", "corpus", 50, 0.5, 400, 0.9, 300, 0.4, tokens=3_000_000)
+SET = Source("own", "set", 50, 0.5, 400, 0.9, 300, 0.4)
+
+
+def verdicts(*sources: Source) -> dict[tuple[str, str | None], str]:
+    return {(a.way, a.source): a.verdict for a in recommend(sources, 1000)}
+
+
+def first(*sources: Source) -> Advice:
+    return recommend(sources, 1000)[0]
+
+
+def test_source_that_places_more_terms_is_first() -> None:
+    best = first(CORPUS, replace(SET, placed=0.5))
+    assert (best.way, best.verdict, best.source) == ("fill by rotation", "try first", "own")
+    best = first(CORPUS, replace(SET, placed=0.3))
+    assert best.way == "fill a-la-carte"
+    assert "reaches 400 of 1,000 questions" in best.reason and "gain 2.5 on average" in best.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"reached": 20}, "gain 50.0 on average; more than 10 is not to be expected"),
+        ({"reached": 0}, "in no question"),
+        ({"new_words": 0, "reached": 0}, "none of the missing words"),
+        ({"placed": 0.02}, "mostly noise"),
+        ({"placed": None, "hidden_terms": 4}, "only 4 known terms"),
+    ],
+)
+def test_useless_source_keeps_the_set(changes: dict[str, float], reason: str) -> None:
+    source = replace(CORPUS, **changes)
+    advice = recommend([source], 1000)
+    assert (advice[0].way, advice[0].verdict) == ("keep the set as it is", "try first")
+    (fill,) = [a for a in advice if a.way == "fill a-la-carte"]
+    assert fill.verdict == "not now" and reason in fill.reason
+
+
+def test_ways_for_known_words_need_enough_text() -> None:
+    found = verdicts(CORPUS, SET)
+    assert found["Mittens", "texts"] == found["concatenate", "own"] == "then"
+    found = verdicts(replace(CORPUS, tokens=900_000), replace(SET, coverage=0.5))
+    assert found["Mittens", "texts"] == found["concatenate", "own"] == "not now"
+    assert verdicts(CORPUS)["concatenate", None] == "not now", "there is no set"
+
+
+SOURCES = st.builds(
+    Source,
+    name=st.sampled_from("abc"),
+    kind=st.sampled_from(["corpus", "set"]),
+    new_words=st.integers(0, 5),
+    share_of_missing=st.floats(0, 1),
+    reached=st.integers(0, 1000),
+    coverage=st.floats(0, 1),
+    hidden_terms=st.integers(0, 300),
+    placed=st.none() | st.floats(0, 1),
+    tokens=st.integers(0, 10**7),
+)
+
+
+@given(st.lists(SOURCES, max_size=4))
+def test_one_way_is_first_and_each_has_a_reason(sources: list[Source]) -> None:
+    advice = recommend(sources, 1000)
+    order = [VERDICTS.index(a.verdict) for a in advice]
+    assert order == sorted(order) and order.count(0) == 1
+    assert all(a.reason.endswith(".") for a in advice)
+    best = next((s for s in sources if s.name == advice[0].source), None)
+    if best is not None and advice[0].way.startswith("fill"):
+        assert min(needed_gain(s, 1000) for s in sources) <= 10
