@@ -188,7 +188,16 @@ def _require_logged_f1(
 
 
 def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
-    """The mean of `after`, or its gain over `before`, with the 95 % interval.
+    """The mean of `after`, or its gain over `before`, with the 95 % interval of
+    `resampled_means`."""
+    mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
+    return gain_of(mean, resampled_means(after, before, samples))
+
+
+def resampled_means(
+    after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES
+) -> FloatArray:
+    """Means of `after`, or its mean gains over `before`, in bootstrap samples: (samples,).
 
     Both are (seeds, n), in percent, about the same n questions. Each sample draws questions, and
     for each side seeds, with replacement; one seed says nothing about the variation between seeds.
@@ -201,9 +210,14 @@ def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int 
         questions = random.integers(n, size=n)
         drawn = (side[random.integers(len(side), size=len(side))].mean(axis=0) for side in sides)
         means.append(sum(float(f1[questions].mean()) for f1 in drawn))
+    return np.array(means)
+
+
+def gain_of(mean: float, means: FloatArray) -> Gain:
+    """The mean with its 95 % interval from resampled means (samples,)."""
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail])
-    return Gain(sum(float(side.mean()) for side in sides), float(low), float(high))
+    return Gain(mean, float(low), float(high))
 
 
 def question_f1(trainings: Sequence[Evaluated], rows: BoolArray) -> FloatArray:

@@ -1,0 +1,1 @@
+"""Which ways of adding a domain's words to GloVe make answers better."""

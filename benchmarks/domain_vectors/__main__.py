@@ -1,0 +1,138 @@
+r"""Which ways of adding a domain's words to GloVe make answers better: the same data and budget for
+each.
+
+Usage: python -m benchmarks.domain_vectors (--pilot | --final) [--domain medical|biology]
+       [--arms a-la-carte,oracle] [--cells N] [--minutes M] [--out FOLDER]
+
+The commands of the published results, with BIDAFLOW_MIRROR set to the folder with the data:
+
+    python -m benchmarks.domain_vectors --pilot
+    python -m benchmarks.domain_vectors --final
+    python -m benchmarks.domain_vectors --pilot --domain biology
+
+`char` is trained on squad-v1.1-recovered with the vectors of each arm. --pilot trains all arms for
+one epoch from one seed. --final trains GloVe, the random control and the two arms that were best in
+the pilot for three epochs from each of three seeds. The best are chosen by the sum of F1 on
+validation and on half of the domain's articles or papers ("selection"); the other half decides.
+
+A cell is one training: about 20 minutes an epoch on two cores. The answers of a finished cell are
+kept in FOLDER as Parquet: ids, spans, probabilities and scores, but no text. Run the same command
+again to go on; a training that was killed resumes from its last checkpoint. --cells and --minutes
+end the program before a cell, after so many new cells, or after so many minutes. --arms limits the
+cells to some arms. Each run writes FOLDER/<domain>-pilot.md and .json, or -final, with the arms
+that are finished.
+
+The medical domain has the questions of covid_qa, and `medquad` as its texts. The domain biology has
+those of SQuAD's dev set about living things, and the 50,000 paragraphs of Wikipedia that are
+nearest to such articles of SQuAD's train set (chosen at the first run, which takes minutes).
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.common.machine import machine, today
+from benchmarks.common.tables import markdown
+from benchmarks.domain_vectors.arms import ARMS, CONTROL, REFERENCE
+from benchmarks.domain_vectors.cells import CHANGES, Cell, Setting, run_cell
+from benchmarks.domain_vectors.domains import DOMAINS
+from benchmarks.domain_vectors.scores import best_arms, read_parts, read_scores, table
+from flows.__main__ import start_server
+from infra.atomic_files import write_atomically
+from infra.ray_cluster import Resources
+from infra.settings import CHECKOUT
+
+PILOT_SEEDS, PILOT_EPOCHS = (0,), 1
+FINAL_SEEDS, FINAL_EPOCHS = (0, 1, 2), 3
+BEST = 2
+OUT = CHECKOUT / "benchmarks" / "results" / "domain_vectors"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to end before a cell."""
+
+    cells: int | None = None
+    minutes: float | None = None
+
+
+def pilot_cells(arms: Sequence[str]) -> list[Cell]:
+    """A cell for each arm."""
+    return [Cell(arm, seed, PILOT_EPOCHS) for arm in arms for seed in PILOT_SEEDS]
+
+
+def final_cells(pilot: Path) -> list[Cell]:
+    """Cells for GloVe, the control and the best arms of the pilot, seed by seed."""
+    scores = read_scores(pilot, pilot_cells(list(ARMS)))
+    if REFERENCE not in scores:
+        sys.exit(f"{pilot} has no finished pilot. Run it first, with --pilot.")
+    arms = [REFERENCE, CONTROL, *best_arms(scores, read_parts(pilot), BEST)]
+    return [Cell(arm, seed, FINAL_EPOCHS) for seed in FINAL_SEEDS for arm in arms]
+
+
+def run_cells(setting: Setting, cells: Sequence[Cell], limits: Limits) -> None:
+    """Run the cells that are not finished, up to the limits."""
+    began = time.perf_counter()
+    pending = [cell for cell in cells if not (setting.out / cell.file).exists()]
+    for number, cell in enumerate(pending):
+        minutes = (time.perf_counter() - began) / 60
+        if number == limits.cells or (limits.minutes is not None and minutes >= limits.minutes):
+            print(f"{len(pending) - number} cells are left. Run the command again.", flush=True)
+            return
+        print(f"Cell {number + 1} of {len(pending)}: {cell.arm}, seed {cell.seed}", flush=True)
+        run_cell(setting, cell)
+
+
+def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
+    """Write the table of the finished arms, and the facts about their trainings."""
+    scores = read_scores(out, cells)
+    if REFERENCE not in scores:
+        print(f"No table yet: the arm {REFERENCE} is not finished.")
+        return
+    rows = table(scores, read_parts(out))
+    result = {
+        "command": "python -m benchmarks.domain_vectors " + " ".join(sys.argv[1:]),
+        "date": today(),
+        "machine": machine(),
+        "table": rows,
+        "trainings": {arm: own.facts for arm, own in scores.items()},
+    }
+    write_atomically(file.with_suffix(".json"), json.dumps(result, indent=1) + "\n")
+    write_atomically(file.with_suffix(".md"), markdown(rows))
+    print(markdown(rows))
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    stage = parser.add_mutually_exclusive_group(required=True)
+    stage.add_argument("--pilot", action="store_true", help="one seed and one epoch of each arm")
+    stage.add_argument("--final", action="store_true", help="three seeds and epochs of the best")
+    parser.add_argument("--domain", choices=DOMAINS, default="medical")
+    parser.add_argument("--arms", type=lambda text: text.split(","), default=list(ARMS))
+    parser.add_argument("--cells", type=int, help="largest number of new cells")
+    parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
+    parser.add_argument("--out", type=Path, default=OUT, help=f"default: {OUT}")
+    options = parser.parse_args()
+    unknown = [arm for arm in options.arms if arm not in ARMS]
+    if unknown:
+        parser.error(f"unknown arm {unknown[0]!r}; expected some of {', '.join(ARMS)}")
+    pilot, final = (options.out / f"{options.domain}-{name}" for name in ("pilot", "final"))
+    folder = pilot if options.pilot else final
+    cells = pilot_cells(list(ARMS)) if options.pilot else final_cells(pilot)
+    wanted = [cell for cell in cells if cell.arm in options.arms]
+    domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
+    start_server(["train"])
+    limits = Limits(options.cells, options.minutes)
+    run_cells(Setting(domain, folder, CHANGES, resources), wanted, limits)
+    write_table(folder, cells, folder)
+
+
+if __name__ == "__main__":
+    main()

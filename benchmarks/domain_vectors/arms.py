@@ -1,0 +1,140 @@
+"""The arms: the vectors that each one trains models with. The functions run within a flow."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from shutil import rmtree
+
+import numpy as np
+
+from flows.common.encoding import fill, find_vectors, train_from_corpus
+from flows.common.parameters import CorpusParameters, VectorParameters
+from infra.settings import settings
+from tasks.embeddings.formats.select import load_vectors, packaged_words
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.store import VECTORS, write_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.embeddings.training.config import A_LA_CARTE, EmbeddingParameters, EmbeddingSettings
+
+DIMENSION = 50  # of the packaged set, which all arms keep
+MITTENS_MU = 0.1
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The domain's texts, and these with the dev contexts (without their questions)."""
+
+    domain: CorpusParameters
+    with_contexts: CorpusParameters
+
+
+@dataclass(frozen=True)
+class Arm:
+    """An arm's title, and its vectors; `gate` is the size of a learned gate, 0 for none."""
+
+    title: str
+    vectors: Callable[[Texts], VectorParameters]
+    gate: int = 0
+
+
+def filled(texts: Texts) -> VectorParameters:
+    """GloVe, and the words of the domain's texts that it lacks, by their contexts."""
+    return VectorParameters(source=PACKAGED, fill=A_LA_CARTE, corpus=texts.domain)
+
+
+def rotated(texts: Texts) -> VectorParameters:
+    """GloVe, and the words that it lacks from the domain's own set, by rotation."""
+    return VectorParameters(source=PACKAGED, fill=own_set(texts))
+
+
+def joined(texts: Texts) -> VectorParameters:
+    """GloVe and the domain's own set side by side."""
+    return VectorParameters(source=f"{PACKAGED}+{own_set(texts)}")
+
+
+def pulled(texts: Texts) -> VectorParameters:
+    """GloVe trained on the domain's texts and pulled towards the given vectors (Mittens)."""
+    mittens = EmbeddingParameters(
+        method="glove", dimension=DIMENSION, mittens_mu=MITTENS_MU, workers=1
+    )
+    return VectorParameters(source=_trained(texts, mittens, PACKAGED))
+
+
+def continued(texts: Texts) -> VectorParameters:
+    """GloVe, whose training continues by skip-gram on the domain's texts alone."""
+    return VectorParameters(source=_trained(texts, SKIPGRAM, PACKAGED))
+
+
+def with_contexts(texts: Texts) -> VectorParameters:
+    """As `filled`, but the texts include the contexts that models answer from."""
+    return VectorParameters(source=PACKAGED, fill=A_LA_CARTE, corpus=texts.with_contexts)
+
+
+def all_covered(texts: Texts) -> VectorParameters:
+    """As `with_contexts`, with a vector for every word of the contexts, however rare."""
+    return with_contexts(texts).model_copy(update={"training": EVERY_WORD})
+
+
+def random_filled(texts: Texts) -> VectorParameters:
+    """GloVe with random vectors for the words that `filled` adds."""
+    return VectorParameters(source=_random_set("random", texts.domain, EmbeddingSettings()))
+
+
+def random_covered(texts: Texts) -> VectorParameters:
+    """GloVe with random vectors for the words that `all_covered` adds."""
+    return VectorParameters(source=_random_set("random-all", texts.with_contexts, EVERY_WORD))
+
+
+SKIPGRAM = EmbeddingParameters(method="skipgram", dimension=DIMENSION, workers=1)
+EVERY_WORD = EmbeddingSettings(min_count=1)
+ARMS = {
+    "glove": Arm("GloVe", lambda _: VectorParameters(source=PACKAGED)),
+    "random": Arm("random vectors for the filled words", random_filled),
+    "a-la-carte": Arm("filled à la carte", filled),
+    "procrustes": Arm("filled by Procrustes", rotated),
+    "concatenated": Arm("concatenated", joined),
+    "gated": Arm("gated", joined, gate=DIMENSION),
+    "mittens": Arm("Mittens", pulled),
+    "continued": Arm("GloVe continued by skip-gram", continued),
+    "contexts": Arm("filled à la carte, also from the contexts", with_contexts),
+    "oracle": Arm("oracle: all words of the contexts filled", all_covered),
+    "random-oracle": Arm("random vectors for all words of the contexts", random_covered),
+}
+REFERENCE, CONTROL = "glove", "random"
+CONTROLS = (REFERENCE, CONTROL, "contexts", "oracle", "random-oracle")  # not for the final runs
+
+
+def own_set(texts: Texts) -> str:
+    """The file of a set of the domain's own, trained by skip-gram."""
+    return _trained(texts, SKIPGRAM, None)
+
+
+def _trained(texts: Texts, embedding: EmbeddingParameters, start: str | None) -> str:
+    return str(train_from_corpus(texts.domain, embedding, start).folder / VECTORS)
+
+
+def _random_set(name: str, corpus: CorpusParameters, settings_: EmbeddingSettings) -> str:
+    filled_set = fill(find_vectors(PACKAGED), A_LA_CARTE, corpus, settings_).folder
+    out = settings().root.resolve() / "embeddings" / f"{name}-{filled_set.name}" / VECTORS
+    if not out.exists():
+        folder = out.parent.with_name(f".{out.parent.name}.{token_hex(4)}")
+        folder.mkdir(parents=True)
+        try:
+            write_random(folder, load_vectors(str(filled_set / VECTORS)), packaged_words())
+            folder.rename(out.parent)
+        finally:
+            rmtree(folder, ignore_errors=True)
+    return str(out)
+
+
+def write_random(folder: Path, word_set: WordSet, kept: frozenset[str] | Sequence[str]) -> None:
+    """Write the set with random vectors for its words outside `kept`.
+
+    They have the standard deviation of the kept words' vectors.
+    """
+    new = np.array([word not in kept for word in word_set.words])
+    vectors = word_set.vectors.copy()
+    random = np.random.default_rng(0)
+    vectors[new] = vectors[~new].std() * random.standard_normal((int(new.sum()), vectors.shape[1]))
+    write_vectors(folder, WordSet(word_set.words, vectors), {"method": "random"})

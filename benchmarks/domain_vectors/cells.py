@@ -1,0 +1,137 @@
+"""The cells: one training each, whose answers are kept as a Parquet file without any text."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from prefect import flow
+
+from benchmarks.common.machine import machine
+from benchmarks.domain_vectors.arms import ARMS, Texts
+from benchmarks.domain_vectors.domains import Domain, parts
+from flows.common.encoding import encode_dataset
+from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_exit
+from flows.common.parameters import CorpusParameters, configure, vectors_for
+from flows.common.splits import Splits, ingest_dataset
+from flows.common.training import Training, train_all
+from infra.artifacts.manifest import facts_of, read_manifest
+from infra.atomic_files import atomic_file
+from infra.ray_cluster import Resources
+from tasks.embeddings.formats.select import packaged_words
+from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.slices import questions_with_oov_words
+from tasks.text.build_vocabulary import VocabularyParameters
+
+QUESTIONS = "questions.parquet"
+CHANGES: dict[str, Any] = {
+    "window_stride": 200,
+    "max_answer_tokens": 60,
+    "optimizer": "adam",
+    "learning_rate": 0.001,
+    "precision": "bfloat16",
+}
+"""The training settings of `benchmarks/medical.py`."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An arm trained from a seed for some epochs."""
+
+    arm: str
+    seed: int
+    epochs: int
+
+    @property
+    def file(self) -> str:
+        """The name of its file of answers."""
+        return f"{self.arm}-seed-{self.seed}.parquet"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all cells of a benchmark share."""
+
+    domain: Domain
+    out: Path
+    changes: dict[str, Any]  # to the variant `char`
+    resources: Resources
+
+
+def run_cell(setting: Setting, cell: Cell) -> None:
+    """Train the cell, and write its file of answers; a training that was killed resumes."""
+
+    @flow(name="domain-vectors", **TRAINING_FLOW)
+    @report_user_errors
+    def train_cell(domain: str, arm: str, seed: int, epochs: int) -> None:
+        _train(setting, cell)
+
+    result_or_exit(
+        train_cell(setting.domain.name, cell.arm, cell.seed, cell.epochs, return_state=True)
+    )
+
+
+def _train(setting: Setting, cell: Cell) -> None:
+    splits = ingest_dataset(setting.domain.data)
+    if not (setting.out / QUESTIONS).exists():
+        write_questions(setting.out / QUESTIONS, setting.domain, splits.dev.folder)
+    arm = ARMS[cell.arm]
+    changes = {**setting.changes, "epochs": cell.epochs, "seed": cell.seed}
+    config = configure("char", changes, {"vector_gate": arm.gate} if arm.gate else {})
+    vectors = vectors_for([config], arm.vectors(texts_of(setting.domain, splits)))
+    encoded = encode_dataset(splits, vectors, VocabularyParameters())
+    (trained,) = train_all([Training(config, splits, encoded)], setting.resources)
+    write_answers(setting.out / cell.file, trained.folder, facts_of(encoded.vectors.folder))
+
+
+def texts_of(domain: Domain, splits: Splits) -> Texts:
+    """The domain's texts, alone and with the contexts of the dev split."""
+    texts = domain.texts()
+    contexts = str(splits.dev.folder / "contexts.parquet")
+    both = CorpusParameters(**{**texts.model_dump(), "files": [*texts.files, contexts]})
+    return Texts(texts, both)
+
+
+def write_questions(file: Path, domain: Domain, dev: Path) -> None:
+    """Write the id of each dev question, its part (see `parts`), and whether it, or an answer to
+    it, has a word outside GloVe."""
+    split = load_split(dev)
+    contexts: Any = pq.read_table(dev / "contexts.parquet", columns=["title"])
+    part = parts(domain, contexts["title"].to_pylist(), split.contexts)
+    columns = {
+        "id": pa.array(split.ids, pa.string()),
+        "part": pa.array([part[context] for context in split.context_of], pa.string()),
+        "outside_glove": pa.array(questions_with_oov_words(split, packaged_words())),
+    }
+    with atomic_file(file) as out:
+        pq.write_table(pa.table(columns), out, compression="zstd")
+
+
+def write_answers(file: Path, trained: Path, vectors: dict[str, Any]) -> None:
+    """Write a training's answers: ids, spans, probabilities and scores, and facts as metadata."""
+    answers = pq.read_table(trained / "predictions.parquet")
+    history = json.loads((trained / "history.json").read_text(encoding="utf-8"))
+    manifest = read_manifest(trained)
+    facts = {
+        "date": manifest["finished"][:10],
+        "git": manifest["git"],
+        "machine": machine(),
+        "config": manifest["inputs"]["variant"],
+        "vectors": vectors,
+        "history": history,
+    }
+    columns: dict[str, Any] = {
+        "id": answers["id"],
+        "span_start_char": answers["best_span_start_char"],
+        "span_end_char": answers["best_span_end_char"],
+        "span_probability": pa.array(np.exp(answers["best_score"].to_numpy()), pa.float32()),
+        "no_answer_probability": answers["no_answer_probability"].cast(pa.float32()),
+        "em": answers["em"],
+        "f1": answers["f1"],
+    }
+    table = pa.table(columns, metadata={"facts": json.dumps(facts)})
+    with atomic_file(file) as out:
+        pq.write_table(table, out, compression="zstd")

@@ -1,0 +1,153 @@
+"""The domains: what models train on, the domain's questions, and its texts."""
+
+import lzma
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from math import log, sqrt
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from flows.common.data_files import find_files
+from flows.common.encoding import corpus_files
+from flows.common.parameters import CorpusParameters, DataParameters
+from infra.atomic_files import write_atomically
+from infra.settings import settings
+from tasks.data.ingested import hash_uniform
+from tasks.stages import ingesting
+from tasks.text.tokenizer import tokenize
+
+SQUAD = "squad-v1.1-recovered"
+WIKIPEDIA = "enwiki2015-64M"
+PARAGRAPHS = 50_000  # of Wikipedia that are about a topic: about as much text as `medquad`
+HALVES_SEED = 7
+
+# Titles of SQuAD about living things. Models learn from the former, and answer about the latter.
+TRAIN_TITLES = frozenset(
+    [
+        *("Antibiotics", "Asthma", "Bacteria", "Biodiversity", "Bird", "Botany", "Brain"),
+        *("Circadian_rhythm", "Diarrhea", "Dog", "Flowering_plant", "Genome", "Grape"),
+        *("Immunology", "Infection", "Invertebrate", "Mammal", "Nutrition", "Pain", "Pesticide"),
+        *("On_the_Origin_of_Species", "Poultry", "Predation", "Symbiosis", "Tuberculosis"),
+    ]
+)
+DEV_TITLES = frozenset(
+    [
+        *("Amazon_rainforest", "Black_Death", "Chloroplast", "Ctenophora", "Immune_system"),
+        *("Oxygen", "Pharmacy"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What models train on and are evaluated on, the domain's texts, and which dev contexts are the
+    domain's."""
+
+    name: str
+    data: DataParameters
+    texts: Callable[[], CorpusParameters]  # called within a flow
+    has_title: Callable[[str], bool]  # whether a dev context with this title is the domain's
+
+
+def medical_texts() -> CorpusParameters:
+    """The medical corpus."""
+    return CorpusParameters(files=["medquad"])
+
+
+def biology_texts() -> CorpusParameters:
+    """Wikipedia's paragraphs that are nearest to SQuAD's training articles about living things.
+
+    Nearness is the cosine of TF-IDF vectors; document frequencies are those of SQuAD's paragraphs.
+    """
+    out = settings().root.resolve() / "embeddings" / "biology.txt"
+    if not out.exists():
+        (train,) = find_files(DataParameters(dataset=SQUAD)).train
+        table: Any = pq.read_table(ingesting(train).folder / "contexts.parquet")
+        contexts = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
+        (wikipedia,) = corpus_files(CorpusParameters(files=[WIKIPEDIA]))
+        with lzma.open(wikipedia.path, "rt", encoding="utf-8") as lines:
+            chosen = nearest_texts(list(contexts), TRAIN_TITLES, lines, PARAGRAPHS)
+        write_atomically(out, "".join(chosen))
+    return CorpusParameters(files=[str(out)])
+
+
+def nearest_texts(
+    contexts: Sequence[tuple[str, str]],
+    titles: frozenset[str],
+    texts: Iterable[str],
+    count: int,
+) -> list[str]:
+    """The `count` texts nearest to the contexts, given as (title, text), that have these titles."""
+    documents = [set(_words(text)) for _, text in contexts]
+    frequencies = Counter(word for document in documents for word in document)
+    idf = {word: log(len(documents) / n) for word, n in frequencies.items() if n > 1}
+    topic: Counter[str] = Counter()
+    for title, text in contexts:
+        if title in titles:
+            topic.update(_words(text))
+    weights = {word: n * idf[word] ** 2 for word, n in topic.items() if word in idf}
+    scored = ((_similarity(text, weights, idf), text) for text in texts)
+    return [text for _, text in nlargest(count, scored, key=lambda pair: pair[0])]
+
+
+def _similarity(text: str, weights: Mapping[str, float], idf: Mapping[str, float]) -> float:
+    """The cosine of the text's TF-IDF vector and the topic's, up to the topic's length."""
+    counts = Counter(_words(text))
+    length = sqrt(sum((n * idf.get(word, 0.0)) ** 2 for word, n in counts.items()))
+    dot = sum(n * weights.get(word, 0.0) for word, n in counts.items())
+    return dot / length if length else 0.0
+
+
+def _words(text: str) -> Iterator[str]:
+    return (text[start:end].lower() for start, end in tokenize(text))
+
+
+SELECTION, DECISION, GENERAL = "selection", "decision", "general"
+
+
+def parts(domain: Domain, titles: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """The part of each dev context: one of the domain's halves, or general.
+
+    Half of the domain's articles (or texts, if they have no titles), drawn by a fixed seed, decide;
+    the other half selects the arms.
+    """
+    names = [title or text for title, text in zip(titles, texts, strict=True)]
+    own = {n for n, title in zip(names, titles, strict=True) if domain.has_title(title)}
+    drawn = sorted(own, key=lambda name: hash_uniform("half", HALVES_SEED, name))
+    deciding = set(drawn[: len(drawn) // 2])
+    return [
+        GENERAL if name not in own else DECISION if name in deciding else SELECTION
+        for name in names
+    ]
+
+
+DOMAINS = {
+    domain.name: domain
+    for domain in (
+        Domain(
+            "medical",
+            DataParameters(
+                dataset="domain-medical",
+                train_files=[SQUAD],
+                dev_files=[SQUAD, "covid_qa"],
+                overlap="leave out",
+            ),
+            medical_texts,
+            lambda title: not title,  # SQuAD's articles have titles, and covid_qa's have none
+        ),
+        Domain(
+            "biology",
+            DataParameters(
+                dataset="domain-biology",
+                train_files=[SQUAD],
+                dev_files=[SQUAD],
+                overlap="leave out",
+            ),
+            biology_texts,
+            DEV_TITLES.__contains__,
+        ),
+    )
+}

@@ -1,0 +1,124 @@
+"""The table of a benchmark, from the files of its cells."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
+from benchmarks.domain_vectors.cells import QUESTIONS, Cell
+from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
+from benchmarks.published_table import gain_of, resampled_means
+from models.arrays import BoolArray, FloatArray
+from tasks.reports.comparison import format_gain
+
+ALL, OUTSIDE = "domain", "outside GloVe"
+PARTS = (DECISION, SELECTION, ALL, GENERAL, OUTSIDE)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """F1 of an arm's cells, one per seed."""
+
+    f1: FloatArray  # (seeds, n) of each question, 0 to 100
+    validation: FloatArray  # (seeds,) on validation
+    facts: list[dict[str, Any]]  # of each seed's training
+
+
+def read_scores(out: Path, cells: Sequence[Cell]) -> dict[str, Scores]:
+    """The scores of the arms all of whose cells are finished."""
+    arms: dict[str, list[Cell]] = {}
+    for cell in cells:
+        arms.setdefault(cell.arm, []).append(cell)
+    return {
+        arm: _scores([pq.read_table(out / cell.file) for cell in own])
+        for arm, own in arms.items()
+        if all((out / cell.file).exists() for cell in own)
+    }
+
+
+def _scores(tables: Sequence[Any]) -> Scores:
+    facts = [json.loads(table.schema.metadata[b"facts"]) for table in tables]
+    return Scores(
+        100 * np.array([table["f1"].to_numpy() for table in tables], np.float64),
+        np.array([entry["history"][-1].get("validation/f1", np.nan) for entry in facts]),
+        facts,
+    )
+
+
+def read_parts(out: Path) -> dict[str, BoolArray]:
+    """The dev questions of each part, (n,) each."""
+    questions: Any = pq.read_table(out / QUESTIONS)
+    part = np.array(questions["part"].to_pylist())
+    outside = questions["outside_glove"].to_numpy()
+    masks = {name: part == name for name in (DECISION, SELECTION, GENERAL)}
+    return {**masks, ALL: part != GENERAL, OUTSIDE: outside}
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """The p-values after Holm's correction for several comparisons (Holm, 1979)."""
+    adjusted, largest = {}, 0.0
+    for number, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        largest = max(largest, min(1.0, (len(p_values) - number) * p_values[name]))
+        adjusted[name] = largest
+    return adjusted
+
+
+def p_value(means: FloatArray) -> float:
+    """The two-sided p-value of a mean gain of zero, from resampled means (samples,)."""
+    samples = len(means)
+    tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    return min(1.0, 2 * (tail + 1) / (samples + 1))
+
+
+def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[dict[str, str]]:
+    """A row per arm. Gains are over GloVe; intervals resample questions and seeds, and p-values are
+    corrected over the arms of the table."""
+    reference = scores[REFERENCE].f1
+    present = {name: mask for name, mask in parts.items() if mask.any()}
+    resampled = {
+        (arm, part): resampled_means(own.f1[:, mask], reference[:, mask])
+        for arm, own in scores.items()
+        if arm != REFERENCE
+        for part, mask in present.items()
+    }
+    corrected = {
+        part: holm(
+            {arm: p_value(means) for (arm, other), means in resampled.items() if other == part}
+        )
+        for part in present
+    }
+    rows = []
+    for arm, own in scores.items():
+        row = {
+            "vectors": ARMS[arm].title,
+            "seeds": str(len(own.f1)),
+            "F1 on validation": f"{own.validation.mean():.2f}",
+        }
+        for part, mask in present.items():
+            row[f"{part} ({int(mask.sum()):,}): F1"] = f"{own.f1[:, mask].mean():.2f}"
+            gain, p = "reference", "–"
+            if arm != REFERENCE:
+                mean = float(own.f1[:, mask].mean() - reference[:, mask].mean())
+                gain = format_gain(gain_of(mean, resampled[arm, part]))
+                p = f"{corrected[part][arm]:.3f}"
+            row |= {f"{part}: gain, 95 %": gain, f"{part}: p (Holm)": p}
+        rows.append(row)
+    return rows
+
+
+def best_arms(
+    scores: Mapping[str, Scores], parts: Mapping[str, BoolArray], count: int
+) -> list[str]:
+    """The arms with the highest sum of F1 on validation and on the selecting half, without the
+    reference and the controls."""
+
+    def rank(arm: str) -> float:
+        own = scores[arm]
+        return float(own.validation.mean() + own.f1[:, parts[SELECTION]].mean())
+
+    return sorted((arm for arm in scores if arm not in CONTROLS), key=rank, reverse=True)[:count]

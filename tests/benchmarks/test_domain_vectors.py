@@ -1,0 +1,200 @@
+"""The benchmark of domain vectors: its statistics, and two of its cells on a slice of real data."""
+
+import json
+import lzma
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.domain_vectors.__main__ import Limits, final_cells, run_cells, write_table
+from benchmarks.domain_vectors.arms import ARMS, write_random
+from benchmarks.domain_vectors.cells import QUESTIONS, Cell, Setting, texts_of
+from benchmarks.domain_vectors.domains import (
+    DECISION,
+    DOMAINS,
+    GENERAL,
+    SELECTION,
+    Domain,
+    nearest_texts,
+    parts,
+)
+from benchmarks.domain_vectors.scores import holm, p_value
+from flows.common.encoding import resolve_vectors
+from flows.common.parameters import CorpusParameters, DataParameters
+from flows.common.splits import ingest_dataset
+from infra.ray_cluster import Resources
+from tasks.embeddings.formats.select import load_vectors
+from tasks.embeddings.formats.source import JoinedVectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tests.factories.stages import in_flow
+
+MEDICAL = DOMAINS["medical"]
+
+
+def test_halves_have_whole_articles() -> None:
+    titles = ["", "Rome", "", "", "", "Rome"]
+    texts = ["a", "of Rome", "b", "c", "d", "of Rome"]
+    part = parts(MEDICAL, titles, texts)
+    assert part[1] == part[5] == GENERAL
+    assert sorted(part) == sorted([DECISION] * 2 + [GENERAL] * 2 + [SELECTION] * 2)
+    assert parts(MEDICAL, titles[::-1], texts[::-1]) == part[::-1], "the order does not matter"
+    oxygen = parts(DOMAINS["biology"], ["Oxygen"] * 3 + ["Pharmacy", "Rome"], list("abcde"))
+    assert len(set(oxygen[:3])) == 1 and {oxygen[0], oxygen[3]} == {DECISION, SELECTION}
+
+
+def test_texts_of_a_topic_are_nearest() -> None:
+    contexts = [
+        ("Bird", "A bird lays an egg in a nest"),
+        ("Bird", "The wing of a bird"),
+        ("Rome", "The emperor of the empire"),
+        ("Rome", "An emperor lays a law in the empire"),
+        ("Rome", "The wing of the palace, an egg of marble and a nest"),
+    ]
+    texts = ["the empire of an emperor\n", "a bird has a nest\n", "the of a\n"]
+    assert nearest_texts(contexts, frozenset({"Bird"}), texts, 1) == ["a bird has a nest\n"]
+
+
+def test_holm_multiplies_by_the_remaining_arms() -> None:
+    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    assert corrected == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+
+
+def test_p_value_counts_the_smaller_tail() -> None:
+    assert p_value(np.array([1.0, 2, 3, -1])) == pytest.approx(4 / 5)
+    assert p_value(np.ones(1999)) == pytest.approx(0.001)
+    assert p_value(np.zeros(9)) == 1
+
+
+def test_random_vectors_replace_only_new_words(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(1).normal(0, 2, (1000, 8)).astype(np.float32)
+    words = [f"w{number}" for number in range(1000)]
+    write_random(tmp_path, WordSet(words, vectors), frozenset(words[:500]))
+    written = load_vectors(str(tmp_path / "vectors.parquet"))
+    assert written.words == words
+    np.testing.assert_array_equal(written.vectors[:500], vectors[:500])
+    assert written.vectors[500:].std() == pytest.approx(2, rel=0.05)
+    assert abs(np.corrcoef(written.vectors[500:].ravel(), vectors[500:].ravel())[0, 1]) < 0.1
+
+
+def write_cell(out: Path, cell: Cell, f1: list[float], validation: float) -> None:
+    """The file of a finished cell."""
+    facts = {"history": [{"validation/f1": validation}]}
+    table = pa.table({"f1": pa.array(f1, pa.float32())}, metadata={"facts": json.dumps(facts)})
+    pq.write_table(table, out / cell.file)
+
+
+def write_pilot(out: Path) -> None:
+    """Four questions in each half, and two general ones; `mittens` and `gated` are best."""
+    part = [SELECTION] * 4 + [DECISION] * 4 + [GENERAL] * 2
+    outside = [True, *[False] * 9]
+    pq.write_table(pa.table({"part": part, "outside_glove": outside}), out / QUESTIONS)
+    for arm, score in {"glove": 0.5, "mittens": 0.75, "procrustes": 0.25, "gated": 0.625}.items():
+        write_cell(out, Cell(arm, 0, 1), [score] * 10, 60.0)
+    write_cell(out, Cell("oracle", 0, 1), [1.0] * 10, 90.0)
+
+
+def test_final_runs_take_the_best_arms(tmp_path: Path) -> None:
+    write_pilot(tmp_path)
+    cells = final_cells(tmp_path)
+    assert len(cells) == 12 and cells[0] == Cell("glove", 0, 3)
+    assert [cell.arm for cell in cells[:4]] == ["glove", "random", "mittens", "gated"]
+    (tmp_path / Cell("glove", 0, 1).file).unlink()
+    with pytest.raises(SystemExit, match="no finished pilot"):
+        final_cells(tmp_path)
+
+
+def test_table_compares_with_glove(tmp_path: Path) -> None:
+    write_pilot(tmp_path)
+    arms = ("glove", "mittens", "random")
+    write_table(tmp_path, [Cell(arm, 0, 1) for arm in arms], tmp_path / "table")
+    glove, mittens = json.loads((tmp_path / "table.json").read_text("utf-8"))["table"]
+    assert glove["decision: gain, 95 %"] == "reference"
+    assert mittens["decision (4): F1"] == "75.00"
+    assert mittens["decision: gain, 95 %"].startswith("+25.00 (+25.00 to +25.00)")
+    assert mittens["outside GloVe (1): F1"] == "75.00"
+    assert "| Mittens | 1 |" in (tmp_path / "table.md").read_text("utf-8")
+
+
+@pytest.fixture
+def domain(tmp_path: Path, shared_data: Path) -> Domain:
+    """A few paragraphs of SQuAD, the beginnings of some papers, and a part of `medquad`."""
+    squad = json.loads((shared_data / "squad/dev-v1.1.json").read_text("utf-8"))["data"]
+    for article in squad:
+        del article["paragraphs"][1:]
+    papers = json.loads((shared_data / "qa/covid_qa.json").read_text("utf-8"))["data"][:6]
+    for paper in papers:
+        (paragraph,) = paper["paragraphs"]
+        paragraph["context"] = paragraph["context"][:3000]
+        paragraph["qas"] = [
+            qa
+            for qa in paragraph["qas"]
+            if qa["answers"][0]["answer_start"] + len(qa["answers"][0]["text"]) < 3000
+        ]
+    files = {"train": squad[:6], "squad": squad[6:10], "papers": papers}
+    for name, articles in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"data": articles}), encoding="utf-8")
+    with lzma.open(shared_data / "corpora/medquad.txt.xz", "rt", encoding="utf-8") as lines:
+        (tmp_path / "texts.txt").write_text("".join(islice(lines, 300)), encoding="utf-8")
+    train, *dev = (str(tmp_path / f"{name}.json") for name in files)
+    data = DataParameters(dataset="slice", train_files=[train], dev_files=dev, validation_share=0.3)
+    texts = CorpusParameters(files=[str(tmp_path / "texts.txt")])
+    return Domain("medical", data, lambda: texts, MEDICAL.has_title)
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_vectors_of_all_arms(root: Path, prefect_server: None, domain: Domain) -> None:
+    """Every arm keeps all of GloVe's words; those that fill add as many as their controls."""
+
+    def work() -> dict[str, Any]:
+        texts = texts_of(domain, ingest_dataset(domain.data))
+        return {name: resolve_vectors(arm.vectors(texts)) for name, arm in ARMS.items()}
+
+    vectors = in_flow(work, "arms")
+    joined = {name for name, source in vectors.items() if isinstance(source, JoinedVectors)}
+    assert joined == {"concatenated", "gated"}
+    sets = {n: load_vectors(str(source)) for n, source in vectors.items() if n not in joined}
+    sizes = {name: len(word_set.words) for name, word_set in sets.items()}
+    assert all(word_set.rows.keys() >= sets["glove"].rows.keys() for word_set in sets.values())
+    assert sizes["random"] == sizes["a-la-carte"] > sizes["glove"]
+    assert sizes["random-oracle"] == sizes["oracle"] > sizes["contexts"] >= sizes["a-la-carte"]
+    given = sets["glove"].vectors[sets["glove"].rows["virus"]]
+    for name in ("random", "a-la-carte", "procrustes", "contexts", "oracle"):
+        kept = sets[name].vectors[sets[name].rows["virus"]]
+        np.testing.assert_array_equal(kept, given)
+    for name in ("mittens", "continued"):
+        assert not np.array_equal(sets[name].vectors[sets[name].rows["disease"]], given)
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+def test_cells_are_kept_and_not_run_again(
+    root: Path, prefect_server: None, ray_cluster: None, domain: Domain, tmp_path: Path
+) -> None:
+    changes = {"hidden_size": 8, "window_stride": 200, "max_answer_tokens": 60}
+    out = tmp_path / "results"
+    setting = Setting(domain, out, changes, Resources(cpus_per_worker=1))
+    cells = [Cell("glove", 0, 1), Cell("gated", 0, 1)]
+    run_cells(setting, cells, Limits(cells=1))
+    assert [file.name for file in out.glob("*seed*")] == [cells[0].file]
+    before = (out / cells[0].file).stat().st_mtime_ns
+    run_cells(setting, cells, Limits(minutes=60))
+    assert (out / cells[0].file).stat().st_mtime_ns == before
+    answers = pq.read_table(out / cells[1].file)
+    questions = pq.read_table(out / QUESTIONS)
+    assert answers["id"].to_pylist() == questions["id"].to_pylist()
+    assert set(questions["part"].to_pylist()) == {DECISION, SELECTION, GENERAL}
+    assert [str(kind) for kind in answers.schema.types].count("string") == 1, "only ids are text"
+    facts = json.loads(answers.schema.metadata[b"facts"])
+    assert facts["config"]["model"]["vector_gate"] == 50
+    write_table(out, cells, out.with_name("table"))
+    rows = json.loads((tmp_path / "table.json").read_text("utf-8"))["table"]
+    assert [row["vectors"] for row in rows] == ["GloVe", "gated"]
