@@ -109,7 +109,9 @@ def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "python -m benchmarks.domain_vectors",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     stage = parser.add_mutually_exclusive_group(required=True)
     stage.add_argument("--pilot", action="store_true", help="one seed and one epoch of each arm")
