@@ -23,7 +23,7 @@ cells to some arms. Each run writes FOLDER/<domain>-pilot.md and .json, or -fina
 that are finished.
 
 The medical domain has the questions of covid_qa, and `medquad` as its texts. The domain biology has
-those of SQuAD's dev set about living things, and the 50,000 paragraphs of Wikipedia that are
+those of SQuAD's dev set about living things, and the 30,000 paragraphs of Wikipedia that are
 nearest to such articles of SQuAD's train set (chosen at the first run, which takes minutes).
 """
 

@@ -21,7 +21,7 @@ from tasks.text.tokenizer import tokenize
 
 SQUAD = "squad-v1.1-recovered"
 WIKIPEDIA = "enwiki2015-64M"
-PARAGRAPHS = 50_000  # of Wikipedia that are about a topic: about as much text as `medquad`
+PARAGRAPHS = 30_000  # of Wikipedia that are about a topic: about as much text as `medquad`
 HALVES_SEED = 7
 
 # Titles of SQuAD about living things. Models learn from the former, and answer about the latter.
@@ -58,10 +58,7 @@ def medical_texts() -> CorpusParameters:
 
 
 def biology_texts() -> CorpusParameters:
-    """Wikipedia's paragraphs that are nearest to SQuAD's training articles about living things.
-
-    Nearness is the cosine of TF-IDF vectors; document frequencies are those of SQuAD's paragraphs.
-    """
+    """Wikipedia's paragraphs that are nearest to SQuAD's training articles about living things."""
     out = settings().root.resolve() / "embeddings" / "biology.txt"
     if not out.exists():
         (train,) = find_files(DataParameters(dataset=SQUAD)).train
@@ -80,17 +77,33 @@ def nearest_texts(
     texts: Iterable[str],
     count: int,
 ) -> list[str]:
-    """The `count` texts nearest to the contexts, given as (title, text), that have these titles."""
-    documents = [set(_words(text)) for _, text in contexts]
-    frequencies = Counter(word for document in documents for word in document)
-    idf = {word: log(len(documents) / n) for word, n in frequencies.items() if n > 1}
-    topic: Counter[str] = Counter()
-    for title, text in contexts:
-        if title in titles:
-            topic.update(_words(text))
-    weights = {word: n * idf[word] ** 2 for word, n in topic.items() if word in idf}
+    """The `count` texts nearest to the contexts, given as (title, text), that have these titles.
+
+    Nearness is the cosine between the TF-IDF vector of a text and the mean of the titles' contexts
+    minus the mean of all contexts, of which only positive elements count (Rocchio, 1971).
+    """
+    counts = [Counter(_words(text)) for _, text in contexts]
+    frequencies = Counter(word for document in counts for word in document)
+    idf = {word: log(len(counts) / n) for word, n in frequencies.items() if n > 1}
+    own = [
+        document for document, (title, _) in zip(counts, contexts, strict=True) if title in titles
+    ]
+    topic, general = (_means(documents) for documents in (own, counts))
+    weights = {
+        word: (n - general[word]) * idf[word] ** 2
+        for word, n in topic.items()
+        if word in idf and n > general[word]
+    }
     scored = ((_similarity(text, weights, idf), text) for text in texts)
     return [text for _, text in nlargest(count, scored, key=lambda pair: pair[0])]
+
+
+def _means(documents: Sequence[Counter[str]]) -> dict[str, float]:
+    """The mean number of occurrences of each word in a document."""
+    total: Counter[str] = Counter()
+    for document in documents:
+        total.update(document)
+    return {word: n / len(documents) for word, n in total.items()}
 
 
 def _similarity(text: str, weights: Mapping[str, float], idf: Mapping[str, float]) -> float:
