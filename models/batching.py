@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from models.arrays import IntArray
 from models.configs.variant import TrainingConfig
+from models.token_layers import TokenLayers
 
 PADDING = 0
 # Index 1 of types, words and characters: the unknown one. It is also the null token, which stands
@@ -65,7 +66,7 @@ class Types:
 @dataclass(frozen=True)
 class Examples:
     """Questions and their contexts, as type ids. Spans are inclusive token positions, -1 for
-    none."""
+    none. With contextual vectors, also the layers of their tokens."""
 
     contexts: Ragged
     questions: Ragged
@@ -73,6 +74,8 @@ class Examples:
     span_start: IntArray  # (n,)
     span_end: IntArray  # (n,)
     impossible: npt.NDArray[np.bool_]  # (n,)
+    context_layers: TokenLayers | None = None
+    question_layers: TokenLayers | None = None
 
     def __len__(self) -> int:
         return len(self.context_of)
@@ -122,6 +125,8 @@ class Batch:
     type_characters: Tensor  # (U, C) int64
     start: Tensor  # (B,) int64; 0 = no answer, -1 = no target
     end: Tensor  # (B,) int64
+    context_layers: Tensor | None = None  # (B, T, layers, size), zeros at null and padding
+    question_layers: Tensor | None = None  # (B, J, layers, size)
 
 
 def target_positions(positions: IntArray, impossible: npt.NDArray[np.bool_]) -> Tensor:
@@ -198,7 +203,27 @@ class ResidentExamples:
             type_characters=self.characters.padded(types, width),
             start=self.start[row_indices],
             end=self.end[row_indices],
+            context_layers=self._layers(
+                self.examples.context_layers,
+                context_rows,
+                self.examples.contexts.lengths[context_rows],
+                context_width,
+            ),
+            question_layers=self._layers(
+                self.examples.question_layers,
+                rows,
+                self.examples.questions.lengths[rows],
+                question_width,
+            ),
         )
+
+    def _layers(
+        self, layers: TokenLayers | None, rows: IntArray, lengths: IntArray, width: int
+    ) -> Tensor | None:
+        """The layers of the rows' tokens, which stay on the host because they are large."""
+        if layers is None:
+            return None
+        return self._to_device(layers.padded(rows, lengths, width))
 
     def _distinct_types(self, rows: IntArray, contexts: IntArray) -> IntArray:
         """Sorted types that occur in the examples, with padding and the null token."""
@@ -210,7 +235,9 @@ class ResidentExamples:
         return distinct
 
     def _send(self, indices: IntArray) -> Tensor:
-        tensor = torch.from_numpy(indices.astype(np.int64))
+        return self._to_device(torch.from_numpy(indices.astype(np.int64)))
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cuda":
             tensor = tensor.pin_memory()  # a copy from unpinned memory blocks the host
         return tensor.to(self.device, non_blocking=True)

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from models.batching import PADDING, Batch
 from models.configs.variant import ModelConfig
 from models.modules.attention import AttentionFlow
+from models.modules.layer_mix import LayerMix
 from models.modules.layers import Dropouts, draw_weights
 from models.modules.output import ChainedOutput, SpanOutput
 from models.modules.rnn import Encoder
@@ -48,20 +50,30 @@ class BiDAF(nn.Module):
         word_vectors: Tensor,
         characters: int,
         vector_sizes: Sequence[int] = (),
+        layers_shape: tuple[int, int] = (0, 0),
     ) -> None:
         """`word_vectors` (V, vector size) is float32, with zeros in rows 0 and 1; `characters` is
         the size of the character vocabulary, including padding and unknown; `vector_sizes` are
-        those of the joined sets of word vectors, if a gate mixes them."""
+        those of the joined sets of word vectors, if a gate mixes them; `layers_shape` is the number
+        of layers and the vector size of the language model, if the model reads contextual
+        vectors."""
         super().__init__()
         self.config = config
-        width = 2 * config.hidden_size
+        contextual, (layers, size) = config.contextual, layers_shape
+        self.mixes = nn.ModuleDict(
+            {place: LayerMix(layers, contextual.dropout) for place in contextual.places}
+            if contextual
+            else {}
+        )
+        added = {place: size if place in self.mixes else 0 for place in ("input", "output")}
+        width = 2 * config.hidden_size + added["output"]
         self.words = WordRepresentation(config, word_vectors, characters, vector_sizes)
-        self.encoder = Encoder(config, self.words.size, 1)
+        self.encoder = Encoder(config, self.words.size + added["input"], 1)
         self.attention = AttentionFlow(width, config.query_to_context, Dropouts(config).similarity)
         size = 4 * width
         has_matching = config.self_attention in ("additive", "dot", "elementwise")
         self.matching = SelfMatching(config, size) if has_matching else None
-        self.modeling = _modeling_layer(config, width if self.matching else size)
+        self.modeling = _modeling_layer(config, 2 * config.hidden_size if self.matching else size)
         self.output = _output_layer(config, size)
         self.apply(draw_weights)
 
@@ -71,15 +83,41 @@ class BiDAF(nn.Module):
         return self.config.characters.max_characters if self.config.characters else 1
 
     def read(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """H (B, T, 2d), U (B, J, 2d) and the masks of their real tokens, (B, T) and (B, J)"""
+        """H (B, T, 2d), U (B, J, 2d) and the masks of their real tokens, (B, T) and (B, J). With
+        contextual vectors at the encoder's output, H and U are wider by their size."""
         context_mask = batch.context != PADDING  # (B, T)
         question_mask = batch.question != PADDING  # (B, J)
         # 1. Character embedding and 2. word embedding, once per distinct type of the batch
         types = self.words.embed_types(batch)  # (U, size of word vector and filters)
         # The highway network combines both for each token; then 3. contextual embedding
-        context = self.encoder(self.words(types, batch.context), context_mask)  # H: (B, T, 2d)
-        question = self.encoder(self.words(types, batch.question), question_mask)  # U: (B, J, 2d)
+        context = self._encode(
+            self.words(types, batch.context), batch.context_layers, context_mask
+        )  # H: (B, T, 2d)
+        question = self._encode(
+            self.words(types, batch.question), batch.question_layers, question_mask
+        )  # U: (B, J, 2d)
         return context, question, context_mask, question_mask
+
+    def _encode(self, x: Tensor, layers: Tensor | None, mask: Tensor) -> Tensor:
+        """(B, N, size), (B, N, layers, size), (B, N) -> (B, N, 2d), with contextual vectors at
+        the configured places"""
+        x = self._with_contextual("input", x, layers)
+        return self._with_contextual("output", self.encoder(x, mask), layers)
+
+    def _with_contextual(self, place: str, x: Tensor, layers: Tensor | None) -> Tensor:
+        if place not in self.mixes:
+            return x
+        return torch.cat([x, self.mixes[place](layers).to(x.dtype)], 2)
+
+    def mix_penalty(self) -> Tensor:
+        """λ·Σ‖w‖² over the mixes (Peters et al., 2018, section 3.3); 0 without contextual
+        vectors."""
+        contextual = self.config.contextual
+        if contextual is None:
+            return torch.zeros((), device=self.words.word_vectors.device)
+        parameters = self.mixes.named_parameters()
+        weights = torch.cat([p for name, p in parameters if name.endswith(".weights")])
+        return contextual.l2 * weights.square().sum()
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logits of the answer's first and last token: (B, T) each, MASKED at padding.

@@ -116,6 +116,7 @@ def cut(examples: Examples, window: Window) -> Windows:
     row = (np.cumsum(counts) - counts)[examples.context_of][example_of] + _within(own)
     questions = examples.questions
     start, end, impossible = _targets(examples, example_of, first[row], size[row])
+    context_layers, question_layers = examples.context_layers, examples.question_layers
     return Windows(
         Examples(
             contexts=contexts,
@@ -126,6 +127,8 @@ def cut(examples: Examples, window: Window) -> Windows:
             span_start=start,
             span_end=end,
             impossible=impossible,
+            context_layers=context_layers and context_layers.parts(context, first),
+            question_layers=question_layers and question_layers.parts(example_of),
         ),
         example_of=example_of,
         first=first[row],

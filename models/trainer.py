@@ -165,7 +165,7 @@ class Trainer:
         # Workers' gradients are averaged; sum · world size / global batch gives the global mean.
         loss = span_nll(start.float(), end.float(), batch.start, batch.end).sum() * weight
         self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss + self.model.mix_penalty())
         if self.config.clip_norm:
             nn.utils.clip_grad_norm_(
                 self.averages.live.values(), self.config.clip_norm, foreach=True

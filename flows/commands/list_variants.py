@@ -17,6 +17,7 @@ from models.configs.variant import VariantConfig
 COLUMNS: dict[str, Callable[[VariantConfig], object]] = {
     "words": lambda config: "yes" if config.model.word_vectors else "no",
     "characters": lambda config: config.model.characters.size if config.model.characters else "no",
+    "ELMo": lambda config: config.model.contextual.where if config.model.contextual else "no",
     "attention": lambda config: config.model.self_attention,
     "hidden": lambda config: config.model.hidden_size,
     "batch": lambda config: config.training.batch_size,
@@ -61,7 +62,8 @@ def _settings(name: str) -> dict[str, str]:
 
     config = asdict(PRESETS[name])
     flat = {**flatten(config["model"]), **flatten(config["training"])}
-    flat.pop("characters", None)  # None: the variant has no character CNN
+    for group in ("characters", "contextual"):
+        flat.pop(group, None)  # None: the variant has none
     return {option.replace("_", "-"): _text(value) for option, value in flat.items()}
 
 

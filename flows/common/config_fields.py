@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, Field, create_model
 
 from models.configs.presets import PRESETS
-from models.configs.variant import CharacterConfig
+from models.configs.variant import CharacterConfig, ContextualConfig
 from tasks.datasets.catalog import DATASETS
 
 _Form = TypeVar("_Form", bound=BaseModel)
@@ -69,7 +69,8 @@ def _preset_values(config: type, name: str) -> list[str]:
     """The most common value first, then the others after the names of their presets."""
     presets: dict[str, list[str]] = defaultdict(list)
     for variant in PRESETS.values():
-        for part in (variant.training, variant.model, variant.model.characters):
+        model = variant.model
+        for part in (variant.training, model, model.characters, model.contextual):
             if isinstance(part, config):
                 presets[_shown(getattr(part, name))].append(variant.name)
     (common, _), *others = sorted(presets.items(), key=lambda item: -len(item[1]))
@@ -86,7 +87,7 @@ def _dataset_values(name: str) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool | CharacterConfig):
+    if value is None or isinstance(value, bool | CharacterConfig | ContextualConfig):
         return "on" if value else "off"
     if isinstance(value, tuple):
         return ",".join(map(str, value))

@@ -11,7 +11,13 @@ from pydantic.fields import FieldInfo
 from flows.common.config_fields import changes_to, describe, with_fields
 from infra.errors import UserError
 from models.configs.presets import preset
-from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig, VariantConfig
+from models.configs.variant import (
+    CharacterConfig,
+    ContextualConfig,
+    ModelConfig,
+    TrainingConfig,
+    VariantConfig,
+)
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.formats.source import (
@@ -39,6 +45,8 @@ VariantName = Literal[
     "char-only",
     "kim-char",
     "docqa",
+    "elmo",
+    "char-elmo",
 ]
 Variants = Annotated[
     list[VariantName], Field(min_length=1, description="Model variants to train, in this order.")
@@ -204,6 +212,14 @@ class CharacterParameters(Form):
         return self
 
 
+@with_fields(changes_to(ContextualConfig))
+class ContextualParameters(Form):
+    """Changes to the contextual vectors of every variant; every variant must have them.
+
+    An empty field keeps the preset's value.
+    """
+
+
 # Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
 # can't do this: Prefect's form submits every field, and sends null for those left untouched.
 DISABLED_BY_ZERO = {
@@ -234,6 +250,15 @@ DISABLED_BY_ZERO = {
                 ),
             ),
         ),
+        "contextual": (
+            ContextualParameters,
+            Field(
+                ContextualParameters(),
+                description=describe(
+                    ModelConfig, "contextual", "An empty field keeps the preset's value."
+                ),
+            ),
+        ),
     }
 )
 class TrainingParameters(Form):
@@ -250,6 +275,8 @@ class TrainingParameters(Form):
         characters = changed.pop("characters")
         if characters:
             changed["characters"] = characters if characters.get("embedding_size") != 0 else None
+        if not changed["contextual"]:
+            del changed["contextual"]
         return changed | {name: None for name in DISABLED_BY_ZERO if changed.get(name) == 0}
 
 

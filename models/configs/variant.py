@@ -51,6 +51,33 @@ class CharacterConfig:
 
 
 @dataclass(frozen=True)
+class ContextualConfig:
+    """Contextual vectors in addition to word and character vectors: the mixed layers of a frozen
+    language model (Peters et al., 2018, sections 3.2 and 3.3). "input" is that of the contextual
+    encoder, behind the highway network; each place has a mix of its own."""
+
+    where: Literal["input", "output", "both"] = option(
+        "input", "Place of the contextual vectors: the contextual encoder's input, output, or both."
+    )
+    dropout: float = option(
+        0.5, "Dropout rate of the contextual vectors. 0: no dropout.", ge=0, le=0.99
+    )
+    l2: float = option(
+        0.001,
+        "L2 penalty on the weights of the mix. Large values keep it close to the layers' mean.",
+        ge=0,
+    )
+
+    def __post_init__(self) -> None:
+        require_valid_fields(self, "contextual.")
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the vectors are added."""
+        return ("input", "output") if self.where == "both" else (self.where,)
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """Architecture of a model, without its vocabulary and word vectors.
 
@@ -80,6 +107,9 @@ class ModelConfig:
         ge=0,
     )
     characters: CharacterConfig | None = option(None, "Character CNN over each word.")
+    contextual: ContextualConfig | None = option(
+        None, "Contextual vectors of a frozen language model (ELMo)."
+    )
     highway: Literal["projected", "concatenated", "none"] = option(
         "projected", "Highway layers over the projected or concatenated embeddings, or none."
     )
@@ -294,6 +324,7 @@ class VariantConfig:
     def with_changes(self, **changes: Any) -> Self:
         """The same variant with some fields of its model or its training changed, by name.
         `characters` holds the fields of the character CNN to change; None removes the CNN.
+        `contextual` holds those of the contextual vectors.
 
         Raises:
             ValueError: the changed variant is invalid.
@@ -303,6 +334,8 @@ class VariantConfig:
         model = {name: value for name, value in changes.items() if name in model_fields}
         if model.get("characters") is not None:
             model["characters"] = self._characters_with(model["characters"])
+        if model.get("contextual") is not None:
+            model["contextual"] = self._contextual_with(model["contextual"])
         training = {name: value for name, value in changes.items() if name not in model_fields}
         return replace(
             self,
@@ -319,6 +352,14 @@ class VariantConfig:
             )
         return replace(characters, **changes)
 
+    def _contextual_with(self, changes: dict[str, Any]) -> ContextualConfig:
+        if self.model.contextual is None:
+            raise ValueError(
+                f"contextual.{next(iter(changes), '')} can't be set: the variant {self.name} reads "
+                "no contextual vectors. Remove the setting, or the variant."
+            )
+        return replace(self.model.contextual, **changes)
+
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for JSON."""
         return asdict(self)
@@ -329,4 +370,6 @@ class VariantConfig:
         model = dict(values["model"])
         if model["characters"] is not None:
             model["characters"] = CharacterConfig(**model["characters"])
+        if model.get("contextual") is not None:
+            model["contextual"] = ContextualConfig(**model["contextual"])
         return cls(values["name"], ModelConfig(**model), TrainingConfig(**values["training"]))

@@ -12,10 +12,12 @@ from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.configs.presets import PRESETS
 from models.configs.variant import VariantConfig
+from models.token_layers import TokenLayers
 
 WORDS = 40
 VECTOR_SIZE = 6
 CHARACTERS = 20
+LAYERS_SHAPE = (3, 4)  # of contextual vectors
 
 
 MEMORIZING: dict[str, Any] = {
@@ -40,8 +42,8 @@ def make_types(seed: int = 0, longest: int = 10) -> Types:
 def make_examples(
     contexts: Sequence[int], questions: Sequence[int] | None = None, seed: int = 0
 ) -> Examples:
-    """Examples with contexts and questions of the given lengths and with random targets; every
-    fourth example has no answer."""
+    """Examples with contexts and questions of the given lengths and with random targets and
+    contextual layers; every fourth example has no answer."""
     random = np.random.default_rng(seed)
     n = len(contexts)
     questions = questions if questions is not None else [3] * n
@@ -55,12 +57,23 @@ def make_examples(
         span_start=np.where(impossible, -1, start),
         span_end=np.where(impossible, -1, end),
         impossible=impossible,
+        context_layers=make_layers(contexts, seed),
+        question_layers=make_layers(questions, seed + 1),
     )
 
 
+def make_layers(lengths: Sequence[int], seed: int = 0) -> TokenLayers:
+    """Random contextual layers for rows of the given lengths."""
+    random = np.random.default_rng(seed)
+    texts = [random.standard_normal((n, *LAYERS_SHAPE)).astype(np.float32) for n in lengths]
+    return TokenLayers.of_texts(texts, np.arange(len(texts)))
+
+
 def small(name: str, **changes: object) -> VariantConfig:
-    """A preset reduced to sizes that suit the tests' small vocabulary."""
+    """A preset reduced to sizes that suit the tests' small vocabulary, with one rate of dropout."""
     variant = PRESETS[name].with_changes(**{"hidden_size": 6, "batch_size": 4, **changes})
+    if variant.model.contextual is not None and "contextual" not in changes:
+        variant = variant.with_changes(contextual={"dropout": variant.model.dropout})
     if variant.model.characters is None:
         return variant
     widths = [min(width, 3) for width in variant.model.characters.kernel_widths]
@@ -68,7 +81,12 @@ def small(name: str, **changes: object) -> VariantConfig:
     return variant.with_changes(characters={**cnn, "max_characters": 8})
 
 
-def make_model(variant: VariantConfig, seed: int = 0, scale: float = 1.0) -> BiDAF:
+def make_model(
+    variant: VariantConfig,
+    seed: int = 0,
+    scale: float = 1.0,
+    layers_shape: tuple[int, int] = LAYERS_SHAPE,
+) -> BiDAF:
     """A model of the variant. The word vectors are always the same; the seed draws the weights.
 
     A scale above 1 enlarges the weights, so that answers differ between examples.
@@ -76,7 +94,7 @@ def make_model(variant: VariantConfig, seed: int = 0, scale: float = 1.0) -> BiD
     vectors = torch.randn(WORDS, VECTOR_SIZE, generator=torch.Generator().manual_seed(0))
     vectors[:2] = 0
     torch.manual_seed(seed)
-    model = BiDAF(variant.model, vectors, CHARACTERS)
+    model = BiDAF(variant.model, vectors, CHARACTERS, layers_shape=layers_shape)
     with torch.no_grad():
         for weight in model.parameters():
             weight *= scale

@@ -111,7 +111,7 @@ def test_variants_fit_in_80_columns(
     assert "…" not in shown
     for name in PRESETS:
         assert re.search(rf"^ *{name} ", shown, re.MULTILINE), name
-    assert re.search(r"char-selfattn-v1 +yes +100 +elementwise +30 +32 +30", shown)
+    assert re.search(r"char-selfattn-v1 +yes +100 +no +elementwise +30 +32 +30", shown)
     lines = shown.splitlines()
     assert len(lines) < 24 and max(map(cell_len, lines)) <= 80
 

@@ -54,13 +54,15 @@ COUNTS = {
     "char-only": 2_399_505,
     "kim-char": 4_433_280,
     "docqa": 1_138_905,
+    "elmo": 2_574_705 + 2 * 400 * 640 + 4,
+    "char-elmo": 1_467_905 + 2 * 400 * 640 + 4,
 }
 
 
 @all_presets
 def test_parameter_count_matches_documentation(name: str) -> None:
     """The presets' comments and docs/variants.md both state the count."""
-    model = BiDAF(PRESETS[name].model, torch.zeros(9, 100), characters=100)
+    model = BiDAF(PRESETS[name].model, torch.zeros(9, 100), 100, layers_shape=(3, 640))
     assert sum(p.numel() for p in model.parameters()) == COUNTS[name]
     constant = name.upper().replace("-", "_")
     before, _, _ = inspect.getsource(models.configs.presets).partition(f"\n{constant} =")
@@ -133,6 +135,8 @@ def test_logits_depend_on_the_question(name: str) -> None:
         examples.span_start,
         examples.span_end,
         examples.impossible,
+        examples.context_layers,
+        examples.question_layers,
     )
     start, _ = logits(make_model(small(name)), same_context, [0, 1])
     assert not torch.allclose(start[0], start[1], atol=1e-4)
@@ -208,7 +212,12 @@ def test_recurrent_init_is_orthogonal_with_forget_bias() -> None:
 
 def test_presets_build_expected_layer_sizes() -> None:
     """Parts of the forward pass, identified by the layer sizes that differ between presets."""
-    built = {name: BiDAF(PRESETS[name].model, torch.zeros(9, 100), 100) for name in PRESETS}
+    built = {
+        name: BiDAF(variant.model, torch.zeros(9, 100), 100, layers_shape=(3, 640))
+        for name, variant in PRESETS.items()
+    }
+    assert built["char-elmo"].encoder.layers[0].ahead.input_size == 100 + 640
+    assert built["elmo"].encoder.layers[0].ahead.input_size == 200 + 640
     assert [built[name].words.size for name in ("char", "seo2016", "kim-char")] == [100, 200, 625]
     assert [built[name].words.size for name in ("char-only", "docqa")] == [100, 200]
     assert built["char-only"].words.word_vectors.shape == (9, 0)

@@ -322,3 +322,23 @@ def test_learns_answers_in_long_contexts() -> None:
     right = (actual.span_start == examples.span_start) & (actual.span_end == examples.span_end)
     assert right.mean() > 0.9
     assert nlls.mean() < 1
+
+
+def test_windows_have_the_layers_of_their_tokens() -> None:
+    examples = make_examples([23, 4, 9], [2, 3, 1])
+    windows = cut(examples, Window(8, 3))
+    assert windows.examples.context_layers is not None
+    assert examples.context_layers is not None and examples.question_layers is not None
+    rows = np.arange(len(windows.examples))
+    batch = make_batch(windows.examples, TYPES, rows, 8)
+    assert batch.context_layers is not None and batch.question_layers is not None
+    for row in rows:
+        example = int(windows.example_of[row])
+        first, length = int(windows.first[row]), int(windows.examples.context_lengths[row])
+        size = np.array([len(examples.contexts[example])])
+        whole = examples.context_layers.padded(np.array([example]), size, 24)
+        expected = whole[0, 1 + first : 1 + first + length]
+        assert torch.equal(batch.context_layers[row, 1 : 1 + length], expected)
+        size = np.array([len(examples.questions[example])])
+        question = examples.question_layers.padded(np.array([example]), size, 8)
+        assert torch.equal(batch.question_layers[row], question[0])

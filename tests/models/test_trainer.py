@@ -23,7 +23,15 @@ from models.configs.variant import VariantConfig
 from models.optim import AveragedWeights
 from models.predict import predict, span_nll
 from models.trainer import Diverged, Reading, Trainer
-from tests.factories.models import MEMORIZING, WORDS, make_examples, make_model, make_types, small
+from tests.factories.models import (
+    MEMORIZING,
+    WORDS,
+    make_examples,
+    make_layers,
+    make_model,
+    make_types,
+    small,
+)
 
 TYPES = make_types()
 all_presets = pytest.mark.parametrize("name", PRESETS)
@@ -79,6 +87,8 @@ def answerable(n: int) -> Examples:
         span_start=start,
         span_end=np.where(start < 0, -1, start + 1),
         impossible=start < 0,
+        context_layers=make_layers([len(words) for words in contexts]),
+        question_layers=make_layers([1] * n),
     )
 
 
@@ -583,6 +593,7 @@ def test_batched_prediction_equals_one_by_one(name: str, monkeypatch: pytest.Mon
             span_start=examples.span_start[i : i + 1],
             span_end=examples.span_end[i : i + 1],
             impossible=examples.impossible[i : i + 1],
+            question_layers=examples.question_layers.parts(np.array([i])),
         )
         own, own_nll = predict(model, single, TYPES, 4)
         assert nlls[i] == pytest.approx(own_nll[0], abs=1e-9)

@@ -59,6 +59,8 @@ PLACES = {
     "char-only": INPUTS,
     "kim-char": {*INPUTS, *(f"words.characters.convolutions.{i}" for i in range(6))},
     "docqa": VARIATIONAL,
+    "elmo": INPUTS,
+    "char-elmo": OUTPUTS,  # the contextual vectors have a dropout of their own
 }
 
 

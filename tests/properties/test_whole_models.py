@@ -20,7 +20,7 @@ from tests.factories.models import make_examples, make_model, make_types, small
 
 Array = npt.NDArray[np.float64]
 Rows = list[Array]  # a vector for each token of a text
-Texts = list[Rows]  # the embedded context and question
+Texts = list[Rows]  # context and question: their embedded tokens, or their contextual vectors
 Weights = dict[str, Array]
 Similarity = Callable[[Weights, Array, Array], float]
 ToContext = Callable[[Array, Rows], Rows]
@@ -200,17 +200,26 @@ def pointer(w: Weights, end: str, g: Rows, m: Rows) -> Array:
 # Models: from the embedded texts to the logits of start and end, (2, T)
 
 
+def contextual(w: Weights, layers: Array) -> Rows:
+    """γ·Σ softmax(w)·layer of each token (Peters et al., 2018, eq. 1); empty vectors without."""
+    if "mixes.input.weights" not in w:
+        return [np.empty(0)] * len(layers)
+    shares = w["mixes.input.scale"] * softmax(w["mixes.input.weights"])
+    return [weighted(shares, list(token)) for token in layers]
+
+
 def cs224n(
     w: Weights,
     texts: Texts,
+    added: Texts,
     to_context: ToContext = best_matching,
     similarity: Similarity | None = None,
     output_reads_matched: bool = False,
 ) -> Array:
     """The CS224n starter, and the models that the CS224n report derives from it."""
     h, u = (
-        bilstm(w, "encoder", [highway(w, linear(w, "words.projection", x)) for x in text])
-        for text in texts
+        bilstm(w, "encoder", joined([highway(w, linear(w, "words.projection", x)) for x in t], c))
+        for t, c in zip(texts, added, strict=True)
     )
     g = attention_flow(w, h, u, to_context)
     matched = self_matching(w, g, similarity) if similarity else g
@@ -220,9 +229,12 @@ def cs224n(
     return np.array([pointer(w, "start", read, m), end])
 
 
-def seo2016(w: Weights, texts: Texts) -> Array:
+def seo2016(w: Weights, texts: Texts, added: Texts) -> Array:
     """The original; the encoder of the end reads [G; M; a¹; M∘a¹] with a¹ = Σ p¹M."""
-    h, u = (bilstm(w, "encoder", [highway(w, x) for x in text]) for text in texts)
+    h, u = (
+        bilstm(w, "encoder", joined([highway(w, x) for x in text], c))
+        for text, c in zip(texts, added, strict=True)
+    )
     g = attention_flow(w, h, u)
     m = bilstm(w, "modeling", g, layers=2)
     start = pointer(w, "start", g, m)
@@ -233,9 +245,9 @@ def seo2016(w: Weights, texts: Texts) -> Array:
     return np.array([start, pointer(w, "end", g, bilstm(w, "output.encoder", end_input))])
 
 
-def docqa(w: Weights, texts: Texts) -> Array:
+def docqa(w: Weights, texts: Texts, added: Texts) -> Array:
     """The paragraph model of Clark & Gardner (2018, §2)."""
-    h, u = (bigru(w, "encoder.layers.0", text) for text in texts)
+    h, u = (bigru(w, "encoder.layers.0", joined(*text)) for text in zip(texts, added, strict=True))
     x = [relu(linear(w, "modeling.reduction", a)) for a in attention_flow(w, h, u)]
     m = bigru(w, "modeling.encoder.layers.0", x)
     merged = []
@@ -247,7 +259,7 @@ def docqa(w: Weights, texts: Texts) -> Array:
     return np.array([[linear(w, name, row)[0] for row in rows] for name, rows in ends])
 
 
-MODELS: dict[str, Callable[[Weights, Texts], Array]] = {
+MODELS: dict[str, Callable[[Weights, Texts, Texts], Array]] = {
     "baseline": partial(cs224n, to_context=starter_product),
     "char": cs224n,
     "char-selfattn": partial(cs224n, similarity=additive),
@@ -257,6 +269,8 @@ MODELS: dict[str, Callable[[Weights, Texts], Array]] = {
     "char-only": seo2016,
     "kim-char": seo2016,
     "docqa": docqa,
+    "elmo": seo2016,
+    "char-elmo": cs224n,
 }
 
 
@@ -277,9 +291,16 @@ def test_presets_match_their_reference_formulas(name: str) -> None:
     batch = make_batch(examples, TYPES, np.array([0, 1]), model.max_characters)
     logits = torch.stack(model(batch), 1).numpy()
     w, vectors = weights_of(model), model.words.word_vectors.numpy()
+    assert batch.context_layers is not None and batch.question_layers is not None
     for i in range(2):
         texts = examples.contexts[i], examples.questions[i]
         embedded = [[word(w, vectors, kind) for kind in [NULL, *text]] for text in texts]
-        expected = MODELS[name](w, embedded)
+        added = [
+            contextual(w, layers[i].double().numpy()[: 1 + len(text)])
+            for layers, text in zip(
+                (batch.context_layers, batch.question_layers), texts, strict=True
+            )
+        ]
+        expected = MODELS[name](w, embedded, added)
         assert np.ptp(expected, 1).min() > 0.1, "the logits differ"
         np.testing.assert_allclose(logits[i, :, : expected.shape[1]], expected, atol=1e-9)

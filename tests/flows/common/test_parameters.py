@@ -13,6 +13,7 @@ from flows.build_vocabulary import build_vocabulary
 from flows.common.parameters import (
     DISABLED_BY_ZERO,
     CharacterParameters,
+    ContextualParameters,
     DataParameters,
     TrainingParameters,
     VariantName,
@@ -28,7 +29,7 @@ from flows.train_embeddings import train_embeddings
 from infra.errors import UserError
 from infra.ray_cluster import Resources
 from models.configs.presets import PRESETS, preset
-from models.configs.variant import CharacterConfig, ModelConfig, TrainingConfig
+from models.configs.variant import CharacterConfig, ContextualConfig, ModelConfig, TrainingConfig
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.formats.export import FILES
 from tasks.embeddings.formats.source import NO_VECTORS
@@ -156,12 +157,13 @@ def test_every_preset_can_be_selected() -> None:
 
 
 def test_form_lists_config_fields_in_their_order() -> None:
-    characters, model, training = (
+    characters, contextual, model, training = (
         [field.name for field in fields(config)]
-        for config in (CharacterConfig, ModelConfig, TrainingConfig)
+        for config in (CharacterConfig, ContextualConfig, ModelConfig, TrainingConfig)
     )
     assert list(TrainingParameters.model_fields) == [*training, "start_from", *model]
     assert list(CharacterParameters.model_fields) == characters
+    assert list(ContextualParameters.model_fields) == contextual
 
 
 BOUNDS = {
@@ -178,6 +180,7 @@ BOUNDS = {
         (TrainingParameters, TrainingConfig),
         (TrainingParameters, ModelConfig),
         (CharacterParameters, CharacterConfig),
+        (ContextualParameters, ContextualConfig),
     ],
 )
 def test_form_has_help_and_bounds_of_config(form: type[BaseModel], config: type) -> None:
@@ -198,7 +201,7 @@ def test_form_has_help_and_bounds_of_config(form: type[BaseModel], config: type)
         (
             TrainingParameters,
             "batch_size",
-            "workers. Default: 64 (seo2016, char-only, kim-char: 60; char-selfattn-v1: 32; "
+            "workers. Default: 64 (seo2016, char-only, kim-char, elmo: 60; char-selfattn-v1: 32; "
             "docqa: 45; on tiny: 16).",
         ),
         (TrainingParameters, "dropout", "no dropout. Default: 0.2 (on tiny: 0)."),
@@ -223,6 +226,14 @@ def test_changes_a_single_character_setting() -> None:
     assert configure("char", mine.changes()).model.characters == replace(before, max_characters=20)
     with pytest.raises(UserError, match=r"max_characters .* baseline has no character CNN"):
         configure("baseline", mine.changes())
+
+
+def test_changes_a_single_contextual_setting() -> None:
+    mine = TrainingParameters(contextual=ContextualParameters(where="both"))
+    changed = configure("char-elmo", mine.changes()).model.contextual
+    assert changed == ContextualConfig(where="both")
+    with pytest.raises(UserError, match=r"contextual\.where .* char reads no contextual vectors"):
+        configure("char", mine.changes())
 
 
 def test_character_embeddings_can_be_disabled() -> None:
@@ -312,16 +323,22 @@ LEAST_CHARACTERS: dict[str, Any] = {
     "filters": [1],
     "max_characters": 1,
 }
+LEAST_CONTEXTUAL: dict[str, Any] = {"where": "output", "dropout": 0, "l2": 0}
 
 
 def test_form_minimums_are_valid_for_every_preset() -> None:
-    assert {*LEAST, "characters", "start_from"} == set(TrainingParameters.model_fields)
+    assert {*LEAST, "characters", "contextual", "start_from"} == set(
+        TrainingParameters.model_fields
+    )
     assert set(LEAST_CHARACTERS) == set(CharacterParameters.model_fields)
-    characters = CharacterParameters(**LEAST_CHARACTERS)
+    assert set(LEAST_CONTEXTUAL) == set(ContextualParameters.model_fields)
     for name, variant in PRESETS.items():
-        least = TrainingParameters(**LEAST)
+        groups: dict[str, Any] = {}
         if variant.model.characters is not None:
-            least = TrainingParameters(**LEAST, characters=characters)
+            groups["characters"] = CharacterParameters(**LEAST_CHARACTERS)
+        if variant.model.contextual is not None:
+            groups["contextual"] = ContextualParameters(**LEAST_CONTEXTUAL)
+        least = TrainingParameters(**LEAST, **groups)
         changed = configure(name, least.changes())  # type: ignore[arg-type]
         assert (changed.model.characters is None) == (variant.model.characters is None)
         values = {**vars(changed.model), **vars(changed.training)}
@@ -343,7 +360,7 @@ def test_invalid_changes_raise_a_user_error(changes: dict[str, Any], message: st
 
 
 def test_unknown_variant_error_lists_known_variants() -> None:
-    with pytest.raises(UserError, match=r"'cahr'; expected one of: baseline, char, .*docqa\.$"):
+    with pytest.raises(UserError, match=r"'cahr'; expected one of: baseline, char, .*char-elmo\.$"):
         configure("cahr", {})  # type: ignore[arg-type]
 
 

@@ -226,7 +226,7 @@ def test_presets_are_found_by_name() -> None:
     for name, variant in PRESETS.items():
         assert variant.name == name
         assert preset(name) is variant
-    with pytest.raises(ValueError, match=r"'bert'.*baseline, char, .*docqa\.$"):
+    with pytest.raises(ValueError, match=r"'bert'.*baseline, char, .*docqa, elmo, char-elmo\.$"):
         preset("bert")
 
 
