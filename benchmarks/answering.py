@@ -4,8 +4,8 @@ Usage: python -m benchmarks.answering MODEL_FOLDER SPLIT_FOLDER [--threads 2] [-
 
 MODEL_FOLDER is the `model` folder of a `train` stage, SPLIT_FOLDER an ingested split. The program
 times single questions whose contexts have close to 130 tokens, one after the other, and batches of
-128 questions drawn from the split. The times include tokenisation, vocabulary lookup, the model and
-the search for the best span.
+128 questions drawn from the split. The times include tokenisation, vocabulary lookup, the language
+model of a variant with contextual vectors, the model and the search for the best span.
 """
 
 import argparse

@@ -51,6 +51,12 @@ class Settings(BaseSettings):
         "split, those with the best validation F1, in addition to the latest.",
     )
 
+    layers_gb: float = Field(
+        60,
+        gt=0,
+        description="Gigabytes on disk that the contextual layers (ELMo) of a dataset may take.",
+    )
+
     @property
     def mirror_folder(self) -> Path | None:
         """The mirror if it is a folder; None if it is a URL or not set."""

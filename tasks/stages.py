@@ -7,6 +7,8 @@ from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
 from tasks.embeddings.advice.advise import advise
 from tasks.embeddings.contextual.encode_corpus import encode_corpus
+from tasks.embeddings.contextual.select_bilm import select_bilm
+from tasks.embeddings.contextual.stored_layers import write_layers
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.formats.select import vectors_for_splits
 from tasks.embeddings.training import corpus, fill, train
@@ -39,6 +41,8 @@ filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")
 filling_from_set = Stage(fill.fill_from_set, "fill-from-set")
 encoding_corpus = Stage(encode_corpus, "encode-corpus")
 training_language_model = Stage(train_language_model, "train-language-model")
+selecting_bilm = Stage(select_bilm, "select-language-model")
+computing_layers = Stage(write_layers, "compute-layers")
 encoding = Stage(
     encode.encode_split,
     "encode",

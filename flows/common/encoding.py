@@ -4,7 +4,7 @@ Vectors are found by name, or trained first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from prefect import get_run_logger
@@ -15,7 +15,10 @@ from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import archive_of
 from infra.ray_cluster import Resources
+from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
+from tasks.embeddings.contextual.source import find_bilm
+from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (
     DOWNLOADED,
     NO_VECTORS,
@@ -37,12 +40,14 @@ from tasks.embeddings.training.corpus_files import TextFile, find_texts
 from tasks.embeddings.training.train import require_compatible_start, require_start_for_pull
 from tasks.stages import (
     building_vocabulary,
+    computing_layers,
     encoding,
     encoding_corpus,
     fetching,
     filling_from_corpus,
     filling_from_set,
     preparing_corpus,
+    selecting_bilm,
     selecting_vectors,
     training_language_model,
     training_vectors,
@@ -67,20 +72,20 @@ def resolve_vectors(vectors: VectorParameters) -> VectorInput | JoinedVectors:
 def _resolve(spec: str, vectors: VectorParameters) -> VectorInput:
     if spec not in METHODS:
         return find_vectors(spec)
-    settings = vectors.training.model_dump() | {"method": spec}
-    trained = train_from_corpus(vectors.corpus, EmbeddingParameters(**settings), vectors.start)
+    parameters = EmbeddingParameters(**vectors.training.model_dump() | {"method": spec})
+    trained = train_from_corpus(vectors.corpus, parameters, vectors.start)
     return stage_input(trained.folder / VECTORS)
 
 
 def fill(
-    source: VectorInput, spec: str, corpus: CorpusParameters, settings: EmbeddingSettings
+    source: VectorInput, spec: str, corpus: CorpusParameters, training: EmbeddingSettings
 ) -> Output:
     """Fill a set with words that it lacks: from the corpus if `spec` is a-la-carte, else from the
-    set that `spec` names. Of the settings, only those of contexts in a corpus are used."""
+    set that `spec` names. Of the training settings, only those of contexts in a corpus are used."""
     if spec != A_LA_CARTE:
         return filling_from_set(source, find_vectors(spec))
     prepared = prepare_corpus(corpus_files(corpus), corpus)
-    used = EmbeddingSettings(**settings.model_dump(include=set(CONTEXT_SETTINGS)))
+    used = EmbeddingSettings(**training.model_dump(include=set(CONTEXT_SETTINGS)))
     return filling_from_corpus(source, prepared.folder, used)
 
 
@@ -218,11 +223,14 @@ def warn_if_casing_differs(name: str, history: History, field: str, lower_case: 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The inputs of a training: the vocabulary, its vectors, and the splits as type ids."""
+    """The inputs of a training: the vocabulary, its vectors, and the splits as type ids; for
+    contextual vectors, the language model and the layers of the splits' texts."""
 
     vectors: Output
     vocabulary: Output
     splits: dict[Split, Output]
+    bilm: Output | None = None
+    layers: dict[Split, Output] = field(default_factory=dict)
 
 
 def encode_dataset(
@@ -255,4 +263,25 @@ def encode_dataset(
     splits_encoded = {
         name: encoding(folder, built.folder) for name, folder in splits.folders.items()
     }
-    return Encoded(picked, built, splits_encoded)
+    if vectors.contextual is None:
+        return Encoded(picked, built, splits_encoded)
+    bilm = selecting_bilm(find_bilm(vectors.contextual))
+    layers = _layers(splits, splits_encoded, bilm)
+    return Encoded(picked, built, splits_encoded, bilm, layers)
+
+
+def _layers(splits: Splits, encoded: dict[Split, Output], bilm: Output) -> dict[Split, Output]:
+    """The layers of the splits' texts, once it is clear that the disk has space for all.
+
+    Raises:
+        UserError: it has not.
+    """
+    missing = sum(
+        encoded[name].facts["context_tokens"] + encoded[name].facts["question_tokens"]
+        for name, folder in splits.folders.items()
+        if not computing_layers.is_built(folder, bilm.folder)
+    )
+    if missing:
+        shape = bilm.facts["layers"], bilm.facts["dimension"]
+        require_space(missing, shape, settings().root.resolve())
+    return {name: computing_layers(folder, bilm.folder) for name, folder in splits.folders.items()}

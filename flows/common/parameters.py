@@ -349,6 +349,15 @@ class VectorParameters(Form):
         "train from scratch.",
     )
 
+    contextual: str | None = Field(
+        None,
+        min_length=1,
+        description="Language model (ELMo) for variants that read contextual vectors: the name of "
+        "one that `bidaflow embeddings train --embedding.method elmo` trained, its "
+        "bilm.safetensors, or released weights (an .hdf5 beside its options.json, or their "
+        "folder). Other variants ignore it.",
+    )
+
     @property
     def parts(self) -> list[str]:
         """The joined sets, or the only one."""
@@ -408,11 +417,21 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
     Raises:
         UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
             from subwords, but `chosen` is a training method without n-grams, or several sets;
-            or a variant has a gate, but `chosen` is a single set.
+            or a variant has a gate, but `chosen` is a single set; or a variant reads contextual
+            vectors, but `chosen` names no language model.
     """
+    contextual = [config.name for config in configs if config.model.contextual]
+    if contextual and chosen.contextual is None:
+        raise UserError(
+            f"The variant {contextual[0]} reads contextual vectors. Set vectors.contextual to a "
+            "language model, or choose another variant. `bidaflow embeddings train "
+            "--embedding.method elmo` trains one."
+        )
+    if not contextual:
+        chosen = chosen.model_copy(update={"contextual": None})
     readers = [config.name for config in configs if config.model.word_vectors]
     if not readers:
-        return VectorParameters(source=NO_VECTORS)
+        return VectorParameters(source=NO_VECTORS, contextual=chosen.contextual)
     if chosen.source == NO_VECTORS:
         raise UserError(
             f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "

@@ -36,15 +36,21 @@ class Training:
     @property
     def inputs(self) -> tuple[str, VariantConfig, TrainingData]:
         """The arguments of the stage `train`, apart from the resources."""
+        encoded, is_contextual = self.encoded, self.config.model.contextual is not None
         folders = {
-            name: SplitFolders(folder, self.encoded.splits[name].folder)
+            name: SplitFolders(
+                folder,
+                encoded.splits[name].folder,
+                encoded.layers[name].folder if is_contextual else None,
+            )
             for name, folder in self.splits.folders.items()
         }
         data = TrainingData(
             **folders,
-            vocabulary=self.encoded.vocabulary.folder,
-            vectors=self.encoded.vectors.folder,
+            vocabulary=encoded.vocabulary.folder,
+            vectors=encoded.vectors.folder,
             start_from=self.start_from,
+            bilm=encoded.bilm.folder if is_contextual and encoded.bilm else None,
         )
         return self.splits.name, self.config, data
 

@@ -32,6 +32,11 @@ class BiLMConfig:
         """Size of a word's vector in each layer: both directions."""
         return 2 * self.projection_size
 
+    @property
+    def layers_shape(self) -> tuple[int, int]:
+        """Number of layers, the words' own vectors included, and the vector size of each."""
+        return 1 + self.layers, self.vector_size
+
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return asdict(self)

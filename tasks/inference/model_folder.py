@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from models.configs.variant import VariantConfig
+from tasks.embeddings.contextual.frozen_bilm import FILES
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 
 
@@ -24,6 +25,7 @@ class TrainedModel:
     subwords: Path | None = None  # file of n-grams from which the vectors of OOV words are composed
     threshold: float | None = None  # no-answer threshold chosen on validation; callers opt in to it
     vector_sizes: tuple[int, ...] = ()  # of each set of word vectors, if several are joined
+    bilm: Path | None = None  # folder of the language model, for contextual vectors
 
 
 def save_model(folder: Path, model: TrainedModel) -> None:
@@ -46,3 +48,6 @@ def save_model(folder: Path, model: TrainedModel) -> None:
         (folder / name).write_bytes((model.vocabulary / name).read_bytes())
     if model.subwords is not None:
         shutil.copyfile(model.subwords, folder / SUBWORDS)
+    if model.bilm is not None:
+        for name in FILES:
+            shutil.copyfile(model.bilm / name, folder / name)

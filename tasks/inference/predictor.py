@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import count
@@ -24,11 +24,17 @@ from models.configs.variant import VariantConfig
 from models.predict import predict, predict_top
 from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
+from models.token_layers import TokenLayers
+from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM, has_bilm
 from tasks.embeddings.formats.word_vectors import Subwords
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
 
 Offsets = list[tuple[int, int]]
+TextPair = tuple[str, str]  # question and context
+# Contexts whose contextual layers are in memory together: about 64,000 tokens, 0.5 GB for three
+# layers of 640 numbers.
+GROUP_CHARACTERS = 1 << 18
 # When "no answer" is predicted: if it is more probable than every span ("argmax"), or if its
 # log-probability exceeds the best span's by the threshold chosen on validation ("threshold").
 NoAnswer = Literal["argmax", "threshold"]
@@ -81,6 +87,7 @@ class Predictor:
     threshold: float
     lexicon: Lexicon
     subwords: Subwords | None = None
+    bilm: FrozenBiLM | None = None
 
     @classmethod
     def load(cls, folder: Path, no_answer: NoAnswer = "argmax") -> "Predictor":
@@ -94,9 +101,12 @@ class Predictor:
         lexicon = Lexicon.load(folder)
         vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
         sizes = config.get("vector_sizes", ())
-        model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, sizes)
+        bilm = FrozenBiLM.load(folder) if has_bilm(folder) else None
+        shape = bilm.bilm.config.layers_shape if bilm else (0, 0)
+        model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, sizes, shape)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
-        return cls(model, variant, _threshold(config, no_answer), lexicon, Subwords.load(folder))
+        threshold = _threshold(config, no_answer)
+        return cls(model, variant, threshold, lexicon, Subwords.load(folder), bilm)
 
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
@@ -105,7 +115,7 @@ class Predictor:
         """
         errors = [_error(question, context) for question, context in pairs]
         valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
-        rows = iter(self._answer_valid(valid))
+        rows = (row for group in self._groups(valid) for row in self._answer_valid(group))
         return [
             AnswerRow(
                 answer="", start=-1, end=-1, probability=0.0, no_answer_probability=0.0, error=error
@@ -114,6 +124,22 @@ class Predictor:
             else next(rows)
             for error in errors
         ]
+
+    def _groups(self, pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
+        """The pairs that are answered together: all, but not too many layers in memory."""
+        if self.bilm is None:
+            yield pairs
+            return
+        group: list[TextPair] = []
+        characters = 0
+        for question, context in pairs:
+            if not group or context != group[-1][1]:
+                characters += len(context)
+            if group and characters > GROUP_CHARACTERS:
+                yield group
+                group, characters = [], len(context)
+            group.append((question, context))
+        yield group
 
     def _answer_valid(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         encoded = self._encode(pairs)
@@ -208,11 +234,25 @@ class Predictor:
             span_start=no_span,
             span_end=no_span,
             impossible=np.zeros(len(pairs), dtype=bool),
+            context_layers=self._layers([context for _, context in pairs], contexts),
+            question_layers=self._layers([question for question, _ in pairs], questions),
         )
         words, model = self._words(ids)
         characters = [[], [UNKNOWN], *map(self.lexicon.characters, ids)]
         types = Types(np.array([0, UNKNOWN, *words], np.int32), Ragged.from_rows(characters))
         return _EncodedInput(questions, contexts, examples, types, model)
+
+    def _layers(self, texts: Sequence[str], offsets: Sequence[Offsets]) -> TokenLayers | None:
+        """The contextual layers of the texts' tokens, computed once for each distinct text."""
+        if self.bilm is None:
+            return None
+        distinct = {
+            text: [text[start:end] for start, end in tokens]
+            for text, tokens in zip(texts, offsets, strict=True)
+        }
+        number = {text: row for row, text in enumerate(distinct)}
+        layers = self.bilm.layers(list(distinct.values()))
+        return TokenLayers.of_texts(layers, np.array([number[text] for text in texts]))
 
     def _words(self, forms: Collection[str]) -> tuple[list[int], BiDAF]:
         """The word index of each form, and the model that has these words.

@@ -50,8 +50,8 @@ def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
         "f1": np.array([score.f1 for score in scores], dtype=np.float32),
     }
     pq.write_table(pa.table(columns), out / ANSWERS, compression="zstd")
-    for file in ("weights.safetensors", "vectors.safetensors"):
-        (folder / file).unlink()  # large, and kept in the registry
+    for file in folder.glob("*.safetensors"):
+        file.unlink()  # large, and kept in the registry
     mean = mean_scores(scores)
     return {"model_id": model_id, "em": mean.em, "f1": mean.f1, "questions": len(scores)}
 

@@ -61,6 +61,7 @@ def report_variants(
         },
         markers=[list(MARKERS.values())[i % len(MARKERS)] for i in range(len(variants))],
         charts=[chart for chart in (_chart(variants, *spec) for spec in CHARTS) if chart],
+        mixes=_mixes(variants),
         calibration=calibration_view(variants, split),
         slices=slice_tables(
             split, [variant.answers for variant in variants], packaged_words(), "GloVe 6B"
@@ -118,6 +119,19 @@ def _within(
 def _margin(scores: FloatArray) -> float:
     """Half the 95 % confidence interval of the mean, in points, for independent questions."""
     return 196 * float(scores.std()) / math.sqrt(len(scores))
+
+
+# Contextual vectors
+
+
+def _mixes(variants: Sequence[VariantResult]) -> View:
+    """One row per variant and place of contextual vectors, with the shares of the layers."""
+    rows = [
+        {"variant": number, "name": variant.name, "place": place, **mix}
+        for number, variant in enumerate(variants)
+        for place, mix in variant.facts.get("mixes", {}).items()
+    ]
+    return {"rows": rows, "layers": max((len(row["shares"]) for row in rows), default=0)}
 
 
 # Learning curves

@@ -167,7 +167,9 @@ def model_card(
         metrics=metrics,
         dataset=tags.get("dataset", "unknown"),
         threshold=threshold,
-        digests=("train.digest", "dev.digest", "vocabulary.digest", "vectors.digest"),
+        digests=[
+            f"{part}.digest" for part in ("train", "dev", "vocabulary", "vectors", "contextual")
+        ],
         scores={
             "dev/em": "EM",
             "dev/f1": "F1",

@@ -23,6 +23,7 @@ CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
 
 MODEL_FILES = ("config.json", "weights.safetensors", "vectors.safetensors")
 MODEL_TABLES = ("words.parquet", "characters.parquet")
+LANGUAGE_MODEL_FILES = ("bilm.safetensors", "bilm.json")  # only with contextual vectors
 
 
 @dataclass(frozen=True)
@@ -175,19 +176,20 @@ def _moved_files(uri: str, model_id: str) -> Path | None:
 
 
 def find_model_files(folder: str) -> list[Path]:
-    """The files and tables of a model folder.
+    """The files and tables of a model folder, with its language model if it has one.
 
     Raises:
         UserError: one of them is missing.
     """
-    files = [Path(folder).expanduser() / name for name in (*MODEL_FILES, *MODEL_TABLES)]
+    path = Path(folder).expanduser()
+    files = [path / name for name in (*MODEL_FILES, *MODEL_TABLES)]
     for file in files:
         if not file.is_file():
             raise UserError(
                 f"{folder} is not a model directory: it has no {file.name}. Use the model/ "
                 "directory of a training, or models:/<name>@champion."
             )
-    return files
+    return [*files, *(path / name for name in LANGUAGE_MODEL_FILES if (path / name).is_file())]
 
 
 def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:

@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file
 
+from infra.artifacts.manifest import sha256_of
 from infra.errors import UserError
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
+from tasks.embeddings.contextual.frozen_bilm import WEIGHTS, has_bilm, layers_shape
 from tasks.embeddings.formats.store import load_word_vectors, part_sizes
 from tasks.training.inputs import TrainingData
 
@@ -46,16 +48,21 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
     them.
 
     Raises:
-        UserError: that model has another architecture, or was trained with other word vectors.
+        UserError: that model has another architecture, or was trained with other word vectors or
+            another language model.
     """
     policy, seed = variant.model.unknown_words, variant.training.seed
     vectors = load_word_vectors(data.vocabulary, data.vectors, policy, seed)
     vocabulary = _Vocabulary.load(data.vocabulary, vectors)
     sizes = part_sizes(data.vectors)
     torch.manual_seed(seed)
-    model = BiDAF(variant.model, torch.from_numpy(vectors), len(vocabulary.characters), sizes)
+    characters = len(vocabulary.characters)
+    shape = (0, 0) if data.bilm is None else layers_shape(data.bilm)
+    model = BiDAF(variant.model, torch.from_numpy(vectors), characters, sizes, shape)
     if data.start_from is None:
         return model, None
+    if data.bilm is not None:
+        _require_same_bilm(data.start_from / "model", data.bilm)
     return model, _copy_weights(variant.name, model, vocabulary, data.start_from / "model")
 
 
@@ -93,6 +100,15 @@ def _require_same_vectors(old: _Vocabulary, new: _Vocabulary) -> None:
         "The model in start_from was trained with other word vectors. Set vectors.source to the "
         "ones it was trained with."
     )
+
+
+def _require_same_bilm(old: Path, new: Path) -> None:
+    """Raises UserError if a model has another language model, for the same reason."""
+    if has_bilm(old) and sha256_of(old / WEIGHTS) != sha256_of(new / WEIGHTS):
+        raise UserError(
+            "The model in start_from was trained with another language model. Set "
+            "vectors.contextual to the one it was trained with."
+        )
 
 
 def warm_start_summary(carried: WarmStartResult, variant: VariantConfig) -> str:

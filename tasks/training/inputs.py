@@ -1,20 +1,38 @@
 """The input folders of a training."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from tasks.embeddings.contextual.stored_layers import load_layers
 from tasks.tracking.runs import Split
+
+if TYPE_CHECKING:
+    from models.batching import Examples
+
+# tasks.text.encoded is imported locally: flows import this file, and torch takes seconds to load.
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SplitFolders:
-    """The folders of a split: ingested, and encoded as type ids."""
+    """The folders of a split: ingested, encoded as type ids, and with contextual layers if the
+    variant reads them."""
 
     ingested: Path
     encoded: Path
+    layers: Path | None = None
+
+    def examples(self) -> "Examples":
+        """The split's examples, with contextual layers if it has any."""
+        from tasks.text.encoded import load_encoded
+
+        examples = load_encoded(self.encoded)
+        if self.layers is None:
+            return examples
+        layers = load_layers(self.layers)
+        return replace(examples, context_layers=layers.contexts, question_layers=layers.questions)
 
 
 @dataclass(frozen=True)
@@ -22,7 +40,8 @@ class TrainingData:
     """All data that a training learns from and is evaluated on.
 
     Decisions during training are based on `validation`; scores on `dev` are only reported. For a
-    warm start, `start_from` is a folder with model/, whose weights initialise the training.
+    warm start, `start_from` is a folder with model/, whose weights initialise the training. `bilm`
+    is the folder of the language model of a variant with contextual vectors.
     """
 
     train: SplitFolders
@@ -31,6 +50,7 @@ class TrainingData:
     vectors: Path
     validation: SplitFolders | None = None
     start_from: Path | None = None
+    bilm: Path | None = None
 
     @property
     def splits(self) -> dict[Split, SplitFolders]:

@@ -1,6 +1,8 @@
 """The files that a finished training leaves, from its checkpoints, and the facts about them."""
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from tasks.training.checkpoints import averaged_weights, load_predictions, load_
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job
 
+# The parameters of the contextual vectors' mixes, one at each place.
+MIX = re.compile(r"mixes\.(\w+)\.weights")
 SCORES = (
     *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
     *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
@@ -58,7 +62,20 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
         "expected_no_answer": share_to_expect(
             job.variant.training.expected_no_answer, encoded["train"]
         ),
+        "mixes": _mixes(model.weights),
         "no_threshold": no_threshold_reason(encoded["train"], encoded.get("validation")),
+    }
+
+
+def _mixes(weights: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]:
+    """The share of each layer in the contextual vectors, and their scale γ, by place."""
+    places = [match[1] for match in map(MIX.fullmatch, weights) if match]
+    return {
+        place: {
+            "shares": torch.softmax(weights[f"mixes.{place}.weights"], 0).tolist(),
+            "scale": weights[f"mixes.{place}.scale"].item(),
+        }
+        for place in places
     }
 
 
@@ -76,4 +93,5 @@ def _trained_model(
         vocabulary=data.vocabulary,
         subwords=data.vectors / SUBWORDS if policy == "subword" else None,
         threshold=threshold,
+        bilm=data.bilm,
     )

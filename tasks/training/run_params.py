@@ -11,10 +11,14 @@ from typing import Any
 
 from infra.artifacts.manifest import Manifest, digest_of, read_manifest, stages_folder
 from infra.ray_cluster import Resources
-from models.configs.variant import CharacterConfig, VariantConfig
+from models.configs.variant import CharacterConfig, ContextualConfig, VariantConfig
+from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.formats.store import VECTORS, History, history_of
 from tasks.embeddings.training.config import EmbeddingSettings
 from tasks.training.inputs import TrainingData
+
+# The parameters about the language model of contextual vectors.
+LANGUAGE_MODEL = ("source", "source_digest", "dimension", "corpus_digest", "lower_case")
 
 
 def run_parameters(
@@ -31,6 +35,7 @@ def run_parameters(
         "dataset": dataset,
         **config["model"],
         "characters": characters or dict.fromkeys(f.name for f in fields(CharacterConfig)),
+        "contextual": _contextual(config["model"]["contextual"], data.bilm),
         **config["training"],
         "start_from": None if data.start_from is None else _model(read_manifest(data.start_from)),
         "data": _data(read_manifest(data.train.ingested)),
@@ -40,6 +45,23 @@ def run_parameters(
         ),
         "resources": resources.model_dump(),
     }
+
+
+def _contextual(config: Mapping[str, Any] | None, bilm: Path | None) -> dict[str, Any]:
+    """The settings of the contextual vectors, and the language model that they come from."""
+    if config is None or bilm is None:
+        names = [f.name for f in fields(ContextualConfig)]
+        return dict.fromkeys([*names, *LANGUAGE_MODEL])
+    selected = read_manifest(bilm)
+    facts, corpus = selected["facts"], selected["facts"]["history"].get("corpus")
+    values = (
+        _source_name(selected, facts["history"]["method"]),
+        source_digest(selected)[:DIGITS],
+        facts["dimension"],
+        corpus and corpus[:DIGITS],
+        facts["history"]["lower_case"],
+    )
+    return {**config, **dict(zip(LANGUAGE_MODEL, values, strict=True))}
 
 
 def _model(fetched: Manifest) -> str:
@@ -105,10 +127,10 @@ def source_digest(manifest: Manifest) -> str:
 
 
 def _source_name(manifest: Manifest, method: str) -> str:
-    """The set's file name; for vectors.parquet, which all sets of this pipeline share, the folder's
-    name too, or only the method if a stage trained it."""
+    """The set's file name; for those that all sets of this pipeline share, the folder's name too,
+    or only the method if a stage trained it."""
     name = str(manifest["facts"]["source"])
-    if name != VECTORS:
+    if name not in (VECTORS, BILM):
         return name
     origin = next(parent for parent in manifest["made_from"] if parent["input"] == "source")
     return "/".join(Path(origin["path"]).parts[-2:]) if "path" in origin else method

@@ -141,6 +141,7 @@ def start_run(
             "dataset": dataset,
             "vocabulary.digest": content_digest(data.vocabulary),
             "vectors.digest": content_digest(data.vectors),
+            **({} if data.bilm is None else {"contextual.digest": content_digest(data.bilm)}),
         },
         datasets=runs.split_datasets(dataset, ingested),
     )

@@ -35,7 +35,7 @@ from tasks.evaluation.metrics import (
     no_threshold_reason,
     share_to_expect,
 )
-from tasks.text.encoded import load_encoded, load_types
+from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import (
     CheckpointSchedule,
@@ -145,13 +145,13 @@ class _Loop:
         self.trainer, self.send = trainer, send
         self.variant, self.training = job.variant, job.variant.training
         self.record = _resume(trainer)
-        self.train = load_encoded(job.data.train.encoded)
+        self.train = job.data.train.examples()
         self.types = load_types(job.data.vocabulary)
         self.checkpoint_schedule = CheckpointSchedule(self.training, trainer.step)
         self.is_first = trainer.rank == 0
         evaluated = {name: split for name, split in job.data.splits.items() if name != "train"}
         self.examples: dict[str, Examples] = {
-            name: load_encoded(split.encoded) for name, split in evaluated.items()
+            name: split.examples() for name, split in evaluated.items()
         }
         if self.is_first:
             self.splits = {name: load_split(split.ingested) for name, split in evaluated.items()}

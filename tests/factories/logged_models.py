@@ -9,7 +9,13 @@ from pathlib import Path
 import torch
 
 from models.bidaf import BiDAF
-from models.configs.variant import CharacterConfig, ModelConfig, VariantConfig
+from models.configs.variant import (
+    CharacterConfig,
+    ContextualConfig,
+    ModelConfig,
+    VariantConfig,
+)
+from tasks.embeddings.contextual.frozen_bilm import layers_shape
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
@@ -41,8 +47,9 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -
     raise AssertionError(f"no response from {url}")
 
 
-def save_untrained_model(root: Path) -> Path:
-    """Save a small untrained model below `root`; returns its folder."""
+def save_untrained_model(root: Path, bilm: Path | None = None) -> Path:
+    """Save a small untrained model below `root`, with contextual vectors of a language model if
+    there is one; returns its folder."""
     split = ingest(root / "split", (CONTEXT, [row["question"] for row in MODEL_INPUT]))
     (root / "vectors").mkdir()
     (root / "vocabulary").mkdir()
@@ -53,11 +60,16 @@ def save_untrained_model(root: Path) -> Path:
     build_vocabulary(root / "vocabulary", split, [], root / "vectors", parameters)
     vectors = torch.from_numpy(load_word_vectors(root / "vocabulary", root / "vectors"))
     torch.manual_seed(0)
-    config = ModelConfig(hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6))
+    contextual = ContextualConfig(where="both") if bilm else None
+    config = ModelConfig(
+        hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6), contextual=contextual
+    )
     lexicon = Lexicon.load(root / "vocabulary")
-    model = BiDAF(config, vectors, characters=len(lexicon.character_indices) + 2)
+    shape = layers_shape(bilm) if bilm else (0, 0)
+    characters = len(lexicon.character_indices) + 2
+    model = BiDAF(config, vectors, characters, layers_shape=shape)
     weights = {name: p.detach() for name, p in model.named_parameters()}
     variant = VariantConfig("made", config)
-    trained = TrainedModel(variant, False, weights, vectors, root / "vocabulary")
+    trained = TrainedModel(variant, False, weights, vectors, root / "vocabulary", bilm=bilm)
     save_model(root / "saved", trained)
     return root / "saved"

@@ -378,6 +378,18 @@ def test_vectors_are_used_only_by_word_level_variants() -> None:
         vectors_for([char_only, char], VectorParameters(source=NO_VECTORS))
 
 
+def test_contextual_variants_need_a_language_model() -> None:
+    char, char_elmo, char_only = preset("char"), preset("char-elmo"), preset("char-only")
+    chosen = VectorParameters(contextual="general")
+    assert vectors_for([char, char_elmo], chosen) == chosen
+    assert vectors_for([char], chosen) == VectorParameters(), "no variant reads it"
+    elmo_only = configure("char-elmo", {"word_vectors": False})
+    expected = VectorParameters(source=NO_VECTORS, contextual="general")
+    assert vectors_for([char_only, elmo_only], chosen) == expected
+    with pytest.raises(UserError, match=r"^The variant char-elmo reads .* Set vectors\.contextual"):
+        vectors_for([char, char_elmo], VectorParameters())
+
+
 def test_rejects_subword_for_methods_without_ngrams() -> None:
     subword_variant = configure("char", {"unknown_words": "subword"})
     fasttext = VectorParameters(source="fasttext")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+import tasks.inference.predictor as predictor_module
 from infra.errors import UserError
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
@@ -26,6 +27,7 @@ from tests.factories.answers import (
     is_token_span,
     same_answers,
 )
+from tests.factories.language_models import selected_bilm
 from tests.factories.logged_models import CONTEXT, save_untrained_model
 from tests.factories.splits import ingest
 
@@ -73,6 +75,40 @@ def test_batched_answers_equal_single_answers(predictor: Predictor, abstainer: P
         for pair, row in zip(pairs, together, strict=True):
             assert same_answers(row, model.answer([pair])[0]), pair
         assert all(map(same_answers, together, reversed(model.answer(pairs[::-1]))))
+
+
+@pytest.fixture(scope="module")
+def contextual(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """A predictor that also reads the vectors of a language model."""
+    bilm = selected_bilm(tmp_path_factory.mktemp("language-model") / "bilm")
+    folder = save_untrained_model(tmp_path_factory.mktemp("model"), bilm)
+    weights = load_file(folder / "weights.safetensors")
+    save_file({n: 4 * w for n, w in weights.items()}, folder / "weights.safetensors")
+    shutil.rmtree(bilm)  # the model folder has all that it needs
+    return Predictor.load(folder)
+
+
+def test_contextual_answers_do_not_depend_on_the_batch(
+    contextual: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [*COMMON, *STRANGE.values(), LONG, *COMMON]
+    singles = [contextual.answer([pair])[0] for pair in pairs]
+    for characters in (1 << 18, 100, 1):  # all pairs in one group, in some groups, one a group
+        monkeypatch.setattr(predictor_module, "GROUP_CHARACTERS", characters)
+        assert all(map(same_answers, contextual.answer(pairs), singles))
+    assert len({row["probability"] for row in singles}) > len(STRANGE) / 2
+
+
+def test_contextual_vectors_cover_words_and_windows(contextual: Predictor) -> None:
+    """Unknown words of the same letters differ by their neighbours; windows keep their vectors."""
+    first, second = ("Which?", "Zyx qua zyx."), ("Which?", "Zyx vuu zyx.")
+    assert contextual.answer([first])[0] != contextual.answer([second])[0]
+    training = replace(contextual.variant.training, max_context_tokens=60, window_stride=20)
+    reader = replace(contextual, variant=replace(contextual.variant, training=training))
+    assert reader.answer(COMMON) == contextual.answer(COMMON)
+    (row,) = reader.answer([LONG])
+    assert is_token_span(row, LONG[1], training.max_answer_tokens)
+    assert reader.attention(*LONG).weights.context_to_question.shape[1] == 64
 
 
 def test_long_texts_are_read_in_windows(predictor: Predictor) -> None:

@@ -60,6 +60,19 @@ def test_page_shows_scores_and_is_self_contained(folder: Path, split: Evaluation
     assert_self_contained(re.sub(r'<a href="\w+\.html">errors</a>', "", page))
 
 
+def test_shows_the_mix_of_contextual_layers(folder: Path, split: EvaluationSplit) -> None:
+    mixes = {
+        "input": {"shares": [0.25, 0.605, 0.145], "scale": 0.9},
+        "output": {"shares": [0.5, 0.2, 0.3], "scale": 1.25},
+    }
+    with_mix = variant(folder, split, "char-elmo", GOLD, mixes=mixes)
+    text = visible_text(written_report(folder, [variant(folder, split, "char", GOLD), with_mix]))
+    assert "char-elmo encoder input 25.0 % 60.5 % 14.5 % 0.900" in text
+    assert "char-elmo encoder output 50.0 % 20.0 % 30.0 % 1.250" in text
+    other = variant(folder, split, "weak", WEAK)
+    assert "Contextual vectors" not in written_report(folder, [other])
+
+
 def test_best_value_per_column_is_marked(folder: Path, split: EvaluationSplit) -> None:
     weak, strong = (
         variant(folder, split, "weak", WEAK, history=history(2)),

@@ -1,0 +1,86 @@
+"""Layers of a split's texts: stored once for each distinct text, and within the disk's bounds."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tasks.embeddings.contextual.stored_layers as stored
+from infra.errors import UserError
+from models.token_layers import TokenLayers
+from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM
+from tasks.embeddings.contextual.stored_layers import load_layers, require_space, write_layers
+from tasks.text.tokenizer import tokenize
+from tests.factories.language_models import CONFIG, selected_bilm
+from tests.factories.splits import ingest
+
+CONTEXTS = ["The club met on Friday. It voted.", "A golf club broke!", "Ünïcode 日本 word"]
+QUESTIONS = [["Who met?", "What broke?"], ["What broke?"], ["Who met?", "Why so?"]]
+
+
+def words_of(text: str) -> list[str]:
+    return [text[start:end] for start, end in tokenize(text)]
+
+
+def rows_of(layers: TokenLayers, texts: list[str]) -> list[np.ndarray]:
+    """The layers of each row, without the null token."""
+    lengths = np.array([len(words_of(text)) for text in texts])
+    padded = layers.padded(np.arange(len(texts)), lengths, int(lengths.max()) + 1).numpy()
+    return [row[1 : 1 + length] for row, length in zip(padded, lengths, strict=True)]
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 64 << 20])
+def test_every_text_has_its_layers(
+    batch_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one record batch for each text, and with one for all."""
+    monkeypatch.setattr(stored, "BATCH_BYTES", batch_bytes)
+    split = ingest(tmp_path / "split", *zip(CONTEXTS, QUESTIONS, strict=True))
+    bilm, out = selected_bilm(tmp_path / "bilm"), tmp_path / "out"
+    out.mkdir()
+    facts = write_layers(out, split, bilm)
+    assert facts["texts"] == 3 + 3, "each distinct question once"
+    questions = [question for asked in QUESTIONS for question in asked]
+    assert facts["tokens"] == sum(len(words_of(t)) for t in [*CONTEXTS, *set(questions)])
+    layers, model = load_layers(out), FrozenBiLM.load(bilm)
+    for part, texts in ((layers.contexts, CONTEXTS), (layers.questions, questions)):
+        assert len(part.chunks) == (6 if batch_bytes == 1 else 1)
+        assert part.chunks[0].dtype == np.float16 and not part.chunks[0].flags.owndata
+        for actual, text in zip(rows_of(part, texts), texts, strict=True):
+            (expected,) = model.layers([words_of(text)])
+            assert actual.shape == (len(words_of(text)), *CONFIG.layers_shape)
+            np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_layers_do_not_depend_on_other_texts(tmp_path: Path) -> None:
+    model = FrozenBiLM.load(selected_bilm(tmp_path / "bilm"))
+    texts = [words_of(text) for text in (*CONTEXTS, "", "club " * 300, *CONTEXTS)]
+    together = model.layers(texts)
+    for words, layers in zip(texts, together, strict=True):
+        (alone,) = model.layers([words])
+        np.testing.assert_allclose(layers, alone, rtol=0, atol=1e-6)
+    assert together[3].shape == (0, *CONFIG.layers_shape)
+
+
+def test_case_is_that_of_the_training(tmp_path: Path) -> None:
+    cased, lower = (
+        FrozenBiLM.load(selected_bilm(tmp_path / f"{case}", lower_case=case))
+        for case in (False, True)
+    )
+    (upper_cased, lower_cased) = cased.layers([["Club"], ["club"]])
+    assert np.abs(upper_cased - lower_cased).max() > 1e-3
+    np.testing.assert_allclose(lower.layers([["Club"]])[0], lower_cased, atol=1e-6)
+
+
+def test_space_is_shown_and_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        require_space(2_000_000, (3, 640), tmp_path)
+    assert "2,000,000 tokens take up to 7.7 GB on disk" in caplog.text
+    monkeypatch.setenv("BIDAFLOW_LAYERS_GB", "5")
+    with pytest.raises(UserError, match=r"take up to 7\.7 GB .*BIDAFLOW_LAYERS_GB allows 5 GB"):
+        require_space(2_000_000, (3, 640), tmp_path)
+    with pytest.raises(UserError, match=r"only .* GB are free at .*bidaflow prune"):
+        require_space(10**12, (3, 640), tmp_path)
