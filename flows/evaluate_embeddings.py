@@ -1,4 +1,4 @@
-"""Flow `evaluate-embeddings`: evaluate sets of word vectors side by side."""
+"""Flow `evaluate-embeddings`: evaluate sets of word vectors and language models side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,25 +7,32 @@ from typing import Annotated, Any
 from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.runtime import flow_run
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.display_names import names_of_vectors, require_unique
+from flows.common.display_names import names_of_sets, require_unique
 from flows.common.encoding import find_vectors, warn_if_casing_differs
 from flows.common.failures import report_user_errors
-from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.parameters import DataParameters
 from flows.common.publish import publish_page
 from flows.common.splits import ingest_dataset
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.datasets.fetch import Source, is_in_mirror
+from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
+from tasks.embeddings.evaluation.homonyms import HOMONYMS
 from tasks.embeddings.evaluation.published_tests import ANALOGIES, SIMILARITY_TESTS
-from tasks.embeddings.formats.source import PACKAGED, VectorSource
-from tasks.stages import evaluating_vectors, fetching, reporting_embeddings
+from tasks.embeddings.formats.source import PACKAGED, check_source
+from tasks.stages import (
+    evaluating_bilm,
+    evaluating_vectors,
+    fetching,
+    reporting_embeddings,
+)
 from tasks.tracking import metric_logger, runs
 from tasks.training.run_params import source_digest, vector_parameters
 
@@ -36,6 +43,7 @@ PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
 TITLES = {
     ("similarity", ""): "{}: rank correlation with people",
     ("similarity", "covered"): "{}: share of pairs covered",
+    ("homonyms", ""): "Homonyms, {}: share of senses right",
     ("analogies", ""): "Analogies, {}: share correct",
     ("coverage", "tokens"): "Coverage of {}: tokens",
     ("coverage", "types"): "Coverage of {}: distinct words",
@@ -53,18 +61,28 @@ def published_tests(fetch: bool) -> dict[str, Path]:
     }
 
 
+def check_set(spec: str) -> str:
+    """Accept a set of word vectors or a language model."""
+    return spec if is_bilm(spec) else check_source(spec)
+
+
 @flow(name="evaluate-embeddings", description=__doc__)
 @report_user_errors
 def evaluate_embeddings(
     vectors: Annotated[
-        list[VectorSource],
-        Field(min_length=1, description="Sets to evaluate: glove-6b-50d, known sets, or files."),
+        list[Annotated[str, AfterValidator(check_set)]],
+        Field(
+            min_length=1,
+            description="Sets to evaluate: glove-6b-50d, known sets, files, or language models "
+            "(ELMo): the name of one that was trained here, its file, or released weights.",
+        ),
     ] = [PACKAGED],
     dataset: Annotated[
         str | None, Field(description="Dataset whose word coverage is measured. Empty: none.")
     ] = None,
     queries: Annotated[
-        Queries, Field(description="Words and analogies to look up in every set.")
+        Queries,
+        Field(description="Words, words in sentences, and analogies to look up in every set."),
     ] = Queries(),
     lower_case: Annotated[
         bool,
@@ -86,17 +104,13 @@ def evaluate_embeddings(
     Returns the metrics, and the paths of the report and of each set's evaluation.
     """
     require_unique(vectors=vectors)
-    names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
+    names = names_of_sets(vectors)
     tests = published_tests(fetch)
     left_out = [name for name in PUBLISHED if name not in tests]
     inputs = _inputs(dataset)
     splits = [Path(split.source) for split in inputs]
-    evaluated = [
-        evaluating_vectors(find_vectors(spec), list(tests.values()), splits, queries, lower_case)
-        for spec in vectors
-    ]
-    for spec, output in zip(vectors, evaluated, strict=True):
-        warn_if_casing_differs(spec, output.facts["history"], "lower_case", lower_case)
+    files = [*tests.values(), HOMONYMS]
+    evaluated = [_evaluate(spec, files, splits, queries, lower_case) for spec in vectors]
     report = reporting_embeddings(
         names,
         [output.folder for output in evaluated],
@@ -126,6 +140,17 @@ def _page_name(names: Sequence[str], inputs: Sequence[runs.InputDataset]) -> str
     """The file name of the page about sets, and about the dataset whose coverage it shows."""
     dataset = f"-on-{inputs[0].name}" if inputs else ""
     return f"vectors-{'-'.join(names)}{dataset}.html".replace("/", "_")
+
+
+def _evaluate(
+    spec: str, tests: list[Path], splits: list[Path], queries: Queries, lower_case: bool
+) -> Output:
+    """The evaluation of a set; language models look up words in the case of their training."""
+    if is_bilm(spec):
+        return evaluating_bilm(find_bilm(spec), tests, splits, queries, lower_case)
+    evaluated = evaluating_vectors(find_vectors(spec), tests, splits, queries, lower_case)
+    warn_if_casing_differs(spec, evaluated.facts["history"], "lower_case", lower_case)
+    return evaluated
 
 
 def _inputs(dataset: str | None) -> list[runs.InputDataset]:

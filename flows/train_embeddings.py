@@ -1,5 +1,6 @@
 """Flow `train-embeddings`: train word vectors on your own texts, for your own domain."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,20 +72,18 @@ def train_embeddings(
 
     Returns the facts about the set, and the paths of its files and of its evaluation.
     """
-    require_valid_for_method(embedding.method, start, exports, evaluate_on)
-    folder = settings().root.resolve() / "embeddings" / name
-    if embedding.method == "elmo":
-        model = train_bilm(corpus, embedding, start, resources)
-        file = publish_bilm(model.folder, folder)
-        description = f"Language model: {file}"
-        create_table_artifact([model.facts], key="embeddings", description=description)
-        return {**model.facts, "cached": model.cached, "files": [str(file)]}
+    require_valid_for_method(embedding.method, start, exports)
     require_exportable(exports, embedding.method)
     if evaluate_on is not None:
         ingest_dataset(DataParameters(dataset=evaluate_on))  # report invalid data before training
-    trained = train_from_corpus(corpus, embedding, start)
-    files = publish_vectors(trained.folder, folder, exports)
-    create_table_artifact([trained.facts], key="embeddings", description=f"Word vectors: {folder}")
+    folder = settings().root.resolve() / "embeddings" / name
+    if embedding.method == "elmo":
+        trained = train_bilm(corpus, embedding, start, resources)
+        files, title = [publish_bilm(trained.folder, folder)], "Language model"
+    else:
+        trained = train_from_corpus(corpus, embedding, start)
+        files, title = publish_vectors(trained.folder, folder, exports), "Word vectors"
+    create_table_artifact([trained.facts], key="embeddings", description=f"{title}: {folder}")
     result = {**trained.facts, "cached": trained.cached, "files": [str(file) for file in files]}
     if evaluate_on is None:
         return result
@@ -99,9 +98,9 @@ def train_embeddings(
 
 
 def require_valid_for_method(
-    method: str, start: str | None, exports: list[ExportFormat], evaluate_on: str | None
+    method: str, start: str | None, exports: Sequence[ExportFormat]
 ) -> None:
-    """Check that the method takes the start set, the exports and the evaluation.
+    """Check that the method takes the start set and the exports.
 
     Raises:
         UserError: it does not.
@@ -115,10 +114,9 @@ def require_valid_for_method(
             f"start is {start}, but method {method} continues from {expected}. Change start, or "
             "omit it to train from scratch."
         )
-    if method == "elmo" and (exports or evaluate_on):
-        name = "exports" if exports else "evaluate_on"
+    if method == "elmo" and exports:
         raise UserError(
-            f"{name} has no effect with method elmo, whose vectors depend on the sentence. Omit it."
+            "exports has no effect with method elmo, whose vectors depend on the sentence. Omit it."
         )
 
 
@@ -149,7 +147,7 @@ def announce(facts: dict[str, Any]) -> None:
 
 def _announce_bilm(facts: dict[str, Any]) -> None:
     """Print the perplexities, and where the model is."""
-    first, last = facts["history"]
+    (first, last), file = facts["history"], facts["files"][0]
     show(
         f"Perplexity of {facts['held_out_words']:,} held-out words: forward "
         f"{last['held_out/perplexity_forward']:,.1f}, backward "
@@ -158,8 +156,12 @@ def _announce_bilm(facts: dict[str, Any]) -> None:
         "By comparison: unigram model "
         f"{facts['baselines']['held_out/perplexity_unigram']:,.1f}, trigram model "
         f"{facts['baselines']['held_out/perplexity_trigram']:,.1f}.",
-        f"File       {facts['files'][0]}",
+        f"File       {file}",
+        *([f"Report     {facts['report']}"] if "report" in facts else []),
         f"MLflow     {facts['run_url']}",
+        "",
+        f"Next       bidaflow embeddings evaluate --vectors {file}",
+        f"           bidaflow retrain --variants char-elmo --vectors.contextual {file}",
     )
 
 

@@ -10,6 +10,7 @@ from tasks.embeddings.contextual.encode_corpus import encode_corpus
 from tasks.embeddings.contextual.select_bilm import select_bilm
 from tasks.embeddings.contextual.stored_layers import write_layers
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
+from tasks.embeddings.evaluation.evaluate_contextual import evaluate_bilm
 from tasks.embeddings.formats.select import vectors_for_splits
 from tasks.embeddings.training import corpus, fill, train
 from tasks.inference.score_model import score_registered
@@ -35,6 +36,7 @@ building_vocabulary = Stage(build_vocabulary.build_vocabulary, "build-vocabulary
 preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
 evaluating_vectors = Stage(evaluate_vectors, "evaluate-embeddings")
 advising = Stage(advise, "advise")
+evaluating_bilm = Stage(evaluate_bilm, "evaluate-language-model")
 reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
 training_vectors = Stage(train.train_vectors, "train-embeddings")
 filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")

@@ -8,7 +8,7 @@ from flows.common.data_files import name_of_data
 from flows.common.parameters import DataParameters, VectorParameters
 from infra.errors import UserError
 from infra.masking import mask_secrets
-from tasks.embeddings.formats.source import parts_of
+from tasks.embeddings.formats.source import BILM, parts_of
 from tasks.embeddings.formats.store import VECTORS
 from tasks.tracking.runs import flatten
 
@@ -41,11 +41,16 @@ def names_of_vectors(vectors: Sequence[VectorParameters]) -> list[str]:
     return distinct_names([(_path_of(source.source), source.model_dump()) for source in vectors])
 
 
+def names_of_sets(sources: Sequence[str]) -> list[str]:
+    """A name for each set of vectors or language model, as `names_of_vectors` gives them."""
+    return distinct_names([(_path_of(source), {}) for source in sources])
+
+
 def _path_of(source: str) -> str:
     if len(parts := parts_of(source)) > 1:
         return "+".join(Path(_path_of(part)).name for part in parts)
     path = Path(source)
-    return str(path.resolve().parent if path.name == VECTORS else path)
+    return str(path.resolve().parent if path.name in (VECTORS, BILM) else path)
 
 
 def distinct_names(described: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:

@@ -34,7 +34,7 @@ def write_embeddings_report(
         {"name": name} | json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
         for name, folder in zip(names, folders, strict=True)
     ]
-    sections = ("similarity", "analogies", "coverage", "bias", "neighbours", "asked")
+    sections = ("homonyms", "similarity", "analogies", "coverage", "bias", "neighbours", "asked")
     write_page(
         out / "embeddings.html",
         "embeddings.html.j2",
@@ -111,8 +111,23 @@ def _standard_error(cell: Cell, metric: str) -> float:
 
 
 def verdict(evaluations: Sequence[Mapping[str, Any]], dataset: str | None) -> str:
-    """What the tests and the coverage say about the sets, in two sentences."""
-    return f"{_quality(evaluations)} {_coverage(evaluations, dataset)}"
+    """What the tests and the coverage say about the sets, in two or three sentences."""
+    sentences = (_quality(evaluations), _homonyms(evaluations), _coverage(evaluations, dataset))
+    return " ".join(filter(None, sentences))
+
+
+def _homonyms(evaluations: Sequence[Mapping[str, Any]]) -> str:
+    """The best accuracy of each set on the homonym test, if a language model is among them."""
+    if not any("layer" in entry for entry in evaluations):
+        return ""
+    best = {}
+    for entry in evaluations:
+        scores = {k: c["accuracy"] for k, c in entry["homonyms"].items() if c["accuracy"]}
+        if scores:
+            name = max(scores, key=lambda k: scores[k])
+            best[f"{entry['name']} ({name})"] = scores[name]
+    shares = ", ".join(f"{percent(share)} {name}" for name, share in best.items())
+    return f"Of the homonyms' senses, {shares} are right; chance is 50 %."
 
 
 def _quality(evaluations: Sequence[Mapping[str, Any]]) -> str:

@@ -125,6 +125,7 @@ def vector_evaluation(
         "subwords": False,
         "coverage": {} if covered is None else {"all": band | {"tokens_covered": covered}},
         "similarity": similarity,
+        "homonyms": {"mean of context": {"accuracy": 0.7, "questions": 540, "covered": 1.0}},
         "analogies": {"all": {"accuracy": 0.4, "questions": 1_000, "covered": 0.9}},
         "bias": {"flowers, insects: pleasant, unpleasant": {"effect": 1, "p": 0.01, "covered": 1}},
         "neighbours": {"mill": [("windmill", 0.8), ("river", 0.7)]},

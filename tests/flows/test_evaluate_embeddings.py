@@ -18,6 +18,7 @@ from infra.artifacts.stage import result_of
 from tasks.datasets.tiny import generate
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries, metrics
+from tasks.embeddings.evaluation.homonyms import MEAN_OF_CONTEXT
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS
 from tasks.embeddings.evaluation.weat import TESTS
@@ -138,7 +139,8 @@ def test_every_metric_has_a_title_in_words() -> None:
     evaluation = {
         "similarity": {name: {"spearman": 0.5, "covered": 1.0} for name in SIMILARITY_TESTS},
         "analogies": {name: {"accuracy": 0.5} for name in ("all", "gram3-comparative")},
-        "coverage": coverage_by_band(space, {"a": 1}, lower_case=True),
+        "homonyms": {"layer 1": {"accuracy": 0.5}, MEAN_OF_CONTEXT: {"accuracy": 0.5}},
+        "coverage": coverage_by_band(space.rows, {"a": 1}, lower_case=True),
         "bias": {name: {"effect": 0.1, "p": 0.5} for name in TESTS},
     }
     titles = [metric_title(name) for name in metrics(evaluation)]
@@ -151,6 +153,7 @@ def test_every_metric_has_a_title_in_words() -> None:
         "Coverage of words that occur once: distinct words",
         "Coverage of words that occur 2 to 4 times: tokens",
         "Coverage of words that occur 100 and more times: tokens",
+        "Homonyms, layer 1: share of senses right",
         "Bias, flowers insects - pleasant unpleasant: p-value",
     ):
         assert title in titles

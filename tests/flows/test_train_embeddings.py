@@ -222,19 +222,18 @@ def test_form_with_untouched_fields_is_valid(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "start", "exports", "evaluate_on", "message"),
+    ("method", "start", "exports", "message"),
     [
-        ("elmo", "glove.txt", [], None, "elmo continues from the bilm.safetensors"),
-        ("glove", "bilm.safetensors", [], None, "glove continues from word vectors"),
-        ("elmo", None, ["glove"], None, "exports has no effect with method elmo"),
-        ("elmo", None, [], "tiny", "evaluate_on has no effect with method elmo"),
+        ("elmo", "glove.txt", [], "elmo continues from the bilm.safetensors"),
+        ("glove", "bilm.safetensors", [], "glove continues from word vectors"),
+        ("elmo", None, ["glove"], "exports has no effect with method elmo"),
     ],
 )
 def test_options_of_other_methods_are_rejected(
-    method: str, start: str | None, exports: Any, evaluate_on: str | None, message: str
+    method: str, start: str | None, exports: Any, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        require_valid_for_method(method, start, exports, evaluate_on)
+        require_valid_for_method(method, start, exports)
 
 
 def test_elmo_has_settings_of_its_own() -> None:

@@ -36,7 +36,10 @@ def test_model_is_trained_reused_and_continued(
         "embedding": EmbeddingParameters(method="elmo", elmo=ELMO),
         "resources": Resources(cpus_per_worker=1),
     }
-    facts = result_of(train_embeddings(**parameters, name="first", return_state=True))
+    facts = result_of(
+        train_embeddings(**parameters, name="first", evaluate_on="tiny", return_state=True)
+    )
+    assert Path(facts["report"]).name == "vectors-first-glove-6b-50d.html"
     assert facts["files"] == [str(root / "embeddings" / "first" / "bilm.safetensors")]
     trained = load_bilm(Path(facts["files"][0]))
     assert (trained.history["method"], trained.history["lower_case"]) == ("elmo", True)

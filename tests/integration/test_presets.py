@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from models.batching import make_batch
+from models.batching import Examples, make_batch
 from models.bidaf import BiDAF
 from models.configs.presets import PRESETS, preset
 from models.configs.variant import VariantConfig
 from models.trainer import Trainer
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
+from tasks.embeddings.contextual.frozen_bilm import layers_shape
+from tasks.embeddings.contextual.stored_layers import write_layers
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
@@ -29,9 +31,11 @@ from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tasks.text.encode import encode_split
-from tasks.text.encoded import load_encoded, load_types
+from tasks.text.encoded import load_types
 from tasks.text.vocabulary import Lexicon
+from tasks.training.inputs import SplitFolders
 from tests.factories.answers import COMMON, LONG, STRANGE, is_token_span, same_answers
+from tests.factories.language_models import selected_bilm
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1500)]
 
@@ -54,13 +58,19 @@ class EncodedQuestions:
 
     folder: Path
     questions: int
+    bilm: Path | None  # folder of a language model with random weights, for contextual vectors
+
+    def examples(self) -> Examples:
+        layers = None if self.bilm is None else self.folder / "layers"
+        return SplitFolders(self.folder / "split", self.folder / "encoded", layers).examples()
 
     def trainer(self, variant: VariantConfig) -> Trainer:
         vectors = load_word_vectors(self.folder / "vocabulary", self.folder / "vectors")
         lexicon = Lexicon.load(self.folder / "vocabulary")
         torch.manual_seed(variant.training.seed)
         characters = len(lexicon.character_indices) + 2
-        model = BiDAF(variant.model, torch.from_numpy(vectors), characters)
+        shape = (0, 0) if self.bilm is None else layers_shape(self.bilm)
+        model = BiDAF(variant.model, torch.from_numpy(vectors), characters, layers_shape=shape)
         return Trainer(model, variant.training)
 
     def save(self, trainer: Trainer, variant: VariantConfig) -> Path:
@@ -69,8 +79,8 @@ class EncodedQuestions:
         with trainer.averages.in_use():
             weights = {name: p.detach() for name, p in trainer.model.named_parameters()}
             words = torch.from_numpy(vectors)
-            model = TrainedModel(variant, True, weights, words, self.folder / "vocabulary")
-            save_model(out, model)
+            vocabulary = self.folder / "vocabulary"
+            save_model(out, TrainedModel(variant, True, weights, words, vocabulary, bilm=self.bilm))
         return out
 
 
@@ -89,6 +99,8 @@ class Case:
 
     def variant(self) -> VariantConfig:
         full = preset(self.name)
+        if full.model.contextual is not None:
+            full = full.with_changes(contextual={"dropout": 0.0})
         return full.with_changes(
             hidden_size=self.hidden_size or full.model.hidden_size,
             optimizer="adam",
@@ -105,7 +117,9 @@ CASES = [Case(name, **SMALL) for name in ("char-only", "char-selfattn", "docqa")
 CASES += [pytest.param(Case(name), marks=pytest.mark.full) for name in PRESETS]  # type: ignore[misc]
 
 
-def encode_questions(folder: Path, data: Path, source: str, count: int) -> EncodedQuestions:
+def encode_questions(
+    folder: Path, data: Path, source: str, count: int, contextual: bool
+) -> EncodedQuestions:
     for name in ("split", "vectors", "vocabulary", "encoded"):
         (folder / name).mkdir()
     paragraphs = [*islice(short_paragraphs(data), count)]
@@ -117,7 +131,12 @@ def encode_questions(folder: Path, data: Path, source: str, count: int) -> Encod
     select_vectors(folder / "vectors", source, wanted, 0)
     build_vocabulary(folder / "vocabulary", folder / "split", [], folder / "vectors", parameters)
     encode_split(folder / "encoded", folder / "split", folder / "vocabulary")
-    return EncodedQuestions(folder, 4 * count)
+    if not contextual:
+        return EncodedQuestions(folder, 4 * count, None)
+    bilm = selected_bilm(folder / "bilm")
+    (folder / "layers").mkdir()
+    write_layers(folder / "layers", folder / "split", bilm)
+    return EncodedQuestions(folder, 4 * count, bilm)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -126,8 +145,9 @@ def test_preset_memorizes_questions_and_is_served(
 ) -> None:
     variant = case.variant()
     source = PACKAGED if variant.model.word_vectors else NO_VECTORS
-    data = encode_questions(tmp_path, shared_data, source, case.paragraphs)
-    examples, types = load_encoded(data.folder / "encoded"), load_types(data.folder / "vocabulary")
+    contextual = variant.model.contextual is not None
+    data = encode_questions(tmp_path, shared_data, source, case.paragraphs, contextual)
+    examples, types = data.examples(), load_types(data.folder / "vocabulary")
     assert len(examples) == data.questions
     split, trainer = load_split(data.folder / "split"), data.trainer(variant)
 

@@ -33,7 +33,11 @@ pytestmark = [
     pytest.mark.usefixtures("prefect_server", "ray_cluster", "root"),
 ]
 
-WITH_CHARACTERS = [name for name, variant in PRESETS.items() if variant.model.characters]
+WITH_CHARACTERS = [
+    name
+    for name, variant in PRESETS.items()
+    if variant.model.characters and not variant.model.contextual
+]
 SMALL = TrainingParameters(epochs=1, hidden_size=8)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.embeddings.formats.source import BILM, BILM_SUFFIX
+from tasks.embeddings.formats.store import VECTORS
 
 HDF5 = ".hdf5"
 
@@ -56,7 +57,9 @@ def find_bilm(spec: str) -> BilmInput:
 
 
 def is_bilm(spec: str) -> bool:
-    """Whether `find_bilm` would find a language model, and not a set of word vectors."""
+    """Whether `find_bilm` would find a language model; a folder with both is a set of vectors."""
+    if (Path(spec).expanduser() / VECTORS).is_file():
+        return False
     try:
         find_bilm(spec)
     except UserError:

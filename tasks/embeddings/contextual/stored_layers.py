@@ -21,13 +21,13 @@ from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 from infra.settings import settings
 from models.arrays import Float32Array
-from models.token_layers import TokenLayers
 from tasks.text.build_vocabulary import TEXT_COLUMNS, TOKENS, read_batches
 
 if TYPE_CHECKING:
+    from models.token_layers import TokenLayers
     from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM
 
-# The language model is imported locally: flows import this file, and torch takes seconds to load.
+# Modules that load torch are imported locally: flows import this file, and torch takes seconds.
 
 LAYERS = "layers.arrow"
 BYTES_PER_NUMBER = 2
@@ -51,7 +51,8 @@ def write_layers(out: Path, split: Path, bilm: Path) -> dict[str, Any]:
     ):
         for name, column in TEXT_COLUMNS.items():
             own_rows = []
-            for text, words in _texts(split / name, column):
+            for text, words in read_texts(split / name, column):
+                writer.read += len(words)
                 if text not in rows:
                     rows[text] = len(rows)
                     writer.add(words)
@@ -60,7 +61,7 @@ def write_layers(out: Path, split: Path, bilm: Path) -> dict[str, Any]:
     return {"texts": len(rows), "tokens": writer.tokens, "bytes": (out / LAYERS).stat().st_size}
 
 
-def _texts(file: Path, column: str) -> Iterator[tuple[str, list[str]]]:
+def read_texts(file: Path, column: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each text of a split's file, and its tokens."""
     for batch in read_batches(file, [column, *TOKENS]):
         columns = (batch.column(name).to_pylist() for name in (column, *TOKENS))
@@ -85,6 +86,7 @@ class _Writer:
         self.writer = pa.ipc.new_file(str(file), self.schema)
         self.waiting: list[list[str]] = []
         self.waiting_tokens = self.tokens = 0
+        self.read = 0  # tokens of all texts so far, repeated ones included
 
     def __enter__(self) -> "_Writer":
         return self
@@ -99,7 +101,7 @@ class _Writer:
     def _write(self) -> None:
         texts = self.model.layers(self.waiting)
         self.tokens += self.waiting_tokens
-        self.progress.report(self.tokens)
+        self.progress.report(self.read)
         self.writer.write_batch(_record_batch(texts, self.schema))
         self.waiting, self.waiting_tokens = [], 0
 
@@ -124,12 +126,14 @@ def _record_batch(texts: Sequence[Float32Array], schema: pa.Schema) -> pa.Record
 class SplitLayers:
     """The layers of a split's texts."""
 
-    contexts: TokenLayers
-    questions: TokenLayers
+    contexts: "TokenLayers"
+    questions: "TokenLayers"
 
 
 def load_layers(folder: Path) -> SplitLayers:
     """The layers that `write_layers` wrote; they stay in the memory-mapped file."""
+    from models.token_layers import TokenLayers
+
     reader: Any = pa.ipc.open_file(pa.memory_map(str(folder / LAYERS)))
     shape = json.loads(reader.schema.metadata[b"shape"])
     chunks, firsts, tokens = [], [np.zeros(0, np.int64)], 0

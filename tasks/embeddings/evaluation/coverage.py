@@ -1,10 +1,9 @@
 """Coverage: the share of a question-answering dataset's words that have a vector in a set."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TypedDict
 
-from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
 from tasks.text.vocabulary import case_key, is_known
 
 # Frequency bands in ascending order, each with its lowest count.
@@ -22,9 +21,9 @@ class Coverage(TypedDict):
 
 
 def coverage_by_band(
-    space: Neighbours, counts: Mapping[str, int], lower_case: bool
+    vocabulary: Container[str], counts: Mapping[str, int], lower_case: bool
 ) -> dict[str, Coverage]:
-    """Coverage of all words ("all") and of each band.
+    """Coverage of all words ("all") and of each band by a set's words.
 
     Forms that differ only in case count as one word if `lower_case`. Words are looked up by the
     pipeline's own rule, so words composed from n-grams are not covered.
@@ -36,11 +35,11 @@ def coverage_by_band(
     for word, count in words.items():
         band = [name for name, lowest in BANDS.items() if lowest <= count][-1]
         bands[band][word] = count
-    return {name: _coverage(space, band) for name, band in bands.items()}
+    return {name: _coverage(vocabulary, band) for name, band in bands.items()}
 
 
-def _coverage(space: Neighbours, words: Mapping[str, int]) -> Coverage:
-    known = {word for word in words if is_known(word, space.rows, lower_case=False)}
+def _coverage(vocabulary: Container[str], words: Mapping[str, int]) -> Coverage:
+    known = {word for word in words if is_known(word, vocabulary, lower_case=False)}
     tokens = sum(words.values())
     missing = sorted((w for w in words if w not in known), key=lambda w: (-words[w], w))
     return Coverage(

@@ -10,6 +10,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from infra.errors import UserError
 from infra.run_logger import logger
 from tasks.embeddings.evaluation.coverage import coverage_by_band
+from tasks.embeddings.evaluation.homonyms import (
+    HOMONYMS,
+    MEAN_OF_CONTEXT,
+    mean_of_context,
+    read_homonyms,
+    sense_accuracy,
+    split_query,
+)
 from tasks.embeddings.evaluation.nearest_neighbors import (
     Neighbours,
     ScoredWords,
@@ -19,6 +27,7 @@ from tasks.embeddings.evaluation.nearest_neighbors import (
 from tasks.embeddings.evaluation.published_tests import (
     ANALOGIES,
     SIMILARITY_TESTS,
+    Accuracy,
     analogies,
     similarity,
 )
@@ -32,6 +41,7 @@ EVALUATION = "evaluation.json"
 # The metrics of each part of an evaluation: the suffix of the metric's name, and the field.
 METRICS = {
     "similarity": {"": "spearman", ".covered": "covered"},
+    "homonyms": {"": "accuracy"},
     "analogies": {"": "accuracy"},
     "coverage": {".tokens": "tokens_covered", ".types": "types_covered"},
     "bias": {"": "effect", ".p": "p"},
@@ -51,12 +61,30 @@ def check_analogy(question: str) -> str:
     return question
 
 
+def check_sentence(query: str) -> str:
+    """Return `query` if it is a word and a sentence that has it. Raises ValueError otherwise."""
+    word, sentence = split_query(query)
+    if word.lower() not in map(str.lower, sentence):
+        raise ValueError(
+            "expected a word and a sentence with it, such as `club: He swung the club.`, not "
+            f"{query!r}"
+        )
+    return query
+
+
 class Queries(BaseModel):
-    """Words and analogies to look up in a set."""
+    """Words, words in sentences, and analogies to look up in a set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     words: list[str] = Field([], description="Words whose nearest neighbours are listed.")
+    sentences: list[Annotated[str, AfterValidator(check_sentence)]] = Field(
+        [],
+        description="A word and a sentence with it each, such as `club: He swung the club.`, whose "
+        "nearest neighbours are listed: for a language model those of the word in this sentence, "
+        "for other sets those of the word. On the command line, sentences with commas are given "
+        "as a JSON list.",
+    )
     analogies: list[Annotated[str, AfterValidator(check_analogy)]] = Field(
         [],
         description="Three words each: `man king woman` asks what is to woman as king is to man.",
@@ -90,18 +118,19 @@ def evaluate_vectors(
         "words": len(word_set.words),
         "dimension": word_set.vectors.shape[1],
         "subwords": word_set.subwords is not None,
-        "coverage": coverage_by_band(space, form_counts(splits), lower_case) if splits else {},
+        "coverage": coverage_by_band(space.rows, form_counts(splits), lower_case) if splits else {},
         "similarity": {
             name: similarity(space, files[test.name])
             for name, test in SIMILARITY_TESTS.items()
             if test.name in files
         },
+        "homonyms": _homonyms(space, files[HOMONYMS.name]) if HOMONYMS.name in files else {},
         "analogies": analogies(space, files[ANALOGIES.name]) if ANALOGIES.name in files else {},
         "bias": {name: weat(space, test) for name, test in TESTS.items()},
         # A word that this set lacks has none, as another set may have it.
         "neighbours": {
-            word: space.neighbours(word) if space.vector(word) is not None else []
-            for word in queries.words
+            query: space.neighbours(word) if space.vector(word) is not None else []
+            for query, word in _asked_words(queries)
         },
         "asked": {question: _answer(space, question) for question in queries.analogies},
         "map": project(space, map_words(space, queries.words)),
@@ -114,6 +143,18 @@ def evaluate_vectors(
         "history": history_of(source),
         "metrics": metrics(evaluation),
     }
+
+
+def _asked_words(queries: Queries) -> list[tuple[str, str]]:
+    """Each query with the word that it is about."""
+    in_sentences = [(query, split_query(query)[0]) for query in queries.sentences]
+    return [*((word, word) for word in queries.words), *in_sentences]
+
+
+def _homonyms(space: Neighbours, file: Path) -> dict[str, Accuracy]:
+    occurrences = read_homonyms(file)
+    vectors = [mean_of_context(space, occurrence) for occurrence in occurrences]
+    return {MEAN_OF_CONTEXT: sense_accuracy(occurrences, vectors)}
 
 
 def _answer(space: Neighbours, question: str) -> ScoredWords:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from infra.errors import UserError
-from models.arrays import Float32Array
+from models.arrays import Float32Array, FloatArray
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.vocabulary import case_key, query_word
 
@@ -103,10 +103,15 @@ def project(space: Neighbours, words: Sequence[str]) -> list[Point]:
     """Each word with its x and y, both scaled to 0 to 1; empty for fewer than three words."""
     if len(words) < 3:
         return []
-    vectors = known_vectors(space, words)
+    points = coordinates(known_vectors(space, words)).tolist()
+    return [(word, float(x), float(y)) for word, (x, y) in zip(words, points, strict=True)]
+
+
+def coordinates(vectors: Float32Array) -> FloatArray:
+    """(n, d) vectors -> (n, 2): their first two principal components, scaled to 0 to 1."""
     centred = vectors - vectors.mean(axis=0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
-    coordinates = np.pad(centred @ directions[:2].T, ((0, 0), (0, max(0, 2 - len(directions)))))
-    low, high = coordinates.min(axis=0), coordinates.max(axis=0)
-    coordinates = (coordinates - low) / np.maximum(high - low, 1e-12)
-    return [(w, float(x), float(y)) for w, (x, y) in zip(words, coordinates.tolist(), strict=True)]
+    points = np.pad(centred @ directions[:2].T, ((0, 0), (0, max(0, 2 - len(directions)))))
+    low, high = points.min(axis=0), points.max(axis=0)
+    scaled: FloatArray = (points - low) / np.maximum(high - low, 1e-12)
+    return scaled

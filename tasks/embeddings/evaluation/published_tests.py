@@ -6,12 +6,13 @@ Similarity is the rank correlation of cosines with human scores. Analogy questio
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Protocol, TypedDict
 
 import numpy as np
 
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
+from models.arrays import Float32Array
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.evaluation.nearest_neighbors import COSINE_TOLERANCE, Neighbours
 
@@ -26,6 +27,16 @@ ANALOGIES = LEXICAL_RESOURCES["analogies"].source
 ANSWERS = 100_000
 BATCH = 64
 AnalogyQuestion = list[str]
+
+
+class WordVectors(Protocol):
+    """Word vectors as the similarity tests look them up."""
+
+    def row(self, word: str) -> int | None:
+        """The word's row; None if it has no vector of its own."""
+
+    def vector(self, word: str) -> Float32Array | None:
+        """The word's unit vector (d,), maybe composed; None if it has none."""
 
 
 class Similarity(TypedDict):
@@ -54,7 +65,7 @@ def read_pairs(file: Path) -> Iterator[tuple[str, str, float]]:
             ) from None
 
 
-def similarity(space: Neighbours, file: Path) -> Similarity:
+def similarity(space: WordVectors, file: Path) -> Similarity:
     """Spearman's rank correlation of cosines and human scores, over the covered pairs.
 
     gensim's `evaluate_word_pairs` composes no OOV words, skips invalid lines, and ranks cosines

@@ -43,3 +43,10 @@ def test_other_names_are_refused(root: Path) -> None:
     with pytest.raises(UserError, match=r"^No language model gone\. Expected the name of one"):
         find_bilm("gone")
     assert not is_bilm("glove-6b-50d")
+
+
+def test_folder_with_word_vectors_is_no_language_model(root: Path, tmp_path: Path) -> None:
+    folder = write_bilm(tmp_path / "both").parent
+    assert is_bilm(str(folder))
+    (folder / "vectors.parquet").touch()
+    assert not is_bilm(str(folder)) and is_bilm(str(folder / "bilm.safetensors"))

@@ -180,7 +180,7 @@ def test_clear_bias_has_a_small_nonzero_p_value() -> None:
 def test_coverage_is_reported_by_frequency_band() -> None:
     counts = {"King": 60, "king": 50, "man": 3, "wolf": 7, "“": 1}
     space = space_of({**PLANE, '"': [1, 2]})
-    coverage = coverage_by_band(space, counts, lower_case=True)
+    coverage = coverage_by_band(space.rows, counts, lower_case=True)
     assert coverage["100 and more"] == {
         "tokens": 110,
         "types": 1,
@@ -195,7 +195,7 @@ def test_coverage_is_reported_by_frequency_band() -> None:
 def test_composed_words_are_not_covered() -> None:
     space = space_of(PLANE, Subwords(np.ones((3, 2), np.float32), 3, 6))
     assert space.vector("wolf") is not None
-    assert coverage_by_band(space, {"owl": 1, "wolf": 1}, True)["all"]["missing"] == ["wolf"]
+    assert coverage_by_band(space.rows, {"owl": 1, "wolf": 1}, True)["all"]["missing"] == ["wolf"]
 
 
 def test_neighbors_of_composed_and_zero_vectors() -> None:
