@@ -18,7 +18,7 @@ from flows.ingest import ingest
 from flows.retrain import retrain
 from flows.train import train
 from flows.train_embeddings import train_embeddings
-from infra.settings import CHECKOUT, Settings
+from infra.settings import CHECKOUT, Settings, variable_of
 
 PAGE = Path(__file__).with_suffix(".md")
 INTRODUCTION = """\
@@ -52,7 +52,7 @@ def _settings() -> Iterator[str]:
     yield from _table("variable", "default", "meaning")
     for name, field in Settings.model_fields.items():
         default = str(field.default).removeprefix(f"{CHECKOUT}/") if field.default else ""
-        yield _row(f"`BIDAFLOW_{name.upper()}`", _code(default), field.description or "")
+        yield _row(f"`{variable_of(name)}`", _code(default), field.description or "")
     yield _row("`RAY_ADDRESS`", "", "A Ray cluster. Empty: one is started on this machine.")
 
 

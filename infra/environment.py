@@ -73,6 +73,7 @@ def apply() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"Can't create the folder {folder}: {error.strerror}. Set BIDAFLOW_ROOT to a folder "
-            "that you can write to."
+            f"Can't create the folder {folder}: {error.strerror}. Set "
+            f"BIDAFLOW_{'CACHE' if settings().address else 'ROOT'} to a folder that you can write "
+            "to."
         ) from error

@@ -1,24 +1,37 @@
 """The settings of a checkout; environment variables BIDAFLOW_<NAME> override them."""
 
+import hashlib
+import os
+import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.errors import UserError
+from infra.masking import mask_secrets
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 LOOPBACK = "127.0.0.1"
+PREFIX = "BIDAFLOW_"
 
 
 class Settings(BaseSettings):
     """Locations of data, results and services, and limits on what runs and what is kept."""
 
-    model_config = SettingsConfigDict(env_prefix="BIDAFLOW_", env_ignore_empty=True, frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True)
 
-    root: Path = Field(
-        CHECKOUT / ".bidaflow", description="Folder for everything that the pipeline writes."
+    location: str = Field(
+        str(CHECKOUT / ".bidaflow"),
+        validation_alias="BIDAFLOW_ROOT",
+        description="Storage root, for everything that the pipeline writes: a folder, or an "
+        "address such as s3://bucket/folder that several machines share.",
+    )
+    cache: Path = Field(
+        Path("~/.cache/bidaflow"),
+        description="Folder for this machine's copies of what is at the address in BIDAFLOW_ROOT.",
     )
     mirror: str | None = Field(
         None,
@@ -57,6 +70,30 @@ class Settings(BaseSettings):
         description="Gigabytes on disk that the contextual layers (ELMo) of a dataset may take.",
     )
 
+    @field_validator("location")
+    @classmethod
+    def _without_password(cls, location: str) -> str:
+        if "://" in location and "@" in urlsplit(location).netloc:
+            raise ValueError(
+                "an address must not contain credentials; set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY instead"
+            )
+        return location
+
+    @property
+    def address(self) -> str | None:
+        """The storage root's address in an object store; None if the root is a folder."""
+        is_address = re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", self.location)
+        return self.location.rstrip("/") if is_address else None
+
+    @property
+    def root(self) -> Path:
+        """The storage root if it is a folder, else the folder of this machine's copies of it."""
+        if self.address is None:
+            return Path(self.location)
+        place = f"{self.address} {os.environ.get('AWS_ENDPOINT_URL_S3', '')}"
+        return self.cache.expanduser() / hashlib.sha256(place.encode()).hexdigest()[:16]
+
     @property
     def mirror_folder(self) -> Path | None:
         """The mirror if it is a folder; None if it is a URL or not set."""
@@ -81,7 +118,16 @@ class Settings(BaseSettings):
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's tracking URI, where runs are recorded."""
+        """MLflow's tracking URI, where runs are recorded.
+
+        Raises:
+            UserError: the root is an address, and no server that all machines reach is named.
+        """
+        if self.mlflow_tracking_uri is None and self.address is not None:
+            raise UserError(
+                "BIDAFLOW_ROOT is an address, so that other machines use the same results. Set "
+                "BIDAFLOW_MLFLOW_TRACKING_URI to the MLflow server that records their runs."
+            )
         return self.mlflow_tracking_uri or f"sqlite:///{self.root.resolve()}/mlflow.db"
 
 
@@ -98,7 +144,15 @@ def settings() -> Settings:
 
 
 def _error_line(detail: ErrorDetails) -> str:
-    (field,) = detail["loc"]
-    reason = detail["msg"][:1].lower() + detail["msg"][1:]
-    variable = f"BIDAFLOW_{str(field).upper()}"
-    return f"{variable} is invalid: {reason}, got {detail['input']!r}. Fix or unset it."
+    (name,) = map(str, detail["loc"])  # a field, or the variable that it is read from
+    reason = detail["msg"].removeprefix("Value error, ")
+    reason = reason[:1].lower() + reason[1:]
+    value = mask_secrets(repr(detail["input"]))
+    return f"{variable_of(name)} is invalid: {reason}, got {value}. Fix or unset it."
+
+
+def variable_of(name: str) -> str:
+    """The environment variable that sets a field."""
+    field = Settings.model_fields.get(name)
+    alias = str(field.validation_alias) if field and field.validation_alias else name
+    return alias if alias.startswith(PREFIX) else f"{PREFIX}{alias.upper()}"

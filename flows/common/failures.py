@@ -22,6 +22,7 @@ from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import UserError
 from infra.heartbeat import heartbeat
 from infra.settings import settings
+from infra.store import require_store
 from tasks.tracking import runs
 from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
 
@@ -37,13 +38,15 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError.
 
     Neither a refused run nor one that reaches its time limit is retried. The stages that the body
-    uses are protected from removal until it ends. Orphaned runs are ended before it starts.
+    uses are protected from removal until it ends. Orphaned runs are ended before it starts, and the
+    storage root is checked if it is an address.
     """
 
     @wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> R | State[Any]:
         try:
             require_parameters_of_schedule()
+            require_store()
             alone = ending_if_cancelled() if PRINTED_AT_EXIT.get() else nullcontext()
             with track_flow_run(), alone, used_by_flow(), heartbeat():
                 return body(*args, **kwargs)

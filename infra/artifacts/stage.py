@@ -3,13 +3,13 @@
 A stage's key is the digest of its inputs' content, its parameters and the source of every project
 module that it imports, directly or indirectly, with the templates in the folders of these modules.
 Prefect's result store is the only cache: a result is a small JSON document with the path of the
-folder. A missing folder is built again. Facts about a folder are kept in its manifest. A run that
-needs a stage that another run is building waits for it.
+folder. A missing folder is fetched from the storage root's address, if it is one and has the stage,
+or else built again. Facts about a folder are kept in its manifest. A run that needs a stage that
+another run is building waits for it.
 """
 
 import logging
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +38,8 @@ from infra.artifacts.manifest import (
     stages_folder,
     write_manifest,
 )
+from infra.artifacts.remote import fetch, is_published, publish
+from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.heartbeat import step
 from infra.run_logger import logger
@@ -47,7 +49,6 @@ P = ParamSpec("P")
 Build = Callable[Concatenate[Path, P], Facts]
 
 PACKAGES = ("flows", "tasks", "models", "infra")
-BUILDING = ".building-"
 # The state of a stage that ended with an error message instead of a traceback.
 REFUSED = "Refused"
 # The message of a flow run that was refused starts with this. Its state has a standard name: the
@@ -193,9 +194,9 @@ class Stage(Generic[P]):
             yield number, _outcome(resolved[number][1], titles[number], future.state)
 
     def is_built(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether the stage's output for these inputs exists."""
+        """Whether the stage's output for these inputs exists, here or at the root's address."""
         _, folder = self._resolve(*args, **kwargs)
-        return folder.exists()
+        return folder.exists() or is_published(folder)
 
     def _resolve(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Path]:
         """The inputs by their names, and the folder of the stage's output for them."""
@@ -220,22 +221,18 @@ class Stage(Generic[P]):
         final = stages_folder() / self.name / key
         message = "Another run is building this stage; waiting for it to finish."
         with step(task_run.name), exclusive_lock(lock_file(final, "build"), message):
-            exists = final.exists()
-            if not exists:
-                try:
+            try:
+                exists = final.exists() or fetch(final)
+                if not exists:
                     self._build(final, inputs)
-                except UserError as error:
-                    return Failed(name=REFUSED, message=str(error))
+            except UserError as error:
+                return Failed(name=REFUSED, message=str(error))
+            if not exists:
                 logger().info(f"Done: {task_run.name}")
         return {"folder": f"stages/{self.name}/{key}", "found": exists}
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
-        """Fill a folder of the same name on the same disk, and rename it when it is complete."""
-        building = final.parent / f"{BUILDING}{final.name}"
-        shutil.rmtree(building, ignore_errors=True)  # left by a killed run
-        folder = building / final.name
-        folder.mkdir(parents=True)
-        try:
+        with new_folder(final) as folder:
             start = time.perf_counter()
             facts = self.build(folder, **inputs)  # type: ignore[call-arg]
             write_manifest(
@@ -249,9 +246,7 @@ class Stage(Generic[P]):
                     "facts": facts,
                 },
             )
-            folder.rename(final)
-        finally:
-            shutil.rmtree(building)
+            publish(folder, final)
 
 
 def result_of(state: State[Any]) -> Any:

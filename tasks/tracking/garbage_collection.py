@@ -20,7 +20,7 @@ from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 from infra.artifacts.in_use import lock_file, stages_of_newest_runs
 from infra.artifacts.locks import lock_if_free
 from infra.artifacts.manifest import stages_folder
-from infra.artifacts.stage import BUILDING
+from infra.artifacts.staging import BUILDING
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.client import client_of

@@ -28,11 +28,11 @@ from ray.train.torch.config import (
 )
 
 from infra.errors import UserError
+from infra.filesystems import atomic_local_filesystem
 from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
 from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
-from tasks.training.checkpoints import atomic_local_filesystem
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 # The number of times that failed workers are replaced.

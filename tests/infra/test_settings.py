@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.settings import CHECKOUT, Settings, settings
+from infra.errors import UserError
+from infra.settings import CHECKOUT, Settings, settings, variable_of
 from tests.factories.cli import bidaflow
 
 
 @pytest.fixture(autouse=True)
 def unset_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in Settings.model_fields:
-        monkeypatch.delenv(f"BIDAFLOW_{name.upper()}", raising=False)
+        monkeypatch.delenv(variable_of(name), raising=False)
 
 
 def test_checkout_is_the_repository_root() -> None:
@@ -43,10 +44,39 @@ def test_relative_root_gives_absolute_tracking_uri(
     assert settings().tracking_uri == f"sqlite:///{tmp_path}/here/mlflow.db"
 
 
+def test_address_has_a_folder_of_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path))
+    roots = set()
+    for address, endpoint in [
+        ("s3://a/b", ""),
+        ("s3://a/b/", ""),
+        ("s3://a/c", ""),
+        ("s3://a/b", "x"),
+    ]:
+        monkeypatch.setenv("BIDAFLOW_ROOT", address)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+        assert settings().address == address.rstrip("/")
+        assert settings().root.parent == tmp_path
+        roots.add(settings().root)
+    assert len(roots) == 3
+    with pytest.raises(UserError, match="Set BIDAFLOW_MLFLOW_TRACKING_URI to the MLflow server"):
+        _ = settings().tracking_uri
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
+    assert settings().tracking_uri == "http://mlflow:5000"
+
+
+@pytest.mark.parametrize("folder", ["relative", "/absolute/s3:/x", "~/here", "odd://"])
+def test_only_a_scheme_makes_an_address(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", folder)
+    assert (settings().address is None) == (folder != "odd://")
+    if settings().address is None:
+        assert settings().root == Path(folder)
+
+
 def test_empty_variable_means_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     default = settings()
     for name in Settings.model_fields:
-        monkeypatch.setenv(f"BIDAFLOW_{name.upper()}", "")
+        monkeypatch.setenv(variable_of(name), "")
     assert settings() == default
 
 
@@ -82,6 +112,13 @@ def test_invalid_variable_is_one_sentence(
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{variable} is invalid: {reason}")
     assert line.endswith(f", got {value!r}. Fix or unset it.")
+
+
+def test_credentials_in_an_address_are_refused(tmp_path: Path) -> None:
+    done = bidaflow(tmp_path, "variants", BIDAFLOW_ROOT="s3://key:secret@bucket/folder")
+    assert "secret" not in done.stdout + done.stderr
+    assert done.stderr.startswith("BIDAFLOW_ROOT is invalid: an address must not contain cred")
+    assert "s3://***@bucket/folder" in done.stderr
 
 
 def test_root_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:

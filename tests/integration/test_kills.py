@@ -22,7 +22,8 @@ from prefect import flow
 from prefect.settings import PREFECT_API_URL
 
 from infra.artifacts.manifest import MANIFEST
-from infra.artifacts.stage import BUILDING, Stage
+from infra.artifacts.stage import Stage
+from infra.artifacts.staging import BUILDING
 from models.span_decoding import Predictions
 from tasks.datasets.fetch import Source
 from tasks.datasets.tiny import generate

@@ -1,15 +1,10 @@
 """A training that resumes from a checkpoint continues as if it had never stopped."""
 
 import json
-import pickle
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.fs
 import pytest
 import torch
 
@@ -20,7 +15,6 @@ from models.span_decoding import Predictions
 from models.trainer import Reading, Trainer
 from tasks.training.checkpoints import (
     TrainingRecord,
-    atomic_local_filesystem,
     averaged_weights,
     load_predictions,
     load_record,
@@ -178,67 +172,3 @@ def test_checkpoints_contain_no_pickle(tmp_path: Path) -> None:
             length = int.from_bytes(content[:8], "little")
             content = content[8 : 8 + length]
         assert isinstance(json.loads(content), dict), file.name
-
-
-def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "list.json"
-    path.write_text("old")
-    stream = atomic_local_filesystem().open_output_stream(str(path))
-    stream.write(b"n")
-    stream.flush()
-    assert path.read_text() == "old"
-    stream.write(b"ew")
-    stream.close()
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """Limit files to `size` bytes; writes beyond it fail as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.parametrize("parts", [[100], [40, 60], [30_000, 20_000], [40, 60, 20_000]])
-def test_failed_write_keeps_the_old_file(tmp_path: Path, parts: list[int]) -> None:
-    path = tmp_path / "list.json"
-    path.write_text("old")
-    with (
-        pytest.raises(OSError, match="too large"),
-        room_for(50),
-        atomic_local_filesystem().open_output_stream(str(path)) as stream,
-    ):
-        for part in parts:
-            stream.write(b"n" * part)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_abandoned_write_keeps_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "list.json"
-    path.write_text("old")
-    stream = atomic_local_filesystem().open_output_stream(str(path))
-    stream.write(b"n")
-    del stream
-    assert path.read_text() == "old"
-
-
-def test_folders_are_copied_in_and_out(tmp_path: Path) -> None:
-    """Ray Train copies checkpoints like this, in processes that unpickle the file system."""
-    source, files = tmp_path / "source", pickle.loads(pickle.dumps(atomic_local_filesystem()))
-    (source / "below").mkdir(parents=True)
-    (source / "below" / "weights").write_bytes(bytes(range(256)) * 999)
-    (source / "numbers").write_text("{}")
-    kept, back = str(tmp_path / "kept"), str(tmp_path / "back")
-    files.create_dir(kept)
-    pyarrow.fs.copy_files(str(source), kept, destination_filesystem=files)
-    pyarrow.fs.copy_files(kept, back, source_filesystem=files)
-    for folder in (kept, back):
-        names = {p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()}
-        assert names == {"numbers", "below/weights"}
-    assert (Path(back) / "below" / "weights").read_bytes() == bytes(range(256)) * 999

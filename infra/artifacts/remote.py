@@ -1,0 +1,145 @@
+"""Stages at the storage root's address, which other machines fetch instead of building them.
+
+A stage is at stages/<stage>/<key>/ below the address: each file under its SHA-256, and
+manifest.json, which has the names of the files. The manifest is written last, so a stage with a
+manifest is complete. Two runs that publish the same stage never mix their files, and every reader
+verifies the digests.
+
+All functions do nothing if the storage root is a folder.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infra.artifacts.manifest import MANIFEST, Manifest, hash_file, read_manifest
+from infra.artifacts.staging import new_folder
+from infra.errors import UserError
+from infra.run_logger import logger
+from infra.settings import settings
+from infra.store import Store, explained_errors, root_store
+
+# pyarrow.fs is imported locally: a root that is a folder does not need it.
+
+TRANSFERS = 8  # of files, in parallel
+
+Item = TypeVar("Item")
+
+
+def is_published(final: Path) -> bool:
+    """Whether the stage of a folder is at the root's address."""
+    store = root_store()
+    return store is not None and _read_published(store, final) is not None
+
+
+def fetch(final: Path) -> bool:
+    """Copy a stage from the root's address to its folder; returns whether it is there.
+
+    Raises:
+        UserError: a file's content is not what the manifest says.
+    """
+    store = root_store()
+    manifest = store and _read_published(store, final)
+    if store is None or manifest is None:
+        return False
+    with new_folder(final) as folder:
+        _download(store, final, manifest, folder)
+    return True
+
+
+def publish(folder: Path, final: Path) -> None:
+    """Copy a complete folder to the root's address, as the stage of the folder `final`.
+
+    If another run has published the stage meanwhile, its files replace those of the folder, so that
+    all machines continue from the same ones.
+    """
+    store = root_store()
+    if store is None:
+        return
+    published = _read_published(store, final)
+    if published is None:
+        _upload(store, folder, final)
+        return
+    shutil.rmtree(folder)
+    folder.mkdir()
+    _download(store, final, published, folder)
+
+
+def _place(store: Store, final: Path, *names: str) -> str:
+    return store.path("stages", final.parent.name, final.name, *names)
+
+
+def _read_published(store: Store, final: Path) -> Manifest | None:
+    """The manifest of a stage at the root's address; None if it or one of its files is missing."""
+    from pyarrow.fs import FileSelector, FileType
+
+    with explained_errors():
+        selector = FileSelector(_place(store, final), allow_not_found=True, recursive=False)
+        infos = store.files.get_file_info(selector)
+        sizes = {info.base_name: info.size for info in infos if info.type == FileType.File}
+        if MANIFEST not in sizes:
+            return None
+        with store.files.open_input_stream(_place(store, final, MANIFEST)) as file:
+            manifest: Manifest = json.loads(file.read())
+    missing = [
+        name
+        for name, entry in manifest["files"].items()
+        if sizes.get(entry["sha256"]) != entry["bytes"]
+    ]
+    if missing:
+        logger().warning(
+            f"{_address(final)} lacks {len(missing)} of its files, among them {missing[0]}; "
+            "building the stage again."
+        )
+        return None
+    return manifest
+
+
+def _download(store: Store, final: Path, manifest: Manifest, folder: Path) -> None:
+    def get(item: tuple[str, dict[str, Any]]) -> None:
+        name, entry = item
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _copy(store, _place(store, final, entry["sha256"]), target, upload=False)
+        if hash_file(target) != entry["sha256"]:
+            raise UserError(
+                f"{name} is damaged: {_address(final)}/{entry['sha256']} has other content than "
+                "its name says. Remove that folder from the store, so that the stage is built "
+                "again."
+            )
+
+    _in_parallel(get, manifest["files"].items())
+    text = json.dumps(manifest, indent=1) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def _upload(store: Store, folder: Path, final: Path) -> None:
+    files = {entry["sha256"]: name for name, entry in read_manifest(folder)["files"].items()}
+
+    def put(item: tuple[str, str]) -> None:
+        digest, name = item
+        _copy(store, _place(store, final, digest), folder / name, upload=True)
+
+    _in_parallel(put, files.items())
+    _copy(store, _place(store, final, MANIFEST), folder / MANIFEST, upload=True)
+
+
+def _copy(store: Store, place: str, file: Path, upload: bool) -> None:
+    from pyarrow.fs import LocalFileSystem, copy_files
+
+    here, there = (str(file), LocalFileSystem()), (place, store.files)
+    (source, source_files), (target, target_files) = (here, there) if upload else (there, here)
+    with explained_errors():
+        copy_files(source, target, source_files, target_files)
+
+
+def _in_parallel(function: Callable[[Item], None], items: Iterable[Item]) -> None:
+    with ThreadPoolExecutor(TRANSFERS) as pool:
+        list(pool.map(function, items))
+
+
+def _address(final: Path) -> str:
+    return f"{settings().address}/stages/{final.parent.name}/{final.name}"

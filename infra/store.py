@@ -1,0 +1,119 @@
+"""The store at the storage root's address: an object store, or a shared folder (file://…)."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from secrets import token_hex
+from typing import TYPE_CHECKING, NamedTuple
+
+from infra.errors import UserError
+from infra.settings import settings
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+# pyarrow's file systems and fsspec are imported locally: a root that is a folder needs neither.
+
+# How pyarrow's messages name a lack of permissions or wrong credentials.
+_NO_ACCESS = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "status 403")
+
+
+class Store(NamedTuple):
+    """A file system, and the path of the storage root in it."""
+
+    files: "FileSystem"
+    root: str
+
+    def path(self, *names: str) -> str:
+        """The path of a file or folder below the root."""
+        return "/".join((self.root, *names))
+
+
+def root_store() -> Store | None:
+    """The store at the storage root's address; None if the root is a folder.
+
+    Raises:
+        UserError: the address can't be interpreted.
+    """
+    address = settings().address
+    return _open(address, os.environ.get("AWS_ENDPOINT_URL_S3")) if address else None
+
+
+@cache
+def _open(address: str, endpoint: str | None) -> Store:
+    """The store at an address; pyarrow reads the endpoint from the environment, the cache key."""
+    import pyarrow as pa
+    from pyarrow import fs
+
+    from infra.filesystems import atomic_local_filesystem, persistent_s3
+
+    try:
+        files, root = fs.FileSystem.from_uri(address)
+        if not root:
+            raise ValueError("it names no bucket")
+    except (pa.ArrowException, OSError, ValueError, ImportError) as error:
+        raise UserError(
+            f"BIDAFLOW_ROOT ({address}) is not a usable address: {first_line(error)}. Expected a "
+            "folder, or an address such as s3://bucket/folder."
+        ) from error
+    if isinstance(files, fs.S3FileSystem):
+        files = persistent_s3(files)
+    elif isinstance(files, fs.LocalFileSystem):
+        files = atomic_local_filesystem()
+    return Store(files, root.rstrip("/"))
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """Turn an error of the store that recurs, such as a missing bucket, into a UserError."""
+    try:
+        yield
+    except OSError as error:
+        if _problem(error):
+            raise _user_error(error) from error
+        raise
+
+
+def require_store() -> None:
+    """Check that the storage root's address can be written to; does nothing if it is a folder.
+
+    Raises:
+        UserError: it can't.
+    """
+    store = root_store()
+    if store is None:
+        return
+    probe = store.path(f".probe-{token_hex(4)}")
+    try:
+        with store.files.open_output_stream(probe) as file:
+            file.write(b"probe")
+        store.files.delete_file(probe)
+    except OSError as error:
+        raise _user_error(error) from error
+
+
+def _user_error(error: OSError) -> UserError:
+    problem = _problem(error) or (
+        f"does not work: {first_line(error)}. Check the address, the network, and "
+        "AWS_ENDPOINT_URL_S3 if the store is not Amazon's"
+    )
+    return UserError(f"The storage root {settings().address} {problem}.")
+
+
+def _problem(error: OSError) -> str | None:
+    """What is wrong and what to do, as the end of a sentence; None if a later attempt may work."""
+    message = str(error)
+    if "NO_SUCH_BUCKET" in message:
+        return "is in a bucket that does not exist. Create the bucket, or correct BIDAFLOW_ROOT"
+    if any(name in message for name in _NO_ACCESS):
+        return (
+            f"refuses access: {first_line(error)}. Check AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, and what they may do there"
+        )
+    return None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, without the number of the request."""
+    return str(error).partition("\n")[0].partition(" (Request ID")[0].rstrip(".")

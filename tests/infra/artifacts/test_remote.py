@@ -1,0 +1,255 @@
+"""Stages at an address: published once, fetched by other machines, verified, never mixed."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prefect import flow
+
+from infra.artifacts.manifest import MANIFEST, content_digest, stages_folder, write_manifest
+from infra.artifacts.remote import fetch, is_published, publish
+from infra.artifacts.stage import Stage
+from infra.artifacts.staging import new_folder
+from infra.errors import UserError
+from infra.settings import settings as current_settings
+from infra.store import require_store
+from tests.factories.object_store import ObjectStore, object_store
+
+T = TypeVar("T")
+
+FILES = {"words.txt": b"one two", "below/empty": b"", "below/same": b"one two"}
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def store(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """The server, of which a folder is the storage root."""
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("BIDAFLOW_ROOT", f"s3://results/{tmp_path.name}")
+    monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
+    server.requests.clear()
+    return server
+
+
+@pytest.fixture
+def other_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function that continues the test as a machine with an empty cache."""
+    return lambda: monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "other cache"))
+
+
+def final_folder(key: str = KEY) -> Path:
+    return stages_folder() / "write" / key
+
+
+def build(files: dict[str, bytes], key: str = KEY, seconds: float = 1) -> Path:
+    """Build a stage with these files, and publish it."""
+    final = final_folder(key)
+    with new_folder(final) as folder:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        write_manifest(folder, {"stage": "write", "seconds": seconds, "facts": {}})
+        publish(folder, final)
+    return final
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def below_root(store: ObjectStore) -> list[str]:
+    root = str(current_settings().address).removeprefix("s3://results/")
+    return [name.removeprefix(f"{root}/") for name in store.names(root)]
+
+
+def test_other_machine_fetches_the_same_files(
+    store: ObjectStore, other_machine: Callable[[], None]
+) -> None:
+    built = build(FILES)
+    assert content(built).keys() == FILES.keys() | {MANIFEST}
+    other_machine()
+    fetched = final_folder()
+    assert is_published(fetched) and not fetched.exists()
+    assert fetch(fetched)
+    assert fetched != built
+    assert content(fetched) == content(built)
+    assert content_digest(fetched) == content_digest(built)
+    assert list(fetched.parent.iterdir()) == [fetched]
+
+
+@settings(max_examples=10)
+@given(
+    st.dictionaries(
+        st.text("abcxyz", min_size=1).map(lambda name: f"{name}.bin"),
+        st.binary(max_size=200) | st.just(bytes(3 << 20)),
+        max_size=5,
+    )
+)
+def test_any_folder_returns_unchanged(files: dict[str, bytes]) -> None:
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BIDAFLOW_ROOT", f"file://{name}/shared")
+        patch.setenv("BIDAFLOW_CACHE", f"{name}/cache")
+        built = content(build(files))
+        shutil.rmtree(final_folder())
+        assert fetch(final_folder())
+        assert content(final_folder()) == built
+
+
+def test_manifest_is_written_last(store: ObjectStore) -> None:
+    build(FILES)
+    written = [request for request in store.requests if request.startswith("PUT")]
+    places = list(dict.fromkeys(written))
+    assert places[-1].endswith(f"/write/{KEY}/{MANIFEST}")
+    assert len(places) == 3, "files with equal content are published once"
+
+
+def test_unpublished_stage_is_not_fetched(store: ObjectStore) -> None:
+    assert not is_published(final_folder())
+    assert not fetch(final_folder())
+    assert not final_folder().parent.exists()
+
+
+def test_second_builder_takes_the_published_files(
+    store: ObjectStore, other_machine: Callable[[], None]
+) -> None:
+    first = build({"time.txt": b"3 s"}, seconds=3)
+    names = below_root(store)
+    other_machine()
+    second = build({"time.txt": b"4 s", "extra.txt": b""}, seconds=4)
+    assert content(second) == content(first)
+    assert below_root(store) == names
+
+
+@pytest.mark.parametrize("lost", [MANIFEST, "file"])
+def test_incomplete_stage_is_published_again(
+    store: ObjectStore, other_machine: Callable[[], None], lost: str
+) -> None:
+    built = build(FILES)
+    manifest = json.loads((built / MANIFEST).read_bytes())
+    digest = manifest["files"]["words.txt"]["sha256"]
+    root = str(current_settings().address).removeprefix("s3://")
+    store.files.delete_file(f"{root}/stages/write/{KEY}/{digest if lost == 'file' else lost}")
+    other_machine()
+    assert not is_published(final_folder())
+    assert not fetch(final_folder())
+    again = build(FILES)
+    assert is_published(again)
+
+
+def test_damaged_file_is_named_with_its_address(
+    store: ObjectStore, other_machine: Callable[[], None]
+) -> None:
+    built = build(FILES)
+    digest = json.loads((built / MANIFEST).read_bytes())["files"]["words.txt"]["sha256"]
+    root = str(current_settings().address).removeprefix("s3://results/")
+    store.write(f"{root}/stages/write/{KEY}/{digest}", b"two one")
+    other_machine()
+    with pytest.raises(
+        UserError, match=r"damaged: s3://results/.*/write/0123.* Remove that"
+    ) as error:
+        fetch(final_folder())
+    assert str(error.value).startswith(("words.txt is", "below/same is"))
+    assert not list(final_folder().parent.iterdir())
+
+
+def shout(out: Path, text: str) -> dict[str, Any]:
+    (out / "text.txt").write_text(text.upper(), encoding="utf-8")
+    return {"characters": len(text)}
+
+
+def refuse(out: Path) -> dict[str, Any]:
+    (out / "half.txt").write_text("half")
+    raise UserError("No.")
+
+
+shouting, refusing = Stage(shout, "shout", "infra.errors"), Stage(refuse, "refuse", "infra.errors")
+
+
+def in_flow(work: Callable[[], T]) -> T:
+    return flow(work, name="stages")()
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_stage_is_built_on_one_machine_only(
+    store: ObjectStore, other_machine: Callable[[], None]
+) -> None:
+    here = in_flow(lambda: shouting("hello"))
+    other_machine()
+    assert in_flow(lambda: shouting.is_built("hello"))
+    there = in_flow(lambda: shouting("hello"))
+    assert (here.cached, there.cached) == (False, True)
+    assert there.folder != here.folder
+    assert (there.folder.name, there.facts) == (here.folder.name, here.facts)
+    shutil.rmtree(there.folder)
+    assert in_flow(lambda: shouting("hello")).cached
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_key_and_digest_are_those_of_a_local_root(
+    store: ObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    local = in_flow(lambda: shouting("hello")).folder
+    monkeypatch.setenv("BIDAFLOW_ROOT", f"s3://results/{tmp_path.name}")
+    remote = in_flow(lambda: shouting("hello")).folder
+    assert local.is_relative_to(root) and not remote.is_relative_to(root)
+    assert remote.name == local.name
+    assert content_digest(remote) == content_digest(local)
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_failed_stage_publishes_nothing(store: ObjectStore) -> None:
+    with pytest.raises(UserError, match=r"No\."):
+        in_flow(lambda: refusing())
+    assert below_root(store) == []
+
+
+def test_local_root_sends_no_request(server: ObjectStore, root: Path) -> None:
+    server.requests.clear()
+    build(FILES)
+    require_store()
+    assert not fetch(final_folder("another"))
+    assert server.requests == []
+
+
+# Errors of the store
+
+
+def test_store_that_works_passes_the_check(store: ObjectStore) -> None:
+    require_store()
+    assert below_root(store) == []
+
+
+def test_missing_bucket_is_refused(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", "s3://missing/folder")
+    for action in (require_store, lambda: build(FILES)):
+        with pytest.raises(
+            UserError, match="s3://missing/folder is in a bucket that does not exist"
+        ):
+            action()
+
+
+@pytest.mark.parametrize("address", ["nowhere://bucket", "s3://", "s3://bucket?x=y"])
+def test_unusable_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", address)
+    with pytest.raises(UserError, match=r"is not a usable address: .* Expected a folder, or"):
+        require_store()
+
+
+def test_outage_is_waited_for(store: ObjectStore) -> None:
+    store.fail_for(2)
+    assert is_published(build(FILES))
+    assert any(store.requests.count(request) > 3 for request in store.requests)
