@@ -4,9 +4,10 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -39,7 +40,9 @@ class Settings(BaseSettings):
         "Empty: download from the official URLs.",
     )
     mlflow_tracking_uri: str | None = Field(
-        None, description="URL of the MLflow server. Empty: a SQLite database under the root."
+        None,
+        description="URL of the MLflow server. Empty: a SQLite database under the root, which must "
+        "be a folder then.",
     )
 
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
@@ -80,6 +83,15 @@ class Settings(BaseSettings):
             )
         return location
 
+    @model_validator(mode="after")
+    def _with_shared_runs(self) -> Self:
+        if self.address is not None and self.mlflow_tracking_uri is None:
+            raise ValueError(
+                "BIDAFLOW_ROOT is an address, which other machines may use as well. Set "
+                "BIDAFLOW_MLFLOW_TRACKING_URI to the MLflow server that records the runs of all."
+            )
+        return self
+
     @property
     def address(self) -> str | None:
         """The storage root's address in an object store; None if the root is a folder."""
@@ -118,16 +130,7 @@ class Settings(BaseSettings):
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's tracking URI, where runs are recorded.
-
-        Raises:
-            UserError: the root is an address, and no server that all machines reach is named.
-        """
-        if self.mlflow_tracking_uri is None and self.address is not None:
-            raise UserError(
-                "BIDAFLOW_ROOT is an address, so that other machines use the same results. Set "
-                "BIDAFLOW_MLFLOW_TRACKING_URI to the MLflow server that records their runs."
-            )
+        """MLflow's tracking URI, where runs are recorded."""
         return self.mlflow_tracking_uri or f"sqlite:///{self.root.resolve()}/mlflow.db"
 
 
@@ -144,8 +147,10 @@ def settings() -> Settings:
 
 
 def _error_line(detail: ErrorDetails) -> str:
-    (name,) = map(str, detail["loc"])  # a field, or the variable that it is read from
     reason = detail["msg"].removeprefix("Value error, ")
+    if not detail["loc"]:
+        return reason
+    (name,) = map(str, detail["loc"])  # a field, or the variable that it is read from
     reason = reason[:1].lower() + reason[1:]
     value = mask_secrets(repr(detail["input"]))
     return f"{variable_of(name)} is invalid: {reason}, got {value}. Fix or unset it."

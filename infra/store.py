@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,14 +21,35 @@ _NO_ACCESS = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATC
 
 
 class Store(NamedTuple):
-    """A file system, and the path of the storage root in it."""
+    """A folder in a file system."""
 
     files: "FileSystem"
-    root: str
+    folder: str
+    is_local: bool  # the path is one of this machine, too
 
     def path(self, *names: str) -> str:
-        """The path of a file or folder below the root."""
-        return "/".join((self.root, *names))
+        """The path of a file or folder in the folder."""
+        return "/".join((self.folder, *names))
+
+    def below(self, name: str) -> "Store":
+        """A folder in the folder."""
+        return self._replace(folder=self.path(name))
+
+    def has(self, name: str) -> bool:
+        """Whether a file or folder exists."""
+        return self.files.get_file_info(self.path(name)).type.name != "NotFound"
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder, if it exists."""
+        if self.has(name):
+            self.files.delete_dir(self.path(name))
+
+
+def local_store(folder: Path) -> Store:
+    """A folder of this machine, in which a file has its name only when it is complete."""
+    from infra.filesystems import atomic_local_filesystem
+
+    return Store(atomic_local_filesystem(), str(folder), is_local=True)
 
 
 def root_store() -> Store | None:
@@ -46,22 +68,22 @@ def _open(address: str, endpoint: str | None) -> Store:
     import pyarrow as pa
     from pyarrow import fs
 
-    from infra.filesystems import atomic_local_filesystem, persistent_s3
+    from infra.filesystems import persistent_s3
 
     try:
-        files, root = fs.FileSystem.from_uri(address)
-        if not root:
+        files, folder = fs.FileSystem.from_uri(address)
+        if not folder:
             raise ValueError("it names no bucket")
     except (pa.ArrowException, OSError, ValueError, ImportError) as error:
         raise UserError(
             f"BIDAFLOW_ROOT ({address}) is not a usable address: {first_line(error)}. Expected a "
             "folder, or an address such as s3://bucket/folder."
         ) from error
+    if isinstance(files, fs.LocalFileSystem):
+        return local_store(Path(folder))
     if isinstance(files, fs.S3FileSystem):
         files = persistent_s3(files)
-    elif isinstance(files, fs.LocalFileSystem):
-        files = atomic_local_filesystem()
-    return Store(files, root.rstrip("/"))
+    return Store(files, folder.rstrip("/"), is_local=False)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Runs a training on Ray's workers, from the start or from the last checkpoint."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from uuid import uuid4
 import ray
 from ray.exceptions import RayActorError
 from ray.train import (
+    Checkpoint,
     CheckpointConfig,
     FailureConfig,
     LoggingConfig,
@@ -28,11 +28,11 @@ from ray.train.torch.config import (
 )
 
 from infra.errors import UserError
-from infra.filesystems import atomic_local_filesystem
 from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
 from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
+from infra.store import Store
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 # The number of times that failed workers are replaced.
@@ -48,7 +48,7 @@ class FitResult:
     seconds: float
 
 
-def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
+def fit(job: Job, allotment: Allotment, name: str, storage: Store) -> FitResult:
     """Run the workers until training ends.
 
     An interrupted training of the same name, of this or another process, resumes from its last
@@ -66,12 +66,19 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Path) -> FitResult:
         allotment,
         _run_config(job, name, storage),
     )
-    last = Path(result.checkpoint.path)
-    best = last
+    last = best = local_checkpoint(result.checkpoint, name, storage)
     if job.data.validation is not None:
         checkpoint, _ = max(result.best_checkpoints, key=lambda item: item[1][PREFERENCE])
-        best = Path(checkpoint.path)
+        best = local_checkpoint(checkpoint, name, storage)
     return FitResult(last, best, time.perf_counter() - start)
+
+
+def local_checkpoint(checkpoint: Checkpoint, name: str, storage: Store) -> Path:
+    """The folder of a checkpoint of the run `name`, or of a copy of it on this machine."""
+    if storage.is_local:
+        return Path(checkpoint.path)
+    copy = settings().root.resolve() / "ray" / name / Path(checkpoint.path).name
+    return Path(checkpoint.to_directory(copy))
 
 
 def run_workers(
@@ -117,7 +124,8 @@ def run_workers(
         ) from error
     if result.return_value is not None:
         # A diverged training can't be resumed.
-        shutil.rmtree(Path(run_config.storage_path) / run_config.name)
+        files = run_config.storage_filesystem
+        files.delete_dir(f"{run_config.storage_path}/{run_config.name}")
         raise UserError(result.return_value)
     return result
 
@@ -129,21 +137,21 @@ def _show(reporter: ProgressReporter, report: object) -> None:
         reporter.log(str(report))
 
 
-def _run_config(job: Job, name: str, storage: Path) -> RunConfig:
+def _run_config(job: Job, name: str, storage: Store) -> RunConfig:
     validated = job.data.validation is not None
     ranking: dict[str, Any] = {"checkpoint_score_attribute": PREFERENCE} if validated else {}
     return resumable(name, storage, **ranking)
 
 
-def resumable(name: str, storage: Path, **ranking: Any) -> RunConfig:
+def resumable(name: str, storage: Store, **ranking: Any) -> RunConfig:
     """The configuration of a run that resumes from its checkpoints in `storage`.
 
     `ranking` says which checkpoints are kept, besides the last one.
     """
     return RunConfig(
         name=name,
-        storage_path=str(storage),
-        storage_filesystem=atomic_local_filesystem(),
+        storage_path=storage.folder,
+        storage_filesystem=storage.files,
         failure_config=FailureConfig(max_failures=MAX_RESTARTS),
         checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
         logging_config=LoggingConfig(log_level="WARNING"),

@@ -50,13 +50,13 @@ def train_language_model(
         new_language_model,
         train_language_model_worker,
     )
-    from tasks.training.ray_trainer import resumable, run_workers
+    from tasks.training.ray_trainer import local_checkpoint, resumable, run_workers
 
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = ray_cluster.allot(resources)
     storage = checkpoint_storage()
     uri = settings().tracking_uri
-    resumed = (storage / out.name).exists()
+    resumed = storage.has(out.name)
     run_id = _start_run(out.name, corpus, parameters, start, resources, resumed)
     with finishing_run(uri, run_id):
         job = _job(corpus, encoded, parameters, start, run_id)
@@ -72,7 +72,7 @@ def train_language_model(
             resumable(out.name, storage),
         )
         seconds["fit"] = time.perf_counter() - began
-        weights, history = load_result(Path(result.checkpoint.path))
+        weights, history = load_result(local_checkpoint(result.checkpoint, out.name, storage))
         model = new_language_model(job)
         model.load_state_dict(weights)
         made = _how_it_was_made(corpus, parameters, start)

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from infra.ray_cluster import Resources
 from infra.settings import settings
+from infra.store import Store, local_store, root_store
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks.tracking import client, metric_logger, model_logging, runs
 from tasks.training.inputs import TrainingData
@@ -59,7 +60,7 @@ def train_variant(
     allotment = ray_cluster.allot(resources)
     uri, storage = settings().tracking_uri, checkpoint_storage()
     start = time.perf_counter()
-    resumed = (storage / out.name).exists()
+    resumed = storage.has(out.name)
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
     runs.tag(uri, run_id, {"allotment": str(allotment), **tags})
     with finishing_run(uri, run_id):
@@ -78,14 +79,16 @@ def train_variant(
 
 def remove_checkpoints(trained: Path) -> None:
     """Remove the checkpoints of a training whose stage is complete."""
-    shutil.rmtree(
-        checkpoint_storage() / trained.name, ignore_errors=True
-    )  # may race with another flow run
+    # Both may race with another flow run.
+    shutil.rmtree(settings().root.resolve() / "ray" / trained.name, ignore_errors=True)
+    if settings().address is not None:
+        with suppress(FileNotFoundError):
+            checkpoint_storage().remove_folder(trained.name)
 
 
-def checkpoint_storage() -> Path:
+def checkpoint_storage() -> Store:
     """The folder of the checkpoints of all trainings, which are in <stage key>/."""
-    return settings().root.resolve() / "ray"
+    return (root_store() or local_store(settings().root.resolve())).below("ray")
 
 
 def _require_validation(data: TrainingData, training: TrainingConfig) -> None:

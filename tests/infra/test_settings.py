@@ -44,27 +44,34 @@ def test_relative_root_gives_absolute_tracking_uri(
     assert settings().tracking_uri == f"sqlite:///{tmp_path}/here/mlflow.db"
 
 
+@pytest.fixture
+def mlflow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
+
+
+@pytest.mark.usefixtures("mlflow_server")
 def test_address_has_a_folder_of_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path))
-    roots = set()
-    for address, endpoint in [
-        ("s3://a/b", ""),
-        ("s3://a/b/", ""),
-        ("s3://a/c", ""),
-        ("s3://a/b", "x"),
-    ]:
+    roots, places = (
+        set(),
+        (("s3://a/b", ""), ("s3://a/b/", ""), ("s3://a/c", ""), ("s3://a/b", "x")),
+    )
+    for address, endpoint in places:
         monkeypatch.setenv("BIDAFLOW_ROOT", address)
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
         assert settings().address == address.rstrip("/")
         assert settings().root.parent == tmp_path
         roots.add(settings().root)
     assert len(roots) == 3
-    with pytest.raises(UserError, match="Set BIDAFLOW_MLFLOW_TRACKING_URI to the MLflow server"):
-        _ = settings().tracking_uri
-    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    assert settings().tracking_uri == "http://mlflow:5000"
 
 
+def test_address_needs_an_mlflow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", "s3://bucket/folder")
+    with pytest.raises(UserError, match=r"^BIDAFLOW_ROOT is an address.*Set BIDAFLOW_MLFLOW_TRACK"):
+        settings()
+
+
+@pytest.mark.usefixtures("mlflow_server")
 @pytest.mark.parametrize("folder", ["relative", "/absolute/s3:/x", "~/here", "odd://"])
 def test_only_a_scheme_makes_an_address(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BIDAFLOW_ROOT", folder)

@@ -40,6 +40,7 @@ def store(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("BIDAFLOW_ROOT", f"s3://results/{tmp_path.name}")
     monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
     server.requests.clear()
     return server
 
@@ -103,6 +104,7 @@ def test_any_folder_returns_unchanged(files: dict[str, bytes]) -> None:
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("BIDAFLOW_ROOT", f"file://{name}/shared")
         patch.setenv("BIDAFLOW_CACHE", f"{name}/cache")
+        patch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
         built = content(build(files))
         shutil.rmtree(final_folder())
         assert fetch(final_folder())
@@ -245,6 +247,7 @@ def test_missing_bucket_is_refused(store: ObjectStore, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("address", ["nowhere://bucket", "s3://", "s3://bucket?x=y"])
 def test_unusable_address_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BIDAFLOW_ROOT", address)
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
     with pytest.raises(UserError, match=r"is not a usable address: .* Expected a folder, or"):
         require_store()
 

@@ -14,6 +14,7 @@ import torch
 from mlflow.tracking import MlflowClient
 
 from infra.ray_cluster import Allotment
+from infra.store import local_store
 from models.language_model.config import LMTraining
 from tasks.embeddings.contextual.encode_corpus import EncodedCorpus, encode_corpus, read_words
 from tasks.training import language_model_worker as module
@@ -61,7 +62,7 @@ def train(
         function or train_language_model_worker,
         {"job": job},
         Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0),
-        resumable("trained", folder),
+        resumable("trained", local_store(folder)),
     )
     logged = MlflowClient(uri).get_metric_history(run_id, "held_out/perplexity_mean")
     weights, history = load_result(Path(result.checkpoint.path))

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from infra import progress_reporter
 from infra.errors import UserError
 from infra.ray_cluster import Allotment
+from infra.store import local_store
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.trainer import Reading, Trainer
 from tasks.text.encoded import load_encoded, load_types
@@ -47,7 +48,7 @@ def run(folder: Path, data: TrainingData, variant: VariantConfig, workers: int =
     """Train a variant to its end."""
     job = make_job(folder, data, variant)
     allotment = Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0)
-    return fit(job, allotment, "trained", folder / "ray")
+    return fit(job, allotment, "trained", local_store(folder / "ray"))
 
 
 # Workers
