@@ -100,9 +100,10 @@ def write_training(data: TrainingData, seed: int) -> Path:
     def digests(value: Any) -> Any:
         if isinstance(value, Path):
             return digest_of(str(value))
-        return {name: digests(item) for name, item in value.items()}
+        return value and {name: digests(item) for name, item in value.items()}
 
-    leaves = [data.vocabulary, *(f for split in data.splits.values() for f in vars(split).values())]
+    of_splits = (folder for split in data.splits.values() for folder in vars(split).values())
+    leaves = [data.vocabulary, *filter(None, of_splits)]  # without contextual layers
     manifest = {
         "inputs": {"variant": variant.to_dict(), "data": digests(folders_of)},
         "made_from": [
