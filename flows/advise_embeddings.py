@@ -15,16 +15,16 @@ from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.encoding import corpus_files, find_vectors, prepare_corpus
 from flows.common.failures import report_user_errors
-from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters, VectorStart
+from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from tasks.embeddings.advice.advise import ADVICE
 from tasks.embeddings.advice.dataset_words import NEARBY
 from tasks.embeddings.advice.recommend import VERDICTS
-from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.source import PACKAGED, VectorSource
 from tasks.embeddings.training.corpus_files import TextFile
 from tasks.stages import advising
 
-OWN_TEXTS, CORPUS = "own texts", "corpus"
+OWN_TEXTS, CORPUS = "own texts", "the corpus"
 STYLES = dict(zip(VERDICTS, ("bold green", "", "green", "dim"), strict=True))
 STYLE = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
 
@@ -36,7 +36,7 @@ def advise_embeddings(
         str, Field(min_length=1, description="Dataset to advise on: a known one, or a path.")
     ] = "tiny",
     vectors: Annotated[
-        list[VectorStart],
+        list[VectorSource],
         Field(
             min_length=1,
             description="The set that models would use, and then sets that could be added to it.",
@@ -121,12 +121,13 @@ def _coverage_table(advice: dict[str, Any]) -> Table:
             for title in ("in question", "in answer", f"{NEARBY} words around it", "any of these")
         ),
     ]
-    places = ("missing_in_question", "missing_in_answer", "missing_nearby", "missing")
+    places = ("missing_in_question", "missing_in_answer", "missing_nearby")
     rows = [
         (
             name,
             *(f"{shares[field]:.1%}" for field in ("occurrences", "answers")),
-            *(f"{shares[place]:,} ({shares[place] / advice['questions']:.0%})" for place in places),
+            *(f"{shares[place]:,}" for place in places),
+            f"{shares['missing']:,} ({shares['missing'] / advice['questions']:.0%})",
         )
         for name, shares in advice["coverage"].items()
     ]

@@ -60,10 +60,10 @@ def test_commands_name_the_sources() -> None:
     )
     start = "bidaflow retrain --data.dataset tickets.json --vectors.source main.txt"
     assert found["keep the set as it is"] == start
-    assert found["fill a-la-carte · corpus"] == (
+    assert found["fill a-la-carte · the corpus"] == (
         f"{start} --vectors.fill a-la-carte --vectors.corpus.files a/,b/ "
         "--vectors.corpus.dataset tickets.json"
     )
     assert found["fill by rotation · own"] == f"{start} --vectors.fill own.vec"
     assert found["concatenate with a gate · own"].endswith("+own.vec --training.vector-gate 300")
-    assert "--start main.txt --corpus.files a/,b/ --corpus" in found["Mittens · corpus"]
+    assert "--start main.txt --corpus.files a/,b/ --corpus" in found["Mittens · the corpus"]

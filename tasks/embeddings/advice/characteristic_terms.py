@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from tasks.embeddings.advice.dataset_words import DatasetWords
 
 TERM = re.compile(r"(?=.*[^\W\d_]{2})[^\W_][\w-]{2,}")  # a word with letters, perhaps with digits
-LEAST_RATIO = 5  # of a term's frequency in the dataset to that in general text
+LEAST_RATIO = 5  # of a term's frequency in the contexts to that in general text
 SHIFT = 2.7  # of the Zipf-Mandelbrot law for English words
 
 
@@ -26,7 +26,7 @@ def characteristic_terms(dataset: DatasetWords, general: Sequence[str]) -> list[
     """The terms of the dataset's questions and answers, the most characteristic first.
 
     `general` has the words of a general set, the most frequent first; a term that it lacks counts
-    as rarer than all. A term's score is the logarithm of its frequency in the dataset over that in
+    as rarer than all. A term's score is the logarithm of its frequency in the contexts over that in
     general text, in units of its standard error. The error of the logarithm of a count of n is
     1/√n (Monroe et al., 2008, "Fightin' Words", eq. 20, for a well-known prior). Here n is the
     number of contexts with the term, because repetitions within a text are not independent, or if
@@ -35,10 +35,11 @@ def characteristic_terms(dataset: DatasetWords, general: Sequence[str]) -> list[
     """
     frequencies = general_frequencies(len(general))
     rank_of: Mapping[str, int] = {word: rank for rank, word in enumerate(general)}
-    total = dataset.counts.total()
+    in_contexts = dataset.counts - dataset.asked  # general text has no questions
+    total = in_contexts.total()
 
     def ratio(term: str) -> float:
-        return dataset.counts[term] / total / frequencies[rank_of.get(term, len(general))]
+        return in_contexts[term] / total / frequencies[rank_of.get(term, len(general))]
 
     def count(term: str) -> int:
         return min(dataset.contexts[term], dataset.asked[term] + dataset.answers[term])
