@@ -15,8 +15,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled
 
-from flows.common.cancellation import RESUME, report_cancellation
 from infra.processes import end
+from tasks.tracking.cancellation import RESUME, report_cancellation
 from tasks.tracking.orphaned_runs import end_orphaned_run
 
 

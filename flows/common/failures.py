@@ -14,7 +14,6 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.states import Failed
 
-from flows.common.cancellation import ending_if_cancelled, report_cancellation
 from flows.common.parameters import docstring_with_args
 from flows.common.schedules import require_parameters_of_schedule
 from infra.artifacts.in_use import used_by_flow
@@ -24,6 +23,7 @@ from infra.heartbeat import heartbeat
 from infra.settings import settings
 from infra.store import require_store
 from tasks.tracking import runs
+from tasks.tracking.cancellation import ending_if_cancelled, report_cancellation
 from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from prefect.artifacts import create_progress_artifact
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
-from flows.common.cancellation import report_cancellation
+from tasks.tracking.cancellation import report_cancellation
 from tests.factories.prefect_artifacts import artifacts
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
