@@ -39,6 +39,7 @@ COMMANDS = {
         "down": ("infra.services.supervisor:down", "Stop the services."),
         "status": ("flows.commands.services:status", "Show services, flow runs and champions."),
         "notify": ("flows.commands.notify:notify", "Notify people of failures and promotions."),
+        "doctor": ("flows.commands.doctor:doctor", "Check the set-up, and say what to do."),
     },
 }
 EMBEDDINGS = {

@@ -45,6 +45,7 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_each
+from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.ray_cluster import Resources
@@ -217,10 +218,9 @@ def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str,
     urls = {}
     for number, (group, report) in enumerate(zip(groups, reports, strict=True), start=1):
         for result in group:
-            write_error_page(
-                result.error_report.folder / "errors.html",
-                reports_folder() / _folder() / str(number) / f"{result.cell.variant}.html",
-            )
+            page = reports_folder() / _folder() / str(number) / f"{result.cell.variant}.html"
+            with shared_folder(page):
+                write_error_page(result.error_report.folder / "errors.html", page)
         publish_page(report.folder / REPORT, f"{_folder()}/{number}/{REPORT}")
         cell = group[0].cell
         urls[f"{cell.dataset} · {cell.vectors} · seed {seed}"] = f"{number}/{REPORT}"

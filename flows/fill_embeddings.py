@@ -11,6 +11,7 @@ from flows.commands.terminal import show
 from flows.common.encoding import fill, find_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import CorpusParameters, VectorFill, VectorStart
+from infra.artifacts.shared_folder import shared_folder, shown_path
 from infra.settings import settings
 from tasks.embeddings.formats.export import publish_vectors
 from tasks.embeddings.formats.source import PACKAGED
@@ -55,9 +56,11 @@ def fill_embeddings(
     """Fill the set and publish it. Returns the facts about it, and the paths of its files."""
     contexts = EmbeddingSettings(window=window, min_count=min_count)
     filled = fill(find_vectors(source), fill_with, corpus, contexts)
-    files = publish_vectors(filled.folder, settings().root.resolve() / "embeddings" / name, [])
+    folder = settings().root.resolve() / "embeddings" / name
+    with shared_folder(folder):
+        files = publish_vectors(filled.folder, folder, [])
     create_table_artifact([filled.facts], key="embeddings", description=f"Word vectors: {files[0]}")
-    return {**filled.facts, "cached": filled.cached, "files": [str(file) for file in files]}
+    return {**filled.facts, "cached": filled.cached, "files": [shown_path(file) for file in files]}
 
 
 def announce(facts: dict[str, Any]) -> None:

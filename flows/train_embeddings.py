@@ -15,6 +15,7 @@ from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
 from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
+from infra.artifacts.shared_folder import shared_folder, shown_path
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from infra.ray_cluster import Resources
@@ -78,13 +79,20 @@ def train_embeddings(
         ingest_dataset(DataParameters(dataset=evaluate_on))  # report invalid data before training
     folder = settings().root.resolve() / "embeddings" / name
     if embedding.method == "elmo":
-        trained = train_bilm(corpus, embedding, start, resources)
-        files, title = [publish_bilm(trained.folder, folder)], "Language model"
+        trained, title = train_bilm(corpus, embedding, start, resources), "Language model"
     else:
-        trained = train_from_corpus(corpus, embedding, start)
-        files, title = publish_vectors(trained.folder, folder, exports), "Word vectors"
+        trained, title = train_from_corpus(corpus, embedding, start), "Word vectors"
+    with shared_folder(folder):
+        if embedding.method == "elmo":
+            files = [publish_bilm(trained.folder, folder)]
+        else:
+            files = publish_vectors(trained.folder, folder, exports)
     create_table_artifact([trained.facts], key="embeddings", description=f"{title}: {folder}")
-    result = {**trained.facts, "cached": trained.cached, "files": [str(file) for file in files]}
+    result = {
+        **trained.facts,
+        "cached": trained.cached,
+        "files": [shown_path(file) for file in files],
+    }
     if evaluate_on is None:
         return result
     sets = [str(files[0])]

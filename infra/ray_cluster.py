@@ -151,6 +151,14 @@ def allocator_variables() -> dict[str, str]:
     return KEEP_FREED_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
 
 
+def summary() -> str:
+    """The number of nodes of the connected cluster, and their resources in total."""
+    resources = ray.cluster_resources()
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    cpus, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
+    return f"{nodes} node(s), {cpus} CPU(s), {gpus} GPU(s)"
+
+
 def disconnect() -> None:
     """Leave the cluster; a cluster that was started here is shut down."""
     if ray.is_initialized():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -33,6 +33,12 @@ class Settings(BaseSettings):
     cache: Path = Field(
         Path("~/.cache/bidaflow"),
         description="Folder for this machine's copies of what is at the address in BIDAFLOW_ROOT.",
+    )
+    cache_size: ByteSize | None = Field(
+        None,
+        gt=0,
+        description="Size of that folder's stages, such as 20GB. Beyond it, the stages that were "
+        "not used for longest are removed, except those in use. Empty: no limit.",
     )
     mirror: str | None = Field(
         None,

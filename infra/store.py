@@ -124,7 +124,7 @@ def _user_error(error: OSError) -> UserError:
 
 
 def _problem(error: OSError) -> str | None:
-    """What is wrong and what to do, as the end of a sentence; None if a later attempt may work."""
+    """The end of a sentence that has the problem and the remedy; None if a retry may work."""
     message = str(error)
     if "NO_SUCH_BUCKET" in message:
         return "is in a bucket that does not exist. Create the bucket, or correct BIDAFLOW_ROOT"

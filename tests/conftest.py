@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -47,6 +47,7 @@ from tests.factories.cli import kill  # noqa: E402
 from tests.recording import record  # noqa: E402
 
 if TYPE_CHECKING:
+    from tests.factories.object_store import ObjectStore
     from tests.factories.services import Services
 
 # The same examples in every run, so that it says the same of the same code;
@@ -212,3 +213,32 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A storage root of the test's own."""
     monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
     return tmp_path / "root"
+
+
+@pytest.fixture(scope="session")
+def object_store_server() -> Iterator["ObjectStore"]:
+    """A process's S3 server."""
+    from tests.factories.object_store import object_store
+
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def store(
+    object_store_server: "ObjectStore", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> "ObjectStore":
+    """The S3 server, of which a folder is the storage root of the test."""
+    for name, value in object_store_server.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("BIDAFLOW_ROOT", f"s3://results/{tmp_path.name}")
+    monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    object_store_server.requests.clear()
+    return object_store_server
+
+
+@pytest.fixture
+def other_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function that continues the test as a machine with an empty cache."""
+    return lambda: monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "other cache"))

@@ -17,6 +17,7 @@ from tasks.reports.diff import Comparison, ScoredRun, write_differences
 from tasks.tracking.lineage import (
     FinishedStage,
     RecordedRun,
+    fetch_stages,
     find_runs,
     finished_stages,
     parent_with_digest,
@@ -72,4 +73,5 @@ def _scored_run(
     trained = required_stage(stages, run)
     model = next(iter(run.models), run.id[:8])
     evaluation = parent_with_digest(stages, trained, run.digests["dev.digest"])
+    fetch_stages(stages, [trained.name, evaluation.name])
     return ScoredRun(f"{run.name} ({model})", trained.folder, evaluation.folder)

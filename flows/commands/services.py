@@ -24,7 +24,7 @@ def status() -> None:
     record = read_record()
     runs = [_run(run_id, run) for run_id, run in active_flow_runs().items()]
     show(
-        f"Root       {settings().root.resolve()}",
+        f"Root       {settings().address or settings().root.resolve()}",
         *_services(record),
         *(runs or ["Running    no flow run"]),
         f"Next run   {_next_run(record)}",

@@ -21,6 +21,7 @@ from tasks.tracking.lineage import (
     ManifestEntry,
     RecordedRun,
     ancestors,
+    fetch_stages,
     file_state,
     find_runs,
     finished_stages,
@@ -150,6 +151,8 @@ def lineage(
     runs = recorded_runs(settings().tracking_uri)
     stages = finished_stages(stages_folder())
     matches = find_runs(runs, run) if run else []
+    trained = [required_stage(stages, match).name for match in matches if full or not matches[1:]]
+    fetch_stages(stages, ancestors(stages, trained))
     if full:
         drawing = Lineage(stages, runs, verify)
         trees = [drawing.of_run(match) for match in matches]

@@ -11,6 +11,7 @@ from prefect import get_run_logger
 
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import Splits, ingest_dataset
+from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.files import archive_of
@@ -98,7 +99,7 @@ def find_vectors(spec: str) -> VectorInput:
     Raises:
         UserError: the set can't be found or downloaded.
     """
-    local = Path(spec).expanduser()
+    local = local_path(spec)
     if (local / VECTORS).is_file():  # the folder of a set that was trained here
         return stage_input(local / VECTORS)
     name, _, member = spec.partition("/")
@@ -153,7 +154,7 @@ def train_bilm(
     Raises:
         UserError: the start model can't be read, or the corpus names no texts or too few.
     """
-    start_file = None if start is None else Path(start).expanduser()
+    start_file = None if start is None else local_path(start)
     if start_file is not None:
         from tasks.embeddings.contextual.bilm_file import load_bilm  # loads torch
 

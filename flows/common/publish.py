@@ -14,6 +14,7 @@ from flows.common.promote import PromotionResult, emit_decision, log_decision
 from flows.common.results import UNCHANGED, TrainedVariants
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import git_commit
+from infra.artifacts.shared_folder import pull, shared_folder
 from infra.atomic_files import write_atomically
 from infra.settings import settings
 from tasks.evaluation.promotion_rule import markdown
@@ -38,7 +39,8 @@ def reports_folder() -> Path:
 def publish_page(page: Path, name: str) -> Path:
     """Copy a page to `name` below the reports folder, atomically, and return its path there."""
     target = reports_folder() / name
-    write_atomically(target, page.read_bytes())
+    with shared_folder(target):
+        write_atomically(target, page.read_bytes())
     return target
 
 
@@ -63,7 +65,8 @@ def update_index() -> None:
     One run at a time does so: otherwise, the pages of the one that ends last might lack the other.
     """
     lock = settings().root / "locks" / "reports"
-    with exclusive_lock(lock, "Waiting for another run to update the list of runs."):
+    message = "Waiting for another run to update the list of runs."
+    with exclusive_lock(lock, message), shared_folder(reports_folder()):
         champions = {
             model.name.removeprefix("bidaf-"): registry.title(model)
             for model in registry.champions(settings().tracking_uri)
@@ -100,6 +103,7 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
 
 def _earlier_report(trained: TrainedVariants, folder: Path) -> Path | None:
     """The newest published copy of the report, if there is one."""
+    pull(folder)
     key = trained.report.folder.name
     pages = [
         folder / record.folder / REPORT for record in read_records(folder) if record.report == key
@@ -134,7 +138,8 @@ def _write_report(
         output.facts["variant"]: output.folder / "errors.html" for output in trained.error_reports
     }
     folder = reports_folder() / record.dataset
-    report = write_run(folder, record, trained.report.folder / REPORT, errors)
+    with shared_folder(folder):
+        report = write_run(folder, record, trained.report.folder / REPORT, errors)
     update_index()
     return report
 

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from prefect.runtime import flow_run
 
-from infra.artifacts.locks import shared_lock
+from infra.artifacts.locks import lock_file, shared_lock
+from infra.artifacts.manifest import stages_folder
+from infra.artifacts.remote import republish
+from infra.artifacts.shared_folder import pull, shared_folder
 from infra.atomic_files import write_atomically
 from infra.settings import settings
 
@@ -34,11 +37,6 @@ _PROCESS_USES = _Uses()
 _uses: ContextVar[_Uses] = ContextVar("_uses", default=_PROCESS_USES)
 
 
-def lock_file(folder: Path, purpose: str) -> Path:
-    """The lock file of a stage's folder, locked while the folder is in use or being built."""
-    return settings().root.resolve() / "locks" / f"{folder.parent.name}-{folder.name}.{purpose}"
-
-
 def use(folder: Path) -> None:
     """Keep a stage's folder until the flow run ends; outside a flow run, until the process ends."""
     _uses.get().add(folder)
@@ -58,7 +56,10 @@ def used_by_flow() -> Iterator[None]:
         uses.locks.callback(_uses.reset, _uses.set(uses))
         yield
         record = {"flow_run": flow_run.id, "stages": sorted(uses.stages)}
-        write_atomically(_newest_run(str(flow_run.flow_name)), json.dumps(record))
+        republish(stages_folder() / stage for stage in uses.stages)
+        file = _newest_run(str(flow_run.flow_name))
+        with shared_folder(file):
+            write_atomically(file, json.dumps(record))
 
 
 def _newest_run(flow: str) -> Path:
@@ -73,5 +74,6 @@ def stages_in_use() -> set[str]:
 def stages_of_newest_runs(flow: str = "*") -> set[str]:
     """The stages of a flow's newest successful run, or of every flow's, as <stage>/<key>."""
     pattern = _newest_run(flow)
+    pull(pattern.parent)
     files = pattern.parent.glob(pattern.name)
     return {stage for file in files for stage in json.loads(file.read_bytes())["stages"]}

@@ -15,6 +15,7 @@ from typing import Any
 from portalocker import AlreadyLocked, Lock, LockFlags, TemporaryFileLock
 
 from infra.run_logger import logger
+from infra.settings import settings
 
 POLL_SECONDS = 0.1
 
@@ -23,6 +24,11 @@ class _SharedLock(TemporaryFileLock):
     """Leaves the lock file in place for other holders when it is released."""
 
     release = Lock.release
+
+
+def lock_file(folder: Path, purpose: str) -> Path:
+    """The lock file of a stage's folder, locked while the folder is in use or being built."""
+    return settings().root.resolve() / "locks" / f"{folder.parent.name}-{folder.name}.{purpose}"
 
 
 def shared_lock(path: Path) -> AbstractContextManager[Any]:

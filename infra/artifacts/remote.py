@@ -10,12 +10,20 @@ All functions do nothing if the storage root is a folder.
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infra.artifacts.manifest import MANIFEST, Manifest, hash_file, read_manifest
+from infra.artifacts.locks import exclusive_lock, lock_file
+from infra.artifacts.manifest import (
+    MANIFEST,
+    Manifest,
+    hash_file,
+    read_manifest,
+    stages_folder,
+)
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.run_logger import logger
@@ -50,6 +58,13 @@ def fetch(final: Path) -> bool:
     return True
 
 
+def ensure_local(final: Path) -> None:
+    """Fetch a stage if its folder is missing here and the stage is at the root's address."""
+    if root_store() is not None and not final.exists():
+        with exclusive_lock(lock_file(final, "build"), "Another run is fetching this stage."):
+            final.exists() or fetch(final)
+
+
 def publish(folder: Path, final: Path) -> None:
     """Copy a complete folder to the root's address, as the stage of the folder `final`.
 
@@ -66,6 +81,52 @@ def publish(folder: Path, final: Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
     _download(store, final, published, folder)
+
+
+def republish(finals: Iterable[Path]) -> None:
+    """Publish those of these stages again that are not at the root's address any more."""
+    store = root_store()
+    if store is not None:
+        missing = [f for f in finals if f.exists() and _read_published(store, f) is None]
+        for final in missing:
+            _upload(store, final, final)
+
+
+def published_stages() -> dict[Path, Manifest]:
+    """The manifests of all stages at the root's address, by their folders on this machine."""
+    store = root_store()
+    if store is None:
+        return {}
+    places = {stages_folder() / stage / key: (stage, key) for stage, key in _keys(store)}
+    manifests: dict[Path, Manifest] = {}
+
+    def read(final: Path) -> None:
+        with suppress(FileNotFoundError):  # it has just been removed
+            manifests[final] = _read_manifest(store, final)
+
+    in_parallel(read, places)
+    return manifests
+
+
+def _keys(store: Store) -> Iterator[tuple[str, str]]:
+    """The names and keys of all stages with a manifest."""
+    from pyarrow.fs import FileSelector
+
+    with explained_errors():
+        selector = FileSelector(store.path("stages"), recursive=True, allow_not_found=True)
+        for info in store.files.get_file_info(selector):
+            if info.base_name == MANIFEST:
+                *_, stage, key, _ = info.path.split("/")
+                yield stage, key
+
+
+def _read_manifest(store: Store, final: Path) -> Manifest:
+    """The manifest of a stage at the root's address, from the copy here if there is one."""
+    if (final / MANIFEST).is_file():
+        return read_manifest(final)
+    with explained_errors(), store.files.open_input_stream(_place(store, final, MANIFEST)) as file:
+        manifest: Manifest = json.loads(file.read())
+    return manifest
 
 
 def _place(store: Store, final: Path, *names: str) -> str:
@@ -103,7 +164,7 @@ def _download(store: Store, final: Path, manifest: Manifest, folder: Path) -> No
         name, entry = item
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy(store, _place(store, final, entry["sha256"]), target, upload=False)
+        copy(store, _place(store, final, entry["sha256"]), target, upload=False)
         if hash_file(target) != entry["sha256"]:
             raise UserError(
                 f"{name} is damaged: {_address(final)}/{entry['sha256']} has other content than "
@@ -111,7 +172,7 @@ def _download(store: Store, final: Path, manifest: Manifest, folder: Path) -> No
                 "again."
             )
 
-    _in_parallel(get, manifest["files"].items())
+    in_parallel(get, manifest["files"].items())
     text = json.dumps(manifest, indent=1) + "\n"
     (folder / MANIFEST).write_text(text, encoding="utf-8")
 
@@ -121,13 +182,14 @@ def _upload(store: Store, folder: Path, final: Path) -> None:
 
     def put(item: tuple[str, str]) -> None:
         digest, name = item
-        _copy(store, _place(store, final, digest), folder / name, upload=True)
+        copy(store, _place(store, final, digest), folder / name, upload=True)
 
-    _in_parallel(put, files.items())
-    _copy(store, _place(store, final, MANIFEST), folder / MANIFEST, upload=True)
+    in_parallel(put, files.items())
+    copy(store, _place(store, final, MANIFEST), folder / MANIFEST, upload=True)
 
 
-def _copy(store: Store, place: str, file: Path, upload: bool) -> None:
+def copy(store: Store, place: str, file: Path, upload: bool) -> None:
+    """Copy a file to its place in the store, or from there."""
     from pyarrow.fs import LocalFileSystem, copy_files
 
     here, there = (str(file), LocalFileSystem()), (place, store.files)
@@ -136,7 +198,8 @@ def _copy(store: Store, place: str, file: Path, upload: bool) -> None:
         copy_files(source, target, source_files, target_files)
 
 
-def _in_parallel(function: Callable[[Item], None], items: Iterable[Item]) -> None:
+def in_parallel(function: Callable[[Item], None], items: Iterable[Item]) -> None:
+    """Call the function for each item, with several transfers at a time."""
     with ThreadPoolExecutor(TRANSFERS) as pool:
         list(pool.map(function, items))
 

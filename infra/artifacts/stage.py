@@ -26,8 +26,10 @@ from prefect.runtime import task_run
 from prefect.states import Failed
 from prefect.task_runners import TaskRunner
 
-from infra.artifacts.in_use import lock_file, use
-from infra.artifacts.locks import exclusive_lock
+from infra.artifacts.eviction import evict, note_use
+from infra.artifacts.in_use import use
+from infra.artifacts.lease import lease
+from infra.artifacts.locks import exclusive_lock, lock_file
 from infra.artifacts.manifest import (
     Facts,
     digest_of,
@@ -81,6 +83,7 @@ def _output(folder: Path, title: str, state: State[Any]) -> Output:
     cached = result_of(state).get("found") or state.name == "Cached"
     if cached:
         logger().info(f"Cached: {title}")
+    note_use(folder)
     return Output(folder, facts_of(folder), cached)
 
 
@@ -222,14 +225,21 @@ class Stage(Generic[P]):
         message = "Another run is building this stage; waiting for it to finish."
         with step(task_run.name), exclusive_lock(lock_file(final, "build"), message):
             try:
-                exists = final.exists() or fetch(final)
-                if not exists:
-                    self._build(final, inputs)
+                exists = final.exists() or fetch(final) or self._build_once(final, inputs)
+                evict()
             except UserError as error:
                 return Failed(name=REFUSED, message=str(error))
             if not exists:
                 logger().info(f"Done: {task_run.name}")
         return {"folder": f"stages/{self.name}/{key}", "found": exists}
+
+    def _build_once(self, final: Path, inputs: dict[str, Any]) -> bool:
+        """Build a stage, unless another machine is building it; returns whether it was."""
+        with lease(f"{self.name}-{final.name}"):
+            found = fetch(final)
+            if not found:
+                self._build(final, inputs)
+        return found
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
         with new_folder(final) as folder:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-BUILDING = ".building-"
+BUILDING, PRUNED = ".building-", ".pruned-"
 
 
 @contextmanager
@@ -21,3 +21,10 @@ def new_folder(final: Path) -> Iterator[Path]:
         folder.rename(final)
     finally:
         shutil.rmtree(building)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder. It is renamed first, so that a partly removed one never looks finished."""
+    pruned = folder.with_name(PRUNED + folder.name.removeprefix(PRUNED))
+    folder.rename(pruned)
+    shutil.rmtree(pruned)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
 from infra.artifacts.manifest import stages_folder
+from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
 from infra.run_logger import logger
 from models.arrays import FloatArray
@@ -163,10 +164,10 @@ def _compared(record: RunRecord, earlier: Sequence[RunRecord]) -> View | None:
 
 def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
     """The gain in F1 if both answered the same questions and their answers are still there."""
-    old, new = (
-        stages_folder() / "train" / variant.stage / "predictions.parquet"
-        for variant in (before, now)
-    )
+    folders = [stages_folder() / "train" / variant.stage for variant in (before, now)]
+    for folder in folders:
+        ensure_local(folder)
+    old, new = (folder / "predictions.parquet" for folder in folders)
     if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
         return None
     return paired_gain(_question_f1(old), _question_f1(new))

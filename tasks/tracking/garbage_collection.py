@@ -6,27 +6,33 @@ newest successful run, and all ancestors of both. Data in use by an active flow 
 """
 
 import json
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
-from infra.artifacts.in_use import lock_file, stages_of_newest_runs
-from infra.artifacts.locks import lock_if_free
-from infra.artifacts.manifest import stages_folder
-from infra.artifacts.staging import BUILDING
+from infra.artifacts.in_use import stages_of_newest_runs
+from infra.artifacts.locks import lock_file, lock_if_free
+from infra.artifacts.manifest import Manifest, stages_folder
+from infra.artifacts.shared_folder import pull, remove_shared, shared_folders
+from infra.artifacts.staging import BUILDING, PRUNED, remove_folder
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.client import client_of
-from tasks.tracking.lineage import RecordedRun, ancestors, finished_stages, recorded_runs
+from tasks.tracking.lineage import (
+    FinishedStage,
+    RecordedRun,
+    ancestors,
+    finished_stages,
+    recorded_runs,
+)
 
-PRUNED = ".pruned-"
 TRAINING_STAGE = "train"
 STALE_SECONDS = 3 * 24 * 3600
 LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
@@ -84,9 +90,12 @@ class Garbage:
     path: Path
     reason: str
     lock: Path
+    published_bytes: int = 0  # of what is only at the root's address
 
     @property
     def bytes(self) -> int:
+        if self.published_bytes:
+            return self.published_bytes
         files = [self.path, *self.path.rglob("*")]
         return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -102,7 +111,8 @@ def find_garbage(uri: str) -> list[Garbage]:
     Raises:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
-    trained = {folder.name for folder in (stages_folder() / TRAINING_STAGE).glob("[!.]*")}
+    stages = finished_stages(stages_folder())
+    trained = {s.folder.name for s in stages.values() if s.folder.parent.name == TRAINING_STAGE}
     known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
     # A wrong or missing store keeps no run, so that all trainings would be removed.
     if trained and not trained & known:
@@ -113,10 +123,10 @@ def find_garbage(uri: str) -> list[Garbage]:
         )
     runs = recorded_runs(uri)
     return [
-        *_unreferenced(runs),
+        *_unreferenced(stages, runs),
         *_interrupted(),
         *_old_reports(runs),
-        *_ended_trainings(runs),
+        *_ended_trainings(stages, runs),
         *_stale_downloads(),
     ]
 
@@ -145,14 +155,26 @@ def _remove_unlocked(locks: Iterable[Path], uri: str) -> list[Garbage]:
     return removed
 
 
-def _unreferenced(runs: Sequence[RecordedRun]) -> Iterator[Garbage]:
-    stages = finished_stages(stages_folder())
+def _unreferenced(
+    stages: Mapping[str, FinishedStage], runs: Sequence[RecordedRun]
+) -> Iterator[Garbage]:
+    """Stages that no kept run was made from. At an address, new ones are kept as well, because a
+    run on another machine may use them."""
     keys = {run.stage for run in runs}
     trainings = {name for name, stage in stages.items() if stage.folder.name in keys}
     kept = ancestors(stages, trainings | (stages_of_newest_runs() & stages.keys()))
     for name in sorted(stages.keys() - kept):
-        folder = stages[name].folder
-        yield Garbage(folder, "not used by any kept run", lock_file(folder, "use"))
+        folder, manifest = stages[name].folder, stages[name].manifest
+        if settings().address is not None and _age(manifest) < settings().time_limit_hours:
+            continue
+        size = 0 if folder.exists() else sum(f["bytes"] for f in manifest["files"].values())
+        yield Garbage(folder, "not used by any kept run", lock_file(folder, "use"), size)
+
+
+def _age(manifest: Manifest) -> float:
+    """Hours since a stage was finished."""
+    finished = datetime.fromisoformat(manifest["finished"])
+    return (datetime.now(UTC) - finished).total_seconds() / 3600
 
 
 def _interrupted() -> Iterator[Garbage]:
@@ -168,6 +190,7 @@ def _old_reports(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
     beside the folders, from which the pages of a dataset's history are made."""
     kept = {run.stage for run in runs}
     reports = settings().root.resolve() / "reports"
+    pull(reports)
     for folder in sorted(reports.glob("*/*/")):
         record = folder.with_name(f"{folder.name.removeprefix(PRUNED)}.json")
         stages = _stages_in(record) if record.is_file() else []
@@ -184,12 +207,15 @@ def _stages_in(record: Path) -> list[str]:
         return []
 
 
-def _ended_trainings(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
+def _ended_trainings(
+    stages: Mapping[str, FinishedStage], runs: Iterable[RecordedRun]
+) -> Iterator[Garbage]:
     """Ray storage of trainings that will not be resumed."""
     resumable = {run.stage for run in runs}
-    for folder in sorted((settings().root.resolve() / "ray").glob("*/")):
+    ray = settings().root.resolve() / "ray"
+    for folder in sorted({*ray.glob("*/"), *(ray / name for name in shared_folders("ray"))}):
         final = stages_folder() / TRAINING_STAGE / folder.name
-        if final.exists() or folder.name not in resumable:
+        if f"{TRAINING_STAGE}/{folder.name}" in stages or folder.name not in resumable:
             yield Garbage(folder, "no kept run will resume from it", lock_file(final, "build"))
 
 
@@ -201,14 +227,11 @@ def _stale_downloads() -> Iterator[Garbage]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder and Prefect's result of it.
-
-    The folder is renamed first, so that a partly removed folder never looks finished.
-    """
+    """Remove a file, or a folder and Prefect's result of it; also from the root's address."""
     if path.is_file():
         path.unlink()
         return
-    pruned = path.with_name(PRUNED + path.name.removeprefix(PRUNED))
-    path.rename(pruned)
+    remove_shared(path)
     (PREFECT_LOCAL_STORAGE_PATH.value() / path.name).unlink(missing_ok=True)
-    shutil.rmtree(pruned)
+    if path.exists():
+        remove_folder(path)

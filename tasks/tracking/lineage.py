@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts.manifest import MANIFEST, Manifest, content_digest, hash_file, read_manifest
+from infra.artifacts.remote import ensure_local, published_stages
 from infra.errors import UserError
 from tasks.tracking.client import reading_client
 
@@ -121,12 +122,19 @@ class FinishedStage:
 
 
 def finished_stages(stages: Path) -> dict[str, FinishedStage]:
-    """All finished stages by name."""
+    """All finished stages by name, those at the root's address included."""
+    here = {file.parent: read_manifest(file.parent) for file in stages.glob(f"*/[!.]*/{MANIFEST}")}
     finished = [
-        FinishedStage(file.parent, read_manifest(file.parent))
-        for file in sorted(stages.glob(f"*/[!.]*/{MANIFEST}"))
+        FinishedStage(*item)
+        for item in sorted((published_stages() | here).items(), key=lambda item: item[0])
     ]
     return {stage.name: stage for stage in finished}
+
+
+def fetch_stages(stages: Mapping[str, FinishedStage], names: Iterable[str]) -> None:
+    """Fetch those of the named stages that are not here."""
+    for name in names:
+        ensure_local(stages[name].folder)
 
 
 def ancestors(stages: Mapping[str, FinishedStage], starts: Iterable[str]) -> set[str]:

@@ -80,6 +80,11 @@ def test_only_a_scheme_makes_an_address(folder: str, monkeypatch: pytest.MonkeyP
         assert settings().root == Path(folder)
 
 
+def test_size_of_the_cache_has_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_CACHE_SIZE", "20GB")
+    assert settings().cache_size == 20 * 10**9
+
+
 def test_empty_variable_means_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     default = settings()
     for name in Settings.model_fields:
@@ -109,6 +114,7 @@ def test_every_field_has_a_description() -> None:
         ("BIDAFLOW_PREFECT_PORT", "http", "input should be a valid integer"),
         ("BIDAFLOW_MLFLOW_PORT", "70000", "input should be less than or equal to 65535"),
         ("BIDAFLOW_KEEP_RUNS", "0", "input should be greater than or equal to 1"),
+        ("BIDAFLOW_CACHE_SIZE", "20GX", "could not interpret byte unit: GX"),
     ],
 )
 def test_invalid_variable_is_one_sentence(

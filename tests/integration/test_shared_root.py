@@ -1,9 +1,7 @@
 """Machines that share nothing but an S3 server and MLflow: one trains and is killed, another one
 resumes its training, and a third one takes everything from the first two."""
 
-import json
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.artifacts.manifest import MANIFEST
+from infra.artifacts.manifest import MANIFEST, read_manifest
 from infra.settings import CHECKOUT
 from tests.factories.cli import BIDAFLOW, ONE_WORKER, environment_for, kill, write_dataset
 from tests.factories.object_store import object_store
@@ -20,7 +18,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 FLAGS = (
     *("--variants", "char", "--training.hidden-size", "8", "--training.batch-size", "4"),
-    *("--training.epochs", "6", "--training.checkpoint-steps", "2"),
+    *("--training.epochs", "4", "--training.checkpoint-steps", "2"),
     *ONE_WORKER,
 )
 DETERMINISTIC = ("ingest", "split", "select-vectors", "build-vocabulary", "encode")
@@ -54,10 +52,8 @@ class Machine:
 
     def manifests(self) -> dict[str, dict[str, object]]:
         """The manifests of all stages in the cache, by stage and key."""
-        files = self.cache.rglob(f"stages/*/[!.]*/{MANIFEST}")
-        return {
-            f"{f.parent.parent.name}/{f.parent.name}": json.loads(f.read_bytes()) for f in files
-        }
+        folders = [file.parent for file in self.cache.rglob(f"stages/*/[!.]*/{MANIFEST}")]
+        return {f"{folder.parent.name}/{folder.name}": read_manifest(folder) for folder in folders}
 
     def digests(self, *stages: str) -> dict[str, object]:
         return {
@@ -92,7 +88,7 @@ def test_machines_share_stages_and_checkpoints(machines: tuple[Machine, ...]) ->
     process = first.start()
     assert process.stdout is not None
     for line in process.stdout:
-        if "epoch 3:" in line:
+        if "epoch 2:" in line:
             break
     processes = psutil.Process(process.pid).children(recursive=True)
     process.kill()
@@ -101,14 +97,12 @@ def test_machines_share_stages_and_checkpoints(machines: tuple[Machine, ...]) ->
     assert not first.digests("train")
 
     output = second.run()
-    assert "epoch 6:" in output
-    assert "epoch 2:" not in output, "it resumed from the checkpoint of the first machine"
+    assert "epoch 4:" in output
+    assert "epoch 1:" not in output, "it resumed from the checkpoint of the first machine"
     assert second.weights() == local.weights()
     assert second.digests(*DETERMINISTIC) == local.digests(*DETERMINISTIC)
-    assert second.manifests().keys() == local.manifests().keys()
-    assert {n: m["git"] for n, m in first.manifests().items()}.keys() < second.manifests().keys()
+    assert second.digests("train").keys() == local.digests("train").keys()
+    assert first.manifests().items() < second.manifests().items()
 
-    start = time.monotonic()
     assert "Nothing to do" in third.run()
-    assert time.monotonic() - start < 600
     assert third.manifests() == second.manifests()

@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 
 from infra.errors import UserError
 from infra.files import archive_of, inner_suffix
+from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 
@@ -31,7 +32,8 @@ def check_source(spec: str) -> str:
         ValueError: it is none of these.
     """
     path = Path(spec)
-    known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS
+    shared = settings().address and spec.startswith(f"{settings().address}/")
+    known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS or shared
     if not known and not (spec and path.expanduser().is_dir()):
         raise ValueError(
             f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "

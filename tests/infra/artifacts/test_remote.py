@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -19,36 +19,12 @@ from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.settings import settings as current_settings
 from infra.store import require_store
-from tests.factories.object_store import ObjectStore, object_store
+from tests.factories.object_store import ObjectStore
 
 T = TypeVar("T")
 
 FILES = {"words.txt": b"one two", "below/empty": b"", "below/same": b"one two"}
 KEY = "0123456789abcdef"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
-
-
-@pytest.fixture
-def store(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
-    """The server, of which a folder is the storage root."""
-    for name, value in server.variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("BIDAFLOW_ROOT", f"s3://results/{tmp_path.name}")
-    monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow:5000")
-    server.requests.clear()
-    return server
-
-
-@pytest.fixture
-def other_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A function that continues the test as a machine with an empty cache."""
-    return lambda: monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "other cache"))
 
 
 def final_folder(key: str = KEY) -> Path:
@@ -219,12 +195,12 @@ def test_failed_stage_publishes_nothing(store: ObjectStore) -> None:
     assert below_root(store) == []
 
 
-def test_local_root_sends_no_request(server: ObjectStore, root: Path) -> None:
-    server.requests.clear()
+def test_local_root_sends_no_request(object_store_server: ObjectStore, root: Path) -> None:
+    object_store_server.requests.clear()
     build(FILES)
     require_store()
     assert not fetch(final_folder("another"))
-    assert server.requests == []
+    assert object_store_server.requests == []
 
 
 # Errors of the store

@@ -1,0 +1,153 @@
+"""Folders below the root whose files change, such as the report pages, shared by all machines.
+
+They are copied from the storage root's address before they are read, and what is written to them is
+copied back. All functions do nothing if the storage root is a folder.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+from infra.artifacts.locks import exclusive_lock
+from infra.artifacts.manifest import MANIFEST
+from infra.artifacts.remote import copy, in_parallel
+from infra.settings import settings
+from infra.store import Store, explained_errors, root_store
+
+
+@contextmanager
+def shared_folder(folder: Path) -> Iterator[None]:
+    """Within the block, a folder has the files of all machines; they get its changes at the end.
+
+    If two machines write the same file, the later one wins.
+    """
+    store = root_store()
+    if store is None:
+        yield
+        return
+    lock = settings().root.resolve() / "locks" / "shared-folders"
+    with exclusive_lock(lock, "Another run is publishing files; waiting for it to finish."):
+        pull(folder)
+        before = _files(folder)
+        yield
+        after = _files(folder)
+        changed = [path for path, state in after.items() if before.get(path) != state]
+        in_parallel(lambda path: _push(store, path), changed)
+        for path in before.keys() - after.keys():
+            with explained_errors():
+                store.files.delete_file(_place(store, path))
+
+
+def pull(folder: Path) -> None:
+    """Make a folder, or a file, equal to the one at the root's address."""
+    store = root_store()
+    if store is None:
+        return
+    shared = _shared_files(store, folder)
+    here = _files(folder)
+    in_parallel(
+        lambda path: _pull(store, path, shared[path]),
+        [path for path, state in shared.items() if here.get(path) != state],
+    )
+    for path in here.keys() - shared.keys():
+        path.unlink(missing_ok=True)
+
+
+def shared_folders(folder: str) -> set[str]:
+    """The names of the folders in a folder at the root's address."""
+    from pyarrow.fs import FileSelector, FileType
+
+    store = root_store()
+    if store is None:
+        return set()
+    with explained_errors():
+        infos = store.files.get_file_info(FileSelector(store.path(folder), allow_not_found=True))
+    return {info.base_name for info in infos if info.type == FileType.Directory}
+
+
+def remove_shared(folder: Path) -> None:
+    """Remove a folder from the root's address; of a stage, the manifest first."""
+    store = root_store()
+    if store is not None:
+        place = _place(store, folder)
+        for remove, path in (
+            (store.files.delete_file, f"{place}/{MANIFEST}"),
+            (store.files.delete_dir, place),
+        ):
+            with explained_errors(), suppress(FileNotFoundError):
+                remove(path)
+
+
+def local_path(name: str) -> Path:
+    """The path of a file or folder, given as a path, or as an address below the root's address.
+
+    A file or folder below the root is copied from the root's address first.
+    """
+    address, root = settings().address, settings().root.resolve()
+    if address is None:
+        return Path(name).expanduser()
+    inside = name.startswith(f"{address}/")
+    path = root / name.removeprefix(f"{address}/") if inside else Path(name).expanduser()
+    if path.is_relative_to(root):
+        pull(path)
+    return path
+
+
+def shown_path(path: Path) -> str:
+    """A path as other machines know it: the address of a file below a root that has one."""
+    address, root = settings().address, settings().root.resolve()
+    return f"{address}/{path.relative_to(root).as_posix()}" if address else str(path)
+
+
+State = tuple[int, int]  # size in bytes, and time of the last change in seconds
+
+
+def _files(folder: Path) -> dict[Path, State]:
+    """The files of a folder without hidden ones, which are not complete."""
+    paths = [folder] if folder.is_file() else folder.rglob("*")
+    return {
+        path: (path.stat().st_size, path.stat().st_mtime_ns // 10**9)
+        for path in paths
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    }
+
+
+def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
+    from pyarrow.fs import FileSelector, FileType
+
+    place = _place(store, folder)
+    with explained_errors():
+        infos = [store.files.get_file_info(place)]
+        if infos[0].type != FileType.File:
+            selector = FileSelector(place, recursive=True, allow_not_found=True)
+            infos = store.files.get_file_info(selector)
+    return {
+        folder / PurePosixPath(info.path).relative_to(place): (
+            info.size or 0,
+            (info.mtime_ns or 0) // 10**9,
+        )
+        for info in infos
+        if info.type == FileType.File
+    }
+
+
+def _pull(store: Store, path: Path, state: State) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    copy(store, _place(store, path), unfinished, upload=False)
+    os.utime(unfinished, (state[1], state[1]))
+    unfinished.replace(path)
+
+
+def _push(store: Store, path: Path) -> None:
+    """Copy a file to the store, and give it the time that it has there."""
+    copy(store, _place(store, path), path, upload=True)
+    with explained_errors():
+        info = store.files.get_file_info(_place(store, path))
+    seconds = (info.mtime_ns or 0) // 10**9
+    os.utime(path, (seconds, seconds))
+
+
+def _place(store: Store, path: Path) -> str:
+    return store.path(*path.relative_to(settings().root.resolve()).parts)

@@ -1,0 +1,66 @@
+"""The cache of a shared root keeps to its size, without stages in use."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.artifacts.eviction import evict, note_use
+from infra.artifacts.locks import lock_file, shared_lock
+from infra.artifacts.manifest import MANIFEST, stages_folder, write_manifest
+from infra.artifacts.staging import new_folder
+
+Limit = Callable[[int], None]
+
+
+@pytest.fixture
+def limit(store: object, monkeypatch: pytest.MonkeyPatch) -> Limit:
+    return lambda size: monkeypatch.setenv("BIDAFLOW_CACHE_SIZE", str(size))
+
+
+def stage(name: str, hours_ago: float) -> Path:
+    """A stage of 100 bytes that was used some hours ago."""
+    final = stages_folder() / "write" / name
+    with new_folder(final) as folder:
+        (folder / "data").write_bytes(bytes(100))
+        write_manifest(folder, {})
+    used = (final / MANIFEST).stat().st_mtime - 3600 * hours_ago
+    os.utime(final / MANIFEST, (used, used))
+    return final
+
+
+def test_least_recently_used_stages_are_removed(limit: Limit) -> None:
+    old, oldest, new = stage("old", 2), stage("oldest", 3), stage("new", 1)
+    assert evict() == [], "there is no limit by default"
+    limit(300)
+    assert evict() == []
+    limit(299)
+    assert evict() == [oldest]
+    limit(100)
+    assert evict() == [old]
+    assert list(new.parent.iterdir()) == [new]
+
+
+def test_use_protects_from_removal(limit: Limit) -> None:
+    first, second = stage("first", 2), stage("second", 1)
+    note_use(first)
+    limit(100)
+    assert evict() == [second]
+
+
+def test_stage_in_use_is_kept_beyond_the_limit(limit: Limit) -> None:
+    used, free = stage("used", 2), stage("free", 1)
+    limit(1)
+    with shared_lock(lock_file(used, "use")):
+        assert evict() == [free]
+    assert evict() == [used]
+
+
+def test_local_root_is_never_evicted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = stage("kept", 1)
+    monkeypatch.setenv("BIDAFLOW_CACHE_SIZE", "1")
+    before = (kept / MANIFEST).stat().st_mtime_ns
+    note_use(kept)
+    assert evict() == []
+    assert (kept / MANIFEST).stat().st_mtime_ns == before

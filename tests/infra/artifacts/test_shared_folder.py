@@ -1,0 +1,107 @@
+"""Folders that machines share: what one writes, removes or replaces, the others see."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.artifacts.in_use import stages_of_newest_runs
+from infra.artifacts.shared_folder import (
+    local_path,
+    pull,
+    remove_shared,
+    shared_folder,
+    shared_folders,
+    shown_path,
+)
+from infra.settings import settings
+from tests.factories.object_store import ObjectStore
+from tests.factories.stages import in_flow
+
+pytestmark = pytest.mark.usefixtures("store")
+
+
+def folder() -> Path:
+    return settings().root / "reports"
+
+
+def write(**texts: str) -> None:
+    with shared_folder(folder()):
+        for name, text in texts.items():
+            (folder() / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder() / name).write_text(text)
+
+
+def texts() -> dict[str, str]:
+    pull(folder())
+    return {path.name: path.read_text() for path in folder().iterdir()}
+
+
+def test_other_machine_sees_new_and_changed_files(other_machine: Callable[[], None]) -> None:
+    write(page="one", index="1 page")
+    other_machine()
+    assert texts() == {"page": "one", "index": "1 page"}
+    write(index="2 pages", second="two")
+    assert texts() == {"page": "one", "index": "2 pages", "second": "two"}
+
+
+def test_removed_files_disappear_elsewhere(
+    other_machine: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = settings().cache
+    write(page="one", other="two")
+    other_machine()
+    with shared_folder(folder()):
+        (folder() / "page").unlink()
+    assert texts() == {"other": "two"}
+    monkeypatch.setenv("BIDAFLOW_CACHE", str(here))
+    assert texts() == {"other": "two"}
+
+
+def test_unchanged_files_are_not_copied_again(store: ObjectStore) -> None:
+    write(page="one", other="two")
+    store.requests.clear()
+    write(other="three")
+    copied = [request for request in store.requests if "page" in request]
+    assert copied == []
+    assert any(request.startswith("PUT") and "other" in request for request in store.requests)
+
+
+def test_hidden_files_stay_here(other_machine: Callable[[], None]) -> None:
+    write(**{".unfinished": "half", "page": "one"})
+    other_machine()
+    assert texts() == {"page": "one"}
+
+
+def test_sets_are_found_by_address_and_by_path(other_machine: Callable[[], None]) -> None:
+    here = settings().root / "embeddings" / "support"
+    with shared_folder(here):
+        here.mkdir(parents=True)
+        (here / "vectors.parquet").write_bytes(b"vectors")
+    address = f"{settings().address}/embeddings/support"
+    assert shown_path(here / "vectors.parquet") == f"{address}/vectors.parquet"
+    other_machine()
+    for name in (address, f"{address}/vectors.parquet", str(settings().root / "embeddings")):
+        assert local_path(name).is_relative_to(settings().root)
+        assert local_path(name).exists()
+    assert (local_path(address) / "vectors.parquet").read_bytes() == b"vectors"
+    assert local_path("/elsewhere/vectors.parquet") == Path("/elsewhere/vectors.parquet")
+
+
+def test_removed_folder_is_gone_for_all() -> None:
+    write(**{"run/page": "one", "other/page": "two"})
+    assert shared_folders("reports") == {"run", "other"}
+    remove_shared(folder() / "run")
+    remove_shared(folder() / "never there")
+    assert shared_folders("reports") == {"other"}
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_newest_runs_of_all_machines_are_known(other_machine: Callable[[], None]) -> None:
+    from tests.factories.stages import reading
+
+    file = settings().cache.parent / "words.txt"
+    file.write_text("one two")
+    used = in_flow(lambda: reading([file]).folder, "words")
+    other_machine()
+    assert stages_of_newest_runs() == {f"read/{used.name}"}

@@ -1,0 +1,119 @@
+"""The checks of `bidaflow doctor`: each finds what is wrong, and says what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from infra.services.checks import Check, run_checks
+from tests.factories.cli import bidaflow
+from tests.factories.object_store import ObjectStore
+
+AUTHORIZATION = "Basic dXNlcjpwYXNz"  # user:pass
+
+
+@contextmanager
+def server(text: str, minutes: float = 0) -> Iterator[str]:
+    """A server that answers this text to those who log in, and whose clock differs by minutes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            allowed = self.headers["Authorization"] == AUTHORIZATION
+            self.send_response(200 if allowed else 401)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return format_datetime(datetime.now(UTC) + timedelta(minutes=minutes), usegmt=True)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=httpd.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{httpd.server_port}"
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+
+
+def check(name: str) -> Check:
+    return next(check for check in run_checks() if check.name == name)
+
+
+@pytest.fixture(autouse=True)
+def no_servers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("PREFECT_API_URL", "RAY_ADDRESS", "BIDAFLOW_MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.heavy
+def test_a_machine_without_servers_is_fine() -> None:
+    failed = [check for check in run_checks() if not check.ok and check.name != "packages"]
+    assert failed == []
+
+
+def test_mlflow_server_must_respond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://user:secret@127.0.0.1:1")
+    found = check("MLflow")
+    assert "does not respond" in found.found and "secret" not in found.found
+    assert found.to_do == "Start the server, or correct BIDAFLOW_MLFLOW_TRACKING_URI"
+
+
+@pytest.mark.parametrize("password", ["", "wrong", "pass"])
+def test_password_of_mlflow_is_checked(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(version("mlflow")) as url:
+        monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", url)
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "user")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+        found = check("MLflow")
+    assert found.ok == (password == "pass")
+    assert found.ok or found.to_do == "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+
+
+def test_prefect_server_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(f'"{version("prefect")}"') as url:
+        monkeypatch.setenv("PREFECT_API_URL", f"{url}/api")
+        assert check("Prefect").to_do == "Set PREFECT_API_AUTH_STRING to user:password"
+        monkeypatch.setenv("PREFECT_API_AUTH_STRING", "user:pass")
+        assert check("Prefect").ok
+    with server('"3.0.0"') as url:
+        monkeypatch.setenv("PREFECT_API_URL", f"{url}/api")
+        assert check("Prefect").to_do == f"Install prefect=={version('prefect')} there"
+
+
+@pytest.mark.parametrize(("minutes", "ok"), [(0.1, True), (-0.1, True), (2, False), (-2, False)])
+def test_clocks_are_compared(minutes: float, ok: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "user:pass")
+    with server(version("prefect"), minutes) as url:
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        assert check("Prefect").ok == ok
+
+
+def test_root_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "file"))
+    assert check("storage root").to_do == "Set BIDAFLOW_ROOT to a folder you can write to"
+
+
+def test_root_at_an_address_is_checked(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check("storage root").ok
+    monkeypatch.setenv("BIDAFLOW_ROOT", "s3://missing/folder")
+    assert check("storage root").to_do == "Create the bucket, or correct BIDAFLOW_ROOT."
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+def test_failed_check_sets_the_exit_code(tmp_path: Path) -> None:
+    unreachable = {"BIDAFLOW_MLFLOW_TRACKING_URI": "http://127.0.0.1:1"}
+    done = bidaflow(tmp_path, "doctor", COLUMNS="300", **unreachable)
+    assert done.returncode == 1
+    assert "Start the server, or correct BIDAFLOW_MLFLOW_TRACKING_URI" in done.stdout
+    assert done.stdout.rstrip().endswith("checks failed.")

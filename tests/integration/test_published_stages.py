@@ -1,0 +1,55 @@
+"""Lineage and pruning of stages that other machines published."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from infra.artifacts.manifest import stages_folder
+from infra.artifacts.remote import is_published
+from infra.settings import settings
+from tasks.tracking.garbage_collection import find_garbage, prune
+from tasks.tracking.lineage import ancestors, fetch_stages, file_state, finished_stages
+from tests.factories.stages import Trained, trained
+
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "store")]
+
+
+def here(folder: Path) -> Path:
+    """The folder of a stage in the cache of the current machine."""
+    return stages_folder() / folder.parent.name / folder.name
+
+
+def test_other_machine_traces_and_prunes(
+    tmp_path: Path, other_machine: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one two two three three three")
+    old, new = trained([file], 1), trained([file], 2)
+    other_machine()
+    uri = settings().tracking_uri
+
+    stages = finished_stages(stages_folder())
+    assert {stage.folder for stage in stages.values()} == folders(old) | folders(new)
+    name = f"train/{old.model.name}"
+    assert ancestors(stages, [name]) == {f"{f.parent.name}/{f.name}" for f in folders(old)}
+    fetch_stages(stages, ancestors(stages, [name]))
+    entry = stages[name].manifest["files"]["model.json"]
+    assert file_state(here(old.model) / "model.json", entry, verify=True) == "intact"
+
+    assert find_garbage(uri) == []
+    MlflowClient(uri).delete_run(old.run_id)
+    assert find_garbage(uri) == [], "another machine may be using new stages"
+    monkeypatch.setenv("BIDAFLOW_TIME_LIMIT_HOURS", "0.000001")
+    garbage = {here(old.model), here(old.counts)}
+    assert {item.path for item in find_garbage(uri)} == garbage
+    assert all(item.bytes > 0 for item in find_garbage(uri))
+    assert {item.path for item in prune(uri)} == garbage
+    assert [folder for folder in garbage if folder.exists() or is_published(folder)] == []
+    assert all(is_published(folder) for folder in folders(new))
+    assert find_garbage(uri) == []
+
+
+def folders(training: Trained) -> set[Path]:
+    return {here(folder) for folder in (training.words, training.counts, training.model)}
