@@ -60,9 +60,9 @@ def ingest_dataset(data: DataParameters) -> Splits:
         exclusions = Exclusions(held_out=(dev.folder,))
     validation = None
     if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
-        validation = splitting(portions, "validation", shares, exclusions, data.negatives)
+        validation = splitting(portions, "validation", shares, exclusions, data.negative_shares)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
-    train = splitting([*portions, *mixed], "train", shares, exclusions, data.negatives)
+    train = splitting([*portions, *mixed], "train", shares, exclusions, data.negative_shares)
     return Splits(files.name, train, validation, dev)
 
 

@@ -79,6 +79,7 @@ def _stage(origin: Mapping[str, Any]) -> str:
 
 def _data(train: Manifest) -> dict[str, Any]:
     inputs, apart = train["inputs"], train["inputs"]["apart"]
+    negatives = inputs["negatives"]
     ingested = next(origin for origin in train["made_from"] if origin["input"] == "portions")
     ingestion = read_manifest(stages_folder() / _stage(ingested))["inputs"]
     return {
@@ -87,7 +88,9 @@ def _data(train: Manifest) -> dict[str, Any]:
         "dev_share": inputs["shares"]["dev"],
         "overlap": apart["overlap"] if apart["scored"] else None,
         "mix": _mix(inputs["portions"]),
-        "negatives": inputs["negatives"],
+        "negatives": negatives["paragraph"],
+        "negatives_nearest": negatives["nearest"],
+        "negatives_swap": negatives["swap"],
         "repair": ingestion["repair"],
         "max_rejected": ingestion["max_rejected"],
     }

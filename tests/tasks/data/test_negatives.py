@@ -1,6 +1,8 @@
 """Same-article negatives: questions paired with another paragraph of their article."""
 
+import json
 from collections import defaultdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,13 @@ import pytest
 
 from infra.errors import UserError
 from tasks.data.ingested import Portion, normalized
+from tasks.data.negatives import NegativeShares, negative_kind
 from tasks.data.splits import Exclusions, Shares, write_split
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tests.factories.split_files import ingested, new, rows, write
+
+HALF, ALL = NegativeShares(paragraph=0.5), NegativeShares(paragraph=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def test_negatives_share_the_article_not_the_answer(
     portions: list[Portion], tmp_path: Path
 ) -> None:
     plain = write_split(new(tmp_path / "plain"), portions)
-    facts = write_split(new(tmp_path / "more"), portions, negatives=0.5)
+    facts = write_split(new(tmp_path / "more"), portions, negatives=HALF)
     contexts = rows(tmp_path / "more", "contexts")
     pairs = negative_pairs(tmp_path / "more")
     chosen = defaultdict(set)
@@ -68,11 +73,36 @@ def test_negatives_are_deterministic_and_only_add_rows(
     write_split(new(tmp_path / "plain"), portions)
     written = []
     for name, seed in (("once", 1), ("again", 1), ("other", 2)):
-        write_split(new(tmp_path / name), portions, shares=Shares(seed=seed), negatives=0.5)
+        write_split(
+            new(tmp_path / name),
+            portions,
+            shares=Shares(seed=seed),
+            negatives=NegativeShares(paragraph=0.5),
+        )
         written.append((tmp_path / name / "questions.parquet").read_bytes())
     assert written[0] == written[1] != written[2]
     kept = [row for row in rows(tmp_path / "once", "questions") if not row["id"].endswith("≠")]
     assert kept == rows(tmp_path / "plain", "questions")
+
+
+def test_default_kind_is_that_of_the_last_release(portions: list[Portion], tmp_path: Path) -> None:
+    """The other kinds only add rows, and the last release drew the same pairs."""
+    both = NegativeShares(paragraph=0.5, nearest=0.3)
+    write_split(new(tmp_path / "half"), portions, shares=Shares(seed=1), negatives=HALF)
+    write_split(new(tmp_path / "both"), portions, shares=Shares(seed=1), negatives=both)
+    drawn = [
+        [
+            (row["id"], row["context_id"])
+            for row in rows(tmp_path / name, "questions")
+            if negative_kind(row["id"]) == "paragraph"
+        ]
+        for name in ("half", "both")
+    ]
+    assert drawn[0] == drawn[1]
+    assert sha256(json.dumps(drawn[0]).encode()).hexdigest() == LAST_RELEASE
+
+
+LAST_RELEASE = "a6f6fce0aa01e54151fcbe4ebab029b0d2b408e6b40cfc97c86d59deb2577a5b"
 
 
 def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: Path) -> None:
@@ -86,7 +116,9 @@ def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: P
         write(tmp_path / "evaluation.json", {"data": [{"paragraphs": paragraphs}]})
     )
     exclusions = Exclusions(evaluation.folder, overlap="leave out")
-    facts = write_split(new(tmp_path / "train"), portions, apart=exclusions, negatives=1.0)
+    facts = write_split(
+        new(tmp_path / "train"), portions, apart=exclusions, negatives=NegativeShares(paragraph=1.0)
+    )
     assert facts["negatives"] > 0
     assert not held_out & {row["text"] for row in rows(tmp_path / "train", "contexts")}
     contexts = rows(tmp_path / "train", "contexts")
@@ -100,7 +132,7 @@ QUESTIONS = [
 
 def test_weighted_copies_get_their_own_negatives(portions: list[Portion], tmp_path: Path) -> None:
     twice = [Portion(portions[0].folder, "twice", 2.0)]
-    facts = write_split(new(tmp_path / "out"), twice, negatives=1.0)
+    facts = write_split(new(tmp_path / "out"), twice, negatives=ALL)
     ids = [row["id"] for row in rows(tmp_path / "out", "questions")]
     assert len(set(ids)) == len(ids) == facts["questions"]
     assert any(id.endswith("×2≠") for id in ids)
@@ -112,13 +144,17 @@ def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
     paragraphs = [{"context": "Mills stand on hills.", "qas": [question]}]
     one = ingested(write(tmp_path / "one.json", {"data": [{"paragraphs": paragraphs}]}))
     with pytest.raises(UserError, match=r"^data\.negatives is 0\.5, but no answerable question"):
-        write_split(new(tmp_path / "out"), [one], negatives=0.5)
+        write_split(new(tmp_path / "out"), [one], negatives=HALF)
 
 
 def test_nearly_all_squad_questions_get_negatives(shared_data: Path, tmp_path: Path) -> None:
     """Nearly every SQuAD question has a suitable paragraph in its own article."""
     (tmp_path / "dev.json").symlink_to(shared_data / "squad" / "dev-v1.1.json")
-    facts = write_split(new(tmp_path / "out"), [ingested(tmp_path / "dev.json")], negatives=1.0)
+    facts = write_split(
+        new(tmp_path / "out"),
+        [ingested(tmp_path / "dev.json")],
+        negatives=NegativeShares(paragraph=1.0),
+    )
     assert 0.98 * 10_570 < facts["negatives"] <= 10_570
     contexts = rows(tmp_path / "out", "contexts")
     for negative, question in negative_pairs(tmp_path / "out"):
