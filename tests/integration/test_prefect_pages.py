@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -201,7 +201,8 @@ def test_no_page_requests_anything_outside(
     }
     for url, text in texts.items():
         tab.goto(url)
-        tab.get_by_text(text).first.wait_for()
+        shown = expect(tab.locator("body"))
+        shown.to_contain_text(text, use_inner_text=True, timeout=PAGE_SECONDS * 1000)
         tab.wait_for_timeout(1_500)
     assert hosts == {"127.0.0.1"}
 
