@@ -1,0 +1,107 @@
+"""The benchmark of negatives: the word-overlap classifier, and one small training per kind."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import negatives
+from benchmarks.common.overlap import classifier_auc, overlap_features
+from infra.settings import CHECKOUT
+from tasks.data.text_spans import Text
+from tests.factories.cli import QUICK, environment_for
+
+PLACES = ("Lima", "Quito", "Cusco", "Tarma")
+
+
+def town(number: int) -> dict[str, Any]:
+    """An article of four paragraphs about a town's buildings, with a question about each."""
+    paragraphs = []
+    for i, thing in enumerate(("mill", "bridge", "tower", "harbour")):
+        year, answer = 1800 + 10 * number + i, f"Mason {number}-{i}"
+        start = f"{answer} built the {thing} in {year}."
+        paragraphs.append(
+            {
+                "context": f"{start} A quake came in {year + 150}. Crowds left in {PLACES[i]}.",
+                "qas": [
+                    {
+                        "id": f"{number}-{i}",
+                        "question": f"Who built the {thing} in {year}?",
+                        "answers": [{"text": answer, "answer_start": 0}],
+                    }
+                ],
+            }
+        )
+    return {"title": f"town {number}", "paragraphs": paragraphs}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a dataset named "own"."""
+    (tmp_path / "own").mkdir()
+    for name, numbers in (("train", range(10)), ("dev", range(10, 13))):
+        data = {"data": [town(number) for number in numbers]}
+        (tmp_path / "own" / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
+    return tmp_path
+
+
+def test_classifier_finds_what_features_tell() -> None:
+    random = np.random.default_rng(0)
+    answerable, test = random.random((2, 4000)) < 0.5
+    noise = random.normal(size=(4000, 3))
+    assert classifier_auc(noise, answerable, test) == pytest.approx(0.5, abs=0.05)
+    told = noise + 3.0 * answerable[:, None]
+    assert classifier_auc(told, answerable, test) > 0.99
+
+
+def test_features_count_shared_words() -> None:
+    question, context = Text("Who built mills in Lima?"), Text("Mills are old. He built in Lima.")
+    words, pairs, content, best, marked, missing, length = overlap_features(question, context)
+    assert (words, pairs) == (pytest.approx(4 / 6), pytest.approx(1 / 5))
+    assert (content, best, marked, missing) == (1, pytest.approx(2 / 3), 1, 0)
+    assert length == pytest.approx(np.log(9 + 1))
+
+
+def test_words_tell_other_paragraphs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "own" / "train.json"
+    monkeypatch.setattr(sys, "argv", ["negatives", str(folder), "--overlap-only", str(file)])
+    everything = negatives.NegativeShares(paragraph=1, nearest=1, swap=1)
+    monkeypatch.setattr(negatives, "SAMPLED", everything)
+    negatives.main()
+    result = json.loads((folder / "overlap.json").read_text(encoding="utf-8"))
+    areas = {row["kind"]: float(row["AUC by word overlap"]) for row in result["rows"]}
+    assert areas.keys() == {"paragraph", "nearest", "swap"}
+    assert areas["paragraph"] > 0.9 and areas["nearest"] > 0.9
+    assert result["data"]["questions"] == 40
+    assert "| swap | 40 | 40 |" in (folder / "overlap.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_trains_once_with_each_kind(folder: Path) -> None:
+    """A rerun trains nothing again."""
+    flags = ("--data.dataset", str(folder / "own"), "--variants", "baseline", *QUICK)
+    outputs = []
+    for _ in range(2):
+        process = subprocess.run(
+            [sys.executable, "-m", "benchmarks.negatives", str(folder), *flags],
+            env=environment_for(folder / "root"),
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            timeout=1500,
+            check=False,
+        )
+        assert process.returncode == 0, process.stderr
+        outputs.append(json.loads((folder / "negatives.json").read_text(encoding="utf-8")))
+    assert outputs[0] == outputs[1]
+    rows = {row["negatives"]: row for row in outputs[0]["rows"]}
+    assert rows.keys() == set(negatives.CELLS)
+    assert rows["none"]["added to train"] == "0" != rows["swap"]["added to train"]
+    assert {"AvNA answerable", "AvNA swap (12)"} <= rows["none"].keys()
+    assert len(list((folder / "root" / "stages" / "train").glob("[!.]*/model"))) == 4
