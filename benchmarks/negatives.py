@@ -47,7 +47,7 @@ SAMPLED = NegativeShares(paragraph=0.05, nearest=0.05, swap=0.5)
 # Share of the answerable questions that are compared with those that people wrote.
 COMPARED = 0.2
 # The settings of the trainings: the kinds add about as many questions on SQuAD.
-CELLS = {
+CELLS: dict[str, list[str]] = {
     "none": [],
     "paragraph": ["--data.negatives", "0.05"],
     "nearest": ["--data.negatives-nearest", "0.05"],
@@ -142,7 +142,9 @@ def training_row(cell: str, trained: Trained) -> dict[str, str]:
     questions = list(questions_of(dev).values())
     answerable = [question for question in questions if question.answers]
     people = [question for question in questions if not question.answers]
-    kinds = {**negatives_of(dev), **({PEOPLE: people} if people else {})}
+    kinds: dict[str, list[Question]] = dict(negatives_of(dev).items())
+    if people:
+        kinds[PEOPLE] = people
     given = _answers(predictor, answerable)
     scores = score_questions(given, [question.answers for question in answerable], v2=True)
     added = facts_of(trained.input("train", "ingested"))["negatives"]
@@ -193,22 +195,29 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
     parser.add_argument("--overlap-only", type=Path, metavar="FILE")
     arguments, flags = parser.parse_known_args()
+    if arguments.overlap_only and flags:
+        parser.error(f"unknown arguments: {' '.join(flags)}")
     if arguments.overlap_only:
-        if flags:
-            parser.error(f"unknown arguments: {' '.join(flags)}")
-        with TemporaryDirectory() as folder:
-            facts = ingest_file(Path(folder), arguments.overlap_only)
-            rows = list(overlap_rows(Path(folder)))
-        data = {"file": arguments.overlap_only.name, **facts}
-        write(arguments.out, "overlap", rows, data=data, shares=SAMPLED.model_dump())
-        return
+        _measure_overlap(arguments.overlap_only, arguments.out)
+    else:
+        _train_and_evaluate(flags, arguments.out)
+
+
+def _measure_overlap(file: Path, out: Path) -> None:
+    with TemporaryDirectory() as folder:
+        facts = ingest_file(Path(folder), file)
+        rows = list(overlap_rows(Path(folder)))
+    write(out, "overlap", rows, data={"file": file.name, **facts}, shares=SAMPLED.model_dump())
+
+
+def _train_and_evaluate(flags: list[str], out: Path) -> None:
     rows, trainings = [], []
     for cell, settings in CELLS.items():
         (folder,) = train([*flags, *settings])
         trained = Trained(folder)
         rows.append(training_row(cell, trained))
         trainings.append({"config": trained.config, "facts": trained.facts})
-        write(arguments.out, "negatives", rows, trainings=trainings)
+        write(out, "negatives", rows, trainings=trainings)
 
 
 if __name__ == "__main__":

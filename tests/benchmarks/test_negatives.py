@@ -12,6 +12,7 @@ import pytest
 from benchmarks import negatives
 from benchmarks.common.overlap import classifier_auc, overlap_features
 from infra.settings import CHECKOUT
+from tasks.data.negatives import NegativeShares
 from tasks.data.text_spans import Text
 from tests.factories.cli import QUICK, environment_for
 
@@ -61,15 +62,15 @@ def test_classifier_finds_what_features_tell() -> None:
 def test_features_count_shared_words() -> None:
     question, context = Text("Who built mills in Lima?"), Text("Mills are old. He built in Lima.")
     words, pairs, content, best, marked, missing, length = overlap_features(question, context)
-    assert (words, pairs) == (pytest.approx(4 / 6), pytest.approx(1 / 5))
-    assert (content, best, marked, missing) == (1, pytest.approx(2 / 3), 1, 0)
+    measured = [words, pairs, content, best, marked, missing]
+    assert measured == pytest.approx([4 / 6, 1 / 5, 1, 2 / 3, 1, 0])
     assert length == pytest.approx(np.log(9 + 1))
 
 
 def test_words_tell_other_paragraphs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folder / "own" / "train.json"
     monkeypatch.setattr(sys, "argv", ["negatives", str(folder), "--overlap-only", str(file)])
-    everything = negatives.NegativeShares(paragraph=1, nearest=1, swap=1)
+    everything = NegativeShares(paragraph=1, nearest=1, swap=1)
     monkeypatch.setattr(negatives, "SAMPLED", everything)
     negatives.main()
     result = json.loads((folder / "overlap.json").read_text(encoding="utf-8"))

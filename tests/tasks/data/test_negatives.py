@@ -85,7 +85,7 @@ def test_negatives_are_deterministic_and_only_add_rows(
     assert kept == rows(tmp_path / "plain", "questions")
 
 
-def test_default_kind_is_that_of_the_last_release(portions: list[Portion], tmp_path: Path) -> None:
+def test_default_kind_is_as_in_last_release(portions: list[Portion], tmp_path: Path) -> None:
     """The other kinds only add rows, and the last release drew the same pairs."""
     both = NegativeShares(paragraph=0.5, nearest=0.3)
     write_split(new(tmp_path / "half"), portions, shares=Shares(seed=1), negatives=HALF)

@@ -26,9 +26,7 @@ def swapped(question: str, answer: str, context: str = CONTEXT, title: str = "")
         ("Who opened the observatory in Lima?", "Ada Moss", {"Quito"}),
     ],
 )
-def test_swaps_for_the_same_shape_of_another_sentence(
-    question: str, answer: str, expected: set[str]
-) -> None:
+def test_swaps_for_the_same_shape(question: str, answer: str, expected: set[str]) -> None:
     old = {"1948": "1921", "June": "April", "512": "340", "Quito": "Lima"}
     assert swapped(question, answer) == {question.replace(old[new], new) for new in expected}
 
@@ -48,7 +46,7 @@ def test_leaves_doubtful_questions_alone(question: str, answer: str) -> None:
     assert not swapped(question, answer)
 
 
-def test_never_swaps_in_the_topic_or_another_form_of_the_name() -> None:
+def test_never_swaps_in_the_topic_or_an_alias() -> None:
     context = "A reporter was in Lima. Cats sat in Liman. Rats sat in Quito. Hens sat in Cusco."
     question = "What kind of reporter was once in Lima?"
     assert swapped(question, "reporter", context) == {

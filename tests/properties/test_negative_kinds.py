@@ -123,7 +123,7 @@ def check_swap(negative: dict[str, Any], source: dict[str, Any], context: str) -
 
 @settings(max_examples=25)
 @given(articles())
-def test_negatives_have_the_properties_of_their_kind(data: dict[str, Any]) -> None:
+def test_negatives_are_of_their_kind(data: dict[str, Any]) -> None:
     def check(portion: Portion) -> None:
         contexts = {row["context_id"]: row for row in rows(portion.folder, "contexts")}
         sources = {row["id"]: row for row in rows(portion.folder, "questions")}
@@ -184,7 +184,7 @@ TOWN = {
 }
 
 
-def test_nearest_is_the_most_similar_paragraph_without_the_answer(tmp_path: Path) -> None:
+def test_nearest_is_most_similar_without_answer(tmp_path: Path) -> None:
     portion = ingested(write(tmp_path / "town.json", {"data": [TOWN]}))
     (negative,) = sample(portion, NegativeShares(nearest=1))
     assert negative["context_id"] == 3
@@ -229,7 +229,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from tasks.data.ingested import Portion
-from tests.tasks.data.test_negative_kinds import ALL, sample
+from tests.properties.test_negative_kinds import ALL, sample
 
 made = sample(Portion(Path(sys.argv[1]), "data"), ALL)
 kinds = [negative["made_as"] for negative in made]
