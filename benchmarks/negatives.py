@@ -41,7 +41,7 @@ from tasks.data.ingested import Contexts, Portion, hash_uniform, questions_with_
 from tasks.data.negatives import NegativeKind, NegativeSampler, NegativeShares
 from tasks.inference.predictor import Predictor
 
-# Shares of the questions from which negatives are made to be told apart or answered. Few questions
+# Shares of the questions from which the classifier and the models get negatives. Few questions
 # allow a swap, so more of them are tried.
 SAMPLED = NegativeShares(paragraph=0.05, nearest=0.05, swap=0.5)
 # Share of the answerable questions that are compared with those that people wrote.

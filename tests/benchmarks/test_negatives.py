@@ -55,8 +55,8 @@ def test_classifier_finds_what_features_tell() -> None:
     answerable, test = random.random((2, 4000)) < 0.5
     noise = random.normal(size=(4000, 3))
     assert classifier_auc(noise, answerable, test) == pytest.approx(0.5, abs=0.05)
-    told = noise + 3.0 * answerable[:, None]
-    assert classifier_auc(told, answerable, test) > 0.99
+    separated = noise + 3.0 * answerable[:, None]
+    assert classifier_auc(separated, answerable, test) > 0.99
 
 
 def test_features_count_shared_words() -> None:
