@@ -162,15 +162,16 @@ class Server:
 
         return str(wait("a new run", created))
 
-    def runs(self, **filters: Any) -> list[dict[str, Any]]:
-        """The runs of flow `retrain`, newest first."""
-        body = {"flows": {"name": {"any_": ["retrain"]}}, **filters}
+    def runs(self, flow: str = "retrain") -> list[dict[str, Any]]:
+        """The runs of a flow, newest first."""
+        body = {"flows": {"name": {"any_": [flow]}}}
         runs = send_request("POST", f"{self.api}/flow_runs/filter", body).raise_for_status().json()
         return sorted(runs, key=lambda run: str(run["created"]), reverse=True)
 
-    def newest(self) -> str:
-        """The id of the newest run that was started by a person and not by a schedule."""
-        return next(str(run["id"]) for run in self.runs() if not run["auto_scheduled"])
+    def newest(self, flow: str = "retrain") -> str | None:
+        """The id of the newest run of a flow that was started by a person and not by a schedule."""
+        runs = (str(run["id"]) for run in self.runs(flow) if not run["auto_scheduled"])
+        return next(runs, None)
 
     def run(self, run_id: str) -> dict[str, Any]:
         try:

@@ -106,7 +106,9 @@ def runs(services: Services, dataset: Path) -> Runs:
     os.kill(process, signal.SIGKILL)
     done = services.run("retrain", *flags(parameters(dataset)))
     assert done.returncode == 0, done.stdout + done.stderr
-    return Runs(killed, server.newest())
+    finished = server.newest()
+    assert finished is not None
+    return Runs(killed, finished)
 
 
 @pytest.fixture
