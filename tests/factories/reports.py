@@ -117,7 +117,8 @@ def vector_evaluation(
         name: {"spearman": value, "pairs": 1_000, "covered": share, "composed": 0.0}
         for name, (value, share) in spearman.items()
     }
-    band = {"tokens": 1_000, "types": 90, "types_covered": 0.5, "missing": ["zyx"]}
+    missing = [f"unknownword{i}" for i in range(9)]
+    band = {"tokens": 1_000, "types": 90, "types_covered": 0.5, "missing": missing}
     turns = [(word, i / 9, i / max(len(words or []), 1)) for i, word in enumerate(words or [])]
     evaluation = {
         "words": 40_000,

@@ -202,6 +202,14 @@ def test_columns_that_link_on_are_in_sight(site: Site, chromium: Browser) -> Non
     tab.close()
 
 
+def test_tables_of_vectors_are_in_sight(site: Site, chromium: Browser) -> None:
+    tab = chromium.new_page(viewport={"width": 1280, "height": 860})
+    tab.goto(site.url + site.pages["vectors"])
+    for frame in tab.locator(".scroll").all():
+        assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")
+    tab.close()
+
+
 def test_charts_of_f1_say_where_their_axis_starts(site: Site, tab: Page) -> None:
     for kind in ("report", "history"):
         tab.goto(site.url + site.pages[kind])
