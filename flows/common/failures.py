@@ -21,7 +21,7 @@ from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import UserError
 from infra.heartbeat import heartbeat
 from infra.settings import settings
-from infra.store import require_store
+from infra.storage.store import require_store
 from tasks.tracking import runs
 from tasks.tracking.cancellation import ending_if_cancelled, report_cancellation
 from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run

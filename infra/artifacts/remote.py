@@ -28,7 +28,7 @@ from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.run_logger import logger
 from infra.settings import settings
-from infra.store import Store, explained_errors, root_store
+from infra.storage.store import Store, explained_errors, root_store
 
 # pyarrow.fs is imported locally: a root that is a folder does not need it.
 

@@ -13,7 +13,7 @@ from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST
 from infra.artifacts.remote import copy, in_parallel
 from infra.settings import settings
-from infra.store import Store, explained_errors, root_store
+from infra.storage.store import Store, explained_errors, root_store
 
 
 @contextmanager

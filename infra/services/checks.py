@@ -16,7 +16,7 @@ import httpx
 from infra.errors import UserError
 from infra.masking import mask_secrets
 from infra.settings import CHECKOUT, settings
-from infra.store import require_store
+from infra.storage.store import require_store
 
 # torch and Ray are imported locally: they take seconds to load.
 

@@ -4,7 +4,7 @@ The first worker writes the shared state. Every worker adds the state of its own
 
 Ray Train writes checkpoint files and the list of checkpoints in place. A process that is killed
 during a write would leave an unreadable list, from which training could not resume. Therefore Ray
-gets a file system in which a file has its name only when it is complete (`infra/store.py`).
+gets a file system in which a file has its name only when it is complete (`infra/storage/store.py`).
 """
 
 import json

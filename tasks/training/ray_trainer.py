@@ -32,7 +32,7 @@ from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
 from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
-from infra.store import Store
+from infra.storage.store import Store
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
 # The number of times that failed workers are replaced.

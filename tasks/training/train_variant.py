@@ -15,7 +15,7 @@ from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from infra.ray_cluster import Resources
 from infra.settings import settings
-from infra.store import Store, local_store, root_store
+from infra.storage.store import Store, local_store, root_store
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks.tracking import client, metric_logger, model_logging, runs
 from tasks.training.inputs import TrainingData

@@ -86,7 +86,8 @@ def gpus_of_this_worker() -> None:
     assert len(ray.get_gpu_ids()) == 1
 
 
-@pytest.mark.parametrize("fraction", [pytest.param(1, marks=pytest.mark.full), 0.25])
+@pytest.mark.full
+@pytest.mark.parametrize("fraction", [1, 0.25])
 def test_ray_schedules_gpu_requests(node_with_a_gpu: None, fraction: float) -> None:
     resources = {"CPU": 1, "GPU": fraction}
     scaling = ScalingConfig(num_workers=1, use_gpu=True, resources_per_worker=resources)

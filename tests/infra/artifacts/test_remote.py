@@ -18,7 +18,7 @@ from infra.artifacts.stage import Stage
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.settings import settings as current_settings
-from infra.store import require_store
+from infra.storage.store import require_store
 from tests.factories.object_store import ObjectStore
 
 T = TypeVar("T")

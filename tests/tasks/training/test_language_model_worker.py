@@ -14,7 +14,7 @@ import torch
 from mlflow.tracking import MlflowClient
 
 from infra.ray_cluster import Allotment
-from infra.store import local_store
+from infra.storage.store import local_store
 from models.language_model.config import LMTraining
 from tasks.embeddings.contextual.encode_corpus import EncodedCorpus, encode_corpus, read_words
 from tasks.training import language_model_worker as module

@@ -1,6 +1,7 @@
 """Time to fill GloVe 6B with new words: by rotation of another set, and from contexts in a corpus.
 
-Usage: python -m benchmarks.filling [--words 400000] [--dimension 50] [--repeats 3] [--out OUT.json]
+Usage: python -m benchmarks.studies.filling [--words 400000] [--dimension 50] [--repeats 3]
+           [--out OUT.json]
 
 Both ways add the same number of new words. The other set has these, and the 20,000 most frequent
 words of GloVe, with random vectors of that dimension. In the generated corpus, each new word occurs
@@ -110,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ways = measure(Path(folder), options.words, options.dimension, options.repeats)
     result = {
-        "command": "python -m benchmarks.filling " + " ".join(sys.argv[1:]),
+        "command": "python -m benchmarks.studies.filling " + " ".join(sys.argv[1:]),
         "date": today(),
         "machine": machine(),
         "ways": ways,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
-from infra.filesystems import atomic_local_filesystem, persistent_s3
+from infra.storage.filesystems import atomic_local_filesystem, persistent_s3
 
 
 def test_partial_write_keeps_the_old_file(tmp_path: Path) -> None:

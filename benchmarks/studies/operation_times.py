@@ -1,6 +1,6 @@
 """Seconds from a click in Prefect to its effect, and the processes and memory of `bidaflow up`.
 
-Usage: python -m benchmarks.operation_times NAME=BIDAFLOW [NAME=BIDAFLOW ...] [--out FILE]
+Usage: python -m benchmarks.studies.operation_times NAME=BIDAFLOW [NAME=BIDAFLOW ...] [--out FILE]
 
 BIDAFLOW is the console script of a checkout, so that several versions are measured in one call, for
 example `before=../before/.venv/bin/bidaflow after=.venv/bin/bidaflow`. For each of them, with a new
@@ -39,7 +39,7 @@ CLICKS = 3
 IDLE_SECONDS, TRAINING_SECONDS = 60, 5
 TIMEOUT_SECONDS = 600
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
-RESULT = Path(__file__).parent / "results" / "operation-times.json"
+RESULT = Path(__file__).parents[1] / "results" / "operation-times.json"
 
 
 @dataclass(frozen=True)

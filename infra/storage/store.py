@@ -47,7 +47,7 @@ class Store(NamedTuple):
 
 def local_store(folder: Path) -> Store:
     """A folder of this machine, in which a file has its name only when it is complete."""
-    from infra.filesystems import atomic_local_filesystem
+    from infra.storage.filesystems import atomic_local_filesystem
 
     return Store(atomic_local_filesystem(), str(folder), is_local=True)
 
@@ -68,7 +68,7 @@ def _open(address: str, endpoint: str | None) -> Store:
     import pyarrow as pa
     from pyarrow import fs
 
-    from infra.filesystems import persistent_s3
+    from infra.storage.filesystems import persistent_s3
 
     try:
         files, folder = fs.FileSystem.from_uri(address)

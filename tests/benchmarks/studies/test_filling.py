@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.filling import LINE, measure, write_corpus
+from benchmarks.studies.filling import LINE, measure, write_corpus
 from tasks.embeddings.training.corpus import read_vocabulary
 
 NEW = [f"n{number}" for number in range(40)]

@@ -1,0 +1,1 @@
+"""The storage root: a folder, or an address in an object store."""
