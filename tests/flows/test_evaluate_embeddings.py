@@ -44,7 +44,8 @@ def test_evaluates_logs_and_reports_two_sets(
         evaluate_embeddings([one, two], data, Queries(words=["the"]), return_state=True)
     )
     report = Path(result["report"])
-    assert report == root / "reports" / "vectors-one.txt-two.txt.html" and report.exists()
+    assert report == root / "reports" / "vectors-one.txt-two.txt-on-tickets.html"
+    assert report.exists()
     covered = [result["metrics"][name]["coverage/all.tokens"] for name in ("one.txt", "two.txt")]
     assert 0 < covered[1] < covered[0] < 1
     splits = ingest_dataset(DataParameters(dataset=data))

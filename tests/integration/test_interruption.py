@@ -24,7 +24,7 @@ from tests.factories.cli import (
     write_dataset,
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 FLAGS = (
     *("--variants", "char"),
@@ -127,7 +127,6 @@ def test_killed_training_resumes_from_its_checkpoint(prefect_server: None, tmp_p
     assert_one_finished_training(root)
 
 
-@pytest.mark.full
 def test_training_killed_twice_keeps_the_same_weights(prefect_server: None, tmp_path: Path) -> None:
     root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     kill_in_mid_training(root, data)

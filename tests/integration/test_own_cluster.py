@@ -12,7 +12,7 @@ from ray.util.state import list_nodes
 
 from tests.factories.listeners import is_loopback
 
-pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.usefixtures("ray_cluster")]
 
 ANOTHER = """
 import ray

@@ -13,7 +13,11 @@ from tasks.tracking.garbage_collection import find_garbage, prune
 from tasks.tracking.lineage import ancestors, fetch_stages, file_state, finished_stages
 from tests.factories.stages import Trained, trained
 
-pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "store")]
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.heavy,
+    pytest.mark.usefixtures("prefect_server", "store"),
+]
 
 
 def here(folder: Path) -> Path:

@@ -142,8 +142,9 @@ def test_schedule_gets_its_dataset(
     overrides.press("ArrowDown")
     screen.tab.locator(".p-select-option", has_text=guide("data")).click()
     screen.tab.keyboard.press("Escape")
-    screen.fill(guide("Dataset"), str(data / "tickets"))
+    screen.fill(guide("Dataset"), "/data/tickets")
     screen.take_picture("schedule")
+    screen.fill("Dataset", str(data / "tickets"))
     screen.click(guide("Save"))
     screen.tab.get_by_text("Deployment schedule updated").first.wait_for()
     (weekly,) = server.services.deployment("retrain")["schedules"]

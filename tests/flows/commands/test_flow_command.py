@@ -292,5 +292,5 @@ def test_help_shows_bounds_choices_and_defaults() -> None:
     assert lines["--training.dropout"].endswith("[0 to 0.99]")
     assert lines["--data.dev-share"].endswith("[> 0, < 1] [default: 0.1]")
     assert lines["--training.characters.filters"].endswith("[≥ 1]")
-    assert lines["--variants"].endswith("docqa] [default: baseline,char]")
+    assert lines["--variants"].endswith("char-elmo] [default: baseline,char]")
     assert lines["--data.overlap"].endswith("[choices: refuse, leave out]")
