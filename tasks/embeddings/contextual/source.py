@@ -57,7 +57,12 @@ def find_bilm(spec: str) -> BilmInput:
 
 
 def is_bilm(spec: str) -> bool:
-    """Whether `find_bilm` would find a language model; a folder with both is a set of vectors."""
+    """Whether `find_bilm` finds a language model, or `spec` ends as the name of its file does.
+
+    A folder with both is a set of vectors.
+    """
+    if Path(spec).suffix in (BILM_SUFFIX, HDF5):
+        return True
     if (Path(spec).expanduser() / VECTORS).is_file():
         return False
     try:

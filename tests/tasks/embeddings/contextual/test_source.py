@@ -43,6 +43,7 @@ def test_other_names_are_refused(root: Path) -> None:
     with pytest.raises(UserError, match=r"^No language model gone\. Expected the name of one"):
         find_bilm("gone")
     assert not is_bilm("glove-6b-50d")
+    assert is_bilm("gone/bilm.safetensors"), "so that the error says what is missing"
 
 
 def test_folder_with_word_vectors_is_no_language_model(root: Path, tmp_path: Path) -> None:
