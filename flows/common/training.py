@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.common.encoding import Encoded
 from flows.common.splits import Splits
 from infra import ray_cluster
-from infra.artifacts.stage import Output, outputs_or_error
+from infra.artifacts.stage import Output
 from infra.heartbeat import step
 from infra.ray_cluster import Resources
 from infra.settings import settings
@@ -75,8 +76,12 @@ def train_all(trainings: list[Training], resources: Resources) -> list[Output]:
     If this process was connected to a cluster before, it stays connected. If trainings fail, the
     error of the first one is raised when all others have ended.
     """
-    outcomes = dict(train_each(trainings, resources))
-    return outputs_or_error([outcomes[number] for number in range(len(trainings))])
+    outputs = []
+    for _, outcome in sorted(train_each(trainings, resources), key=itemgetter(0)):
+        if isinstance(outcome, Exception):
+            raise outcome
+        outputs.append(outcome)
+    return outputs
 
 
 def train_each(

@@ -87,16 +87,6 @@ def _output(folder: Path, title: str, state: State[Any]) -> Output:
     return Output(folder, facts_of(folder), cached)
 
 
-def outputs_or_error(outcomes: Sequence[Output | Exception]) -> list[Output]:
-    """The outputs of calls; if some failed, raises the first error."""
-    outputs = []
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
-        outputs.append(outcome)
-    return outputs
-
-
 def _outcome(folder: Path, title: str, state: State[Any]) -> Output | Exception:
     try:
         return _output(folder, title, state)
@@ -168,21 +158,14 @@ class Stage(Generic[P]):
         task = self._task_for(folder, title)
         return _output(folder, title, task(folder.name, inputs, return_state=True))
 
-    def run_all(self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]) -> list[Output]:
-        """The stage's outputs for several tuples of arguments, built in parallel by the runner.
-
-        Raises:
-            UserError: the inputs of a call can't be used. All others have been built or have failed
-                then; of several such errors, the first one is raised.
-        """
-        outcomes = dict(self.run_each(runner, calls))
-        return outputs_or_error([outcomes[number] for number in range(len(calls))])
-
     def run_each(
         self, runner: TaskRunner[Any], calls: Sequence[tuple[Any, ...]]
     ) -> Iterator[tuple[int, Output | Exception]]:
-        """Like `run_all`, but yield the position of each call as it ends, with its output or with
-        the error that it failed with."""
+        """Build the stage for several tuples of arguments, in parallel by the runner.
+
+        Yields the position of each call as it ends, with its output or with the error that it
+        failed with.
+        """
         resolved = [self._resolve(*arguments) for arguments in calls]
         titles = [self._title(inputs) for inputs, _ in resolved]
         numbers = {
