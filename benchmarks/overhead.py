@@ -25,6 +25,7 @@ from typing import Any
 import httpx
 
 from benchmarks.common.machine import machine, today
+from benchmarks.common.services import services_up
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import metric_logger
 from tasks.tracking.runs import parent_run
@@ -96,21 +97,13 @@ def seconds_to_first_task(root: Path, prefect_url: str) -> float:
 
 def measure_with_servers(root: Path) -> dict[str, Any]:
     """Measurements while the servers are up."""
-    bidaflow = [sys.executable, "-m", "flows"]
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
-    up = subprocess.Popen([*bidaflow, "up"], env=environment, cwd=CHECKOUT, stdout=subprocess.PIPE)
-    try:
-        assert up.stdout is not None
-        for line in up.stdout:
-            if line.startswith(b"Stop"):
-                break
+    with services_up([sys.executable, "-m", "flows"], CHECKOUT, environment):
         return {
             "flow start to first task": seconds_to_first_task(root, settings().prefect_url),
             "logging an epoch, SQLite": logging_cost(f"sqlite:///{root}/mlflow.db"),
             "logging an epoch, server": logging_cost(settings().mlflow_url),
         }
-    finally:
-        subprocess.run([*bidaflow, "down"], env=environment, cwd=CHECKOUT, check=True)
 
 
 def main() -> None:

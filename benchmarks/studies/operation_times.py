@@ -20,7 +20,6 @@ import itertools
 import os
 import socket
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ import httpx
 import psutil
 
 from benchmarks.common.machine import machine, print_result, today
+from benchmarks.common.services import services_up
 
 CLICKS = 3
 IDLE_SECONDS, TRAINING_SECONDS = 60, 5
@@ -46,7 +46,6 @@ RESULT = Path(__file__).parents[1] / "results" / "operation-times.json"
 class Servers:
     """Running services of one version."""
 
-    root: Path
     api: httpx.Client
     seconds_to_start: float
 
@@ -83,18 +82,11 @@ def running(bidaflow: str, root: Path) -> Iterator[Servers]:
     environment = {**os.environ, "BIDAFLOW_ROOT": str(root), **ports}
     checkout = Path(bidaflow).resolve().parents[2]
     began = time.perf_counter()
-    up = subprocess.Popen(
-        [bidaflow, "up"], env=environment, cwd=checkout, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert up.stdout is not None
-        next(line for line in up.stdout if line.startswith("Stop"))
+    with services_up([bidaflow], checkout, environment):
+        seconds_to_start = time.perf_counter() - began
         url = f"http://127.0.0.1:{ports['BIDAFLOW_PREFECT_PORT']}/api/"
         with httpx.Client(base_url=url, timeout=60) as api:
-            yield Servers(root, api, time.perf_counter() - began)
-    finally:
-        subprocess.run([bidaflow, "down"], env=environment, cwd=checkout, check=True)
-        up.wait()
+            yield Servers(api, seconds_to_start)
 
 
 def memory(root: Path) -> dict[str, float]:
