@@ -1,4 +1,4 @@
-"""Check from here all that a run depends on, and say what to do about what is wrong."""
+"""Check everything that a run depends on, as seen from this machine, and suggest remedies."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The checks of `bidaflow doctor`: each finds what is wrong, and says what to do."""
+"""The checks of `bidaflow doctor`: each reports a problem and its remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
