@@ -1,7 +1,6 @@
 """The benchmark of negatives: the word-overlap classifier, and one small training per kind."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ import pytest
 
 from benchmarks import negatives
 from benchmarks.common.overlap import classifier_auc, overlap_features
-from infra.settings import CHECKOUT
 from tasks.data.negatives import NegativeShares
 from tasks.data.text_spans import Text
-from tests.factories.cli import QUICK, environment_for
+from tests.factories.cli import QUICK, run_benchmark
 
 PLACES = ("Lima", "Quito", "Cusco", "Tarma")
 
@@ -89,16 +87,7 @@ def test_trains_once_with_each_kind(folder: Path) -> None:
     flags = ("--data.dataset", str(folder / "own"), "--variants", "baseline", *QUICK)
     outputs = []
     for _ in range(2):
-        process = subprocess.run(
-            [sys.executable, "-m", "benchmarks.negatives", str(folder), *flags],
-            env=environment_for(folder / "root"),
-            cwd=CHECKOUT,
-            capture_output=True,
-            text=True,
-            timeout=1500,
-            check=False,
-        )
-        assert process.returncode == 0, process.stderr
+        run_benchmark(folder / "root", "negatives", folder, *flags)
         outputs.append(json.loads((folder / "negatives.json").read_text(encoding="utf-8")))
     assert outputs[0] == outputs[1]
     rows = {row["negatives"]: row for row in outputs[0]["rows"]}

@@ -1,17 +1,14 @@
 """The training and answering benchmarks, run as programs on a few generated questions."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.artifacts.manifest import facts_of
-from infra.settings import CHECKOUT
 from tasks.datasets.tiny import generate
-from tests.factories.cli import QUICK, environment_for
+from tests.factories.cli import QUICK, run_benchmark
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
 
@@ -29,24 +26,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, program: str, *arguments: str | Path) -> None:
-    """Run one of the programs in its own process and under its own root."""
-    process = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{program}", *map(str, arguments)],
-        env=environment_for(folder / "root"),
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-
-
 def race(folder: Path, out: Path) -> dict[str, Any]:
     """The results that a race of `baseline` writes."""
     flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
-    run(folder, "race", out, *flags, "--variants", "baseline", *QUICK)
+    run_benchmark(folder / "root", "race", out, *flags, "--variants", "baseline", *QUICK)
     result: dict[str, Any] = json.loads((out / "baseline-seed0.json").read_text(encoding="utf-8"))
     return result
 
@@ -89,7 +72,7 @@ def test_measures_answering_latency_and_throughput(
         for folder in (stages / "ingest").glob("[!.]*/")
         if facts_of(folder)["questions"] == DEV_QUESTIONS
     )
-    run(folder, "answering", model, dev, "--threads", "1", "--out", out)
+    run_benchmark(folder / "root", "answering", model, dev, "--threads", "1", "--out", out)
     result = json.loads(out.read_text(encoding="utf-8"))
     measured = result["measured"]
     assert measured["one_question_ms_95_percent"] >= measured["one_question_ms_median"] > 0
@@ -99,7 +82,7 @@ def test_measures_answering_latency_and_throughput(
 
 def test_measures_steps_against_the_references(folder: Path) -> None:
     out = folder / "step.json"
-    run(folder, "step", "--dataset", folder / "own", *ONE_STEP, "--out", out)
+    run_benchmark(folder / "root", "step", "--dataset", folder / "own", *ONE_STEP, "--out", out)
     measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
     assert measured.keys() == {"bidaflow bfloat16", "bidaflow", "padded", "packed"}
     for result in measured.values():
@@ -109,7 +92,7 @@ def test_measures_steps_against_the_references(folder: Path) -> None:
 
 def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
     out = folder / "floor.json"
-    run(folder, "floor", "--dataset", folder / "own", *ONE_STEP, "--out", out)
+    run_benchmark(folder / "root", "floor", "--dataset", folder / "own", *ONE_STEP, "--out", out)
     for result in json.loads(out.read_text(encoding="utf-8"))["measured"].values():
         assert result["seconds_a_step"] > 0
         assert min(result["floor_seconds_a_step"].values()) > 0

@@ -56,6 +56,20 @@ def bidaflow(root: Path, *words: str, **variables: str) -> subprocess.CompletedP
     )
 
 
+def run_benchmark(root: Path, program: str, *arguments: str | Path) -> None:
+    """Run a program of the benchmarks, which must succeed."""
+    process = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{program}", *map(str, arguments)],
+        env=environment_for(root),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+
+
 def retrain(root: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `bidaflow retrain` with these flags."""
     return bidaflow(root, "retrain", *flags, **variables)

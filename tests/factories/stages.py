@@ -12,11 +12,18 @@ from mlflow.tracking import MlflowClient
 from prefect import flow
 
 from infra.artifacts.in_use import used_by_flow
+from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.tracking import runs
 
 T = TypeVar("T")
+
+
+def finished(root: Path, stage: str) -> list[Path]:
+    """The outputs of a stage below a storage root, the newest last."""
+    folders = [file.parent for file in root.glob(f"stages/{stage}/*/manifest.json")]
+    return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
 
 
 def read(out: Path, files: list[Path]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from flows.common.parameters import (
     VectorParameters,
 )
 from flows.retrain import retrain
-from infra.artifacts.manifest import facts_of, read_manifest
+from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from infra.ray_cluster import Resources
@@ -25,6 +25,7 @@ from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
 from tests.factories.cli import write_dataset
 from tests.factories.language_models import CONFIG, write_bilm
+from tests.factories.stages import finished
 
 pytestmark = [
     pytest.mark.full,
@@ -32,12 +33,6 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.usefixtures("prefect_server", "ray_cluster", "root"),
 ]
-
-
-def stages(root: Path, name: str) -> list[Path]:
-    """The outputs of a stage, the newest last."""
-    folders = [file.parent for file in root.glob(f"stages/{name}/*/manifest.json")]
-    return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
 
 
 def test_char_elmo_is_trained_recorded_and_served(root: Path, tmp_path: Path) -> None:
@@ -56,13 +51,13 @@ def test_char_elmo_is_trained_recorded_and_served(root: Path, tmp_path: Path) ->
             return_state=True,
         )
         result_of(state)
-        trained = [f for f in stages(root, "train") if facts_of(f)["variant"] == "char-elmo"]
+        trained = [f for f in finished(root, "train") if facts_of(f)["variant"] == "char-elmo"]
         return trained[-1]
 
     first = run(str(tmp_path / "general"), ["char", "char-elmo"])
     facts = facts_of(first)
-    splits = len(stages(root, "split"))
-    assert len(stages(root, "compute-layers")) == splits
+    splits = len(finished(root, "split"))
+    assert len(finished(root, "compute-layers")) == splits
     assert facts["mixes"]["input"]["shares"] == pytest.approx([1 / 3] * 3, abs=0.2)
 
     client = MlflowClient(settings().tracking_uri)
@@ -70,7 +65,7 @@ def test_char_elmo_is_trained_recorded_and_served(root: Path, tmp_path: Path) ->
     assert logged.params["contextual.source"] == "general/bilm.safetensors"
     assert logged.params["contextual.where"] == "input"
     assert logged.params["contextual.dimension"] == str(CONFIG.vector_size)
-    (char,) = [f for f in stages(root, "train") if facts_of(f)["variant"] == "char"]
+    (char,) = [f for f in finished(root, "train") if facts_of(f)["variant"] == "char"]
     other = client.get_run(facts_of(char)["run_id"]).data
     assert other.params["contextual.source"] == "None" and "contextual.digest" not in other.tags
     assert logged.params.keys() == other.params.keys()
@@ -81,7 +76,7 @@ def test_char_elmo_is_trained_recorded_and_served(root: Path, tmp_path: Path) ->
     predicted = pq.read_table(first / "predictions.parquet")
     dev = next(
         split
-        for split in map(load_split, [*stages(root, "split"), *stages(root, "ingest")])
+        for split in map(load_split, [*finished(root, "split"), *finished(root, "ingest")])
         if split.ids == predicted["id"].to_pylist()
     )
     pairs = [(question, dev.context(row)) for row, question in enumerate(dev.questions)]

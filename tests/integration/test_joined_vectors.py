@@ -14,13 +14,14 @@ from flows.common.parameters import (
     VectorParameters,
 )
 from flows.train import train
-from infra.artifacts.manifest import facts_of, read_manifest
+from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import result_of
 from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.embeddings.training.config import EmbeddingSettings
 from tests.factories.cli import write_dataset
 from tests.factories.corpus import two_topic_sentences
+from tests.factories.stages import finished
 
 pytestmark = [
     pytest.mark.full,
@@ -49,8 +50,7 @@ def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> No
             data, ["baseline"], vectors, training=training, resources=resources, return_state=True
         )
         result_of(state)
-        folders = (file.parent for file in root.glob("stages/train/*/manifest.json"))
-        return max(folders, key=lambda folder: read_manifest(folder)["finished"])
+        return finished(root, "train")[-1]
 
     first = run()
     logged = MlflowClient(settings().tracking_uri).get_run(facts_of(first)["run_id"]).data.params
