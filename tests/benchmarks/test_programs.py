@@ -97,3 +97,16 @@ def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
         assert result["seconds_a_step"] > 0
         assert min(result["floor_seconds_a_step"].values()) > 0
         assert 0 < sum(result["operators"].values()) <= 1
+
+
+def test_measures_the_language_model_against_a_plain_loop(folder: Path) -> None:
+    corpus, out = folder / "corpus.txt", folder / "language-model.json"
+    line = " ".join(f"word{number}" for number in range(30))
+    corpus.write_text(f"{line}\n" * 300, encoding="utf-8")
+    flags = ("--preset", "filters-128", "--steps", "1", "--out", out)
+    run_benchmark(folder / "root", "language_model", corpus, *flags)
+    measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
+    losses, speeds = measured["first_loss"], measured["words_per_second"]
+    assert losses["bidaflow"] == pytest.approx(losses["plain"], rel=1e-5)
+    assert measured["times_as_fast"] == pytest.approx(speeds["bidaflow"] / speeds["plain"])
+    assert 0 < measured["part_of_peak"] < 1
