@@ -8,15 +8,14 @@ last one. Their dev split should be CS224n's dev half. The program evaluates the
 validation (minutes per training), chooses the no-answer threshold there, weighted to the expected
 share of unanswerable questions, and applies it to the dev predictions of the training.
 
-OUT_FOLDER gets published.md, published.json, and for each training a Parquet file with a row per
-dev question: its id, the characters of the best span, the probability of this span, and that of no
-answer. It contains no text.
+OUT_FOLDER gets published.md, published.json, and for each training a Parquet file with its answers
+(see `benchmarks.common.answers`).
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from benchmarks.common.answers import write_answers
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
 from infra.artifacts.manifest import Manifest, read_manifest
@@ -287,20 +285,6 @@ def by_row(trainings: Sequence[Evaluated]) -> list[list[Evaluated]]:
     return [rows[row] for row in sorted(rows, key=lambda row: (order.get(row[0], 99), row))]
 
 
-def write_answers(out: Path, evaluated: Evaluated) -> None:
-    """Write the Parquet file of a training's answers, without their texts."""
-    answers = evaluated.answers
-    columns: Mapping[str, Any] = {
-        "id": pa.array(answers["id"], pa.string()),
-        "span_start_char": pa.array(answers["best_span_start_char"], pa.int32()),
-        "span_end_char": pa.array(answers["best_span_end_char"], pa.int32()),
-        "span_probability": pa.array(np.exp(answers["best_score"]), pa.float32()),
-        "no_answer_probability": pa.array(answers["no_answer_probability"], pa.float32()),
-    }
-    file = out / f"{evaluated.trained.name}.parquet"
-    pq.write_table(pa.table(columns), file, compression="zstd")
-
-
 def main() -> None:
     """Evaluate the trainings of the command line and write the table."""
     parser = argparse.ArgumentParser(
@@ -319,7 +303,7 @@ def main() -> None:
     evaluated = []
     for trained in trainings:
         evaluated.append(evaluate_training(trained, arguments.expected_no_answer))
-        write_answers(arguments.out, evaluated[-1])
+        write_answers(arguments.out / f"{trained.name}.parquet", trained.folder)
         print(f"{trained.name}: threshold {evaluated[-1].threshold:.3f}", flush=True)
     rows = by_row(evaluated)
     table = [table_row(row, within) for within in (False, True) for row in rows]

@@ -58,11 +58,14 @@ class ReferenceBiDAF(nn.Module):
         self, config: ModelConfig, word_vectors: Tensor, characters: int, packed: bool
     ) -> None:
         super().__init__()
+        self.config = config
         d = config.hidden_size
-        assert config.characters is not None
         self.register_buffer("word_vectors", word_vectors)
-        self.characters = CharacterCNN(characters, config.characters, nn.Dropout(0.0))
-        size = word_vectors.shape[1] + config.characters.size
+        self.characters: CharacterCNN | None = None
+        size = word_vectors.shape[1]
+        if config.characters is not None:
+            self.characters = CharacterCNN(characters, config.characters, nn.Dropout(0.0))
+            size += config.characters.size
         self.projection = nn.Linear(size, d, bias=False)
         self.highway = Highway(d)
         self.encoder = BidirectionalLSTM(d, d, 1, packed)
@@ -71,12 +74,18 @@ class ReferenceBiDAF(nn.Module):
         self.end_encoder = BidirectionalLSTM(2 * d, d, 1, packed)
         self.start, self.end = nn.Linear(10 * d, 1), nn.Linear(10 * d, 1)
 
+    @property
+    def max_characters(self) -> int:
+        """Number of characters that the model reads of a word."""
+        return self.config.characters.max_characters if self.config.characters else 1
+
     def words(self, batch: Batch, tokens: Tensor) -> Tensor:
         """(B, N) -> (B, N, d); encodes the characters of every token, repeated words included"""
         vectors = self.word_vectors[batch.type_words[tokens]]
-        char_vectors = self.characters(batch.type_characters[tokens.flatten()])
-        both = torch.cat([vectors, char_vectors.view(*tokens.shape, -1)], 2)
-        out: Tensor = self.highway(self.projection(F.dropout(both, DROPOUT, self.training)))
+        if self.characters is not None:
+            char_vectors = self.characters(batch.type_characters[tokens.flatten()])
+            vectors = torch.cat([vectors, char_vectors.view(*tokens.shape, -1)], 2)
+        out: Tensor = self.highway(self.projection(F.dropout(vectors, DROPOUT, self.training)))
         return out
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:

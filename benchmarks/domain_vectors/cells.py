@@ -1,16 +1,14 @@
 """The cells: one training each, whose answers are kept as a Parquet file without any text."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from prefect import flow
 
-from benchmarks.common.machine import machine
+from benchmarks.common.answers import write_answers
 from benchmarks.domain_vectors.arms import ARMS, Texts
 from benchmarks.domain_vectors.domains import Domain, parts
 from flows.common.encoding import encode_dataset
@@ -18,7 +16,7 @@ from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_e
 from flows.common.parameters import CorpusParameters, configure, vectors_for
 from flows.common.splits import Splits, ingest_dataset
 from flows.common.training import Training, train_all
-from infra.artifacts.manifest import facts_of, read_manifest
+from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file
 from infra.ray_cluster import Resources
 from tasks.embeddings.formats.select import packaged_words
@@ -84,7 +82,8 @@ def _train(setting: Setting, cell: Cell) -> None:
     vectors = vectors_for([config], arm.vectors(texts_of(setting.domain, splits)))
     encoded = encode_dataset(splits, vectors, VocabularyParameters())
     (trained,) = train_all([Training(config, splits, encoded)], setting.resources)
-    write_answers(setting.out / cell.file, trained.folder, facts_of(encoded.vectors.folder))
+    vectors_facts = facts_of(encoded.vectors.folder)
+    write_answers(setting.out / cell.file, trained.folder, vectors=vectors_facts)
 
 
 def texts_of(domain: Domain, splits: Splits) -> Texts:
@@ -108,30 +107,3 @@ def write_questions(file: Path, domain: Domain, dev: Path) -> None:
     }
     with atomic_file(file) as out:
         pq.write_table(pa.table(columns), out, compression="zstd")
-
-
-def write_answers(file: Path, trained: Path, vectors: dict[str, Any]) -> None:
-    """Write a training's answers: ids, spans, probabilities and scores, and facts as metadata."""
-    answers = pq.read_table(trained / "predictions.parquet")
-    history = json.loads((trained / "history.json").read_text(encoding="utf-8"))
-    manifest = read_manifest(trained)
-    facts = {
-        "date": manifest["finished"][:10],
-        "git": manifest["git"],
-        "machine": machine(),
-        "config": manifest["inputs"]["variant"],
-        "vectors": vectors,
-        "history": history,
-    }
-    columns: dict[str, Any] = {
-        "id": answers["id"],
-        "span_start_char": answers["best_span_start_char"],
-        "span_end_char": answers["best_span_end_char"],
-        "span_probability": pa.array(np.exp(answers["best_score"].to_numpy()), pa.float32()),
-        "no_answer_probability": answers["no_answer_probability"].cast(pa.float32()),
-        "em": answers["em"],
-        "f1": answers["f1"],
-    }
-    table = pa.table(columns, metadata={"facts": json.dumps(facts)})
-    with atomic_file(file) as out:
-        pq.write_table(table, out, compression="zstd")

@@ -110,3 +110,16 @@ def test_measures_the_language_model_against_a_plain_loop(folder: Path) -> None:
     assert losses["bidaflow"] == pytest.approx(losses["plain"], rel=1e-5)
     assert measured["times_as_fast"] == pytest.approx(speeds["bidaflow"] / speeds["plain"])
     assert 0 < measured["part_of_peak"] < 1
+
+
+def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
+    out = folder / "reference.json"
+    run_benchmark(folder / "root", "reference_f1", "--dataset", folder / "own", "--out", out)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    measured = result["measured"]
+    f1 = {name: measured[name]["f1"] for name in ("bidaflow", "reference")}
+    assert result["questions"]["dev"] == DEV_QUESTIONS
+    assert min(f1.values()) > 1  # the generated names are the same unknown word to both
+    assert measured["f1_gain"] == pytest.approx(f1["bidaflow"] - f1["reference"])
+    low, high = measured["f1_gain_95_percent"]
+    assert low <= measured["f1_gain"] <= high

@@ -1,0 +1,159 @@
+"""F1 and seconds of an epoch of `baseline` beside a plain implementation of the same model.
+
+Usage: python -m benchmarks.reference_f1 [--dataset squad-v1.1-recovered] [--variant baseline]
+       [--epochs 1] [--seed 0] [--out FILE.json]
+
+Both train in this process, one after the other, on the same questions with the same settings (Adam,
+learning rate 0.001, products in float32, averaged weights): ours in batches of similar lengths, and
+`benchmarks.common.references` on packed sequences in batches in random order. Both answer all
+questions of dev. The interval of the difference resamples these questions.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
+from benchmarks.common.references import ReferenceBiDAF
+from benchmarks.published_table import bootstrap
+from benchmarks.step import Data, chunks, load, prepare
+from models.arrays import FloatArray, IntArray
+from models.batching import ResidentExamples
+from models.bidaf import BiDAF
+from models.configs.presets import preset
+from models.configs.variant import TrainingConfig
+from models.optim import AveragedWeights, make_optimizer
+from models.predict import predict, span_nll
+from models.span_decoding import Predictions
+from models.trainer import Trainer
+from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
+
+DEVICE = torch.device("cpu")
+
+
+class PlainTrainer:
+    """Trains a reference on batches in random order, all of the same number of questions."""
+
+    def __init__(self, model: ReferenceBiDAF, config: TrainingConfig, data: Data) -> None:
+        self.model, self.config, self.data = model, config, data
+        self.examples = ResidentExamples(data.train, data.types, model.max_characters, DEVICE)
+        self.optimizer = make_optimizer(model, config)
+        self.averages = AveragedWeights(model, config.ema_decay)
+        self.random = np.random.default_rng(config.seed)
+        self.steps = 0
+
+    def train_epoch(self) -> None:
+        """One pass over the trainable questions."""
+        self.model.train()
+        rows = self.random.permutation(self.data.train.trainable(self.config))
+        for batch in chunks(rows, self.config.batch_size):
+            self._step(batch)
+
+    def _step(self, rows: IntArray) -> None:
+        batch = self.examples.batch(rows)
+        start, end = self.model(batch)
+        loss = span_nll(start, end, batch.start, batch.end).mean()
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        self.averages.update(self.steps)
+        self.steps += 1
+
+    def answers(self) -> Predictions:
+        """The answers of the averaged weights to all questions of dev."""
+        with self.averages.in_use():
+            limit = self.config.max_answer_tokens
+            # It has all of BiDAF that predict uses.
+            model = cast(BiDAF, self.model)
+            return predict(model, self.data.dev, self.data.types, limit)[0]
+
+
+def ours(data: Data, variant: str, config: TrainingConfig) -> tuple[float, Predictions]:
+    """Seconds of training, and the answers, of our implementation."""
+    model = BiDAF(preset(variant).model, data.vectors, data.characters)
+    trainer = Trainer(model, config)
+    seconds = timed(lambda: trainer.train_epoch(data.train, data.types), config.epochs)
+    return seconds, trainer.predict(data.dev, data.types)[0]
+
+
+def reference(data: Data, variant: str, config: TrainingConfig) -> tuple[float, Predictions]:
+    """Seconds of training, and the answers, of the plain implementation."""
+    model = ReferenceBiDAF(preset(variant).model, data.vectors, data.characters, packed=True)
+    trainer = PlainTrainer(model, config, data)
+    return timed(trainer.train_epoch, config.epochs), trainer.answers()
+
+
+def timed(train_epoch: Callable[[], Any], epochs: int) -> float:
+    """Seconds of some epochs."""
+    began = time.perf_counter()
+    for _ in range(epochs):
+        train_epoch()
+    return time.perf_counter() - began
+
+
+def question_scores(split: EvaluationSplit, predictions: Predictions) -> tuple[FloatArray, float]:
+    """F1 of each question, and EM of all, percent."""
+    evaluation = evaluate(split, predictions)
+    f1 = np.array([100.0 * question.f1 for question in evaluation.questions])
+    return f1, evaluation.scores.em
+
+
+def measure(data: Data, split: EvaluationSplit, variant: str, config: TrainingConfig) -> Any:
+    """Scores and seconds of both, and the gain of ours in F1."""
+    measured, f1 = {}, {}
+    for name, train in (("bidaflow", ours), ("reference", reference)):
+        torch.manual_seed(config.seed)
+        seconds, predictions = train(data, variant, config)
+        f1[name], em = question_scores(split, predictions)
+        measured[name] = {"f1": float(f1[name].mean()), "em": em, "seconds": seconds}
+        print(name, measured[name], flush=True)
+    gain = bootstrap(f1["bidaflow"][None], f1["reference"][None])
+    return {
+        **measured,
+        "f1_gain": gain.mean,
+        "f1_gain_95_percent": [gain.low, gain.high],
+        "times_as_fast": measured["reference"]["seconds"] / measured["bidaflow"]["seconds"],
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", default="squad-v1.1-recovered")
+    parser.add_argument("--variant", default="baseline")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
+    arguments = parser.parse_args()
+    use_worker_allocator()
+    data = load(arguments.dataset)
+    split = load_split(Path(prepare(arguments.dataset)[-1]))
+    config = replace(
+        preset(arguments.variant).training,
+        epochs=arguments.epochs,
+        seed=arguments.seed,
+        optimizer="adam",
+        learning_rate=0.001,
+    )
+    result = {
+        "command": f"python -m benchmarks.reference_f1 --dataset {arguments.dataset} --variant "
+        f"{arguments.variant} --epochs {arguments.epochs} --seed {arguments.seed}",
+        "date": today(),
+        "machine": machine(),
+        "threads": torch.get_num_threads(),
+        "questions": {"train": len(data.train.trainable(config)), "dev": len(split)},
+        "measured": measure(data, split, arguments.variant, config),
+    }
+    print_result(result, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

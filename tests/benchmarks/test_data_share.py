@@ -1,0 +1,64 @@
+"""The benchmark of F1 over the share of training data."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.data_share import PERCENTS, Point, extrapolate, write_share
+from infra.settings import settings
+from tests.factories.cli import QUICK, run_benchmark, write_dataset
+
+
+def point(questions: int, f1: float) -> Point:
+    """A training of which every dev question has this F1."""
+    return Point(100, 1, questions, np.full(40, f1))
+
+
+def test_extrapolates_a_power_law() -> None:
+    points = [point(n, 100 - 200 * n**-0.2) for n in (1000, 2000, 4000)]
+    result = extrapolate(points, 8000)
+    assert result["exponent"] == pytest.approx(0.2)
+    assert result["f1"] == pytest.approx(100 - 200 * 8000**-0.2)
+    assert result["f1_95_percent"] == pytest.approx([result["f1"]] * 2)
+    checked = result["largest_share"]
+    assert checked["f1_predicted_by_smaller_shares"] == pytest.approx(checked["f1"])
+
+
+def test_smaller_share_is_part_of_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
+    train = write_dataset(tmp_path / "own", train=8) / "train.json"
+    titles = []
+    for percent in PERCENTS:
+        file, count = write_share(train, percent)
+        assert file.is_relative_to(settings().root)
+        titles.append({article["title"] for article in json.loads(file.read_text())["data"]})
+        assert len(titles[-1]) == count == 8 * percent / 100
+    assert titles[0] < titles[1] < titles[2] < titles[3]
+
+
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_trains_on_each_share(tmp_path: Path) -> None:
+    folder, out = write_dataset(tmp_path / "own", train=8), tmp_path / "out"
+    files = (folder / "train.json", folder / "dev.json")
+    flags = ("--data.validation-share", "0", "--variants", "baseline", *QUICK)
+    run_benchmark(tmp_path / "root", "data_share", out, *files, "--full", "5000", *flags)
+    result = json.loads((out / "data-share.json").read_text(encoding="utf-8"))
+    assert [row["articles"] for row in result["rows"]] == [
+        "25 % (2)",
+        "50 % (4)",
+        "75 % (6)",
+        "100 % (8)",
+    ]
+    low, high = result["extrapolated"]["f1_95_percent"]
+    assert low <= result["extrapolated"]["f1"] <= high
+    dev = json.loads(files[1].read_text(encoding="utf-8"))["data"]
+    ids = {qa["id"] for article in dev for p in article["paragraphs"] for qa in p["qas"]}
+    for percent in PERCENTS:
+        answers = pq.read_table(out / f"{percent}-percent.parquet")
+        assert set(answers["id"].to_pylist()) == ids
+    assert (out / "data-share.png").stat().st_size > 1000
