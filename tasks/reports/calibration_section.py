@@ -107,8 +107,8 @@ def _roc_chart(variants: Sequence[VariantResult], split: EvaluationSplit) -> Vie
         lines.append(line(number, variant.name, "unanswerable questions without answer", points))
     return plot(
         "ROC curve of the no-answer score",
-        "answerable questions without answer, %",
-        "unanswerable ones without answer, %",
+        "answerable: no answer, %",
+        "unanswerable: no answer, %",
         lines,
         [guide([(0.0, 0.0), (100.0, 100.0)])],
     )
