@@ -99,12 +99,12 @@ def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
         assert 0 < sum(result["operators"].values()) <= 1
 
 
-def test_measures_the_language_model_against_a_plain_loop(folder: Path) -> None:
+def test_language_model_beside_a_plain_loop(folder: Path) -> None:
     corpus, out = folder / "corpus.txt", folder / "language-model.json"
     line = " ".join(f"word{number}" for number in range(30))
     corpus.write_text(f"{line}\n" * 300, encoding="utf-8")
     flags = ("--preset", "filters-128", "--steps", "1", "--out", out)
-    run_benchmark(folder / "root", "language_model", corpus, *flags)
+    run_benchmark(folder / "root", "studies.language_model", corpus, *flags)
     measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
     losses, speeds = measured["first_loss"], measured["words_per_second"]
     assert losses["bidaflow"] == pytest.approx(losses["plain"], rel=1e-5)
@@ -114,7 +114,9 @@ def test_measures_the_language_model_against_a_plain_loop(folder: Path) -> None:
 
 def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
     out = folder / "reference.json"
-    run_benchmark(folder / "root", "reference_f1", "--dataset", folder / "own", "--out", out)
+    run_benchmark(
+        folder / "root", "studies.reference_f1", "--dataset", folder / "own", "--out", out
+    )
     result = json.loads(out.read_text(encoding="utf-8"))
     measured = result["measured"]
     f1 = {name: measured[name]["f1"] for name in ("bidaflow", "reference")}
@@ -123,3 +125,14 @@ def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
     assert measured["f1_gain"] == pytest.approx(f1["bidaflow"] - f1["reference"])
     low, high = measured["f1_gain_95_percent"]
     assert low <= measured["f1_gain"] <= high
+
+
+def test_measures_data_steps_on_nodes(folder: Path) -> None:
+    out, data = folder / "data-steps.json", folder / "own" / "train.json"
+    run_benchmark(
+        folder / "root", "cluster.data_steps", "--data", data, "--out", out, "--times", "2"
+    )
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert [run["nodes"] for run in result["runs"]] == [0, 1, 2]
+    for run in result["runs"]:
+        assert run["steps"].keys() == {"ingest", "count", "encode"}

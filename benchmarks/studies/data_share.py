@@ -1,6 +1,6 @@
 """F1 over the share of the training data, and what more data would bring.
 
-Usage: python -m benchmarks.data_share OUT_FOLDER TRAIN.json DEV.json --full QUESTIONS
+Usage: python -m benchmarks.studies.data_share OUT_FOLDER TRAIN.json DEV.json --full QUESTIONS
        --variants char --training.epochs 6 …
 
 Trains one variant (`bidaflow train` with these flags) on 25, 50, 75 and 100 % of the articles of
@@ -148,7 +148,7 @@ def write(out: Path, points: Sequence[Point], questions: int) -> None:
     """Write the results so far."""
     rows = [point.row for point in points]
     result: dict[str, Any] = {
-        "command": "python -m " + " ".join(["benchmarks.data_share", *sys.argv[1:]]),
+        "command": "python -m " + " ".join(["benchmarks.studies.data_share", *sys.argv[1:]]),
         "date": today(),
         "machine": machine(),
         "rows": rows,

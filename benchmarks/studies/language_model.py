@@ -1,6 +1,6 @@
 """Times the training of ELMo's language model next to a plain loop of the same model.
 
-Usage: python -m benchmarks.language_model CORPUS... [--preset filters-512] [--steps 40]
+Usage: python -m benchmarks.studies.language_model CORPUS... [--preset filters-512] [--steps 40]
        [--out FILE.json]
 
 Both train in float32 on the same windows of the same texts, with the same weights at first, the
@@ -179,8 +179,8 @@ def main() -> None:
     corpus, classes = load(arguments.corpus)
     names = " ".join(Path(file).name for file in arguments.corpus)
     result = {
-        "command": f"python -m benchmarks.language_model {names} --preset {arguments.preset} "
-        f"--steps {arguments.steps}",
+        "command": f"python -m benchmarks.studies.language_model {names} "
+        f"--preset {arguments.preset} --steps {arguments.steps}",
         "date": today(),
         "machine": machine(),
         "threads": torch.get_num_threads(),

@@ -1,7 +1,7 @@
 """F1 and seconds of an epoch of `baseline` beside a plain implementation of the same model.
 
-Usage: python -m benchmarks.reference_f1 [--dataset squad-v1.1-recovered] [--variant baseline]
-       [--epochs 1] [--seed 0] [--out FILE.json]
+Usage: python -m benchmarks.studies.reference_f1 [--dataset squad-v1.1-recovered]
+       [--variant baseline] [--epochs 1] [--seed 0] [--out FILE.json]
 
 Both train in this process, one after the other, on the same questions with the same settings (Adam,
 learning rate 0.001, products in float32, averaged weights): ours in batches of similar lengths, and
@@ -144,8 +144,8 @@ def main() -> None:
         learning_rate=0.001,
     )
     result = {
-        "command": f"python -m benchmarks.reference_f1 --dataset {arguments.dataset} --variant "
-        f"{arguments.variant} --epochs {arguments.epochs} --seed {arguments.seed}",
+        "command": f"python -m benchmarks.studies.reference_f1 --dataset {arguments.dataset} "
+        f"--variant {arguments.variant} --epochs {arguments.epochs} --seed {arguments.seed}",
         "date": today(),
         "machine": machine(),
         "threads": torch.get_num_threads(),

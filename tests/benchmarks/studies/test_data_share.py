@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.data_share import PERCENTS, Point, extrapolate, write_share
+from benchmarks.studies.data_share import PERCENTS, Point, extrapolate, write_share
 from infra.settings import settings
 from tests.factories.cli import QUICK, run_benchmark, write_dataset
 
@@ -46,7 +46,7 @@ def test_trains_on_each_share(tmp_path: Path) -> None:
     folder, out = write_dataset(tmp_path / "own", train=8), tmp_path / "out"
     files = (folder / "train.json", folder / "dev.json")
     flags = ("--data.validation-share", "0", "--variants", "baseline", *QUICK)
-    run_benchmark(tmp_path / "root", "data_share", out, *files, "--full", "5000", *flags)
+    run_benchmark(tmp_path / "root", "studies.data_share", out, *files, "--full", "5000", *flags)
     result = json.loads((out / "data-share.json").read_text(encoding="utf-8"))
     assert [row["articles"] for row in result["rows"]] == [
         "25 % (2)",
