@@ -110,6 +110,7 @@ def write_training(data: TrainingData, seed: int) -> Path:
             {"stage": f.parent.name, "key": f.name, "digest": digest_of(str(f))} for f in leaves
         ],
         "git": "abc",
+        "finished": "2026-11-24T12:00:00+00:00",
         "facts": {
             "variant": "char",
             "epoch": 1,
