@@ -39,7 +39,7 @@ def test_model_is_trained_reused_and_continued(
     facts = result_of(
         train_embeddings(**parameters, name="first", evaluate_on="tiny", return_state=True)
     )
-    assert Path(facts["report"]).name == "vectors-first-glove-6b-50d.html"
+    assert Path(facts["report"]).name == "vectors-first-glove-6b-50d-on-tiny.html"
     assert facts["files"] == [str(root / "embeddings" / "first" / "bilm.safetensors")]
     trained = load_bilm(Path(facts["files"][0]))
     assert (trained.history["method"], trained.history["lower_case"]) == ("elmo", True)
