@@ -55,9 +55,9 @@ PROFILED = 100
 
 def pack(folder: Path, dataset: str) -> None:
     """Ingest and encode the dataset, and gather in the folder the files that `train` reads."""
-    from benchmarks.step import prepare
+    from benchmarks.step import encoded_folders
 
-    gather(folder, dataset, *map(Path, prepare(dataset)))
+    gather(folder, dataset, *encoded_folders(dataset))
 
 
 def gather(

@@ -70,23 +70,29 @@ def lstm_flops(module: nn.LSTM, x: Tensor) -> float:
     return 2.0 * rows * steps * 4 * module.hidden_size * (size + module.hidden_size)
 
 
-def count(trainer: Trainer, data: Data, steps: int) -> Counts:
-    """Flops and bytes of `steps` training steps."""
-    counts = Counts()
+def training_flops(model: nn.Module, train: Callable[[], Any]) -> float:
+    """Flops of the model and of its backward pass while `train` runs."""
+    lstm_total = 0.0
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        nonlocal lstm_total
         assert isinstance(module, nn.LSTM)
-        counts.flops += 3 * lstm_flops(module, inputs[0])  # PyTorch's counter omits LSTMs
+        lstm_total += 3 * lstm_flops(module, inputs[0])  # PyTorch's counter omits LSTMs
 
-    lstms = [module for module in trainer.model.modules() if isinstance(module, nn.LSTM)]
+    lstms = [module for module in model.modules() if isinstance(module, nn.LSTM)]
     hooks = [lstm.register_forward_pre_hook(add) for lstm in lstms]
-    with FlopCounterMode(display=False) as counter, _ByteCounter() as moved:
-        train(trainer, data, steps)
+    with FlopCounterMode(display=False) as counter:
+        train()
     for hook in hooks:
         hook.remove()
-    counts.flops += counter.get_total_flops()
-    counts.bytes += moved.bytes
-    return counts
+    return lstm_total + float(counter.get_total_flops())
+
+
+def count(trainer: Trainer, data: Data, steps: int) -> Counts:
+    """Flops and bytes of `steps` training steps."""
+    with _ByteCounter() as moved:
+        flops = training_flops(trainer.model, lambda: train(trainer, data, steps))
+    return Counts(flops, moved.bytes)
 
 
 def train(trainer: Trainer, data: Data, steps: int) -> None:

@@ -18,8 +18,6 @@ each training, negatives.json and .md have the results so far. A rerun trains on
 """
 
 import argparse
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,9 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.machine import machine, today
 from benchmarks.common.overlap import classifier_auc, feature_rows
-from benchmarks.common.tables import markdown
+from benchmarks.common.tables import write_table
 from benchmarks.published_table import Trained
 from benchmarks.race import train
 from infra.artifacts.manifest import facts_of
@@ -55,6 +52,7 @@ CELLS: dict[str, list[str]] = {
 }
 PEOPLE = "written by people"
 SEED = 7
+PROGRAM = "benchmarks.negatives"
 
 
 class Question(NamedTuple):
@@ -171,22 +169,6 @@ def _unanswered(predictor: Predictor, questions: Sequence[Question]) -> float:
     return 100 * float(np.mean([not answer for answer in _answers(predictor, questions)]))
 
 
-def write(out: Path, name: str, rows: Sequence[dict[str, str]], **facts: Any) -> None:
-    """Write the table and its conditions."""
-    out.mkdir(parents=True, exist_ok=True)
-    result = {
-        "command": "python -m " + " ".join(["benchmarks.negatives", *sys.argv[1:]]),
-        "date": today(),
-        "machine": machine(),
-        "seed": SEED,
-        **facts,
-        "rows": list(rows),
-    }
-    (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (out / f"{name}.md").write_text(markdown(rows), encoding="utf-8")
-    print(markdown(rows), flush=True)
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -207,7 +189,8 @@ def _measure_overlap(file: Path, out: Path) -> None:
     with TemporaryDirectory() as folder:
         facts = ingest_file(Path(folder), file)
         rows = list(overlap_rows(Path(folder)))
-    write(out, "overlap", rows, data={"file": file.name, **facts}, shares=SAMPLED.model_dump())
+    data = {"file": file.name, **facts}
+    write_table(out, "overlap", PROGRAM, rows, seed=SEED, data=data, shares=SAMPLED.model_dump())
 
 
 def _train_and_evaluate(flags: list[str], out: Path) -> None:
@@ -217,7 +200,7 @@ def _train_and_evaluate(flags: list[str], out: Path) -> None:
         trained = Trained(folder)
         rows.append(training_row(cell, trained))
         trainings.append({"config": trained.config, "facts": trained.facts})
-        write(out, "negatives", rows, trainings=trainings)
+        write_table(out, "negatives", PROGRAM, rows, seed=SEED, trainings=trainings)
 
 
 if __name__ == "__main__":

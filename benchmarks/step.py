@@ -30,6 +30,7 @@ from torch import nn
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
 from flows.common.encoding import encode_dataset
+from flows.common.failures import report_user_errors, result_or_exit
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from models.arrays import IntArray
@@ -65,9 +66,11 @@ class Data:
     types: Types
     vectors: torch.Tensor
     characters: int
+    ingested_dev: Path
 
 
 @flow(name="benchmark-step")
+@report_user_errors
 def prepare(dataset: str) -> list[str]:
     """Ingest and encode the dataset, or take it from the cache, and return the folders."""
     splits = ingest_dataset(DataParameters(dataset=dataset))
@@ -82,15 +85,21 @@ def prepare(dataset: str) -> list[str]:
     return [str(part.folder) for part in parts]
 
 
+def encoded_folders(dataset: str) -> list[Path]:
+    """The folders of `prepare`; an invalid dataset ends the program with a message."""
+    return [Path(folder) for folder in result_or_exit(prepare(dataset, return_state=True))]
+
+
 def load(dataset: str) -> Data:
     """The dataset's examples, types and vectors."""
-    train, dev, vocabulary, vectors, _ = map(Path, prepare(dataset))
+    train, dev, vocabulary, vectors, ingested_dev = encoded_folders(dataset)
     return Data(
         load_encoded(train),
         load_encoded(dev),
         load_types(vocabulary),
         torch.from_numpy(load_word_vectors(vocabulary, vectors)),
         pq.read_metadata(vocabulary / "characters.parquet").num_rows,
+        ingested_dev,
     )
 
 
@@ -158,7 +167,7 @@ def train(implementation: Implementation, data: Data, steps: int) -> dict[str, f
         averages.update(number)
 
     step(0, batches[0])
-    seconds = [_time(partial(step, number, rows)) for number, rows in enumerate(batches, 1)]
+    seconds = [seconds_of(partial(step, number, rows)) for number, rows in enumerate(batches, 1)]
     lengths = data.train.context_lengths
     tokens = sum(int((lengths[batch] + 1).sum()) for batch in batches)
     positions = sum(padded_width(lengths[batch], CONTEXT_STEP) * len(batch) for batch in batches)
@@ -193,10 +202,11 @@ def answer(implementation: Implementation, data: Data) -> dict[str, float]:
 
 
 def _times(model: nn.Module, batches: Iterable[Batch]) -> list[float]:
-    return [_time(partial(model, batch)) for batch in batches]
+    return [seconds_of(partial(model, batch)) for batch in batches]
 
 
-def _time(action: Callable[[], Any]) -> float:
+def seconds_of(action: Callable[[], Any]) -> float:
+    """Seconds that an action takes."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began

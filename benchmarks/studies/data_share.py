@@ -1,9 +1,9 @@
 """F1 over the share of the training data, and what more data would bring.
 
 Usage: python -m benchmarks.studies.data_share OUT_FOLDER TRAIN.json DEV.json --full QUESTIONS
-       --variants char --training.epochs 6 …
+       [--variant char] --training.epochs 6 …
 
-Trains one variant (`bidaflow train` with these flags) on 25, 50, 75 and 100 % of the articles of
+Trains the variant (`bidaflow train` with these flags) on 25, 50, 75 and 100 % of the articles of
 TRAIN.json. A smaller share is part of each larger one. A rerun trains only what is missing.
 
 Fits the power law 100 − F1 = a·n^(−b) to F1 over the number n of training questions (Hestness et
@@ -28,8 +28,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.common.answers import write_answers
-from benchmarks.common.machine import machine, today
-from benchmarks.common.tables import markdown
+from benchmarks.common.tables import write_table
 from benchmarks.published_table import bootstrap
 from benchmarks.race import train
 from infra.artifacts.manifest import facts_of
@@ -69,14 +68,16 @@ def write_share(train_file: Path, percent: int) -> tuple[Path, int]:
 
     Articles are drawn by a hash of their titles, and keep their order.
     """
-    content = json.loads(train_file.read_text(encoding="utf-8"))
-    articles = content["data"]
-    titles = {article["title"] for article in articles}
+    try:
+        content = json.loads(train_file.read_text(encoding="utf-8"))
+        articles = content["data"]
+        titles = {article["title"] for article in articles}
+    except (ValueError, LookupError, TypeError):
+        sys.exit(f"{train_file} is not in SQuAD format. See bidaflow check {train_file}")
     order = sorted(titles, key=lambda title: hash_uniform("share", SEED, title))
     drawn = set(order[: round(len(order) * percent / 100)])
     content["data"] = [article for article in articles if article["title"] in drawn]
     file = settings().root.resolve() / "data-share" / f"{train_file.stem}-{percent}.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(file) as out:
         out.write(json.dumps(content, ensure_ascii=False).encode())
     return file, len(drawn)
@@ -146,19 +147,12 @@ def draw(points: Sequence[Point], questions: int, file: Path) -> None:
 
 def write(out: Path, points: Sequence[Point], questions: int) -> None:
     """Write the results so far."""
-    rows = [point.row for point in points]
-    result: dict[str, Any] = {
-        "command": "python -m " + " ".join(["benchmarks.studies.data_share", *sys.argv[1:]]),
-        "date": today(),
-        "machine": machine(),
-        "rows": rows,
-    }
+    facts = {}
     if len(points) > 1:
-        result["extrapolated"] = extrapolate(points, questions)
+        facts["extrapolated"] = extrapolate(points, questions)
         draw(points, questions, out / "data-share.png")
-    (out / "data-share.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    (out / "data-share.md").write_text(markdown(rows), encoding="utf-8")
-    print(markdown(rows), flush=True)
+    rows = [point.row for point in points]
+    write_table(out, "data-share", "benchmarks.studies.data_share", rows, **facts)
 
 
 def main() -> None:
@@ -170,7 +164,12 @@ def main() -> None:
     parser.add_argument("train", type=Path, metavar="TRAIN.json")
     parser.add_argument("dev", type=Path, metavar="DEV.json")
     parser.add_argument("--full", type=int, required=True, metavar="QUESTIONS")
-    arguments, flags = parser.parse_known_args()
+    parser.add_argument("--variant", default="char")
+    arguments, others = parser.parse_known_args()
+    for file in (arguments.train, arguments.dev):
+        if not file.is_file():
+            parser.error(f"{file} is not a file")
+    flags = ["--variants", arguments.variant, *others]
     arguments.out.mkdir(parents=True, exist_ok=True)
     points: list[Point] = []
     for percent in PERCENTS:

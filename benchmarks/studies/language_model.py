@@ -23,14 +23,14 @@ from typing import Any
 import torch
 from prefect import flow
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
-from benchmarks.floor import lstm_flops, peaks
+from benchmarks.floor import peaks, training_flops
 from flows.common.encoding import corpus_files, prepare_corpus
+from flows.common.failures import report_user_errors, result_or_exit
 from flows.common.parameters import CorpusParameters
 from models.language_model.bilm import States
-from models.language_model.config import PRESETS, LMTraining
+from models.language_model.config import PRESETS, LMTraining, PresetName
 from models.language_model.corpus import Corpus
 from models.language_model.objective import LanguageModel
 from models.language_model.streams import Window
@@ -43,6 +43,7 @@ WARMUP = 3  # steps in which memory is allocated and kernels are compiled
 
 
 @flow(name="benchmark-language-model")
+@report_user_errors
 def prepare(files: list[str]) -> list[str]:
     """Prepare and encode the corpus, or take it from the cache, and return the folders."""
     parameters = CorpusParameters(files=files, lower_case=False)
@@ -52,7 +53,7 @@ def prepare(files: list[str]) -> list[str]:
 
 def load(files: list[str]) -> tuple[Corpus, int]:
     """The words to train on, and the number of the softmax's classes."""
-    prepared, encoded = map(Path, prepare(files))
+    prepared, encoded = map(Path, result_or_exit(prepare(files, return_state=True)))
     vocabulary = read_words(prepared)[: ElmoSettings().vocabulary]
     return EncodedCorpus(prepared, encoded).load(TRAIN, vocabulary), len(vocabulary) + 2
 
@@ -109,10 +110,10 @@ class PlainTrainer:
         self.step += 1
 
 
-def new_trainer(corpus: Corpus, classes: int, preset: str) -> LMTrainer:
+def new_trainer(corpus: Corpus, classes: int, preset: PresetName) -> LMTrainer:
     """A trainer of a new model, the same one at each call, without dropout."""
     torch.manual_seed(0)
-    model = LanguageModel(PRESETS[preset], classes)  # type: ignore[index]
+    model = LanguageModel(PRESETS[preset], classes)
     return LMTrainer(model, corpus, LMTraining(dropout=0))
 
 
@@ -126,25 +127,7 @@ def words_per_second(train_step: Callable[[], None], steps: int, words: int) -> 
     return steps * words / (time.perf_counter() - began)
 
 
-def flops(trainer: LMTrainer) -> float:
-    """Floating-point operations of a training step."""
-    counted = 0.0
-
-    def add(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        nonlocal counted
-        assert isinstance(module, nn.LSTM)
-        counted += 3 * lstm_flops(module, inputs[0])  # PyTorch's counter omits LSTMs
-
-    lstms = [module for module in trainer.model.modules() if isinstance(module, nn.LSTM)]
-    hooks = [lstm.register_forward_pre_hook(add) for lstm in lstms]
-    with FlopCounterMode(display=False) as counter:
-        trainer.train_step()
-    for hook in hooks:
-        hook.remove()
-    return counted + float(counter.get_total_flops())
-
-
-def measure(corpus: Corpus, classes: int, preset: str, steps: int) -> dict[str, Any]:
+def measure(corpus: Corpus, classes: int, preset: PresetName, steps: int) -> dict[str, Any]:
     """Words per second of both loops, and the part of the machine's peak that ours uses."""
     plain = PlainTrainer(new_trainer(corpus, classes, preset))
     words = plain.tracks.words_per_window
@@ -153,7 +136,8 @@ def measure(corpus: Corpus, classes: int, preset: str, steps: int) -> dict[str, 
     ours.train_step()
     first = ours.read()
     speed = words_per_second(ours.train_step, steps, words)
-    step_flops, peak = flops(ours), peaks("float32").flops
+    step_flops = training_flops(ours.model, ours.train_step)
+    peak = peaks("float32").flops
     return {
         "words_a_step": words,
         "first_loss": {"bidaflow": first.forward + first.backward, "plain": plain.first_loss},

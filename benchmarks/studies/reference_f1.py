@@ -1,7 +1,7 @@
 """F1 and seconds of an epoch of `baseline` beside a plain implementation of the same model.
 
 Usage: python -m benchmarks.studies.reference_f1 [--dataset squad-v1.1-recovered]
-       [--variant baseline] [--epochs 1] [--seed 0] [--out FILE.json]
+       [--variant baseline] [--seed 0] [--out FILE.json]
 
 Both train in this process, one after the other, on the same questions with the same settings (Adam,
 learning rate 0.001, products in float32, averaged weights): ours in batches of similar lengths, and
@@ -10,8 +10,6 @@ questions of dev. The interval of the difference resamples these questions.
 """
 
 import argparse
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +21,7 @@ from torch import nn
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
 from benchmarks.published_table import bootstrap
-from benchmarks.step import Data, chunks, load, prepare
+from benchmarks.step import Data, chunks, load, seconds_of
 from models.arrays import FloatArray, IntArray
 from models.batching import ResidentExamples
 from models.bidaf import BiDAF
@@ -80,7 +78,7 @@ def ours(data: Data, variant: str, config: TrainingConfig) -> tuple[float, Predi
     """Seconds of training, and the answers, of our implementation."""
     model = BiDAF(preset(variant).model, data.vectors, data.characters)
     trainer = Trainer(model, config)
-    seconds = timed(lambda: trainer.train_epoch(data.train, data.types), config.epochs)
+    seconds = seconds_of(lambda: trainer.train_epoch(data.train, data.types))
     return seconds, trainer.predict(data.dev, data.types)[0]
 
 
@@ -88,15 +86,7 @@ def reference(data: Data, variant: str, config: TrainingConfig) -> tuple[float, 
     """Seconds of training, and the answers, of the plain implementation."""
     model = ReferenceBiDAF(preset(variant).model, data.vectors, data.characters, packed=True)
     trainer = PlainTrainer(model, config, data)
-    return timed(trainer.train_epoch, config.epochs), trainer.answers()
-
-
-def timed(train_epoch: Callable[[], Any], epochs: int) -> float:
-    """Seconds of some epochs."""
-    began = time.perf_counter()
-    for _ in range(epochs):
-        train_epoch()
-    return time.perf_counter() - began
+    return seconds_of(trainer.train_epoch), trainer.answers()
 
 
 def question_scores(split: EvaluationSplit, predictions: Predictions) -> tuple[FloatArray, float]:
@@ -128,24 +118,22 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", default="squad-v1.1-recovered")
-    parser.add_argument("--variant", default="baseline")
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--variant", default="baseline", choices=("baseline", "char"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
     use_worker_allocator()
     data = load(arguments.dataset)
-    split = load_split(Path(prepare(arguments.dataset)[-1]))
+    split = load_split(data.ingested_dev)
     config = replace(
         preset(arguments.variant).training,
-        epochs=arguments.epochs,
         seed=arguments.seed,
         optimizer="adam",
         learning_rate=0.001,
     )
     result = {
         "command": f"python -m benchmarks.studies.reference_f1 --dataset {arguments.dataset} "
-        f"--variant {arguments.variant} --epochs {arguments.epochs} --seed {arguments.seed}",
+        f"--variant {arguments.variant} --seed {arguments.seed}",
         "date": today(),
         "machine": machine(),
         "threads": torch.get_num_threads(),

@@ -125,14 +125,3 @@ def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
     assert measured["f1_gain"] == pytest.approx(f1["bidaflow"] - f1["reference"])
     low, high = measured["f1_gain_95_percent"]
     assert low <= measured["f1_gain"] <= high
-
-
-def test_measures_data_steps_on_nodes(folder: Path) -> None:
-    out, data = folder / "data-steps.json", folder / "own" / "train.json"
-    run_benchmark(
-        folder / "root", "cluster.data_steps", "--data", data, "--out", out, "--times", "2"
-    )
-    result = json.loads(out.read_text(encoding="utf-8"))
-    assert [run["nodes"] for run in result["runs"]] == [0, 1, 2]
-    for run in result["runs"]:
-        assert run["steps"].keys() == {"ingest", "count", "encode"}

@@ -45,7 +45,7 @@ def test_smaller_share_is_part_of_larger(tmp_path: Path, monkeypatch: pytest.Mon
 def test_trains_on_each_share(tmp_path: Path) -> None:
     folder, out = write_dataset(tmp_path / "own", train=8), tmp_path / "out"
     files = (folder / "train.json", folder / "dev.json")
-    flags = ("--data.validation-share", "0", "--variants", "baseline", *QUICK)
+    flags = ("--data.validation-share", "0", "--variant", "baseline", *QUICK)
     run_benchmark(tmp_path / "root", "studies.data_share", out, *files, "--full", "5000", *flags)
     result = json.loads((out / "data-share.json").read_text(encoding="utf-8"))
     assert [row["articles"] for row in result["rows"]] == [
