@@ -47,8 +47,8 @@ from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_each
 from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import Output
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, with_links_to, write_error_page

@@ -14,8 +14,8 @@ from flows.common.publish import publish, update_index
 from flows.common.results import UNCHANGED, ExampleQuestions
 from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.text.build_vocabulary import VocabularyParameters

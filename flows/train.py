@@ -31,7 +31,7 @@ from flows.common.results import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from, report_on, train_all
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from tasks.text.build_vocabulary import VocabularyParameters
 
 

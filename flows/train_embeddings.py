@@ -17,8 +17,8 @@ from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.shared_folder import shared_folder, shown_path
 from infra.artifacts.stage import result_of
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.embeddings.formats.export import (
     ExportFormat,

@@ -111,7 +111,7 @@ def group_of(nodeid: str) -> str:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """End the shared Ray cluster with its group: what follows in the process would use it, too."""
     if nextitem and group_of(item.nodeid) == "ray" != group_of(nextitem.nodeid):
-        from infra.ray_cluster import disconnect
+        from infra.cluster.ray_cluster import disconnect
 
         disconnect()
 
@@ -183,7 +183,7 @@ def ray_cluster() -> Iterator[None]:
 
     The files that use it belong to the group "ray", so that one process starts it for all.
     """
-    from infra.ray_cluster import connect, disconnect
+    from infra.cluster.ray_cluster import connect, disconnect
 
     connect()
     yield

@@ -13,7 +13,7 @@ from typing import Any
 
 def use_worker_allocator() -> None:
     """Restart this program with the memory allocator settings of training processes."""
-    from infra.ray_cluster import allocator_variables
+    from infra.cluster.ray_cluster import allocator_variables
 
     wanted = allocator_variables()
     if not wanted.items() <= os.environ.items():

@@ -43,7 +43,7 @@ from benchmarks.domain_vectors.domains import DOMAINS
 from benchmarks.domain_vectors.scores import best_arms, read_parts, read_scores, table
 from flows.__main__ import start_server
 from infra.atomic_files import write_atomically
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from infra.settings import CHECKOUT
 
 PILOT_SEEDS, PILOT_EPOCHS = (0,), 1

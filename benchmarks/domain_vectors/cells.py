@@ -18,7 +18,7 @@ from flows.common.splits import Splits, ingest_dataset
 from flows.common.training import Training, train_all
 from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.slices import questions_with_oov_words

@@ -13,9 +13,9 @@ from flows.common.parameters import CorpusParameters, DataParameters, VectorPara
 from flows.common.splits import Splits, ingest_dataset
 from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.files import archive_of
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.contextual.source import find_bilm

@@ -11,10 +11,10 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.common.encoding import Encoded
 from flows.common.splits import Splits
-from infra import ray_cluster
 from infra.artifacts.stage import Output
+from infra.cluster import ray_cluster
+from infra.cluster.allotment import Resources, with_parallel_trainings
 from infra.heartbeat import step
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from models.configs.variant import VariantConfig
 from tasks import stages
@@ -98,7 +98,7 @@ def train_each(
             seconds = ray_cluster.connect()
         if not joined_before:
             get_run_logger().info(f"Ray is ready after {seconds:.0f} s.")
-        resources = ray_cluster.with_parallel_trainings(resources, len(pending))
+        resources = with_parallel_trainings(resources, len(pending))
         for dataset in {training.splits.name for training in pending}:
             parent_run_of(dataset)  # shared by all, so create it before they start
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))

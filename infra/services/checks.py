@@ -160,7 +160,7 @@ def _check_ray() -> Finding:
     address = os.environ.get("RAY_ADDRESS")
     if not address:
         return "no cluster set; each run starts one here", None
-    from infra import ray_cluster
+    from infra.cluster import ray_cluster
 
     try:
         ray_cluster.connect()

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
+from infra.cluster.map_reduce import map_on_cluster
 from infra.files import row_batches
-from infra.ray_cluster import map_on_cluster
 from tasks.text.vocabulary import (
     PADDING,
     SPECIAL,

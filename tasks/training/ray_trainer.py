@@ -27,10 +27,11 @@ from ray.train.torch.config import (
     _TorchBackend,
 )
 
+from infra.cluster.allotment import Allotment
+from infra.cluster.ray_cluster import is_remote, receiving
 from infra.errors import UserError
 from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
-from infra.ray_cluster import Allotment, is_remote, receiving
 from infra.settings import settings
 from infra.storage.store import Store
 from tasks.training.worker import PREFERENCE, Job, train_worker

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts.manifest import Manifest, digest_of, read_manifest, stages_folder
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from models.configs.variant import CharacterConfig, ContextualConfig, VariantConfig
 from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.formats.store import VECTORS, History, history_of

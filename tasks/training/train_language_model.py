@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import ray_cluster
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from infra.cluster import ray_cluster
+from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
@@ -53,7 +53,7 @@ def train_language_model(
     from tasks.training.ray_trainer import local_checkpoint, resumable, run_workers
 
     seconds = {"ray_start": ray_cluster.connect()}
-    allotment = ray_cluster.allot(resources)
+    allotment = allot(resources)
     storage = checkpoint_storage()
     uri = settings().tracking_uri
     resumed = storage.has(out.name)

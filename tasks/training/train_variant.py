@@ -10,10 +10,10 @@ from typing import Any
 
 from prefect.runtime import flow_run
 
-from infra import ray_cluster
 from infra.artifacts.manifest import content_digest
+from infra.cluster import ray_cluster
+from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from infra.storage.store import Store, local_store, root_store
 from models.configs.variant import TrainingConfig, VariantConfig
@@ -57,7 +57,7 @@ def train_variant(
         tags["carried_over"] = warm_start_summary(carried, variant)
         print(tags["carried_over"], flush=True)
     seconds = {"ray_start": ray_cluster.connect()}
-    allotment = ray_cluster.allot(resources)
+    allotment = allot(resources)
     uri, storage = settings().tracking_uri, checkpoint_storage()
     start = time.perf_counter()
     resumed = storage.has(out.name)

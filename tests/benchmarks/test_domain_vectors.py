@@ -27,7 +27,7 @@ from benchmarks.domain_vectors.scores import holm, p_value
 from flows.common.encoding import resolve_vectors
 from flows.common.parameters import CorpusParameters, DataParameters
 from flows.common.splits import ingest_dataset
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import JoinedVectors
 from tasks.embeddings.formats.word_vectors import WordSet

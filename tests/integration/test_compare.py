@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 from benchmarks import comparison
 from flows.common.parameters import DataParameters, TrainingParameters
 from flows.compare_variants import compare_variants
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from tasks.datasets.tiny import generate
 from tests.factories.prefect_artifacts import artifacts
 

@@ -18,8 +18,8 @@ from flows.common.parameters import (
 from flows.retrain import retrain
 from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import result_of
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor

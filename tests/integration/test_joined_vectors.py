@@ -16,7 +16,7 @@ from flows.common.parameters import (
 from flows.train import train
 from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import result_of
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from infra.settings import settings
 from tasks.embeddings.training.config import EmbeddingSettings
 from tests.factories.cli import write_dataset

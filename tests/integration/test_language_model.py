@@ -10,7 +10,7 @@ from flows.common.parameters import CorpusParameters
 from flows.train_embeddings import announce, train_embeddings
 from infra.artifacts.manifest import sha256_of
 from infra.artifacts.stage import result_of
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from infra.settings import settings
 from tasks.embeddings.contextual.bilm_file import load_bilm
 from tasks.embeddings.contextual.settings import ElmoSettings

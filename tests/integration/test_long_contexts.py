@@ -10,7 +10,7 @@ import pytest
 from flows.common.parameters import DataParameters, TrainingParameters
 from flows.train import train
 from infra.artifacts.manifest import facts_of
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full]
 

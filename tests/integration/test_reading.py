@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from infra.ray_cluster import allocator_variables
+from infra.cluster.ray_cluster import allocator_variables
 from models.batching import Examples, Ragged, Types
 from models.bidaf import BiDAF
 from models.configs.presets import preset

@@ -17,8 +17,8 @@ from flows.common.parameters import (
 )
 from flows.retrain import retrain
 from infra.artifacts.stage import result_of
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from infra.settings import settings
 from models.configs.presets import PRESETS
 from tasks.embeddings.formats.store import load_word_vectors, read_vectors

@@ -24,7 +24,7 @@ from flows.common.parameters import (
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.text.build_vocabulary import VocabularyParameters
 

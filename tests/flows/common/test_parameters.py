@@ -26,8 +26,8 @@ from flows.ingest import ingest
 from flows.retrain import retrain
 from flows.train import train
 from flows.train_embeddings import train_embeddings
+from infra.cluster.allotment import Resources
 from infra.errors import UserError
-from infra.ray_cluster import Resources
 from models.configs.presets import PRESETS, preset
 from models.configs.variant import CharacterConfig, ContextualConfig, ModelConfig, TrainingConfig
 from tasks.datasets.catalog import DATASETS

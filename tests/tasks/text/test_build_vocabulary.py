@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infra import ray_cluster
+from infra.cluster import ray_cluster
 from tasks.embeddings.formats.select import select_vectors
 from tasks.text import build_vocabulary as vocabulary
 from tasks.text.build_vocabulary import (

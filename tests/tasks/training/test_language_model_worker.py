@@ -13,7 +13,7 @@ import ray.train
 import torch
 from mlflow.tracking import MlflowClient
 
-from infra.ray_cluster import Allotment
+from infra.cluster.allotment import Allotment
 from infra.storage.store import local_store
 from models.language_model.config import LMTraining
 from tasks.embeddings.contextual.encode_corpus import EncodedCorpus, encode_corpus, read_words

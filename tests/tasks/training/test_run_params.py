@@ -22,7 +22,7 @@ from flows.common.parameters import (
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from
 from infra.artifacts.manifest import digest_of
-from infra.ray_cluster import Resources
+from infra.cluster.allotment import Resources
 from infra.settings import settings
 from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.store import write_vectors

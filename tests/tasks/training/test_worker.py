@@ -19,8 +19,8 @@ from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file
 
 from infra import progress_reporter
+from infra.cluster.allotment import Allotment
 from infra.errors import UserError
-from infra.ray_cluster import Allotment
 from infra.storage.store import local_store
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.trainer import Reading, Trainer

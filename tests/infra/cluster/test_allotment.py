@@ -7,8 +7,14 @@ import ray
 from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
+from infra.cluster.allotment import (
+    Allotment,
+    Resources,
+    allot,
+    gpu_fraction,
+    with_parallel_trainings,
+)
 from infra.errors import UserError
-from infra.ray_cluster import Allotment, Resources, allot, gpu_fraction, with_parallel_trainings
 
 pytestmark = pytest.mark.heavy
 
