@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common.figures import save
 from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
@@ -173,8 +174,7 @@ def draw(tables: Mapping[str, Sequence[Trained]], file: Path) -> None:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         axes.legend(title="dev; validation dotted", fontsize="small", title_fontsize="small")
-    figure.savefig(file, dpi=150)
-    plt.close(figure)
+    save(figure, file)
 
 
 def main() -> None:

@@ -50,6 +50,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.common.evaluated_sets import Evaluation, evaluate_sets
+from benchmarks.common.figures import save
 from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
@@ -258,8 +259,7 @@ def draw(rows: Sequence[Mapping[str, str]], file: Path) -> None:
     bars(axes, "F1 by word vectors and policy for unknown words", f1s)
     axes.margins(y=0.15)
     axes.legend(fontsize="small", ncols=2)
-    figure.savefig(file, dpi=150)
-    plt.close(figure)
+    save(figure, file)
 
 
 def main() -> None:

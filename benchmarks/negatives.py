@@ -147,6 +147,7 @@ def training_row(cell: str, trained: Trained) -> dict[str, str]:
     scores = score_questions(given, [question.answers for question in answerable], v2=True)
     added = facts_of(trained.input("train", "ingested"))["negatives"]
     return {
+        "variant": trained.name,
         "negatives": cell,
         "added to train": f"{added:,}",
         "threshold": "–" if threshold is None else f"{threshold:.2f}",
@@ -196,10 +197,9 @@ def _measure_overlap(file: Path, out: Path) -> None:
 def _train_and_evaluate(flags: list[str], out: Path) -> None:
     rows, trainings = [], []
     for cell, settings in CELLS.items():
-        (folder,) = train([*flags, *settings])
-        trained = Trained(folder)
-        rows.append(training_row(cell, trained))
-        trainings.append({"config": trained.config, "facts": trained.facts})
+        for trained in map(Trained, train([*flags, *settings])):
+            rows.append(training_row(cell, trained))
+            trainings.append({"config": trained.config, "facts": trained.facts})
         write_table(out, "negatives", PROGRAM, rows, seed=SEED, trainings=trainings)
 
 

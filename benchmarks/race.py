@@ -19,6 +19,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from benchmarks.common.clock import summary, write
+from benchmarks.common.figures import save
 from benchmarks.common.machine import machine
 from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.manifest import read_manifest, stages_folder
@@ -61,7 +62,7 @@ def draw(history: History, name: str, file: Path) -> None:
     axes.set(xlabel="minutes of training", ylabel="F1", title=name, xlim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(file, dpi=150)
+    save(figure, file)
 
 
 def main() -> None:

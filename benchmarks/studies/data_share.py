@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.common.answers import write_answers
+from benchmarks.common.figures import save
 from benchmarks.common.tables import write_table
 from benchmarks.published_table import bootstrap
 from benchmarks.race import train
@@ -141,8 +142,7 @@ def draw(points: Sequence[Point], questions: int, file: Path) -> None:
     axes.set(xlabel="questions to train on", ylabel="F1 on dev, %")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(file, dpi=150)
-    plt.close(figure)
+    save(figure, file)
 
 
 def write(out: Path, points: Sequence[Point], questions: int) -> None:

@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.common.evaluated_sets import evaluate_sets
+from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours
@@ -79,7 +80,7 @@ def draw(evaluations, file):
         }
         bars(axes, title, series)
     all_axes[0].legend(fontsize="small")
-    figure.savefig(file, dpi=150)
+    save(figure, file)
 
 
 def query(source):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from models.language_model.bilm import BiLM, States
@@ -49,6 +50,8 @@ class LanguageModel(nn.Module):
         for direction, lstm in enumerate((self.bilm.ahead, self.bilm.back)):
             outputs, new_states = lstm(vectors[direction], states[direction])
             top = self.dropout(outputs[-1]).flatten(0, 1).float()
-            losses.append(self.softmax(top, targets[direction].flatten()).loss)
+            # torch's adaptive softmax fails if autocast changes the type of its parts.
+            with torch.autocast(top.device.type, enabled=False):
+                losses.append(self.softmax(top, targets[direction].flatten()).loss)
             after.append([(output.detach(), cell.detach()) for output, cell in new_states])
         return losses[0], losses[1], (after[0], after[1])

@@ -42,7 +42,7 @@ def town(number: int) -> dict[str, Any]:
 def folder(tmp_path: Path) -> Path:
     """A folder with a dataset named "own"."""
     (tmp_path / "own").mkdir()
-    for name, numbers in (("train", range(10)), ("dev", range(10, 13))):
+    for name, numbers in (("train", range(30)), ("dev", range(30, 60))):
         data = {"data": [town(number) for number in numbers]}
         (tmp_path / "own" / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
     return tmp_path
@@ -75,23 +75,25 @@ def test_words_tell_other_paragraphs(folder: Path, monkeypatch: pytest.MonkeyPat
     areas = {row["kind"]: float(row["AUC by word overlap"]) for row in result["rows"]}
     assert areas.keys() == {"paragraph", "nearest", "swap"}
     assert areas["paragraph"] > 0.9 and areas["nearest"] > 0.9
-    assert result["data"]["questions"] == 40
-    assert "| swap | 40 | 40 |" in (folder / "overlap.md").read_text(encoding="utf-8")
+    assert result["data"]["questions"] == 120
+    assert "| swap | 60 | 60 |" in (folder / "overlap.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.heavy
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_trains_once_with_each_kind(folder: Path) -> None:
-    """A rerun trains nothing again."""
-    flags = ("--data.dataset", str(folder / "own"), "--variants", "baseline", *QUICK)
+    """A rerun trains nothing again; two variants have a row each per kind."""
+    flags = ("--data.dataset", str(folder / "own"), "--variants", "baseline,char", *QUICK)
     outputs = []
     for _ in range(2):
         run_benchmark(folder / "root", "negatives", folder, *flags)
         outputs.append(json.loads((folder / "negatives.json").read_text(encoding="utf-8")))
     assert outputs[0] == outputs[1]
+    assert [row["variant"][:4] for row in outputs[0]["rows"]] == ["base", "char"] * 4
     rows = {row["negatives"]: row for row in outputs[0]["rows"]}
     assert rows.keys() == set(negatives.CELLS)
     assert rows["none"]["added to train"] == "0" != rows["swap"]["added to train"]
-    assert {"AvNA answerable", "AvNA swap (12)"} <= rows["none"].keys()
-    assert len(list((folder / "root" / "stages" / "train").glob("[!.]*/model"))) == 4
+    measured = {name.partition(" (")[0] for name in rows["none"]}
+    assert {"AvNA answerable", "AvNA paragraph", "AvNA nearest", "AvNA swap"} <= measured
+    assert len(list((folder / "root" / "stages" / "train").glob("[!.]*/model"))) == 8

@@ -102,6 +102,16 @@ def test_mean_gradient_of_workers_is_that_of_one(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(mean, parameter.grad, atol=1e-6, rtol=1e-4)
 
 
+def test_bfloat16_is_close_to_float32() -> None:
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        trained = trainer(replace(TRAINING, precision=precision))
+        for _ in range(20):
+            trained.train_step()
+        losses.append(trained.read().forward)
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+
+
 def test_max_words_ends_the_training() -> None:
     limited = trainer(replace(TRAINING, max_words=1_000))
     assert limited.total_steps == 25

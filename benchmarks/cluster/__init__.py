@@ -1,0 +1,1 @@
+"""What distribution costs: an object store as the storage root, and more nodes."""
