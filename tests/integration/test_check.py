@@ -29,27 +29,22 @@ def test_reports_each_file_and_sets_the_exit_status(prefect_server: None, tmp_pa
     folder, root = tmp_path / "own", tmp_path / "root"
     folder.mkdir()
     articles: list[dict[str, Any]] = generate(3)[0]["data"]
-    (folder / "a.json").write_text(json.dumps({"data": articles[:5]}))
-    sound = check(root, folder)
-    assert sound.returncode == 0, sound.stderr
-    assert (root / "reports" / "check-own.html").exists()
-
     shift(articles[5:10])
+    (folder / "a.json").write_text(json.dumps({"data": articles[:5]}))
     (folder / "b.json").write_text(json.dumps({"data": articles[5:10]}))
-    shifted = check(root, folder)
-    assert shifted.returncode == 1
-    assert (
-        f"{folder / 'b.json'}: 200 of 250 questions (80.0%) can't be trained on" in shifted.stdout
-    )
-    assert 'e.g. question "train-005-0-' in shifted.stdout
-    assert check(root, folder, "--data.repair").returncode == 0
+    (folder / "c.json").write_text('{"data": [')
+    broken = check(root, folder)
+    assert broken.returncode == 1
+    assert f"{folder / 'b.json'}: 200 of 250 questions (80.0%) can't be trained on" in broken.stdout
+    assert 'e.g. question "train-005-0-' in broken.stdout
+    assert f"{folder / 'c.json'}: not valid JSON (found the end" in broken.stdout
+
+    (folder / "c.json").unlink()
+    repaired = check(root, folder, "--data.repair")
+    assert repaired.returncode == 0, repaired.stderr
+    assert (root / "reports" / "check-own.html").exists()
 
     (tmp_path / "one.json").write_text(json.dumps({"data": articles[:1]}))
     one = check(root, tmp_path / "one.json")
     assert one.returncode == 1
     assert "Problem    The data contain only one article" in one.stdout
-
-    (folder / "c.json").write_text('{"data": [')
-    broken = check(root, folder, "--data.repair")
-    assert broken.returncode == 1
-    assert f"{folder / 'c.json'}: not valid JSON (found the end" in broken.stdout
