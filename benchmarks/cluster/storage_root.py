@@ -23,9 +23,10 @@ from infra.artifacts.manifest import MANIFEST, read_manifest
 from infra.settings import CHECKOUT
 
 PROGRAM = "benchmarks.cluster.storage_root"
-# Files with times or addresses in them, which differ from run to run.
-VARYING = ("config.json", "history.json")
-REPORTS = ("report", "error-report", "compare")
+# Files of data and weights; others, such as reports, have times, addresses and ids in them.
+COMPARED = (".arrow", ".parquet", ".safetensors")
+# Stages whose keys have the id of a registered model, which differs too.
+OF_MODELS = ("fetch-model/", "score/")
 
 
 class Measured(NamedTuple):
@@ -51,11 +52,12 @@ class Measured(NamedTuple):
         }
 
 
-def retrain(flags: list[str], folder: Path, **variables: str) -> Measured:
-    """Run the command, and measure it by the clock and by the stages in `folder`."""
-    # Each run starts its own Prefect server, whose cached results must not be another run's.
-    environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect"), **variables}
-    environment["BIDAFLOW_MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
+def retrain(flags: list[str], folder: Path, runs: Path, **variables: str) -> Measured:
+    """Run the command, and measure it by the clock and by the stages in `folder`.
+
+    `runs` is MLflow's database.
+    """
+    environment = {**os.environ, "BIDAFLOW_MLFLOW_TRACKING_URI": f"sqlite:///{runs}", **variables}
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "flows", "retrain", *flags],
@@ -63,7 +65,9 @@ def retrain(flags: list[str], folder: Path, **variables: str) -> Measured:
         cwd=CHECKOUT,
         check=True,
     )
-    return measured(time.perf_counter() - start, folder / "stages")
+    # Those of a root at an address are in a folder of the cache that is named after it.
+    (stages,) = (*folder.glob("stages"), *folder.glob("*/stages"))
+    return measured(time.perf_counter() - start, stages)
 
 
 def measured(seconds: float, stages: Path) -> Measured:
@@ -76,9 +80,8 @@ def measured(seconds: float, stages: Path) -> Measured:
     digests = {
         f"{stage}/{name}": entry["sha256"]
         for stage, manifest in manifests.items()
-        if not stage.startswith(REPORTS)
         for name, entry in manifest["files"].items()
-        if name not in VARYING
+        if name.endswith(COMPARED) and not stage.startswith(OF_MODELS)
     }
     times = {stage: manifest["seconds"] for stage, manifest in manifests.items()}
     return Measured(seconds, times, digests, sum(entry["bytes"] for entry in files) / 1e6)
@@ -92,12 +95,13 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
     parser.add_argument("address", metavar="s3://BUCKET/FOLDER")
     arguments, flags = parser.parse_known_args()
-    address = f"{arguments.address.rstrip('/')}/{token_hex(4)}"
+    store = {"BIDAFLOW_ROOT": f"{arguments.address.rstrip('/')}/{token_hex(4)}"}
     with TemporaryDirectory() as name:
         local, cache, other = (Path(name) / part for part in ("local", "cache", "other"))
+        shared = Path(name) / "mlflow.db"
         runs = {
-            "folder": retrain(flags, local, BIDAFLOW_ROOT=str(local)),
-            "object store": retrain(flags, cache, BIDAFLOW_ROOT=address, BIDAFLOW_CACHE=str(cache)),
+            "folder": retrain(flags, local, local / "mlflow.db", BIDAFLOW_ROOT=str(local)),
+            "object store": retrain(flags, cache, shared, **store, BIDAFLOW_CACHE=str(cache)),
         }
         here, there = runs["folder"].digests, runs["object store"].digests
         different = [
@@ -105,7 +109,7 @@ def main() -> None:
         ]
         if different:
             sys.exit(f"{len(different)} files differ between the roots, among them {different[0]}.")
-        again = retrain(flags, other, BIDAFLOW_ROOT=address, BIDAFLOW_CACHE=str(other))
+        again = retrain(flags, other, shared, **store, BIDAFLOW_CACHE=str(other))
     rows = [run.row(root) for root, run in runs.items()]
     # Its stages were built by the run before it, so their seconds are not its own.
     rows.append(again._replace(stages={}).row("object store, done by another machine"))

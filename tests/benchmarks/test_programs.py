@@ -9,6 +9,7 @@ import pytest
 from infra.artifacts.manifest import facts_of
 from tasks.datasets.tiny import generate
 from tests.factories.cli import QUICK, run_benchmark
+from tests.factories.object_store import ObjectStore
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
 
@@ -125,3 +126,16 @@ def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
     assert measured["f1_gain"] == pytest.approx(f1["bidaflow"] - f1["reference"])
     low, high = measured["f1_gain_95_percent"]
     assert low <= measured["f1_gain"] <= high
+
+
+def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore) -> None:
+    flags = ("--data.dataset", folder / "own", "--data.validation-share", "0")
+    arguments = (folder, "s3://results/cost", *flags, "--variants", "baseline", *QUICK)
+    run_benchmark(folder / "root", "cluster.storage_root", *arguments)
+    result = json.loads((folder / "storage-root.json").read_text(encoding="utf-8"))
+    rows = {row["storage root"]: row for row in result["rows"]}
+    local, remote, other = rows.values()
+    assert local["stages"] == remote["stages"] and local["MB"] == remote["MB"]
+    assert result["equal_files"] > 10
+    assert float(other["command, s"]) < float(remote["command, s"])
+    assert any(name.startswith("cost/") for name in store.names())
