@@ -49,8 +49,10 @@ _COMPRESSIONS = {
     ),
 }
 
-# Callback for reading progress: gets the file, and the share of it (0 to 1) read so far.
-READ_PROGRESS: ContextVar[Callable[[Path, float], None]] = ContextVar(
+# Gets a file, and the share of it (0 to 1) read so far.
+ReportShare = Callable[[Path, float], None]
+# The callback for reading progress.
+READ_PROGRESS: ContextVar[ReportShare] = ContextVar(
     "read_progress", default=lambda path, share: None
 )
 
@@ -58,7 +60,7 @@ _READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, Runti
 
 
 @contextmanager
-def reporting_read_progress(callback: Callable[[Path, float], None]) -> Iterator[None]:
+def reporting_read_progress(callback: ReportShare) -> Iterator[None]:
     """Use `callback` as the `READ_PROGRESS` callback within the block."""
     token = READ_PROGRESS.set(callback)
     try:
@@ -128,17 +130,18 @@ class BytesRead:
             self.done += more
 
 
-def open_input(path: Path) -> io.BufferedReader:
+def open_input(path: Path, report: ReportShare | None = None) -> io.BufferedReader:
     """A stream of the file's bytes, decompressed if its name ends in .gz, .xz or .zst.
 
-    Compressed content under another name is decompressed, too, with a line in the log.
+    Compressed content under another name is decompressed, too, with a line in the log. Progress
+    goes to `report`, by default to the `READ_PROGRESS` callback.
 
     Raises:
         UserError: the file is missing, truncated or damaged, needs a password, or unpacks to more
             than UNPACKED_RATIO times its size. Raised here or while reading; the message names the
             file.
     """
-    return io.BufferedReader(_GuardedStream(path), 1 << 20)
+    return io.BufferedReader(_GuardedStream(path, report), 1 << 20)
 
 
 class _Stored(NamedTuple):
@@ -204,8 +207,8 @@ class _GuardedStream(io.RawIOBase):
     """The bytes of a file, decompressed: read errors become UserErrors, the size is limited, and
     progress is reported."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._bytes_read = path, 0
+    def __init__(self, path: Path, report: ReportShare | None) -> None:
+        self._path, self._bytes_read, self._report = path, 0, report
         self._closing = ExitStack()
         try:
             self._stored = _open_stored(path, self._closing)
@@ -235,7 +238,8 @@ class _GuardedStream(io.RawIOBase):
                 "zip bomb. If you trust it, unpack it and pass the unpacked file."
             )
         if self._stored.length:
-            READ_PROGRESS.get()(self._path, self._stored.stream.tell() / self._stored.length)
+            report = self._report or READ_PROGRESS.get()
+            report(self._path, self._stored.stream.tell() / self._stored.length)
         return len(block)
 
     def close(self) -> None:

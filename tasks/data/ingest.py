@@ -1,25 +1,37 @@
-"""Writes articles as the Parquet files of an ingested split, with a ledger of every answer."""
+"""Writes articles as the Parquet files of an ingested split, with a ledger of every answer.
+
+The shards of a file become tables independently, on all nodes of the cluster if there is one. Their
+rows are numbered and written here, in order, so the files do not depend on the cut.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from infra.cluster.map_reduce import map_on_cluster
 from infra.errors import UserError
-from models.squad_metrics import QuestionScore, normalize_answer, score_questions
-from tasks.data.alignment import AlignmentStatus, align, answer_errors, scored_answers
+from infra.files import READ_PROGRESS
+from models.arrays import FloatArray
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
-from tasks.data.ingested import TABLES, refuse_repeated_ids, split_facts, table_writers
-from tasks.data.readers import read_articles
-from tasks.data.schema import Answer, Article, Question
-from tasks.text.tokenizer import tokenize
-
-Row = dict[str, Any]
-# Rows of several tables, by the table's name.
-Rows = dict[str, Row]
+from tasks.data.ingested import (
+    TABLES,
+    count_contexts,
+    count_questions,
+    refuse_repeated_ids,
+    split_facts,
+    table_writers,
+    with_columns,
+)
+from tasks.data.readers import Shard, naming, read_shards
+from tasks.data.schema import Article
+from tasks.data.shard_tables import Place, ShardTables, shard_tables
 
 BATCH_CHARACTERS = 1 << 20
 # A row group is written as soon as it reaches one of these two limits.
@@ -32,22 +44,17 @@ class IngestStats:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         # Whether the v2.0 rule applies is known only at the end, so both rules are summed.
-        self._sums = {v2: {"em": 0.0, "f1": 0.0} for v2 in (True, False)}
+        self._sums = np.zeros(4)
         self._v2 = False
 
-    def add(self, outcome: AlignmentStatus, span: str, golds: Sequence[str]) -> QuestionScore:
-        """Count a question, and return the score of its span's text by the v2.0 rule."""
-        self.counts["questions"] += 1
-        self.counts[outcome] += 1
-        (score,) = score_questions([span], [golds], v2=True)
-        # The rules differ only if an answer normalises to nothing.
-        same = all(map(normalize_answer, golds))
-        (v1_score,) = [score] if same else score_questions([span], [golds], v2=False)
-        for v2, rule_score in ((True, score), (False, v1_score)):
-            self._sums[v2]["em"] += rule_score.em
-            self._sums[v2]["f1"] += rule_score.f1
-        self._v2 |= not golds
-        return score
+    def add(self, tables: Mapping[str, Any], scores: FloatArray) -> None:
+        """Count the rows of a shard, and add their scores one after the other."""
+        count_contexts(self.counts, tables["contexts"])
+        count_questions(self.counts, tables["questions"], tables["alignment"])
+        answers = pc.list_value_length(tables["questions"].column("answers"))
+        self._v2 |= pc.min(answers).as_py() == 0
+        # Another order of summation would round differently.
+        self._sums = np.add.accumulate(np.vstack([self._sums, scores]))[-1]
 
     def refuse_invalid(self, folder: Path, max_rejected: float) -> None:
         """Raises UserError if there are no questions, or if too many were dropped.
@@ -75,7 +82,8 @@ class IngestStats:
 
     def facts(self) -> dict[str, int | float]:
         """The `split_facts`, by the v2.0 rule if any question has no answers, else by v1.1."""
-        return split_facts(self.counts, self._sums[self._v2])
+        em, f1 = (self._sums[:2] if self._v2 else self._sums[2:]).tolist()
+        return split_facts(self.counts, {"em": em, "f1": f1})
 
 
 def ingest_file(
@@ -86,7 +94,9 @@ def ingest_file(
     Raises UserError, which names the file, if the file is malformed or `ingest_articles` raises.
     """
     try:
-        return ingest_articles(read_articles(file), out, repair, max_rejected)
+        with naming(file):
+            shards = map_on_cluster(partial(_file_shard, repair=repair), read_shards(file))
+            return _write(out, _reporting(file, shards), max_rejected)
     except UserError as error:
         if str(file) in str(error):
             raise
@@ -111,110 +121,97 @@ def ingest_articles(
     Raises UserError if there are no questions, if two questions share an id, or if the share of
     dropped questions exceeds `max_rejected`.
     """
-    stats = IngestStats()
+    shards = (shard_tables([article], repair) for article in articles)
+    return _write(out, shards, max_rejected)
+
+
+def _file_shard(shard: Shard, repair: bool) -> tuple[float, ShardTables]:
+    return shard.share, shard_tables(shard.entries(), repair)
+
+
+def _reporting(file: Path, shards: Iterable[tuple[float, ShardTables]]) -> Iterator[ShardTables]:
+    for share, shard in shards:
+        yield shard
+        READ_PROGRESS.get()(file, share)
+
+
+def _write(out: Path, shards: Iterable[ShardTables], max_rejected: float) -> dict[str, int | float]:
     with table_writers(out, TABLES) as writers:
-        for batch in _batches(_sized_rows(articles, stats, repair)):
-            for name, rows in batch.items():
-                if rows:
-                    writers[name].write_table(pa.Table.from_pylist(rows, TABLES[name]))
+        writer = _Writer(writers)
+        for shard in shards:
+            writer.add(shard)
+        writer.write_row_group()
     refuse_repeated_ids(out)
-    stats.refuse_invalid(out, max_rejected)
-    return stats.facts()
+    writer.stats.refuse_invalid(out, max_rejected)
+    return writer.stats.facts()
 
 
-def _batches(sized_rows: Iterable[tuple[int, Rows]]) -> Iterator[dict[str, list[Row]]]:
-    batch: dict[str, list[Row]] = {name: [] for name in TABLES}
-    characters = 0
-    for size, rows in sized_rows:
-        for name, row in rows.items():
-            batch[name].append(row)
-        characters += size
-        if characters >= BATCH_CHARACTERS or len(batch["questions"]) >= BATCH_QUESTIONS:
-            yield batch
-            batch, characters = {name: [] for name in TABLES}, 0
-    yield batch
+class _Writer:
+    """Writes the rows of shards in row groups, whose limits do not depend on the shards."""
+
+    def __init__(self, writers: Mapping[str, pq.ParquetWriter]) -> None:
+        self.stats = IngestStats()
+        self._writers = writers
+        self._last: Place | None = None
+        self._new_row_group()
+
+    def _new_row_group(self) -> None:
+        self._parts: dict[str, list[Any]] = {name: [] for name in TABLES}
+        self._characters = self._questions = 0
+
+    def add(self, shard: ShardTables) -> None:
+        """Number and count the rows of a shard, and write the row groups that it completes."""
+        if not shard.articles:
+            return
+        same_context = shard.first is not None and shard.first == self._last
+        tables = self._numbered(shard, same_context)
+        self.stats.add(tables, shard.scores)
+        self._last = shard.last
+        begin, end = Counter[str](), Counter[str]()
+        for name, characters in shard.rows[same_context:]:
+            end[name] += 1
+            self._characters += characters
+            self._questions += name == "questions"
+            if self._characters >= BATCH_CHARACTERS or self._questions >= BATCH_QUESTIONS:
+                self._take(tables, begin, end)
+                self.write_row_group()
+                begin = end.copy()
+        self._take(tables, begin, end)
+
+    def _numbered(self, shard: ShardTables, same_context: bool) -> dict[str, Any]:
+        """The shard's tables, numbered on, without a first context that was written before."""
+        counts = self.stats.counts
+        same_article = bool(
+            shard.first and self._last and shard.first.article == self._last.article
+        )
+        first_article = counts["articles"] - same_article
+        first_context = counts["contexts"] - same_context
+        counts["articles"] = first_article + shard.articles
+        contexts = _shifted(
+            shard.tables["contexts"], context_id=first_context, article=first_article
+        )
+        questions = _shifted(shard.tables["questions"], context_id=first_context)
+        return {**shard.tables, "contexts": contexts.slice(same_context), "questions": questions}
+
+    def _take(self, tables: Mapping[str, Any], begin: Counter[str], end: Counter[str]) -> None:
+        """Add the contexts and the questions from `begin` to `end` to the row group."""
+        for name, table in tables.items():
+            rows = "contexts" if name == "contexts" else "questions"
+            if end[rows] > begin[rows]:
+                self._parts[name].append(table.slice(begin[rows], end[rows] - begin[rows]))
+
+    def write_row_group(self) -> None:
+        """Write what was added since the last row group, if anything."""
+        for name, parts in self._parts.items():
+            if parts:
+                self._writers[name].write_table(pa.Table.from_batches(parts).combine_chunks())
+        self._new_row_group()
 
 
-def _sized_rows(
-    articles: Iterable[Article], stats: IngestStats, repair: bool
-) -> Iterator[tuple[int, Rows]]:
-    """Yield the row of each context, then the two rows of each question about it.
-
-    The number of characters in the rows precedes them. The rows are counted in `stats`.
-    """
-    for number, article in enumerate(articles):
-        stats.counts["articles"] += 1
-        for paragraph in article.paragraphs:
-            context: dict[str, Any] = {
-                "context_id": stats.counts["contexts"],
-                "article": number,
-                "title": article.title,
-                "text": paragraph.context,
-                **_token_offsets(paragraph.context),
-            }
-            stats.counts["contexts"] += 1
-            stats.counts["context_tokens"] += len(context["token_starts"])
-            yield len(paragraph.context), {"contexts": context}
-            for question in paragraph.qas:
-                yield _question_rows(question, context, stats, repair)
-
-
-def _question_rows(
-    question: Question, context: Row, stats: IngestStats, repair: bool
-) -> tuple[int, Rows]:
-    text, starts, ends = context["text"], context["token_starts"], context["token_ends"]
-    alignment = align(question, text, starts, ends, repair)
-    first, last = alignment.start, alignment.end
-    span = text[starts[first] : ends[last]] if first >= 0 else ""
-    answers = scored_answers(question, text, repair)
-    errors = answer_errors(question, text)
-    stats.counts["invalid_answers"] += len(errors)
-    texts = [answer.text for answer in answers]
-    score = stats.add(alignment.outcome, span, texts)
-    question_row: Row = {
-        "id": question.id,
-        "context_id": context["context_id"],
-        "question": question.question,
-        **_token_offsets(question.question),
-        "answers": [(answer.text, answer.answer_start) for answer in answers],
-        "is_impossible": question.is_impossible,
-        "span_start": first,
-        "span_end": last,
+def _shifted(batch: Any, **first: int) -> Any:
+    """A record batch whose columns are numbered from `first` instead of 0."""
+    shifted = {
+        name: pc.add(batch.column(name), pa.scalar(number, pa.int32()))
+        for name, number in first.items()
     }
-    stats.counts["question_tokens"] += len(question_row["token_starts"])
-    ledger_row = {
-        "id": question.id,
-        "outcome": alignment.outcome,
-        "fault": alignment.fault,
-        "reason": alignment.reason,
-        **_answer_columns("gold", alignment.gold),
-        **_answer_columns("repaired", alignment.repaired),
-        "answer_errors": [
-            {
-                "fault": error.kind,
-                "reason": error.reason,
-                **_answer_columns("gold", answer),
-                **_answer_columns("repaired", error.correction if repair else None),
-            }
-            for answer, error in errors
-        ],
-        "span": span,
-        "em": score.em,
-        "f1": score.f1,
-    }
-    return len(question.question) + sum(map(len, texts)), {
-        "questions": question_row,
-        "alignment": ledger_row,
-    }
-
-
-def _token_offsets(text: str) -> dict[str, list[int]]:
-    tokens = tokenize(text)
-    return {
-        "token_starts": [start for start, _ in tokens],
-        "token_ends": [end for _, end in tokens],
-    }
-
-
-def _answer_columns(name: str, answer: Answer | None) -> Row:
-    return {name: answer and answer.text, f"{name}_start": answer and answer.answer_start}
+    return with_columns(batch, shifted)

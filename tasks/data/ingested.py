@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.errors import UserError
@@ -113,6 +114,25 @@ def with_columns(batch: Any, columns: Mapping[str, Any]) -> Any:
         for field, old in zip(batch.schema, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def count_contexts(counts: Counter[str], contexts: Any) -> None:
+    """Add the contexts of a record batch, and their tokens, to the counts."""
+    counts["contexts"] += contexts.num_rows
+    counts["context_tokens"] += _total_length(contexts, "token_starts")
+
+
+def count_questions(counts: Counter[str], questions: Any, ledger: Any) -> None:
+    """Add the questions of a record batch to the counts: tokens, outcomes, invalid answers."""
+    counts["questions"] += questions.num_rows
+    counts["question_tokens"] += _total_length(questions, "token_starts")
+    counts.update(ledger.column("outcome").to_pylist())
+    counts["invalid_answers"] += _total_length(ledger, "answer_errors")
+
+
+def _total_length(batch: Any, column: str) -> int:
+    """The number of items in all lists of a column."""
+    return int(pc.sum(pc.list_value_length(batch.column(column))).as_py() or 0)
 
 
 def split_facts(counts: Counter[str], score_sums: Mapping[str, float]) -> dict[str, int | float]:

@@ -1,6 +1,7 @@
 """Cuts a JSON document into values while reading it, so that it is never in memory as a whole.
 
-This module recognises only strings and brackets; a parser checks each value's bytes.
+This module recognises only strings and brackets; a parser checks each value's bytes, here or in
+another process.
 (ijson's C backend silently reads an unpaired surrogate as "?", names no line or column, and the
 paths it keeps take 6 GB if brackets are nested fifty thousand deep.)
 """
@@ -8,8 +9,7 @@ paths it keeps take 6 GB if brackets are nested fifty thousand deep.)
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from pydantic_core import from_json
 
@@ -30,12 +30,41 @@ _POSITION = re.compile(r" at line (\d+) column (\d+)$")
 T = TypeVar("T")
 
 
+class RawValue(NamedTuple):
+    """The bytes of a value, and where it begins: after how many bytes, and line and column."""
+
+    content: bytes
+    before: int
+    line: int
+    column: int
+
+    def parsed(self, parse: Callable[[bytes], T]) -> T:
+        """What `parse` makes of the bytes.
+
+        Raises FormatError, with the place in the document, if `parse` raises ValueError with the
+        JSON parser's message.
+        """
+        try:
+            return parse(self.content)
+        except ValueError as error:
+            raise self._parse_error(str(error)) from error
+
+    def _parse_error(self, reason: str) -> FormatError:
+        position = _POSITION.search(reason)
+        if position:
+            column = int(position[2]) + (self.column - 1 if position[1] == "1" else 0)
+            line = self.line + int(position[1]) - 1
+            reason = f"{reason[: position.start()]} at line {line} column {column}"
+        return utf8_error(self.content, self.before) or json_error(reason)
+
+
 class Document:
     """A JSON document, read once from its beginning to its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._buffer, self._at = stream, b"", 0
-        self._dropped, self._line, self._column = 0, 1, 1  # position of the buffer's first byte
+        self._dropped = 0  # bytes before the buffer
+        self._line, self._column, self._placed = 1, 1, 0  # the place of the buffer's byte `_placed`
         self._more()
         if self._buffer.startswith(codecs.BOM_UTF8):
             self._at = len(codecs.BOM_UTF8)
@@ -56,22 +85,18 @@ class Document:
         self._at += 1
         return character
 
-    def value(self, parse: Callable[[bytes], T]) -> T:
-        """Consume the next value, and return what `parse` makes of its bytes.
+    def value(self) -> RawValue:
+        """Consume and return the next value.
 
-        The bytes have balanced brackets but are otherwise unchecked; if the document ends within
-        the value, they are the rest. Raises FormatError, with the place in the document, if no
-        value follows or `parse` raises ValueError with the JSON parser's message.
+        Its bytes have balanced brackets but are otherwise unchecked; if the document ends within
+        the value, they are the rest. Raises FormatError if no value follows.
         """
         first = self.peek()
         if not first or first in ",:]}":
             raise self.unexpected("a value")
         length = self._length(first)
         content = self._buffer[self._at : self._at + length]
-        try:
-            value = parse(content)
-        except ValueError as error:
-            raise self._parse_error(content, str(error)) from error
+        value = RawValue(content, self._dropped + self._at, *self._place())
         self._at += length
         return value
 
@@ -114,32 +139,25 @@ class Document:
             raise json_error(f"a value at line {line} column {column} has no end within 1 GiB")
         block = self._stream.read(max(BLOCK_BYTES, unconsumed))
         if block:
-            self._line, self._column = self._place()
+            self._place()
             self._dropped += self._at
-            self._buffer, self._at = self._buffer[self._at :] + block, 0
+            self._buffer, self._at, self._placed = self._buffer[self._at :] + block, 0, 0
         return bool(block)
 
     def _place(self) -> tuple[int, int]:
         """Line and column, both from 1, of the next byte."""
-        lines = self._buffer.count(b"\n", 0, self._at)
-        line_start = self._buffer.rfind(b"\n", 0, self._at)
-        return self._line + lines, self._at - line_start if lines else self._column + self._at
-
-    def _parse_error(self, content: bytes, reason: str) -> FormatError:
-        """The FormatError for the next value, which its parser rejected, with its place."""
-        position = _POSITION.search(reason)
-        if position:
-            line, column = self._place()
-            column = int(position[2]) + (column - 1 if position[1] == "1" else 0)
-            line += int(position[1]) - 1
-            reason = f"{reason[: position.start()]} at line {line} column {column}"
-        return utf8_error(content, self._dropped + self._at) or json_error(reason)
+        lines = self._buffer.count(b"\n", self._placed, self._at)
+        if lines:
+            self._line += lines
+            self._column = self._at - self._buffer.rfind(b"\n", self._placed, self._at)
+        else:
+            self._column += self._at - self._placed
+        self._placed = self._at
+        return self._line, self._column
 
 
-def array_items(document: Document, name: str, parse: Callable[[int, bytes], T]) -> Iterator[T]:
+def array_items(document: Document, name: str) -> Iterator[RawValue]:
     """Yield the items of the array in the top-level object's field `name`; skip other fields.
-
-    `parse` gets the number of an item, from 1, and its bytes; see `Document.value`.
 
     Raises FormatError if the document is malformed, or lacks or repeats the field.
     """
@@ -147,18 +165,18 @@ def array_items(document: Document, name: str, parse: Callable[[int, bytes], T])
     for _ in _entries(document, "{", "}"):
         if document.peek() != '"':
             raise document.unexpected('`"`')
-        names.append(document.value(from_json))
+        names.append(document.value().parsed(from_json))
         document.take(":")
         if names[-1] != name:
-            document.value(from_json)
+            document.value().parsed(from_json)
         elif name in names[:-1]:
             raise FormatError(f'the field "{name}" occurs twice; merge the two.')
         elif document.peek() not in ("[", ""):
-            found = short_json(document.value(from_json))
+            found = short_json(document.value().parsed(from_json))
             raise FormatError(f'field "{name}": found {found}; it should be an array.')
         else:
-            for number, _ in enumerate(_entries(document, "[", "]"), 1):
-                yield document.value(partial(parse, number))
+            for _ in _entries(document, "[", "]"):
+                yield document.value()
     if document.peek():
         raise FormatError(f"text follows the end of the JSON ({document.preview()}); remove it.")
     if name not in names:

@@ -1,4 +1,6 @@
-"""Reads question files one article at a time: SQuAD's JSON, JSON Lines and Parquet.
+"""Reads question files: SQuAD's JSON, JSON Lines and Parquet.
+
+A file is cut into shards of about 1 MB, which may be parsed on other machines.
 
 JSON Lines have one question per line, Parquet one per row. Each question has an `id`, a `context`,
 the `question` and its `answers`: a list of {text, answer_start}, or one object
@@ -12,8 +14,10 @@ format.
 import codecs
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +29,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from infra.cluster.map_reduce import in_shards
 from infra.errors import UserError
 from infra.files import READ_PROGRESS, inner_suffix, open_input, row_batches
 from tasks.data.format_errors import (
@@ -37,27 +42,48 @@ from tasks.data.format_errors import (
     short_json,
     utf8_error,
 )
-from tasks.data.json_stream import Document, array_items
+from tasks.data.json_stream import Document, RawValue, array_items
 from tasks.data.schema import Article, FlatQuestion, InvalidQuestion, Paragraph, Question
 
 REQUIRED = ("id", "context", "question", "answers")
 OPTIONAL = ("title", "is_impossible")
 
+SHARD_BYTES = 1 << 20
+
 # Values that replace invalid fields of a question.
 _REPLACEMENTS: dict[int | str, Any] = {"question": "", "answers": [], "is_impossible": False}
 
 
-class _Flat(NamedTuple):
+class FlatEntry(NamedTuple):
+    """A question with its context, and its article's title, "" if it has none."""
+
     title: str
     context: str
     question: Question
 
+    @property
+    def article(self) -> tuple[str, str]:
+        """What consecutive entries of one article have in common."""
+        return ("title", self.title) if self.title else ("context", self.context)
 
-ParsedEntry = Article | _Flat
+
+Entry = Article | FlatEntry
+
+
+class Shard(NamedTuple):
+    """Consecutive entries of a file, not parsed yet."""
+
+    content: Sequence[Any]
+    parse: Callable[[Any], Iterator[Entry]]
+    share: float  # the share of the file, 0 to 1, that has been read at its end
+
+    def entries(self) -> Iterator[Entry]:
+        """Parse the entries, one after the other; raises FormatError."""
+        return self.parse(self.content)
 
 
 def read_articles(path: Path) -> Iterator[Article]:
-    """Yield the articles of a file lazily; one article is in memory at a time.
+    """Yield the articles of a file lazily; one of its shards is in memory at a time.
 
     The file name extension determines the format: .jsonl and .ndjson are JSON Lines, .parquet is
     Parquet, anything else is SQuAD's JSON. A compression suffix (.gz, .xz, .zst) is ignored, and
@@ -69,28 +95,68 @@ def read_articles(path: Path) -> Iterator[Article]:
     not a question's, or a question's id, or has a wrong type there. The message names the file, the
     article, paragraph, question and field (or the line, row or byte), and how to fix it.
     """
+    with naming(path):
+        yield from group_entries(_entries(path))
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    for shard in read_shards(path):
+        yield from shard.entries()
+        READ_PROGRESS.get()(path, shard.share)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Turn a FormatError within the block into a UserError that names the file."""
     try:
-        yield from _READERS.get(inner_suffix(path), read_squad)(path)
+        yield
     except FormatError as error:
         raise UserError(f"{path}: {on_one_line(str(error))}") from error
 
 
-def read_squad(path: Path) -> Iterator[Article]:
-    """Yield the articles of a JSON file in SQuAD's own format; raises FormatError."""
-    with _json_input(path) as file:
+def read_shards(path: Path) -> Iterator[Shard]:
+    """Yield the shards of a file, in order.
+
+    Raises FormatError if the file as a whole is malformed, and UserError if it can't be read, after
+    the shards before that place. Errors within entries are found when these are parsed.
+    """
+    return _READERS.get(inner_suffix(path), _json_shards)(path)
+
+
+@dataclass
+class _ReadShare:
+    """The share of a file that has been read, 0 to 1."""
+
+    share: float = 0.0
+
+    def __call__(self, path: Path, share: float) -> None:
+        self.share = share
+
+
+def _json_shards(path: Path) -> Iterator[Shard]:
+    """The shards of a JSON file in SQuAD's own format, of whole articles."""
+    with _json_input(path) as (file, read):
         document = Document(file)
         if document.peek() != "{":
             raise FormatError(
                 f'the top level must be {{"data": [articles]}}, not {document.preview()}.'
             )
-        yield from array_items(document, "data", _article)
+        articles = enumerate(array_items(document, "data"), 1)
+        for shard in in_shards(articles, lambda article: len(article[1].content), SHARD_BYTES):
+            yield Shard(shard, _articles, read.share)
 
 
 @contextmanager
-def _json_input(path: Path) -> Iterator[BufferedReader]:
-    with open_input(path) as file:
+def _json_input(path: Path) -> Iterator[tuple[BufferedReader, _ReadShare]]:
+    read = _ReadShare()
+    with open_input(path, read) as file:
         refuse_other_formats(file.peek())
-        yield file
+        yield file, read
+
+
+def _articles(shard: Sequence[tuple[int, RawValue]]) -> Iterator[Article]:
+    for number, article in shard:
+        yield article.parsed(partial(_article, number))
 
 
 def _article(number: int, content: bytes) -> Article:
@@ -147,36 +213,27 @@ def _invalid(question: Any, errors: list[ErrorDetails], depth: int) -> InvalidQu
     )
 
 
-def read_json_lines(path: Path) -> Iterator[Article]:
-    """Yield the articles of a JSON Lines file; raises FormatError, which names the line."""
-    with _json_input(path) as file:
-        yield from _group(_line_entries(file))
+def _line_shards(path: Path) -> Iterator[Shard]:
+    """The shards of a JSON Lines file."""
+    with _json_input(path) as (file, read):
+        for shard in in_shards(_numbered_lines(file), lambda line: len(line[2]), SHARD_BYTES):
+            yield Shard(shard, _line_entries, read.share)
 
 
-def read_parquet(path: Path) -> Iterator[Article]:
-    """Yield the articles of a Parquet file; raises FormatError, which names the row or column."""
-    with TemporaryFile() as unpacked:
-        file: Path | IO[bytes] = path
-        if not path.is_file() or path.suffix.lower() != ".parquet":  # compressed: not seekable
-            with open_input(path) as packed:
-                shutil.copyfileobj(packed, unpacked)
-            file = unpacked
-        try:
-            yield from _group(_row_entries(file, path))
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            reason = str(error).partition("\n")[0]
-            raise FormatError(
-                f"not a complete Parquet file ({reason}); download it again."
-            ) from error
-
-
-def _line_entries(file: Iterable[bytes]) -> Iterator[ParsedEntry]:
+def _numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number of each line, from 1, how many bytes precede it, and the line."""
     before = 0
     for number, line in enumerate(file, 1):
+        yield number, before, line
+        before += len(line)
+
+
+def _line_entries(shard: Sequence[tuple[int, int, bytes]]) -> Iterator[Entry]:
+    """The entries of some lines; raises FormatError, which names the line."""
+    for number, before, line in shard:
         content = line.rstrip().removeprefix(codecs.BOM_UTF8 if number == 1 else b"")
         if content:
             yield _parse_entry(_parse_json(content, number, before), f"line {number}")
-        before += len(line)
 
 
 def _parse_json(line: bytes, number: int, before: int) -> Any:
@@ -187,25 +244,56 @@ def _parse_json(line: bytes, number: int, before: int) -> Any:
         raise utf8_error(line, before) or json_error(reason) from error
 
 
-def _row_entries(source: Path | IO[bytes], path: Path) -> Iterator[ParsedEntry]:
-    with pq.ParquetFile(source) as file:
-        names = file.schema_arrow.names
-        missing = [name for name in REQUIRED if name not in names]
-        if missing:
-            raise FormatError(
-                f'the column "{missing[0]}" is missing (found: {", ".join(names[:8])}). '
-                f"Required: {', '.join(REQUIRED)}; optional: {', '.join(OPTIONAL)}."
-            )
-        columns = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
-        number = 0
-        for batch in row_batches(file, rows=256, columns=columns):
-            for row in batch.to_pylist():
-                number += 1
-                yield _parse_entry(row, f"row {number}")
-            READ_PROGRESS.get()(path, number / file.metadata.num_rows)
+def _parquet_shards(path: Path) -> Iterator[Shard]:
+    """The shards of a Parquet file, of whole record batches."""
+    with TemporaryFile() as unpacked:
+        file: Path | IO[bytes] = path
+        if not path.is_file() or path.suffix.lower() != ".parquet":  # compressed: not seekable
+            with open_input(path) as packed:
+                shutil.copyfileobj(packed, unpacked)
+            file = unpacked
+        with _complete_parquet(), pq.ParquetFile(file) as opened:
+            rows = opened.metadata.num_rows
+            for shard in in_shards(_numbered_batches(opened), lambda b: b[1].nbytes, SHARD_BYTES):
+                first, last = shard[-1]
+                yield Shard(shard, _row_entries, (first + last.num_rows - 1) / rows)
 
 
-def _parse_entry(record: Any, place: str) -> ParsedEntry:
+@contextmanager
+def _complete_parquet() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise FormatError(f"not a complete Parquet file ({reason}); download it again.") from error
+
+
+def _numbered_batches(file: pq.ParquetFile) -> Iterator[tuple[int, Any]]:
+    """Yield the record batches, and the number of each one's first row, from 1."""
+    names = file.schema_arrow.names
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise FormatError(
+            f'the column "{missing[0]}" is missing (found: {", ".join(names[:8])}). '
+            f"Required: {', '.join(REQUIRED)}; optional: {', '.join(OPTIONAL)}."
+        )
+    columns = [name for name in (*REQUIRED, *OPTIONAL) if name in names]
+    number = 1
+    for batch in row_batches(file, rows=256, columns=columns):
+        yield number, batch
+        number += batch.num_rows
+
+
+def _row_entries(shard: Sequence[tuple[int, Any]]) -> Iterator[Entry]:
+    """The entries of some record batches; raises FormatError, which names the row."""
+    for first, batch in shard:
+        with _complete_parquet():
+            rows = batch.to_pylist()
+        for number, row in enumerate(rows, first):
+            yield _parse_entry(row, f"row {number}")
+
+
+def _parse_entry(record: Any, place: str) -> Entry:
     if not isinstance(record, dict):
         raise FormatError(f"{place}: found {short_json(record)}; it should be an object.")
     if "answers" in record:
@@ -221,7 +309,7 @@ def _answer_list(answers: Any) -> Any:
     return answers
 
 
-def _flat(record: Any, place: str) -> _Flat:
+def _flat(record: Any, place: str) -> FlatEntry:
     try:
         flat = FlatQuestion.model_validate(record)
         impossible = not flat.answers if flat.is_impossible is None else flat.is_impossible
@@ -230,12 +318,13 @@ def _flat(record: Any, place: str) -> _Flat:
     except ValidationError as error:
         question = _invalid(record, _question_errors(error, 0, record, place), 0)
         flat = FlatQuestion.model_validate({**record, **_REPLACEMENTS})
-    return _Flat(flat.title or "", flat.context, question)
+    return FlatEntry(flat.title or "", flat.context, question)
 
 
-def _group(entries: Iterable[ParsedEntry]) -> Iterator[Article]:
+def group_entries(entries: Iterable[Entry]) -> Iterator[Article]:
+    """Yield the articles of consecutive entries, lazily."""
     for _, same_article in groupby(entries, _article_of):
-        flat: list[_Flat] = []
+        flat: list[FlatEntry] = []
         for entry in same_article:
             if isinstance(entry, Article):
                 yield entry
@@ -249,14 +338,12 @@ def _group(entries: Iterable[ParsedEntry]) -> Iterator[Article]:
             yield Article(title=flat[0].title, paragraphs=paragraphs)
 
 
-def _article_of(entry: ParsedEntry) -> tuple[str, str] | None:
-    if isinstance(entry, Article):
-        return None
-    return ("title", entry.title) if entry.title else ("context", entry.context)
+def _article_of(entry: Entry) -> tuple[str, str] | None:
+    return None if isinstance(entry, Article) else entry.article
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Article]]] = {
-    ".jsonl": read_json_lines,
-    ".ndjson": read_json_lines,
-    ".parquet": read_parquet,
+_READERS: dict[str, Callable[[Path], Iterator[Shard]]] = {
+    ".jsonl": _line_shards,
+    ".ndjson": _line_shards,
+    ".parquet": _parquet_shards,
 }

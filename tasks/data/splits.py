@@ -28,6 +28,8 @@ from tasks.data.ingested import (
     Contexts,
     Portion,
     batches,
+    count_contexts,
+    count_questions,
     fingerprints,
     hash_uniform,
     questions_with_ledger,
@@ -246,9 +248,8 @@ class _SplitWriter:
         new = {"context_id": numbers[ids], "article": articles[ids]}
         if kept.num_rows:
             self._writers["contexts"].write_batch(with_columns(kept, new))
-            self.counts["contexts"] += kept.num_rows
             self.counts["articles"] = int(articles[ids[-1]]) + 1
-            self.counts["context_tokens"] += _token_count(kept)
+            count_contexts(self.counts, kept)
 
     def _add_questions(self, questions: Any, ledger: Any, numbers: IntArray) -> None:
         """Write questions with renumbered contexts, and their ledger rows."""
@@ -257,11 +258,7 @@ class _SplitWriter:
         new = {"context_id": numbers[questions.column("context_id").to_numpy()]}
         self._writers["questions"].write_batch(with_columns(questions, new))
         self._writers["alignment"].write_batch(ledger)
-        self.counts["questions"] += questions.num_rows
-        self.counts["question_tokens"] += _token_count(questions)
-        self.counts.update(ledger.column("outcome").to_pylist())
-        errors = pc.list_value_length(ledger.column("answer_errors"))
-        self.counts["invalid_answers"] += pc.sum(errors).as_py()
+        count_questions(self.counts, questions, ledger)
         for name in self.score_sums:
             self.score_sums[name] += pc.sum(ledger.column(name)).as_py()
 
@@ -271,10 +268,6 @@ def _renumbered(numbers: IntArray, keep: BoolArray, first: int) -> IntArray:
     new = np.full(len(numbers), -1, dtype=np.int32)
     new[keep] = first + np.unique(numbers[keep], return_inverse=True)[1]
     return new
-
-
-def _token_count(batch: Any) -> int:
-    return int(pc.sum(pc.list_value_length(batch.column("token_starts"))).as_py())
 
 
 def _copy_by_weight(

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
-from infra.cluster.map_reduce import map_on_cluster
+from infra.cluster.map_reduce import in_shards, map_on_cluster
 from infra.files import row_batches
+from infra.progress_reporter import ProgressReporter
 from tasks.text.vocabulary import (
     PADDING,
     SPECIAL,
@@ -35,11 +36,8 @@ TOKENS = ["token_starts", "token_ends"]
 
 _FORM_COUNTS: dict[str, pa.DataType] = {"form": pa.string(), "count": pa.int64()}
 FORM_COUNTS = pa.schema(_FORM_COUNTS)
-CHUNK_ROWS = 50_000
+SHARD_BYTES = 4 << 20
 MERGE_ROWS = 200_000
-
-# A file of a split, and some of its row groups.
-Chunk = tuple[Path, list[int]]
 
 
 class VocabularyParameters(BaseModel):
@@ -72,15 +70,18 @@ class VocabularyParameters(BaseModel):
     )
 
 
-def read_batches(
-    path: Path, columns: list[str], row_groups: list[int] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a Parquet file, or of some row groups, 1024 rows at a time.
+def read_batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a Parquet file, 1024 rows at a time.
 
     These are about 1 MB of Wikipedia paragraphs.
     """
     with pq.ParquetFile(path) as file:
-        yield from row_batches(file, 1024, columns, row_groups)
+        yield from row_batches(file, 1024, columns)
+
+
+def read_shards(path: Path, columns: list[str]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield `read_batches` in lists of about `SHARD_BYTES`, to be processed separately."""
+    return in_shards(read_batches(path, columns), lambda batch: batch.nbytes, SHARD_BYTES)
 
 
 def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
@@ -138,32 +139,35 @@ def sum_counts(tables: Iterable[pa.Table]) -> pa.Table:
     return merge_counts([total, *waiting])
 
 
-def count_chunks(split: Path) -> Iterator[Chunk]:
-    """Yield the chunks of a split, to be counted separately: about `CHUNK_ROWS` rows each."""
-    for name in TEXT_COLUMNS:
-        metadata = pq.read_metadata(split / name)
-        groups = range(metadata.num_row_groups)
-        step = max(1, CHUNK_ROWS * len(groups) // max(1, metadata.num_rows))
-        for first in groups[::step]:
-            yield split / name, list(groups[first : first + step])
+def count_shard(batches: Sequence[pa.RecordBatch]) -> tuple[int, pa.Table]:
+    """The number of texts of some record batches, and `sum_counts` of their tokens.
 
-
-def count_chunk(chunk: Chunk) -> pa.Table:
-    """The distinct token texts of a chunk, as a (form, count) table sorted by form."""
-    file, row_groups = chunk
-    column = TEXT_COLUMNS[file.name]
-    batches = read_batches(file, [column, *TOKENS], row_groups)
-    return sum_counts(count_batch(batch, column) for batch in batches)
+    The texts are in the first column.
+    """
+    column = batches[0].schema.names[0]
+    counts = sum_counts(count_batch(batch, column) for batch in batches)
+    return sum(batch.num_rows for batch in batches), counts
 
 
 def distinct_forms(splits: Sequence[Path]) -> pa.Table:
     """The (form, count) table of all tokens in the questions and contexts of ingested splits.
 
-    A context counts once, however many questions it has. Chunks are counted in parallel if a Ray
-    cluster is available, else sequentially.
+    A context counts once, however many questions it has. Shards are counted on all nodes of the
+    cluster, if there is one.
     """
-    chunks = (chunk for split in splits for chunk in count_chunks(split))
-    return sum_counts(map_on_cluster(count_chunk, chunks))
+    files = [(split / name, column) for split in splits for name, column in TEXT_COLUMNS.items()]
+    texts = sum(pq.read_metadata(file).num_rows for file, _ in files)
+    shards = (shard for file, column in files for shard in read_shards(file, [column, *TOKENS]))
+
+    def counted() -> Iterator[pa.Table]:
+        done = 0
+        for rows, table in map_on_cluster(count_shard, shards):
+            yield table
+            done += rows
+            progress.report(done)
+
+    with ProgressReporter("counting words", texts, "texts") as progress:
+        return sum_counts(counted())
 
 
 def wanted_words(splits: Sequence[Path], lower_case: bool) -> set[str]:

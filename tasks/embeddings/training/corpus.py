@@ -1,18 +1,19 @@
-"""Prepares a corpus for training: tokenises it once, like questions and contexts, on all cores."""
+"""Prepares a corpus for training: tokenises it once, like questions and contexts.
 
-import os
-import threading
+All nodes of the cluster take part, or all cores of this machine.
+"""
+
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from functools import partial
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.cluster.map_reduce import in_shards, map_on_cluster
 from infra.errors import UserError
 from infra.files import BytesRead, reporting_read_progress
 from infra.progress_reporter import ProgressReporter
@@ -49,13 +50,14 @@ def prepare_corpus(
         (out / "corpus.txt").open("wb") as corpus,
         reporting_read_progress(read.update),
     ):
-        blocks = _blocks(text for file in files for text in read_texts(file))
-        for lines, counted, total in _tokenised(blocks, lower_case):
+        shares: deque[float] = deque()  # read at the end of each block in progress
+        texts = (text for file in files for text in read_texts(file))
+        for lines, counted, total in _tokenised(_blocks(texts, read, shares), lower_case):
             corpus.write(lines)
             counts.update(counted)
             paragraphs += lines.count(b"\n")
             words += total
-            progress.total = words / read.share  # estimated from the share read so far
+            progress.total = words / shares.popleft()  # estimated
             progress.report(words)
     if not words:
         names = ", ".join(file.path.name for file in files[:3])
@@ -89,17 +91,10 @@ def prepare_corpus(
     }
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the texts in lists of about a million characters."""
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= BLOCK_CHARACTERS:
-            yield block
-            block, size = [], 0
-    if block:
+def _blocks(texts: Iterable[str], read: BytesRead, shares: deque[float]) -> Iterator[list[str]]:
+    """Yield the texts in lists of about a million characters, after the share read so far."""
+    for block in in_shards(texts, len, BLOCK_CHARACTERS):
+        shares.append(read.share)
         yield block
 
 
@@ -121,36 +116,13 @@ def tokenise_block(texts: Sequence[str], lower_case: bool) -> Tokenised:
 
 
 def _tokenised(blocks: Iterator[list[str]], lower_case: bool) -> Iterator[Tokenised]:
-    """Yield the tokenised blocks in order; several blocks are tokenised by worker processes."""
+    """Yield the tokenised blocks in order."""
     first = list(islice(blocks, 2))
-    blocks = chain(first, blocks)
-    if len(first) < 2 or cores() == 1:
-        yield from (tokenise_block(block, lower_case) for block in blocks)
-        return
-    # Forking a process that runs Prefect's threads may deadlock; spawning is safe.
-    pool = ProcessPoolExecutor(cores(), get_context("spawn"), initializer=_end_with_parent)
-    try:
-        waiting: deque[Future[Tokenised]] = deque()
-        for block in blocks:
-            waiting.append(pool.submit(tokenise_block, block, lower_case))
-            if len(waiting) > 3 * cores():
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _end_with_parent() -> None:
-    """Exit this worker process when its parent is killed; otherwise it would wait forever."""
-    parent = parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+    return map_on_cluster(
+        partial(tokenise_block, lower_case=lower_case),
+        chain(first, blocks),
+        processes=cores() if len(first) == 2 else 1,  # starting others takes a second
+    )
 
 
 def write_counts(file: Path, counts: Counter[str]) -> None:

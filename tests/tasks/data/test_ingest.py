@@ -275,13 +275,13 @@ class Text(str):
     """A text whose deletion can be observed."""
 
 
-def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
+def test_articles_and_row_groups_leave_the_memory(tmp_path: Path) -> None:
     in_memory: set[int] = set()
-    most = 0
+    most = [0, 0]
     references = []
+    before = pa.total_allocated_bytes()
 
     def articles() -> Iterator[Article]:
-        nonlocal most
         for i in range(3 * BATCH_QUESTIONS // 100):
             entries = []
             for n in range(100 * i, 100 * i + 100):
@@ -292,11 +292,13 @@ def test_at_most_two_row_groups_are_in_memory(tmp_path: Path) -> None:
                 )
                 entry = question(str(n), ("gold", 9))
                 entries.append(entry.model_copy(update={"question": text}))
-            most = max(most, len(in_memory))
+            most[:] = map(max, most, (len(in_memory), pa.total_allocated_bytes() - before))
             yield Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=entries)])
 
     ingest_articles(articles(), tmp_path)
-    assert BATCH_QUESTIONS <= most <= 2 * BATCH_QUESTIONS + 200
+    written = sum(pq.read_table(tmp_path / file).nbytes for file in FILES)
+    assert most[0] == 200
+    assert written / 4 < most[1] < written / 2
 
 
 @pytest.mark.heavy

@@ -29,15 +29,11 @@ class Trickle(io.BytesIO):
         return super().read(self._step)
 
 
-def loaded(number: int, content: bytes) -> tuple[int, Any]:
-    return number, json.loads(content)
-
-
 def cut(content: bytes, step: int) -> list[Any]:
-    """The numbered values of the array "data", or the message of a FormatError."""
+    """The values of the array "data", or the message of a FormatError."""
     try:
         document = Document(cast(BinaryIO, Trickle(content, step)))
-        return list(array_items(document, "data", loaded))
+        return [item.parsed(json.loads) for item in array_items(document, "data")]
     except FormatError as error:
         return [str(error)]
 
@@ -54,7 +50,7 @@ def test_streamed_items_match_the_document(
 ) -> None:
     tree = {"data": data, **other} if first else {**other, "data": data}
     content = json.dumps(tree, ensure_ascii=False, indent=indent).encode("utf-8", "surrogatepass")
-    assert cut(content, step) == list(enumerate(data, 1))
+    assert cut(content, step) == data
 
 
 @given(st.binary(max_size=30), st.integers(0, 60), st.integers(4, 20))
@@ -68,7 +64,7 @@ def test_long_values_are_read_in_linear_time() -> None:
     text = "x" * (20 << 20)
     content = json.dumps({"data": [text, {"a": text}, 1]}).encode()
     document = Document(io.BytesIO(content))
-    lengths = list(array_items(document, "data", lambda _, content: len(content)))
+    lengths = [len(item.content) for item in array_items(document, "data")]
     assert lengths == [len(text) + 2, len(text) + 9, 1]
 
 
@@ -79,3 +75,14 @@ def test_unclosed_string_does_not_fill_memory(
     content = b'{"data": [\n{"a": "' + b"x" * (4 << 20)
     (message,) = cut(content, 1 << 16)
     assert "a value at line 2 column 1 has no end within 1 GiB" in message
+
+
+@given(st.lists(JSON, min_size=1, max_size=4), st.text(" \n\t", max_size=5), st.integers(1, 40))
+def test_items_know_their_place(data: list[Any], space: str, step: int) -> None:
+    items = f",{space}".join(json.dumps(item, indent=1) for item in data)
+    content = f'{{"data": [{space}{items}]}}'.encode()
+    for item in array_items(Document(cast(BinaryIO, Trickle(content, step))), "data"):
+        before = content[: item.before].decode()
+        assert content[item.before :].startswith(item.content)
+        assert item.line == before.count("\n") + 1
+        assert item.column == len(before) - before.rfind("\n")

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from infra.cluster import ray_cluster
 from tasks.embeddings.formats.select import select_vectors
 from tasks.text import build_vocabulary as vocabulary
 from tasks.text.build_vocabulary import (
+    TOKENS,
     VocabularyParameters,
     build_vocabulary,
     count_batch,
-    count_chunks,
     coverage,
     distinct_forms,
     merge_counts,
+    read_shards,
     sum_counts,
     token_texts,
     wanted_words,
@@ -99,21 +99,17 @@ def test_incremental_sum_equals_the_total(monkeypatch: pytest.MonkeyPatch) -> No
         assert sum_counts(iter(tables)).equals(whole)
 
 
-@pytest.mark.heavy
-def test_counts_on_a_cluster_are_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_do_not_depend_on_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paragraphs = [(f"The owl {n} sat at {n % 7}.", [f"Who sat at {n}?"]) for n in range(60)]
     split = ingest(tmp_path / "split", *paragraphs)
     for name in vocabulary.TEXT_COLUMNS:
         table = pq.read_table(split / name)
         pq.write_table(table, split / name, row_group_size=8)
-    monkeypatch.setattr(vocabulary, "CHUNK_ROWS", 16)
-    assert len(list(count_chunks(split))) == 8
-    sequential = distinct_forms([split])
-    ray_cluster.connect()
-    try:
-        assert distinct_forms([split]).equals(sequential)
-    finally:
-        ray_cluster.disconnect()
+    whole = distinct_forms([split])
+    monkeypatch.setattr(vocabulary, "SHARD_BYTES", 1000)
+    shards = list(read_shards(split / "contexts.parquet", ["text", *TOKENS]))
+    assert len(shards) == 4 and sum(batch.num_rows for shard in shards for batch in shard) == 60
+    assert distinct_forms([split]).equals(whole)
 
 
 def test_no_splits_have_no_forms() -> None:

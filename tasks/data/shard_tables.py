@@ -1,0 +1,153 @@
+"""The rows of consecutive entries of a file: tokenised, aligned and scored."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from models.arrays import FloatArray
+from models.squad_metrics import normalize_answer, score_questions
+from tasks.data.alignment import align, answer_errors, scored_answers
+from tasks.data.ingested import TABLES
+from tasks.data.readers import Entry, group_entries
+from tasks.data.schema import Answer, Article, Question
+from tasks.text.tokenizer import tokenize
+
+Row = dict[str, Any]
+Scores = tuple[float, float, float, float]
+
+
+class Place(NamedTuple):
+    """The article and the context that a question is in."""
+
+    article: tuple[str, str]  # see `FlatEntry.article`
+    context: str
+
+
+class ShardTables(NamedTuple):
+    """The rows of consecutive entries, with articles and contexts numbered from 0."""
+
+    tables: dict[str, Any]  # a record batch for each of `TABLES`
+    # Each context, followed by its questions: the table, and the number of characters.
+    rows: list[tuple[Literal["contexts", "questions"], int]]
+    scores: FloatArray  # (questions, 4): EM and F1 by the v2.0 rule, then by the v1.1 rule
+    articles: int
+    # Those of the first and the last entry, which the entries before or after may share; None for
+    # an entry that is a whole article.
+    first: Place | None
+    last: Place | None
+
+
+def shard_tables(entries: Iterable[Entry], repair: bool) -> ShardTables:
+    """The rows of consecutive entries.
+
+    With `repair`, an answer that does not match its answer_start is replaced by its nearest match
+    in the context.
+    """
+    entries = list(entries)
+    builder = _Builder(repair)
+    for article in group_entries(entries):
+        builder.add(article)
+    return ShardTables(
+        {name: pa.RecordBatch.from_pylist(builder.rows[name], TABLES[name]) for name in TABLES},
+        builder.order,
+        np.array(builder.scores, np.float64).reshape(-1, 4),
+        builder.articles,
+        _place(entries[0]) if entries else None,
+        _place(entries[-1]) if entries else None,
+    )
+
+
+def _place(entry: Entry) -> Place | None:
+    return None if isinstance(entry, Article) else Place(entry.article, entry.context)
+
+
+class _Builder:
+    def __init__(self, repair: bool) -> None:
+        self._repair = repair
+        self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self.order: list[tuple[Literal["contexts", "questions"], int]] = []
+        self.scores: list[Scores] = []
+        self.articles = 0
+
+    def add(self, article: Article) -> None:
+        """Add the row of each context, and the two rows of each question about it."""
+        for paragraph in article.paragraphs:
+            context = {
+                "context_id": len(self.rows["contexts"]),
+                "article": self.articles,
+                "title": article.title,
+                "text": paragraph.context,
+                **_token_offsets(paragraph.context),
+            }
+            self.rows["contexts"].append(context)
+            self.order.append(("contexts", len(paragraph.context)))
+            for question in paragraph.qas:
+                self._add_question(question, context)
+        self.articles += 1
+
+    def _add_question(self, question: Question, context: Row) -> None:
+        text, starts, ends = context["text"], context["token_starts"], context["token_ends"]
+        alignment = align(question, text, starts, ends, self._repair)
+        first, last = alignment.start, alignment.end
+        span = text[starts[first] : ends[last]] if first >= 0 else ""
+        answers = scored_answers(question, text, self._repair)
+        errors = answer_errors(question, text)
+        texts = [answer.text for answer in answers]
+        scores = _scores(span, texts)
+        self.scores.append(scores)
+        question_row = {
+            "id": question.id,
+            "context_id": context["context_id"],
+            "question": question.question,
+            **_token_offsets(question.question),
+            "answers": [(answer.text, answer.answer_start) for answer in answers],
+            "is_impossible": question.is_impossible,
+            "span_start": first,
+            "span_end": last,
+        }
+        ledger_row = {
+            "id": question.id,
+            "outcome": alignment.outcome,
+            "fault": alignment.fault,
+            "reason": alignment.reason,
+            **_answer_columns("gold", alignment.gold),
+            **_answer_columns("repaired", alignment.repaired),
+            "answer_errors": [
+                {
+                    "fault": error.kind,
+                    "reason": error.reason,
+                    **_answer_columns("gold", answer),
+                    **_answer_columns("repaired", error.correction if self._repair else None),
+                }
+                for answer, error in errors
+            ],
+            "span": span,
+            "em": scores[0],
+            "f1": scores[1],
+        }
+        self.rows["questions"].append(question_row)
+        self.rows["alignment"].append(ledger_row)
+        self.order.append(("questions", len(question.question) + sum(map(len, texts))))
+
+
+def _scores(span: str, golds: Sequence[str]) -> Scores:
+    """EM and F1 of a span's text by the v2.0 rule, then by the v1.1 rule."""
+    (v2,) = score_questions([span], [golds], v2=True)
+    # The rules differ only if an answer normalises to nothing.
+    same = all(map(normalize_answer, golds))
+    (v1,) = [v2] if same else score_questions([span], [golds], v2=False)
+    return v2.em, v2.f1, v1.em, v1.f1
+
+
+def _token_offsets(text: str) -> dict[str, list[int]]:
+    tokens = tokenize(text)
+    return {
+        "token_starts": [start for start, _ in tokens],
+        "token_ends": [end for _, end in tokens],
+    }
+
+
+def _answer_columns(name: str, answer: Answer | None) -> Row:
+    return {name: answer and answer.text, f"{name}_start": answer and answer.answer_start}
