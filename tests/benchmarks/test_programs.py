@@ -139,3 +139,19 @@ def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore
     assert result["equal_files"] > 10
     assert float(other["command, s"]) < float(remote["command, s"])
     assert any(name.startswith("cost/") for name in store.names())
+
+
+def test_data_steps_on_nodes_give_equal_files(folder: Path) -> None:
+    out = folder / "results" / "data-steps.json"
+    data = folder / "own" / "train.json"
+    run_benchmark(
+        folder / "root", "cluster.data_steps", "--data", data, "--times", "2", "--out", out
+    )
+    measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
+    assert measured["questions"] == 2 * 150
+    assert len(measured["digests"]) == 5
+    assert measured["seconds"].keys() == {"one process", "1 node(s)", "2 node(s)"}
+    for steps in measured["seconds"].values():
+        assert steps.keys() == {"ingest", "count", "encode"}
+        for step in steps.values():
+            assert step["seconds"] > 0

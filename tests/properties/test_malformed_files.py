@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.errors import UserError
+from tasks.data import readers
 from tasks.data.ingest import ingest_file
 from tasks.data.ingested import questions_with_ledger
 
@@ -137,7 +138,9 @@ def test_there_are_over_a_hundred_cases() -> None:
 
 
 @pytest.mark.parametrize("number", range(len(UNREADABLE)))
-def test_unreadable_file_gives_one_sentence(tmp_path: Path, number: int) -> None:
+def test_unreadable_file_gives_one_sentence(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, content = UNREADABLE[number]
     file, out = tmp_path / name, tmp_path / "out"
     file.write_bytes(content)
@@ -148,6 +151,10 @@ def test_unreadable_file_gives_one_sentence(tmp_path: Path, number: int) -> None
     assert message.count(str(file)) == 1, message
     assert message.isprintable() and message.rstrip(")").endswith("."), message
     assert len(message) < 500, message
+    monkeypatch.setattr(readers, "SHARD_BYTES", 1)
+    with pytest.raises(UserError) as caught:
+        ingest_file(out, file)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("number", range(len(INVALID)))

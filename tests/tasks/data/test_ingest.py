@@ -3,6 +3,7 @@
 import json
 import weakref
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +15,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from infra.errors import UserError
-from tasks.data.ingest import BATCH_QUESTIONS, ingest_articles
+from infra.files import reporting_read_progress
+from tasks.data import ingest, readers
+from tasks.data.ingest import BATCH_QUESTIONS, ingest_articles, ingest_file
 from tasks.data.ingested import questions_with_ledger
 from tasks.data.readers import read_articles
 from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
@@ -299,6 +302,86 @@ def test_articles_and_row_groups_leave_the_memory(tmp_path: Path) -> None:
     written = sum(pq.read_table(tmp_path / file).nbytes for file in FILES)
     assert most[0] == 200
     assert written / 4 < most[1] < written / 2
+
+
+def flat(articles: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    """The questions of articles, one entry each, with some of the fields."""
+    entries = [
+        {"title": article["title"], "context": paragraph["context"], **question}
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+    return [{name: entry[name] for name in names} for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> dict[str, Path]:
+    """Three articles of SQuAD 2.0, with 420 questions, in files of all formats."""
+    folder = tmp_path_factory.mktemp("real")
+    articles = json.loads((shared_data / "squad/dev-v2.0.json").read_bytes())["data"][10:13]
+    names = ("id", "context", "question", "answers")
+    untitled, titled = flat(articles, *names), flat(articles, *names, "title", "is_impossible")
+    mixed = [*articles[:1], *untitled[len(untitled) // 2 :]]
+    files = {name: folder / name for name in ("own.json", "own.parquet")}
+    files["own.json"].write_text(json.dumps({"data": articles}, indent=1), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(titled), files["own.parquet"], row_group_size=99)
+    for name, entries in (("titled", titled), ("untitled", untitled), ("mixed", mixed)):
+        files[name] = folder / f"{name}.jsonl"
+        files[name].write_text("".join(json.dumps(entry) + "\n\n" for entry in entries))
+    return files
+
+
+def ingested(file: Path, shard_bytes: int) -> tuple[dict[str, Any], list[str]]:
+    """The facts and the digests of a file that is ingested in shards of some size."""
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "SHARD_BYTES", shard_bytes)
+        patch.setattr(ingest, "BATCH_CHARACTERS", 20_000)
+        facts = ingest_file(Path(name), file)
+        assert pq.read_metadata(Path(name) / "questions.parquet").num_row_groups > 3
+        return facts, [sha256((Path(name) / table).read_bytes()).hexdigest() for table in FILES]
+
+
+@pytest.mark.parametrize("name", ["own.json", "own.parquet", "titled", "untitled", "mixed"])
+@given(st.integers(0, 17))
+@settings(max_examples=5)
+def test_files_do_not_depend_on_the_shards(
+    real: dict[str, Path], name: str, magnitude: int
+) -> None:
+    whole = ingested(real[name], 1 << 30)
+    assert whole[0]["questions"] > 200
+    assert ingested(real[name], 2**magnitude) == whole
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 1 << 30])
+def test_first_error_in_the_file_is_raised(tmp_path: Path, shard_bytes: int) -> None:
+    """The reader finds the missing comma before the shard with the wrong title is parsed."""
+    good = json.dumps({"title": "Bars", "paragraphs": []})
+    bad = json.dumps({"title": 7, "paragraphs": []})
+    file = tmp_path / "own.json"
+    for articles, sentence in (
+        (
+            f"{good}, {bad}, {good} {good}",
+            'article 2 7, field "title": found 7; it should be a valid',
+        ),
+        (f"{good}, {good} {bad}", "not valid JSON (found `{`, not `,` or `]`, at line 2 column"),
+    ):
+        file.write_text(f'{{"data": [\n{articles}]}}')
+        with pytest.raises(UserError) as caught:
+            ingested(file, shard_bytes)
+        assert str(caught.value).startswith(f"{file}: {sentence}")
+
+
+def test_progress_follows_the_results(real: dict[str, Path], tmp_path: Path) -> None:
+    shares: list[float] = []
+    with (
+        reporting_read_progress(lambda _, share: shares.append(share)),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(readers, "SHARD_BYTES", 1)
+        ingest_file(tmp_path, real["own.parquet"])
+    assert shares == sorted(shares) and len(shares) > 3
+    assert 0 < shares[0] < 0.5 and shares[-1] == 1
 
 
 @pytest.mark.heavy

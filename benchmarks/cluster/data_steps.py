@@ -1,0 +1,144 @@
+"""Ingestion, counting and encoding of repeated data in one process, on one node and on two.
+
+Usage: python -m benchmarks.cluster.data_steps --data train.json
+
+The nodes are those of a local Ray cluster, with one CPU each. The program itself reads and cuts the
+files, and numbers and writes the rows: `driver_cpu_seconds` is that part. For the rest of the time,
+it waits for the nodes. The digests of all files must be equal.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ray.cluster_utils import Cluster
+
+from benchmarks.common.machine import machine, print_result, today
+from benchmarks.scale import write_repeated
+from infra.artifacts.manifest import sha256_of
+from infra.cluster.map_reduce import map_on_cluster
+from infra.cluster.ray_cluster import connect, disconnect
+from tasks.data.ingest import ingest_file
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.text.build_vocabulary import (
+    VocabularyParameters,
+    build_vocabulary,
+    distinct_forms,
+    wanted_words,
+)
+from tasks.text.encode import encode_split
+
+RESULT = Path(__file__).parents[1] / "results" / "cluster" / "data-steps.json"
+OBJECT_STORE = 200 * 2**20
+PARAMETERS = VocabularyParameters()
+
+
+@contextmanager
+def nodes(number: int) -> Iterator[None]:
+    """A Ray cluster of `number` nodes with a CPU each, which has run a first task; none for 0."""
+    if not number:
+        yield
+        return
+    resources = {"num_cpus": 1, "object_store_memory": OBJECT_STORE}
+    cluster = Cluster(initialize_head=True, head_node_args=resources)
+    for _ in range(number - 1):
+        cluster.add_node(**resources)
+    os.environ["RAY_ADDRESS"] = cluster.address
+    try:
+        connect()
+        list(map_on_cluster(_import_steps, range(4 * number)))
+        yield
+    finally:
+        del os.environ["RAY_ADDRESS"]
+        disconnect()
+        cluster.shutdown()
+
+
+def _import_steps(number: int) -> None:
+    """Start a process that has imported this module, and with it the steps."""
+
+
+def measured(step: Callable[[], object]) -> dict[str, float]:
+    """Seconds of a step, and how long this process computed in them."""
+    began, used = time.perf_counter(), time.process_time()
+    step()
+    return {
+        "seconds": round(time.perf_counter() - began, 2),
+        "driver_cpu_seconds": round(time.process_time() - used, 2),
+    }
+
+
+def run_steps(file: Path, out: Path, vocabulary: Path) -> dict[str, Any]:
+    """The steps, each with its time, and the digests of the files that they write to `out`."""
+    split, encoded = out / "ingested", out / "encoded"
+    split.mkdir(parents=True)
+    encoded.mkdir()
+    steps = {"ingest": measured(lambda: ingest_file(split, file))}
+    steps["count"] = measured(lambda: distinct_forms([split]))
+    if not vocabulary.exists():
+        write_vocabulary(vocabulary, split)
+    steps["encode"] = measured(lambda: encode_split(encoded, split, vocabulary))
+    for step, result in steps.items():
+        print(f"  {step:<8} {result}", flush=True)
+    return {"steps": steps, "digests": {f.name: sha256_of(f) for f in sorted(out.glob("*/*"))}}
+
+
+def write_vocabulary(out: Path, split: Path) -> None:
+    """Write the vocabulary of an ingested split, for all runs."""
+    vectors = out / "vectors"
+    vectors.mkdir(parents=True)
+    wanted = wanted_words([split], PARAMETERS.lower_case)
+    select_vectors(vectors, PACKAGED, wanted, PARAMETERS.pretrained_words)
+    build_vocabulary(out, split, [], vectors, PARAMETERS)
+
+
+def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
+    """All steps on the files repeated `times` times, by the number of nodes."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        questions = write_repeated(files, times, root / "data.json")
+        size = (root / "data.json").stat().st_size
+        print(f"{times} ×: {questions:,} questions, {size / 1e6:.0f} MB", flush=True)
+        runs = {}
+        for number in range(3):
+            key = f"{number} node(s)" if number else "one process"
+            print(key, flush=True)
+            with nodes(number):
+                runs[key] = run_steps(root / "data.json", root / key, root / "vocabulary")
+        if any(run["digests"] != runs["one process"]["digests"] for run in runs.values()):
+            raise SystemExit("The files depend on the number of nodes.")
+    return {
+        "times": times,
+        "questions": questions,
+        "bytes": size,
+        "digests": runs["one process"]["digests"],
+        "seconds": {key: run["steps"] for key, run in runs.items()},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="SQuAD-format files")
+    parser.add_argument("--times", type=int, default=20, help="repetitions of all articles")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+    names = " ".join(file.name for file in arguments.data)
+    result = {
+        "command": f"python -m benchmarks.cluster.data_steps --data {names} "
+        f"--times {arguments.times}",
+        "date": today(),
+        "machine": machine(),
+        "measured": measure(arguments.data, arguments.times),
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    print_result(result, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

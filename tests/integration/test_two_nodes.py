@@ -1,0 +1,132 @@
+"""Data steps on a Ray cluster of two nodes: the same files, facts and errors as in one process."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from infra.cluster import ray_cluster
+from infra.cluster.map_reduce import map_on_cluster
+from infra.errors import UserError
+from infra.files import reporting_read_progress
+from tasks.data import readers
+from tasks.data.ingest import ingest_file
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.training import corpus
+from tasks.embeddings.training.corpus_files import TextFile
+from tasks.text import build_vocabulary as vocabulary
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.encode import encode_split
+
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("small_shards")]
+
+Results = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def small_shards() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "SHARD_BYTES", 100_000)
+        patch.setattr(vocabulary, "SHARD_BYTES", 100_000)
+        patch.setattr(corpus, "BLOCK_CHARACTERS", 100_000)
+        yield
+
+
+def data_steps(root: Path, file: Path) -> Results:
+    """The facts and digests of all data steps of a file."""
+    names = ("ingested", "vectors", "vocabulary", "encoded", "corpus")
+    split, vectors, words, encoded, text = (root / name for name in names)
+    for folder in (split, vectors, words, encoded, text):
+        folder.mkdir(parents=True)
+    parameters = VocabularyParameters(pretrained_words=0)
+    facts = [ingest_file(split, file)]
+    select_vectors(vectors, PACKAGED, wanted_words([split], parameters.lower_case), 0)
+    facts.append(build_vocabulary(words, split, [], vectors, parameters))
+    facts.append(encode_split(encoded, split, words))
+    facts.append(corpus.prepare_corpus(text, [TextFile(split / "contexts.parquet", "text")], True))
+    del facts[-1]["words_per_second"]
+    files = sorted(file for file in root.rglob("*.*") if file.is_file())
+    digests = {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
+    assert len(digests) == 11
+    return {"facts": facts, "digests": digests}
+
+
+@pytest.fixture(scope="module")
+def file(shared_data: Path) -> Path:
+    return shared_data / "squad" / "cs224n-dev-v2.0.json"
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory, file: Path, small_shards: None) -> Results:
+    """The results of this process, before there is a cluster."""
+    assert not ray_cluster.is_connected()
+    return data_steps(tmp_path_factory.mktemp("here"), file)
+
+
+@pytest.fixture(scope="module")
+def two_nodes(expected: Results) -> Iterator[None]:
+    """A cluster of two nodes with a CPU each, joined by its address."""
+    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_ADDRESS", cluster.address)
+            yield
+    finally:
+        ray_cluster.disconnect()
+        cluster.shutdown()
+
+
+def node_of(number: int) -> tuple[int, str]:
+    """The number, and the node that this runs on; refuses numbers above 100."""
+    if number > 100:
+        raise UserError(f"{number} is above 100.")
+    return number, ray.get_runtime_context().get_node_id()
+
+
+def test_every_node_gives_results_in_order(two_nodes: None) -> None:
+    results = list(map_on_cluster(node_of, range(40)))
+    assert [number for number, _ in results] == list(range(40))
+    assert len({node for _, node in results}) == 2
+
+
+def test_error_of_a_node_arrives_as_it_is(two_nodes: None) -> None:
+    def numbers() -> Iterator[int]:
+        yield from (1, 101, 2, 102)
+        raise UserError("The numbers end.")
+
+    with pytest.raises(UserError) as raised:
+        list(map_on_cluster(node_of, numbers()))
+    assert (type(raised.value), str(raised.value)) == (UserError, "101 is above 100.")
+
+
+def test_files_and_facts_are_those_of_one_process(
+    two_nodes: None, tmp_path: Path, file: Path, expected: Results
+) -> None:
+    shares: list[float] = []
+    with reporting_read_progress(lambda path, share: shares.append(share if path == file else 0)):
+        assert data_steps(tmp_path, file) == expected
+    read = [share for share in shares if share]
+    assert len(read) > 10 and read == sorted(read) and read[-1] == 1
+
+
+def test_error_names_the_place_in_the_file(two_nodes: None, tmp_path: Path, file: Path) -> None:
+    tree = json.loads(file.read_bytes())
+    tree["data"][9]["paragraphs"][1]["context"] = 7
+    tree["data"][12]["title"] = None
+    broken = tmp_path / "broken.json"
+    broken.write_text(json.dumps(tree)[:-1])
+    with pytest.raises(UserError) as raised:
+        ingest_file(tmp_path, broken)
+    title = tree["data"][9]["title"]
+    assert str(raised.value) == (
+        f'{broken}: article 10 "{title}", paragraph 2, field "context": found 7; it should be a '
+        "valid string."
+    )
