@@ -52,7 +52,7 @@ def data_steps(root: Path, file: Path) -> Results:
     facts.append(corpus.prepare_corpus(text, [TextFile(split / "contexts.parquet", "text")], True))
     del facts[-1]["words_per_second"]
     files = sorted(file for file in root.rglob("*.*") if file.is_file())
-    digests = {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
+    digests = {str(f.relative_to(root)): sha256(f.read_bytes()).hexdigest() for f in files}
     assert len(digests) == 11
     return {"facts": facts, "digests": digests}
 
