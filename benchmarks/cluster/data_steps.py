@@ -46,7 +46,8 @@ def nodes(number: int) -> Iterator[None]:
         yield
         return
     resources = {"num_cpus": 1, "object_store_memory": OBJECT_STORE}
-    cluster = Cluster(initialize_head=True, head_node_args=resources)
+    head = {**resources, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(number - 1):
         cluster.add_node(**resources)
     os.environ["RAY_ADDRESS"] = cluster.address
