@@ -37,6 +37,7 @@ COMMANDS = {
     SERVICES: {
         "up": ("infra.services.supervisor:up", "Run the Prefect and MLflow servers and a worker."),
         "down": ("infra.services.supervisor:down", "Stop the services."),
+        "deploy": ("flows.commands.services:deploy", "Deploy the flows to a Prefect server."),
         "status": ("flows.commands.services:status", "Show services, flow runs and champions."),
         "notify": ("flows.commands.notify:notify", "Notify people of failures and promotions."),
         "doctor": ("flows.commands.doctor:doctor", "Check the set-up, and say what to do."),
@@ -81,12 +82,22 @@ def _describe(error: CycloptsError) -> Panel:
     return CycloptsPanel(error)
 
 
-def start_server(words: Sequence[str]) -> None:
-    """Start a Prefect server if the command needs one and none is named, and import its flow
-    meanwhile."""
+def prepare_server(words: Sequence[str]) -> None:
+    """Check the Prefect server if the command runs a flow. If none is named, start one, and import
+    the flow meanwhile.
+
+    Raises:
+        UserError: the named server does not respond, or refuses access.
+    """
     flows = COMMANDS[PIPELINE] | {f"embeddings {name}": flow for name, flow in EMBEDDINGS.items()}
     name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
-    if name in flows and "--help" not in words and "PREFECT_API_URL" not in os.environ:
+    if name not in flows or "--help" in words:
+        return
+    if api := os.environ.get("PREFECT_API_URL"):
+        from infra.services.prefect_status import require_access
+
+        require_access(api)
+    else:
         from infra.services.supervisor import temporary_server
 
         server = temporary_server()
@@ -97,7 +108,7 @@ def start_server(words: Sequence[str]) -> None:
 def main() -> None:
     """Run the command that the arguments name; a user error ends it with its message."""
     try:
-        start_server(sys.argv[1:])
+        prepare_server(sys.argv[1:])
         build_app()()
     except UserError as error:
         sys.exit(f"\n{error}")

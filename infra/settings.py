@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import ByteSize, Field, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, FilePath, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -54,6 +54,15 @@ class Settings(BaseSettings):
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
     mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
     reports_port: int = Field(5100, ge=1, le=65535, description="Port of the reports' server.")
+
+    work_pool: str = Field(
+        "local", min_length=1, description="Prefect work pool of the deployments."
+    )
+    job_template: FilePath | None = Field(
+        None,
+        description="Base job template (JSON) of that pool if its runs are Kubernetes jobs. Empty: "
+        "they are processes of the worker.",
+    )
 
     time_limit_hours: float = Field(
         72, gt=0, description="Hours after which a flow that trains is stopped."

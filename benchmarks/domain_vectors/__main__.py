@@ -41,7 +41,7 @@ from benchmarks.domain_vectors.arms import ARMS, CONTROL, REFERENCE
 from benchmarks.domain_vectors.cells import CHANGES, Cell, Setting, run_cell
 from benchmarks.domain_vectors.domains import DOMAINS
 from benchmarks.domain_vectors.scores import best_arms, read_parts, read_scores, table
-from flows.__main__ import start_server
+from flows.__main__ import prepare_server
 from infra.atomic_files import write_atomically
 from infra.cluster.allotment import Resources
 from infra.settings import CHECKOUT
@@ -130,7 +130,7 @@ def main() -> None:
     cells = pilot_cells(list(ARMS)) if options.pilot else final_cells(pilot)
     wanted = [cell for cell in cells if cell.arm in options.arms]
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
-    start_server(["train"])
+    prepare_server(["train"])
     limits = Limits(options.cells, options.minutes)
     run_cells(Setting(domain, folder, CHANGES, resources), wanted, limits)
     write_table(folder, cells, folder)

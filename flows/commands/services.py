@@ -1,13 +1,17 @@
 """Show the services, what is running, the next scheduled run, and the champions."""
 
+import os
 from datetime import datetime
 
 import httpx
 from rich.table import Table
 
 from flows.commands.terminal import show, table
+from infra.errors import UserError
+from infra.masking import mask_secrets
 from infra.processes import ServicesRecord, read_record
-from infra.services.prefect_status import next_run, progress_of, responds
+from infra.services.deployments import deploy as deploy_flows
+from infra.services.prefect_status import next_run, progress_of, require_access, responds
 from infra.settings import settings
 from tasks.tracking import registry
 from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
@@ -30,6 +34,25 @@ def status() -> None:
         f"Next run   {_next_run(record)}",
     )
     show(*_champions())
+
+
+def deploy() -> None:
+    """Create or update the work pool and all deployments on the Prefect server of a cluster.
+
+    The server is that in PREFECT_API_URL, the work pool that in BIDAFLOW_WORK_POOL. Changes made in
+    the UI are kept. `bidaflow up` does the same for its own server.
+
+    Raises:
+        UserError: no server is named, or it does not respond or refuses access.
+    """
+    api = os.environ.get("PREFECT_API_URL")
+    if not api:
+        raise UserError(
+            "No Prefect server to deploy to. Set PREFECT_API_URL to http://HOST:4200/api."
+        )
+    require_access(api)
+    deploy_flows()
+    show(f"Deployed   to {settings().work_pool} at {mask_secrets(api)}")
 
 
 def _services(record: ServicesRecord | None) -> list[str | Table]:

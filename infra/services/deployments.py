@@ -16,8 +16,6 @@ from infra.environment import variables
 from infra.services.form_schema import form_schema
 from infra.settings import CHECKOUT, settings
 
-POOL = "local"
-
 SERVER = urllib3.PoolManager(
     timeout=120,
     # Prefect answers 503 while its database is locked. Without retries, users' changes would be
@@ -60,7 +58,7 @@ class RequestRejected(urllib3.exceptions.HTTPError):
 
 
 def deploy() -> None:
-    """Create the work pool and all deployments, or bring them up to date.
+    """Create the work pool and all deployments on the server at PREFECT_API_URL, or update them.
 
     A change made in the UI is kept unless prefect.yaml has changed the same field since the last
     deployment. A deployment that an earlier release created under another name hands its settings
@@ -74,7 +72,7 @@ def deploy() -> None:
     old_sections: Sections = json.loads(file.read_bytes()) if file.exists() else {}
     new_sections = old_sections
     try:
-        _prefect("work-pool", "create", POOL, "--type", "process", "--overwrite")
+        _create_work_pool()
         _prefect("deploy", "--all")
         new_sections = _current_sections()
     finally:  # an interruption leaves some flows deployed: restore them, too
@@ -94,7 +92,20 @@ def deploy() -> None:
 
 def worker_is_online() -> bool:
     """Whether a worker has reported to the server that it is ready for runs."""
-    return any(worker["status"] == "ONLINE" for worker in _query(f"work_pools/{POOL}/workers"))
+    workers = _query(f"work_pools/{settings().work_pool}/workers")
+    return any(worker["status"] == "ONLINE" for worker in workers)
+
+
+def _create_work_pool() -> None:
+    """Create the work pool, or update its job template.
+
+    Its runs are Kubernetes jobs if a template for them is set, and processes of the worker if not.
+    """
+    template = settings().job_template
+    options = ["--type", "process"]
+    if template is not None:
+        options = ["--type", "kubernetes", "--base-job-template", str(template)]
+    _prefect("work-pool", "create", settings().work_pool, *options, "--overwrite")
 
 
 def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -103,13 +114,15 @@ def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str,
 
 
 def _send(method: str, path: str, body: dict[str, Any]) -> urllib3.BaseHTTPResponse:
-    """The response of the Prefect server.
+    """The response of the Prefect server at PREFECT_API_URL.
 
     Raises:
         urllib3.exceptions.HTTPError: there is no response, or its status is 400 or above.
     """
-    url = f"{settings().prefect_url}/api/{path}"
-    response = SERVER.request(method, url, json=body)
+    url = f"{os.environ['PREFECT_API_URL']}/{path}"
+    login = os.environ.get("PREFECT_API_AUTH_STRING")
+    headers = {**SERVER.headers, **urllib3.make_headers(basic_auth=login)}
+    response = SERVER.request(method, url, json=body, headers=headers)
     if response.status >= 400:
         error = RequestRejected if response.status < 500 else urllib3.exceptions.HTTPError
         raise error(f"{method} {url}: {response.status} {response.data!r}")
@@ -253,7 +266,7 @@ def command_environment() -> dict[str, str]:
         **os.environ,
         # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
         "PWD": str(CHECKOUT),
-        "PREFECT_API_URL": f"{settings().prefect_url}/api",
+        "BIDAFLOW_WORK_POOL": settings().work_pool,
     }
 
 

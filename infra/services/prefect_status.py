@@ -1,11 +1,15 @@
 """What runs and what comes next on a Prefect server, in requests that take at most seconds."""
 
+import os
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
+
+from infra.errors import UserError
+from infra.masking import mask_secrets
 
 SECONDS = 3.0  # until a server counts as not responding
 
@@ -25,6 +29,33 @@ def responds(url: str) -> bool:
     except httpx.TransportError:
         return False
     return True
+
+
+def require_access(api: str) -> None:
+    """Check that a Prefect server responds, and accepts the login in PREFECT_API_AUTH_STRING.
+
+    Raises:
+        UserError: it does not.
+    """
+    shown = mask_secrets(api)
+    try:
+        response = httpx.get(f"{api}/admin/version", auth=_login(), timeout=SECONDS)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise UserError(
+            f"No Prefect server responds at {shown} ({error}). Start it, or correct or unset "
+            "PREFECT_API_URL."
+        ) from error
+    if response.status_code in (401, 403):
+        raise UserError(
+            f"The Prefect server at {shown} refuses access. Set PREFECT_API_AUTH_STRING to "
+            "user:password."
+        )
+
+
+def _login() -> tuple[str, str] | None:
+    """The user and the password in PREFECT_API_AUTH_STRING; None if it is not set."""
+    user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
+    return (user, password) if user else None
 
 
 def next_run(api: str) -> ScheduledRun | None:
@@ -61,6 +92,7 @@ def progress_of(api: str, run_id: str) -> str:
 
 
 def _query(api: str, things: str, filters: dict[str, Any]) -> list[dict[str, Any]]:
-    response = httpx.post(f"{api}/{things}/filter", json=filters, timeout=SECONDS)
+    url = f"{api}/{things}/filter"
+    response = httpx.post(url, json=filters, auth=_login(), timeout=SECONDS)
     results: list[dict[str, Any]] = response.raise_for_status().json()
     return results

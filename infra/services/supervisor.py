@@ -33,7 +33,7 @@ from infra.processes import (
     remove_record,
     stop,
 )
-from infra.services.deployments import POOL, command_environment, deploy, worker_is_online
+from infra.services.deployments import command_environment, deploy, worker_is_online
 from infra.settings import CHECKOUT, LOOPBACK, settings
 
 START_SECONDS = 240.0
@@ -159,7 +159,7 @@ def services() -> tuple[Service, Service, Service, Service]:
     )
     worker = Service(
         "worker",
-        [*python, "prefect", "worker", "start", "--pool", POOL, "--type", "process"],
+        [*python, "prefect", "worker", "start", "--pool", current.work_pool, "--type", "process"],
         worker_is_online,
         needs=prefect_server,
     )
@@ -203,6 +203,7 @@ def up() -> None:
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
     _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
     _require_free_port("BIDAFLOW_REPORTS_PORT", settings().reports_port)
+    os.environ["PREFECT_API_URL"] = f"{settings().prefect_url}/api"
     _handle_signals(signal.default_int_handler)
     everything = *servers, worker = services()
     try:

@@ -1,7 +1,5 @@
 """A PostgreSQL server for the databases of Prefect and MLflow, which tests can restart."""
 
-import os
-import pwd
 import signal
 import subprocess
 import tempfile
@@ -9,10 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.factories.accounts import give_to_nobody
 from tests.factories.ports import free_port
 
 DATABASES = ("prefect", "mlflow", "mlflow_auth")
@@ -28,11 +26,7 @@ class PostgreSQL:
         self.binaries = binaries
         self.folder = folder
         self.port = free_port()
-        self.account: dict[str, Any] = {}
-        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            nobody = pwd.getpwnam("nobody")
-            os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-            self.account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        self.account = give_to_nobody(folder)  # PostgreSQL refuses to run as root
         self._create()
         self.start()
         for name in DATABASES:
