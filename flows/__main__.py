@@ -112,6 +112,12 @@ def main() -> None:
         build_app()()
     except UserError as error:
         sys.exit(f"\n{error}")
+    except Exception as error:
+        from tasks.tracking.client import denied
+
+        if (refusal := denied(error)) is None:
+            raise
+        sys.exit(f"\n{refusal}")
 
 
 if __name__ == "__main__":

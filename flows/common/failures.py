@@ -24,6 +24,7 @@ from infra.settings import settings
 from infra.storage.store import require_store
 from tasks.tracking import runs
 from tasks.tracking.cancellation import ending_if_cancelled, report_cancellation
+from tasks.tracking.client import denied
 from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
 
 P = ParamSpec("P")
@@ -35,7 +36,8 @@ PRINTED_AT_EXIT: ContextVar[bool] = ContextVar("printed_at_exit", default=False)
 
 
 def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
-    """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError.
+    """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError,
+    or if MLflow does not let the user write.
 
     Neither a refused run nor one that reaches its time limit is retried. The stages that the body
     uses are protected from removal until it ends. Orphaned runs are ended before it starts, and the
@@ -54,12 +56,21 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
             _disable_retries()
             raise
         except UserError as error:
-            _log(error)
-            _disable_retries()
-            return Failed(message=f"{REFUSED_FLOW}{error}")
+            return _refused(error)
+        except Exception as error:
+            if (refusal := denied(error)) is None:
+                raise
+            return _refused(refusal)
 
     run.__doc__ = docstring_with_args(body)
     return run
+
+
+def _refused(error: UserError) -> State[Any]:
+    """Log a user error; the state of the flow that ends with it."""
+    _log(error)
+    _disable_retries()
+    return Failed(message=f"{REFUSED_FLOW}{error}")
 
 
 def _log(error: UserError) -> None:

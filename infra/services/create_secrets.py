@@ -1,6 +1,6 @@
 """Creates random secrets for the services of a cluster, one file each.
 
-Usage: python -m infra.services.create_secrets infra/secrets
+Usage: python -m infra.services.create_secrets secrets
 
 The folder is closed to other users of this machine. Its files are readable: containers mount single
 files of it, and read them as other users. Existing files are kept, because databases remember the

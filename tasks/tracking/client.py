@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 # MLflow is imported locally, because it takes a second to load.
+
+LOGIN = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD to a login"
 
 
 def run_url(uri: str, run_id: str) -> str:
@@ -26,7 +29,7 @@ def reading_client(uri: str) -> "MlflowClient | None":
     """A client for reading runs and models; None if the SQLite file is missing.
 
     Raises:
-        UserError: the server does not respond.
+        UserError: the server does not respond, or refuses access.
     """
     if uri.startswith("sqlite:") and not Path(uri.removeprefix("sqlite:///")).is_file():
         return None  # a client would create the file, which takes seconds
@@ -43,12 +46,12 @@ def server_url(uri: str) -> str | None:
 
 
 def require_server(uri: str) -> None:
-    """Check that the server responds; does nothing for a local store.
+    """Check that the server responds and accepts the login; does nothing for a local store.
 
     Sends one request without retries, because MLflow's own retries take minutes.
 
     Raises:
-        UserError: the server does not respond.
+        UserError: the server does not respond, or refuses access.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.utils.credentials import get_default_host_creds
@@ -58,12 +61,38 @@ def require_server(uri: str) -> None:
     if server is None:
         return
     try:
-        http_request(get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=10)
+        response = http_request(
+            get_default_host_creds(uri),
+            "/api/2.0/mlflow/experiments/search",
+            "GET",
+            max_retries=0,
+            timeout=10,
+            params={"max_results": 1},
+        )
     except MlflowException as error:
         raise UserError(
             f"No MLflow server responds at {server}. Start it, or unset "
             "BIDAFLOW_MLFLOW_TRACKING_URI to record runs in a local file."
         ) from error
+    if response.status_code in (401, 403):
+        raise UserError(f"The MLflow server at {server} refuses access. {LOGIN}.")
+
+
+def denied(error: Exception) -> UserError | None:
+    """What to do about an error of MLflow's client that says that the user may not do something.
+
+    None for other errors.
+    """
+    mlflow = sys.modules.get("mlflow.exceptions")  # if it is not loaded, the error is another one
+    if mlflow is None or not isinstance(error, mlflow.MlflowException):
+        return None
+    if error.get_http_status_code() not in (401, 403):
+        return None
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "without a name")
+    return UserError(
+        f"The MLflow server at {server_url(settings().tracking_uri)} does not let the user {user} "
+        f"write. {LOGIN} of one who may, or ask for the permission EDIT."
+    )
 
 
 def client_of(uri: str) -> "MlflowClient":

@@ -42,7 +42,7 @@ def test_file_follows_the_compose_specification(tmp_path: Path) -> None:
 
 
 def test_secrets_come_from_files() -> None:
-    assert COMPOSE["secrets"] == {name: {"file": f"secrets/{name}"} for name in new_secrets()}
+    assert COMPOSE["secrets"] == {name: {"file": f"../secrets/{name}"} for name in new_secrets()}
     for name in SERVICES:
         mounted = {f"/run/secrets/{secret}" for secret in SERVICES[name].get("secrets", [])}
         variables = environment(name)

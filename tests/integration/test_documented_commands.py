@@ -29,8 +29,10 @@ pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(3600)]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(
     r"#.*\bhours?\b|^make (?:install|quick|test|test-all)\b|^\. |=ROOT\b|TYPE/NAME|^export .*://"
+    r"|^docker |^export .*\(cat"
 )
-"""Commands that take hours, run these tests, only change the shell, or have a placeholder."""
+"""Commands that take hours, run these tests, only change the shell, need containers, or have a
+placeholder."""
 OWN_FILES = re.compile(r"questions|folder/|tickets?\b|texts/|support|\b[ab]\.json")
 """Commands that need the user's own files, models or vectors."""
 SERVERS = {"bidaflow up": "Ctrl-C here", "mlflow models serve": "Uvicorn running"}

@@ -1,0 +1,173 @@
+"""The services of infra/compose.yaml as processes of this machine, with their logins.
+
+Commands and environments are those of the file. Only addresses, ports and the folder of the secrets
+are replaced, and the S3 server: moto, which checks keys, too.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import boto3
+import httpx
+import psutil
+import yaml
+
+from infra.services.create_secrets import create_secrets
+from infra.settings import CHECKOUT
+from tests.factories.cli import environment_for, kill
+from tests.factories.ports import free_port
+from tests.factories.postgresql import PASSWORD, PostgreSQL, postgresql
+
+COMPOSE = yaml.safe_load((CHECKOUT / "infra" / "compose.yaml").read_text(encoding="utf-8"))
+IMAGE = CHECKOUT / "infra" / "image"
+START_SECONDS = 240
+SETUP_REQUESTS = 3
+"""The requests without a login by which moto's user is created."""
+
+
+@dataclass
+class ClusterServices:
+    """Servers that were started, and where they are."""
+
+    folder: Path
+    database: PostgreSQL
+    ports: dict[str, int] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ports = {
+            name: free_port() for name in ("prefect", "mlflow", "s3", "ray-head", "dashboard")
+        }
+        create_secrets(self.secrets)
+        password = self.secret("postgresql_password")
+        for file in self.secrets.iterdir():
+            text = file.read_text(encoding="utf-8")
+            server = f"{PASSWORD}@127.0.0.1:{self.database.port}"
+            self.set_secret(file.name, text.replace(f"{password}@postgresql:5432", server))
+
+    @property
+    def secrets(self) -> Path:
+        return self.folder / "secrets"
+
+    def secret(self, name: str) -> str:
+        return (self.secrets / name).read_text(encoding="utf-8")
+
+    def set_secret(self, name: str, value: str) -> None:
+        (self.secrets / name).chmod(0o600)
+        (self.secrets / name).write_text(value, encoding="utf-8")
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def environment(self, service: str) -> dict[str, str]:
+        """The environment of a service in the compose file, without the secrets."""
+        variables = COMPOSE["services"][service].get("environment", {})
+        return {
+            name: self._local(value.replace("/run/secrets", str(self.secrets)))
+            for name, value in variables.items()
+        }
+
+    def with_secrets(self, service: str) -> dict[str, str]:
+        """The environment of a service, with the content of its secrets."""
+        return {
+            name.removesuffix("_FILE"): Path(value).read_text() if name.endswith("_FILE") else value
+            for name, value in self.environment(service).items()
+        }
+
+    def start(self, service: str, *options: str) -> None:
+        """Start a service by its command in the compose file, and further options."""
+        command = [self._local(word) for word in COMPOSE["services"][service]["command"]]
+        self.run(
+            service, [str(IMAGE / "with-secrets"), *command, *options], self.environment(service)
+        )
+
+    def run(self, name: str, command: list[str], variables: dict[str, str]) -> None:
+        path = f"{Path(sys.executable).parent}:{IMAGE}:{os.environ['PATH']}"
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command,
+                env=environment_for(self.folder / "root", PATH=path, **variables),
+                cwd=CHECKOUT,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _local(self, text: str) -> str:
+        """A word of the compose file with the addresses of this machine."""
+        for name, port in {"prefect": 4200, "mlflow": 5000, "s3": 8333, "ray-head": 6379}.items():
+            local = f"127.0.0.1:{self.ports[name]}"
+            text = re.sub(rf"(?<![\w.-]){name}:{port}\b", local, text)
+            text = re.sub(rf"^(--port=){port}$", rf"\g<1>{self.ports[name]}", text)
+        return text.replace("0.0.0.0", "127.0.0.1")
+
+    def wait(self, name: str, url: str) -> None:
+        """Wait until a server answers a URL, whatever it answers."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                httpx.get(url, timeout=5)
+                return
+            except httpx.TransportError:
+                failed = self.processes[name].poll() is not None or time.monotonic() > deadline
+                assert not failed, self.log(name)[-3000:]
+                time.sleep(0.2)
+
+    def start_store(self) -> None:
+        """Start moto, and create a bucket and a user whose keys become the secrets."""
+        command = [sys.executable, "-m", "moto.server", "-p", str(self.ports["s3"])]
+        self.run("s3", command, {"INITIAL_NO_AUTH_ACTION_COUNT": str(SETUP_REQUESTS)})
+        self.wait("s3", self.url("s3"))
+        anyone = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
+        place = {"endpoint_url": self.url("s3"), "region_name": "us-east-1"}
+        iam = boto3.client("iam", **anyone, **place)
+        iam.create_user(UserName="bidaflow")
+        allowed = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        iam.put_user_policy(UserName="bidaflow", PolicyName="all", PolicyDocument=policy)
+        key = iam.create_access_key(UserName="bidaflow")["AccessKey"]
+        self.set_secret("s3_key", key["AccessKeyId"])
+        self.set_secret("s3_secret", key["SecretAccessKey"])
+
+    def stop(self) -> None:
+        """Kill all servers and their processes."""
+        everything = []
+        for process in self.processes.values():
+            if process.poll() is None:
+                parent = psutil.Process(process.pid)
+                everything += [*parent.children(recursive=True), parent]
+        kill(everything)
+        for process in self.processes.values():
+            process.wait()
+
+
+@contextmanager
+def cluster_services(folder: Path) -> Iterator[ClusterServices]:
+    """Run PostgreSQL, S3, Prefect, MLflow and the head of a Ray cluster during the block."""
+    with ExitStack() as stack:
+        services = ClusterServices(folder, stack.enter_context(postgresql()))
+        stack.callback(services.stop)
+        services.start("prefect")
+        services.start(
+            "ray-head",
+            *("--node-ip-address=127.0.0.1", f"--temp-dir={folder}/ray"),
+            f"--dashboard-port={services.ports['dashboard']}",
+            f"--dashboard-agent-listen-port={free_port()}",
+            f"--ray-client-server-port={free_port()}",
+        )
+        services.start_store()
+        services.start("mlflow")
+        services.wait("prefect", services.url("prefect"))
+        services.wait("mlflow", services.url("mlflow"))
+        services.wait("ray-head", services.url("dashboard"))
+        yield services
