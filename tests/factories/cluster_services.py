@@ -29,8 +29,8 @@ from tests.factories.postgresql import PASSWORD, PostgreSQL, postgresql
 COMPOSE = yaml.safe_load((CHECKOUT / "infra" / "compose.yaml").read_text(encoding="utf-8"))
 IMAGE = CHECKOUT / "infra" / "image"
 START_SECONDS = 240
-SETUP_REQUESTS = 3
-"""The requests without a login by which moto's user is created."""
+SETUP_REQUESTS = 4
+"""The requests without a login: one shows that moto is up, and three create a user."""
 
 
 @dataclass

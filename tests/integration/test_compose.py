@@ -82,6 +82,15 @@ def test_services_wait_for_what_they_use() -> None:
     assert {"bucket", "deploy", "s3", "postgresql"} <= before("prefect-worker")
 
 
+def test_what_bidaflow_writes_goes_to_volumes() -> None:
+    """The rest of a container's file system is read-only."""
+    for name in ("deploy", "prefect-worker"):
+        root = environment(name)["BIDAFLOW_ROOT"]
+        mounted = [volume.rpartition(":")[2] for volume in SERVICES[name]["volumes"]]
+        assert "/var/lib/bidaflow" in mounted, "the cache, if the root is an address"
+        assert root == "/var/lib/bidaflow" or root.startswith("s3://")
+
+
 @pytest.mark.heavy
 def test_every_command_is_valid() -> None:
     """Those of the containers, of their health checks, and of the image."""

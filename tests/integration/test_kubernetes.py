@@ -155,6 +155,18 @@ def test_job_variables_of_deployments_are_used(manifests: list[Manifest]) -> Non
     assert {"name": "PREFECT_FLOWS_DEFAULT_RETRIES", "value": "2"} in container["env"]
 
 
+def test_what_is_written_goes_to_volumes(manifests: list[Manifest]) -> None:
+    """The rest of a container's file system is read-only."""
+    ours = [(name, c) for name, c in containers(manifests) if "bidaflow" in c["image"]]
+    for name, container in ours:
+        places = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert "/tmp" in places, name
+        writes = name in ("flow", "ray-head", "ray-worker", "prefect-worker")
+        assert writes == ("/var/lib/bidaflow" in places), name
+    roots = [v["value"] for _, c in ours for v in c.get("env", []) if v["name"] == "BIDAFLOW_ROOT"]
+    assert set(roots) == {"/var/lib/bidaflow"}
+
+
 def test_versions_match_the_image(manifests: list[Manifest]) -> None:
     pins = (CHECKOUT / "constraints.txt").read_text().splitlines()
     cluster = named(manifests, "RayCluster", "ray")
