@@ -8,6 +8,8 @@ from typing import Any
 from prefect.runtime import flow_run
 from pydantic import BaseModel
 
+from infra.masking import mask_secrets
+
 COMMANDS = {
     "compare-variants": "compare",
     "evaluate-embeddings": "embeddings evaluate",
@@ -25,7 +27,8 @@ def command_of_run() -> str:
 def command_of(flow: str, parameters: Mapping[str, Any]) -> str:
     """The command that runs a flow with these parameters; fields with their default are left out.
 
-    Lists are separated by commas, or written as JSON if a value has one.
+    Lists are separated by commas, or written as JSON if a value has one. Secrets in addresses are
+    masked, because reports show the command.
     """
     words = ["bidaflow", *COMMANDS.get(flow, flow).split()]
     for name, value in parameters.items():
@@ -39,7 +42,7 @@ def _option(path: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         group, dot, name = path.rpartition(".")
         return [f"--{group}{dot}{'' if value else 'no-'}{name}"]
-    text = _list_as_typed(value) if isinstance(value, list) else str(value)
+    text = _list_as_typed(value) if isinstance(value, list) else mask_secrets(str(value))
     # A value that starts with a dash would be read as an option.
     return [f"--{path}={text}"] if text.startswith("-") else [f"--{path}", text]
 
@@ -62,9 +65,9 @@ def _list_as_typed(values: list[Any]) -> str:
         else value
         for value in values
     ]
-    texts = [str(value) for value in plain]
+    texts = [mask_secrets(str(value)) for value in plain]
     if all(isinstance(value, str | int | float) for value in plain) and not any(
         character in text for text in texts for character in ",[{"
     ):
         return ",".join(texts)
-    return json.dumps(plain, ensure_ascii=False)
+    return mask_secrets(json.dumps(plain, ensure_ascii=False))

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import boto3
 import httpx
-import psutil
 import yaml
 
 from infra.services.create_secrets import create_secrets
@@ -25,10 +24,13 @@ from infra.settings import CHECKOUT
 from tests.factories.cli import environment_for, kill
 from tests.factories.ports import free_port
 from tests.factories.postgresql import PASSWORD, PostgreSQL, postgresql
+from tests.factories.services import processes_with
 
 COMPOSE = yaml.safe_load((CHECKOUT / "infra" / "compose.yaml").read_text(encoding="utf-8"))
 IMAGE = CHECKOUT / "infra" / "image"
 START_SECONDS = 240
+MARK = "BIDAFLOW_TEST_CLUSTER"
+"""The variable of all processes of a cluster, even of those that leave their parent."""
 SETUP_REQUESTS = 4
 """The requests without a login: one shows that moto is up, and three create a user."""
 
@@ -85,19 +87,19 @@ class ClusterServices:
             for name, value in self.environment(service).items()
         }
 
-    def start(self, service: str, *options: str) -> None:
-        """Start a service by its command in the compose file, and further options."""
+    def start(self, service: str, *options: str, **variables: str) -> None:
+        """Start a service by its command in the compose file, plus options and variables."""
         command = [self._local(word) for word in COMPOSE["services"][service]["command"]]
-        self.run(
-            service, [str(IMAGE / "with-secrets"), *command, *options], self.environment(service)
-        )
+        with_secrets = str(IMAGE / "with-secrets")
+        self.run(service, [with_secrets, *command, *options], self.environment(service) | variables)
 
     def run(self, name: str, command: list[str], variables: dict[str, str]) -> None:
         path = f"{Path(sys.executable).parent}:{IMAGE}:{os.environ['PATH']}"
+        mark = {MARK: str(self.folder)}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 command,
-                env=environment_for(self.folder / "root", PATH=path, **variables),
+                env=environment_for(self.folder / "root", PATH=path, **variables, **mark),
                 cwd=CHECKOUT,
                 stdout=log,
                 stderr=log,
@@ -140,13 +142,8 @@ class ClusterServices:
         self.set_secret("s3_secret", key["SecretAccessKey"])
 
     def stop(self) -> None:
-        """Kill all servers and their processes."""
-        everything = []
-        for process in self.processes.values():
-            if process.poll() is None:
-                parent = psutil.Process(process.pid)
-                everything += [*parent.children(recursive=True), parent]
-        kill(everything)
+        """Kill all servers, with the processes that they have started and left."""
+        kill(processes_with(MARK, str(self.folder)))
         for process in self.processes.values():
             process.wait()
 

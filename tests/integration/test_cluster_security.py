@@ -23,6 +23,7 @@ from tests.factories.browser import browser
 from tests.factories.cli import QUICK, bidaflow, write_dataset
 from tests.factories.cluster_services import ClusterServices, cluster_services
 from tests.factories.manifests import job_template, read_manifests
+from tests.factories.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1800)]
 
@@ -91,7 +92,7 @@ def test_ray_asks_for_its_token(services: ClusterServices) -> None:
 
 def test_store_asks_for_its_keys(services: ClusterServices) -> None:
     store_with(services, services.secret("s3_secret")).create_dir("bidaflow")
-    with pytest.raises(OSError, match="SIGNATURE_DOES_NOT_MATCH"):
+    with pytest.raises(OSError, match="ACCESS_DENIED"):
         store_with(services, WRONG).create_dir("other")
 
 
@@ -132,7 +133,7 @@ def test_pages_work_with_a_login(services: ClusterServices, chromium: Browser) -
     page = opened(chromium, services.url("prefect"))
     page.get_by_placeholder("admin:pass").fill(services.secret("prefect_login"))
     page.get_by_role("button", name="Login").click()
-    expect(page.get_by_role("link", name="Deployments")).to_be_visible()
+    expect(page.get_by_text("Work Pools", exact=True).first).to_be_visible()
 
     user = {"username": "admin", "password": services.secret("mlflow_password")}
     page = opened(chromium, services.url("mlflow"), http_credentials=user)
@@ -208,6 +209,24 @@ def test_flows_are_deployed_as_kubernetes_jobs(login: dict[str, str], tmp_path: 
     assert {deployment["work_pool_name"] for deployment in deployments} == {"kubernetes"}
     assert all("memory_request" in deployment["job_variables"] for deployment in deployments)
     assert len(deployments) == 8
+
+
+@pytest.mark.full
+def test_worker_joins_ray_and_prefect(
+    services: ClusterServices, login: dict[str, str], tmp_path: Path
+) -> None:
+    """The worker's command starts a node of Ray, then serves the pool, all with their logins."""
+    assert bidaflow(tmp_path, "deploy", **login, BIDAFLOW_CACHE=str(tmp_path)).returncode == 0
+    port = str(free_port())
+    services.start("prefect-worker", PREFECT_WORKER_WEBSERVER_PORT=port)
+    services.wait("prefect-worker", f"http://127.0.0.1:{port}/health")
+    variables = services.with_secrets("prefect-worker") | {"BIDAFLOW_CACHE": str(tmp_path)}
+    done = bidaflow(tmp_path, "doctor", **variables, COLUMNS="200")
+    assert "2 node(s), 0 CPU(s)" in done.stdout, done.stdout
+    user, password = login["PREFECT_API_AUTH_STRING"].split(":")
+    url = f"{login['PREFECT_API_URL']}/work_pools/local/workers/filter"
+    (worker,) = httpx.post(url, json={}, auth=(user, password)).json()
+    assert worker["status"] == "ONLINE"
 
 
 @contextmanager

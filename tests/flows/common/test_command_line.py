@@ -85,3 +85,20 @@ def test_mixed_sources_are_repeated() -> None:
     parameters = parsed(retrain, "retrain")
     data = parameters["data"].model_copy(update={"mix": [MixedSource(files=["a"], weight=2)]})
     assert repeated(retrain, parameters | {"data": data}) == parameters | {"data": data}
+
+
+def test_secrets_in_addresses_are_masked() -> None:
+    address, other = (
+        "https://host/a.json?token=hidden",
+        "https://me:hidden@host/b,c.json?key=hidden",
+    )
+    parameters = {"vectors": address, "files": [address, address], "others": [other]}
+    command = command_of("train", parameters)
+    assert "hidden" not in command
+    assert shlex.split(command)[-5:] == [
+        "https://host/a.json?token=***",
+        "--files",
+        "https://host/a.json?token=***,https://host/a.json?token=***",
+        "--others",
+        '["https://***@host/b,c.json?key=***"]',
+    ]
