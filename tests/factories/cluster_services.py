@@ -21,7 +21,9 @@ import yaml
 
 from infra.services.create_secrets import create_secrets
 from infra.settings import CHECKOUT
-from tests.factories.cli import environment_for, kill
+from tests.conftest import RUN_VARIABLE
+from tests.factories.cli import kill
+from tests.factories.dockerfile import read_stages
 from tests.factories.ports import free_port
 from tests.factories.postgresql import PASSWORD, PostgreSQL, postgresql
 from tests.factories.services import processes_with
@@ -94,16 +96,23 @@ class ClusterServices:
         self.run(service, [with_secrets, *command, *options], self.environment(service) | variables)
 
     def run(self, name: str, command: list[str], variables: dict[str, str]) -> None:
+        """Run a command as in a container: with the image's environment and its own variables."""
         path = f"{Path(sys.executable).parent}:{IMAGE}:{os.environ['PATH']}"
-        mark = {MARK: str(self.folder)}
+        run = {RUN_VARIABLE: os.environ[RUN_VARIABLE], MARK: str(self.folder)}
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 command,
-                env=environment_for(self.folder / "root", PATH=path, **variables, **mark),
+                env={**self._image_environment(), **variables, **run, "PATH": path},
                 cwd=CHECKOUT,
                 stdout=log,
                 stderr=log,
             )
+
+    def _image_environment(self) -> dict[str, str]:
+        """The image's variables, with this folder instead of the folders that it may write to."""
+        (text,) = (text for name, text in read_stages(IMAGE / "Dockerfile")[-1] if name == "ENV")
+        folders = re.sub(r"/tmp|/var/lib/bidaflow", str(self.folder), text)
+        return dict(pair.split("=", 1) for pair in folders.split())
 
     def _local(self, text: str) -> str:
         """A word of the compose file with the addresses of this machine."""
@@ -164,7 +173,9 @@ def cluster_services(folder: Path) -> Iterator[ClusterServices]:
         )
         services.start_store()
         services.start("mlflow")
+        services.start("bucket")
         services.wait("prefect", services.url("prefect"))
         services.wait("mlflow", services.url("mlflow"))
         services.wait("ray-head", services.url("dashboard"))
+        assert services.processes["bucket"].wait() == 0, services.log("bucket")
         yield services

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from mlflow.tracking import MlflowClient
 from playwright.sync_api import Browser, Page, expect
-from pyarrow.fs import FileSelector, S3FileSystem
+from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
 from infra.kubernetes.render import MANIFESTS, render
 from tasks.tracking import runs
@@ -91,7 +91,8 @@ def test_ray_asks_for_its_token(services: ClusterServices) -> None:
 
 
 def test_store_asks_for_its_keys(services: ClusterServices) -> None:
-    store_with(services, services.secret("s3_secret")).create_dir("bidaflow")
+    bucket = store_with(services, services.secret("s3_secret")).get_file_info("bidaflow")
+    assert bucket.type == FileType.Directory
     with pytest.raises(OSError, match="ACCESS_DENIED"):
         store_with(services, WRONG).create_dir("other")
 
