@@ -30,7 +30,7 @@ PORTS = {"postgresql": 5432, "prefect": 4200, "mlflow": 5000, "ray-head": 8265}
 NEEDED = {
     *(("prefect", "postgresql", 5432), ("mlflow", "postgresql", 5432)),
     *((client, "prefect", 4200) for client in ("prefect-worker", "flow", "ray-head")),
-    *((client, "mlflow", 5000) for client in ("flow", "ray-head")),
+    *((client, "mlflow", 5000) for client in ("flow", "ray-head", "ray-worker")),
     ("submitter", "ray-head", 8265),
 }
 """The connections between pods, apart from those of Ray's nodes."""
