@@ -1,6 +1,9 @@
 """What a training asks of the Ray cluster, and what it is allotted."""
 
 import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import ray
 from pydantic import BaseModel, Field
@@ -56,19 +59,70 @@ def _torch_sees_a_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+class NodeResources(NamedTuple):
+    """The CPU cores and GPUs of a node."""
+
+    cpus: int
+    gpus: int
+
+    def room(self, cpus: int, gpus: float) -> int:
+        """The number of workers with these resources that the node can run at a time."""
+        by_cpus = self.cpus // cpus
+        # 1 / 3 of a GPU, for example, is a little more or less than a third.
+        return min(by_cpus, int(self.gpus / gpus + 1e-6)) if gpus else by_cpus
+
+
+Nodes = Sequence[NodeResources]
+
+
+def room(nodes: Nodes, cpus: int, gpus: float) -> int:
+    """The number of workers with these resources that nodes can run at a time."""
+    return sum(node.room(cpus, gpus) for node in nodes)
+
+
+def most_cpus(nodes: Nodes, workers: int, gpus: float) -> int:
+    """The largest number of CPU cores that each of the workers can have; at least 1."""
+    largest = max((node.cpus for node in nodes), default=1)
+    fitting = (cpus for cpus in range(largest, 1, -1) if room(nodes, cpus, gpus) >= workers)
+    return next(fitting, 1)
+
+
+def nodes_for(resources: Resources) -> Nodes:
+    """The nodes of the cluster; those that an autoscaler can start, if the workers need them."""
+    alive = [_resources(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+    needed = max(1, resources.cpus_per_worker), 1 if resources.gpu else 0
+    return alive if room(alive, *needed) >= resources.workers else _startable(resources) or alive
+
+
+def _startable(resources: Resources) -> Nodes:
+    """The nodes that the cluster's autoscaler can start; none if it has no autoscaler."""
+    config = ray._private.state.state.get_cluster_config()
+    return [
+        _resources(group.resources)
+        for group in (config.node_group_configs if config else ())
+        # -1: any number
+        for _ in range(group.max_count if group.max_count >= 0 else resources.workers)
+    ]
+
+
+def _resources(resources: Mapping[str, float]) -> NodeResources:
+    return NodeResources(*(int(resources.get(kind, 0)) for kind in ("CPU", "GPU")))
+
+
 def with_parallel_trainings(resources: Resources, trainings: int) -> Resources:
     """The request of each of several trainings, with the number that run in parallel filled in.
 
     Unless the request sets that number, the cluster's CPUs limit it, and its GPUs if they are used.
     """
-    available = ray.cluster_resources()
-    cpus, gpus = int(available.get("CPU", 0)), int(available.get("GPU", 0))
-    fitting = cpus // (resources.workers * max(1, resources.cpus_per_worker))
-    if gpus >= resources.workers and resources.gpu is not False:
-        fitting = min(fitting, gpus // resources.workers)
-    return resources.model_copy(
-        update={"trainings": resources.trainings or max(1, min(trainings, fitting))}
-    )
+    nodes = nodes_for(resources)
+    uses_gpus = resources.gpu is not False and _gpus(nodes) >= resources.workers
+    fitting = room(nodes, max(1, resources.cpus_per_worker), 1 if uses_gpus else 0)
+    parallel = max(1, min(trainings, fitting // resources.workers))
+    return resources.model_copy(update={"trainings": resources.trainings or parallel})
+
+
+def _gpus(nodes: Nodes) -> int:
+    return sum(node.gpus for node in nodes)
 
 
 def gpu_fraction(resources: Resources, gpus: int) -> float:
@@ -88,14 +142,14 @@ def allot(resources: Resources) -> Allotment:
     The check is needed because Ray would wait forever for resources that do not exist.
 
     Raises:
-        UserError: the cluster has fewer CPUs or GPUs, or torch sees no GPU on this machine.
+        UserError: the cluster's nodes have fewer CPUs or GPUs, or torch sees no GPU on them.
     """
-    available = ray.cluster_resources()
-    gpus, cpus = int(available.get("GPU", 0)), int(available.get("CPU", 0))
-    gpu = gpus >= resources.workers if resources.gpu is None else resources.gpu
-    if gpu and gpus < resources.workers:
+    nodes = nodes_for(resources)
+    gpus, workers = _gpus(nodes), resources.workers
+    gpu = gpus >= workers if resources.gpu is None else resources.gpu
+    if gpu and gpus < workers:
         raise UserError(
-            f"{resources.workers} worker(s) with a GPU each were requested, but the cluster has "
+            f"{workers} worker(s) with a GPU each were requested, but the cluster has "
             f"{gpus} GPU(s). Reduce resources.workers, or set resources.gpu to false."
         )
     fraction = gpu_fraction(resources, gpus) if gpu else 0
@@ -108,15 +162,24 @@ def allot(resources: Resources) -> Allotment:
                 "to false."
             )
         fraction = 0
-    parallel_workers = resources.workers * max(1, resources.trainings)
-    per_worker = resources.cpus_per_worker or max(1, cpus // parallel_workers)
-    if per_worker * resources.workers > cpus:
-        raise UserError(
-            f"{resources.workers} worker(s) with {per_worker} CPU(s) each were requested, but the "
-            f"cluster has {cpus} CPU(s). Reduce resources.workers or resources.cpus_per_worker."
-        )
-    return Allotment(
-        workers=resources.workers,
-        cpus_per_worker=per_worker,
+    parallel_workers = workers * max(1, resources.trainings)
+    allotment = Allotment(
+        workers=workers,
+        cpus_per_worker=resources.cpus_per_worker or most_cpus(nodes, parallel_workers, fraction),
         gpus_per_worker=fraction,
+    )
+    fitting = room(nodes, allotment.cpus_per_worker, fraction)
+    if fitting < workers:
+        raise UserError(
+            f"{allotment} were requested, but the cluster has room for {fitting}: it has "
+            f"{_in_words(nodes)}. Reduce resources.workers or resources.cpus_per_worker."
+        )
+    return allotment
+
+
+def _in_words(nodes: Nodes) -> str:
+    """For example: 2 node(s) with 4 CPU(s) and 1 GPU(s)."""
+    counts = sorted(Counter(nodes).items(), reverse=True)
+    return ", ".join(
+        f"{count} node(s) with {node.cpus} CPU(s) and {node.gpus} GPU(s)" for node, count in counts
     )

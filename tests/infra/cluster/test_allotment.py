@@ -4,14 +4,21 @@ from collections.abc import Iterator
 
 import pytest
 import ray
+from ray._raylet import GCS_AUTOSCALER_CLUSTER_CONFIG_KEY, GCS_AUTOSCALER_STATE_NAMESPACE
+from ray.core.generated.autoscaler_pb2 import ClusterConfig
+from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from infra.cluster.allotment import (
     Allotment,
+    NodeResources,
     Resources,
     allot,
     gpu_fraction,
+    most_cpus,
+    nodes_for,
+    room,
     with_parallel_trainings,
 )
 from infra.errors import UserError
@@ -33,7 +40,10 @@ def node_with_a_gpu() -> Iterator[None]:
     ("resources", "sentence"),
     [
         (Resources(workers=5, cpus_per_worker=1, gpu=False), "5 worker(s) with 1 CPU"),
-        (Resources(workers=1, cpus_per_worker=5, gpu=False), "the cluster has 4 CPU"),
+        (
+            Resources(workers=1, cpus_per_worker=5, gpu=False),
+            "1 node(s) with 4 CPU(s) and 1 GPU",
+        ),
         (Resources(workers=2, gpu=True), "the cluster has 1 GPU"),
         (Resources(workers=1, gpu=True), "torch sees none"),
     ],
@@ -85,6 +95,42 @@ def test_single_worker_trainings_share_gpus(
     workers: int, trainings: int, gpus: int, per_worker: float
 ) -> None:
     assert gpu_fraction(Resources(workers=workers, trainings=trainings), gpus) == per_worker
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "gpus", "workers"),
+    [
+        ([(1, 0), (1, 0)], 2, 0, 0),  # two nodes with a core each have no room for two cores
+        ([(5, 0), (3, 0)], 2, 0, 3),
+        ([(8, 1), (8, 0)], 2, 1, 1),
+        ([(8, 1)], 1, 1 / 3, 3),
+    ],
+)
+def test_workers_are_not_spread_over_nodes(
+    nodes: list[tuple[int, int]], cpus: int, gpus: float, workers: int
+) -> None:
+    assert room([NodeResources(*node) for node in nodes], cpus, gpus) == workers
+
+
+@pytest.mark.parametrize(("workers", "cpus"), [(1, 5), (2, 3), (3, 2), (4, 1), (9, 1)])
+def test_each_worker_gets_cores_of_one_node(workers: int, cpus: int) -> None:
+    assert most_cpus([NodeResources(5, 0), NodeResources(3, 0)], workers, 0) == cpus
+
+
+def test_autoscaled_nodes_count_if_they_are_needed(node_with_a_gpu: None) -> None:
+    config = ClusterConfig()
+    config.node_group_configs.add(name="large", max_count=2, resources={"CPU": 16})
+    place = GCS_AUTOSCALER_CLUSTER_CONFIG_KEY.encode()
+    namespace = GCS_AUTOSCALER_STATE_NAMESPACE.encode()
+    _internal_kv_put(place, config.SerializeToString(), namespace=namespace)
+    try:
+        assert nodes_for(Resources(workers=4)) == [NodeResources(4, 1)]
+        assert nodes_for(Resources(workers=5)) == 2 * [NodeResources(16, 0)]
+        assert allot(Resources(workers=2, cpus_per_worker=8, gpu=False)).cpus_per_worker == 8
+        with pytest.raises(UserError, match="room for 2: it has 2 node"):
+            allot(Resources(workers=3, cpus_per_worker=9, gpu=False))
+    finally:
+        _internal_kv_del(place, namespace=namespace)
 
 
 def gpus_of_this_worker() -> None:
