@@ -13,6 +13,7 @@ from prefect.runtime import flow_run
 from pydantic import TypeAdapter
 
 from flows.common.splits import Splits
+from infra.artifacts.lease import strict_lease
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
@@ -80,17 +81,21 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     """Promote the best trained variant to champion if the rule allows it.
 
     Champion and challenger are compared on the validation split if one is held out of the training
-    data, otherwise on dev. A lock allows one promotion of a model at a time, so that a second
-    promotion sees the champion of the first.
+    data, otherwise on dev. A lock, and on several machines a lease of Prefect's server, allow one
+    promotion of a model at a time, so that a second promotion sees the champion of the first.
     """
     uri = settings().tracking_uri
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
     models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
     scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
     best = models[scores.index(max(scores))]
-    with exclusive_lock(
-        settings().root.resolve() / "locks" / f"promotion-{best.name}",
-        "Another run decides on a promotion; waiting for it to finish.",
+    promotion = f"promotion-{best.name}"
+    with (
+        exclusive_lock(
+            settings().root.resolve() / "locks" / promotion,
+            "Another run decides on a promotion; waiting for it to finish.",
+        ),
+        strict_lease(promotion),
     ):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)

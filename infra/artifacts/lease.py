@@ -1,11 +1,11 @@
-"""Leases of Prefect's server, with which runs on several machines build a stage only once."""
+"""Leases of Prefect's server, which runs on several machines hold one after the other."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.concurrency.sync import concurrency
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from infra.settings import settings
 
@@ -26,8 +26,29 @@ def lease(name: str) -> Iterator[None]:
         return
     limit = f"bidaflow-{name}"
     with get_client(sync_client=True) as client:
-        client.upsert_global_concurrency_limit_by_name(limit, 1)
+        _require_limit(client, limit)
         with concurrency(limit, lease_duration=LEASE_SECONDS):
             yield
         with suppress(ObjectNotFound):  # removed by another run that waited for it
             client.delete_global_concurrency_limit_by_name(limit)
+
+
+@contextmanager
+def strict_lease(name: str) -> Iterator[None]:
+    """Like `lease`, but the block runs only with the lease, and is interrupted if that is lost.
+
+    The lease's concurrency limit stays on the server: removing it could let in two who wait.
+    """
+    if settings().address is None:
+        yield
+        return
+    limit = f"bidaflow-{name}"
+    with get_client(sync_client=True) as client:
+        _require_limit(client, limit)
+    with concurrency(limit, lease_duration=LEASE_SECONDS, strict=True):
+        yield
+
+
+def _require_limit(client: SyncPrefectClient, name: str) -> None:
+    with suppress(ObjectAlreadyExists):  # another run creates it at the same time
+        client.upsert_global_concurrency_limit_by_name(name, 1)

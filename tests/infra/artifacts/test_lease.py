@@ -3,10 +3,13 @@
 import threading
 import time
 
+import httpx
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from infra.artifacts.lease import lease
+from infra.artifacts.lease import lease, strict_lease
+from tests.factories.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "store")]
 
@@ -38,3 +41,33 @@ def test_second_holder_waits_for_the_first() -> None:
     thread.join()
     assert order == ["other", "first", "second"]
     assert limits() == []
+
+
+def test_no_one_else_holds_a_strict_lease() -> None:
+    holders: list[str] = []
+
+    def hold(name: str) -> None:
+        with strict_lease("promotion"):
+            holders.append(name)
+            time.sleep(0.5)
+            assert holders == [name], "another one has entered meanwhile"
+            holders.remove(name)
+            done.append(name)
+
+    done: list[str] = []
+    threads = [threading.Thread(target=hold, args=[name]) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["a", "b", "c"]
+
+
+def test_no_server_no_strict_lease() -> None:
+    nowhere = {PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api"}
+    with (
+        temporary_settings(nowhere | {PREFECT_CLIENT_MAX_RETRIES: 0}),
+        pytest.raises((httpx.TransportError, RuntimeError)),
+        strict_lease("promotion"),
+    ):
+        pytest.fail("the block runs without a lease")
