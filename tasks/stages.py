@@ -7,7 +7,7 @@ from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
 from tasks.embeddings.advice.advise import advise
 from tasks.embeddings.contextual.encode_corpus import encode_corpus
-from tasks.embeddings.contextual.select_bilm import select_bilm
+from tasks.embeddings.contextual.select_bilm import copy_bilm, select_bilm
 from tasks.embeddings.contextual.stored_layers import write_layers
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.evaluation.evaluate_contextual import evaluate_bilm
@@ -43,6 +43,7 @@ filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")
 filling_from_set = Stage(fill.fill_from_set, "fill-from-set")
 encoding_corpus = Stage(encode_corpus, "encode-corpus")
 training_language_model = Stage(train_language_model, "train-language-model")
+copying_bilm = Stage(copy_bilm, "copy-language-model")
 selecting_bilm = Stage(select_bilm, "select-language-model")
 computing_layers = Stage(write_layers, "compute-layers")
 encoding = Stage(

@@ -21,6 +21,7 @@ from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (
+    BILM,
     DOWNLOADED,
     NO_VECTORS,
     PACKAGED,
@@ -42,6 +43,7 @@ from tasks.embeddings.training.train import require_compatible_start, require_st
 from tasks.stages import (
     building_vocabulary,
     computing_layers,
+    copying_bilm,
     encoding,
     encoding_corpus,
     fetching,
@@ -160,6 +162,7 @@ def train_bilm(
 
         history = load_bilm(start_file).history
         warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
+        start_file = copying_bilm(start_file).folder / BILM
     prepared = prepare_corpus(corpus_files(corpus), corpus).folder
     encoded = encoding_corpus(prepared).folder
     output = training_language_model(prepared, encoded, embedding, start_file, resources)

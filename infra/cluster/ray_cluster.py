@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import AuthenticationError, RayError
 from ray.util.queue import Queue
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from infra.cluster.job_environment import forwarded_variables, write_code
+from infra.errors import UserError
 from infra.settings import CHECKOUT
 
 Item = TypeVar("Item")
@@ -31,6 +35,12 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
     "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
 }
+
+# Silences DistributedDataParallel's warning about its search for unused parameters, which is
+# intended.
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+CONNECT_SECONDS = 10.0
 
 # The interface on which the workers of a cluster started here talk to each other.
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
@@ -51,6 +61,9 @@ def connect() -> float:
 
     If the process is connected already, return the seconds that connecting took then. Parallel
     trainings may all call it.
+
+    Raises:
+        UserError: the cluster in RAY_ADDRESS can't be reached, or refuses the token.
     """
     with _CONNECTING:
         if not ray.is_initialized():
@@ -61,20 +74,52 @@ def connect() -> float:
 @cache
 def _start() -> float:
     start = time.perf_counter()
-    variables = (
-        KEEP_FREED_MEMORY if is_remote() else allocator_variables() | _local_cluster_variables()
-    )
-    ray.init(
-        address=os.environ.get("RAY_ADDRESS") or "local",
-        # By default Ray would take a third of the memory, but stages pass files, not objects.
-        object_store_memory=None if is_remote() else 200 * 2**20,
-        include_dashboard=None if is_remote() else True,
-        # The level silences DistributedDataParallel's warning about its search for unused
-        # parameters, which is intended.
-        runtime_env={"env_vars": variables | {"TORCH_CPP_LOG_LEVEL": "ERROR"}},
-        logging_level=logging.ERROR,
-    )
+    if is_remote():
+        _join(os.environ["RAY_ADDRESS"])
+    else:
+        variables = allocator_variables() | _local_cluster_variables() | QUIET
+        ray.init(
+            address="local",
+            # By default Ray would take a third of the memory, but stages pass files, not objects.
+            object_store_memory=200 * 2**20,
+            include_dashboard=True,
+            runtime_env={"env_vars": variables},
+            logging_level=logging.ERROR,
+        )
     return time.perf_counter() - start
+
+
+def _join(address: str) -> None:
+    """Join a cluster, whose nodes get our code for the job."""
+    _require_reachable(address)
+    variables = KEEP_FREED_MEMORY | forwarded_variables() | QUIET
+    with TemporaryDirectory(prefix="bidaflow-") as folder:
+        code = Path(folder) / "bidaflow.zip"
+        write_code(code)
+        try:
+            ray.init(
+                address=address,
+                runtime_env={"working_dir": str(code), "env_vars": variables},
+                logging_level=logging.ERROR,
+            )
+        except (ConnectionError, AuthenticationError) as error:
+            raise UserError(
+                f"The Ray cluster at {address} refuses the connection. Set RAY_AUTH_MODE=token, "
+                "and RAY_AUTH_TOKEN_PATH to the file with the cluster's token."
+            ) from error
+
+
+def _require_reachable(address: str) -> None:
+    """Raises UserError if nothing answers at the address: Ray would wait for two minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise UserError(
+            f"No Ray cluster answers at {address} ({error}). Start it, or correct RAY_ADDRESS."
+        ) from error
 
 
 def _local_cluster_variables() -> dict[str, str]:
@@ -106,12 +151,16 @@ def allocator_variables() -> dict[str, str]:
     return KEEP_FREED_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
 
 
+def nodes() -> set[str]:
+    """The ids of the nodes of the connected cluster that are alive."""
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
 def summary() -> str:
     """The number of nodes of the connected cluster, and their resources in total."""
     resources = ray.cluster_resources()
-    nodes = sum(node["Alive"] for node in ray.nodes())
     cpus, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
-    return f"{nodes} node(s), {cpus} CPU(s), {gpus} GPU(s)"
+    return f"{len(nodes())} node(s), {cpus} CPU(s), {gpus} GPU(s)"
 
 
 def disconnect() -> None:
@@ -127,8 +176,17 @@ def receiving(receive: Callable[[Item], None]) -> Iterator[Callable[[Item], None
     `receive` gets each item within the block, in a thread, in the order in which they were sent. An
     item that was sent arrives even if its sender is killed afterwards.
     """
-    # The queue is an actor; as a long-running one, it must not occupy a CPU or die for good.
-    queue = Queue(actor_options={"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1})
+    # The queue is an actor; as a long-running one, it must not occupy a CPU or die for good. It is
+    # on this process's node, so other nodes can die without it.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    queue = Queue(
+        actor_options={
+            "num_cpus": 0,
+            "max_restarts": -1,
+            "max_task_retries": -1,
+            "scheduling_strategy": here,
+        }
+    )
 
     def receive_all() -> None:
         with suppress(RayError):  # the cluster has been shut down

@@ -15,6 +15,7 @@ import ray.train.torch
 import torch
 from safetensors.torch import load_file, save_file
 
+from infra.artifacts.node_cache import fetched
 from infra.progress import Progress
 from models.language_model.config import BiLMConfig, LMTraining
 from models.language_model.objective import LanguageModel
@@ -66,7 +67,7 @@ def train_language_model_worker(config: dict[str, Any]) -> str | None:
     The corpus is shared among the workers by tracks.
     """
     silence_checkpoint_lines()
-    job: LanguageModelJob = config["job"]
+    job: LanguageModelJob = fetched(config["job"])
     torch.set_num_threads(config["allotment"].cpus_per_worker)
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
@@ -102,6 +103,8 @@ class _Loop:
         self.began, self.words_before = time.monotonic(), trainer.words
         self.last_progress = self.began
         self.continues = job.start is not None
+        if trainer.rank == 0 and trainer.step > 0:
+            send(f"{TITLE}: continuing from {trainer.words:,} words, step {trainer.step:,}.")
 
     def run(self) -> None:
         """Train to the end; evaluate and write a checkpoint at regular intervals."""

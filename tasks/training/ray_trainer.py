@@ -3,8 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +18,8 @@ from ray.train import (
     LoggingConfig,
     RunConfig,
     ScalingConfig,
+    UserCallback,
+    WorkerGroupError,
 )
 from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.torch.config import (
@@ -27,16 +28,17 @@ from ray.train.torch.config import (
     _TorchBackend,
 )
 
+from infra.artifacts.node_cache import portable
 from infra.cluster.allotment import Allotment
-from infra.cluster.ray_cluster import is_remote, receiving
+from infra.cluster.ray_cluster import is_remote, nodes, receiving
 from infra.errors import UserError
 from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
 from infra.settings import settings
-from infra.storage.store import Store
+from infra.storage.store import Store, first_line
 from tasks.training.worker import PREFERENCE, Job, train_worker
 
-# The number of times that failed workers are replaced.
+# The number of times that failed workers are replaced, apart from those on preempted nodes.
 MAX_RESTARTS = 3
 
 
@@ -63,7 +65,7 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Store) -> FitResult:
     result = run_workers(
         job.variant.name,
         train_worker,
-        {"job": job},
+        job,
         allotment,
         _run_config(job, name, storage),
     )
@@ -85,14 +87,14 @@ def local_checkpoint(checkpoint: Checkpoint, name: str, storage: Store) -> Path:
 def run_workers(
     title: str,
     worker: Callable[[dict[str, Any]], str | None],
-    config: dict[str, Any],
+    job: Any,
     allotment: Allotment,
     run_config: RunConfig,
 ) -> Any:
     """Run `worker` on each of Ray Train's workers, and show the progress under `title`.
 
-    The workers get `config` with `allotment`, and with `send`, which sends a report to this
-    process. Returns Ray Train's result.
+    Each gets a dictionary with the `job`, the `allotment`, and `send`, which sends a report to this
+    process. The job is a dataclass, whose paths other nodes fetch. Returns Ray Train's result.
 
     Raises:
         UserError: a worker returned an error message, or Ray Train's controller died.
@@ -100,13 +102,17 @@ def run_workers(
     try:
         with (
             ProgressReporter(title) as reporter,
-            receiving(partial(_show, reporter)) as send,
+            receiving(_Receiver(title, reporter).show) as send,
             process_group(allotment) as torch_config,
         ):
             reporter.log(f"{title}: starting {allotment}.")
             result = TorchTrainer(
                 worker,
-                train_loop_config={**config, "allotment": allotment, "send": send},
+                train_loop_config={
+                    "job": portable(job),
+                    "allotment": allotment,
+                    "send": send,
+                },
                 torch_config=torch_config,
                 scaling_config=ScalingConfig(
                     num_workers=allotment.workers,
@@ -116,8 +122,10 @@ def run_workers(
                         "GPU": allotment.gpus_per_worker,
                     },
                 ),
-                run_config=run_config,
+                run_config=replace(run_config, callbacks=[_FailureReports(title, send)]),
             ).fit()
+    except WorkerGroupError as error:
+        raise _user_error(error) or error from None
     except RayActorError as error:
         raise UserError(
             "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
@@ -131,11 +139,57 @@ def run_workers(
     return result
 
 
-def _show(reporter: ProgressReporter, report: object) -> None:
-    if isinstance(report, Progress):
-        reporter.show(report)
-    else:
-        reporter.log(str(report))
+class _FailureReports(UserCallback):  # type: ignore[misc]
+    """Reports to the driver why workers failed, from Ray Train's controller."""
+
+    def __init__(self, title: str, send: Callable[[object], None]) -> None:
+        self.title, self.send = title, send
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called each time that workers have failed."""
+        reason = _reason(list(map(_cause, worker_exceptions.values())))
+        self.send(f"{self.title}: {reason}. New workers continue from the last checkpoint.")
+
+
+def _reason(causes: list[Exception]) -> str:
+    """The cause of the failure of workers, in words."""
+    deaths = [cause for cause in causes if isinstance(cause, RayActorError)]
+    if deaths:
+        preempted = any(death.preempted for death in deaths)
+        return "a node was preempted" if preempted else "a worker died"
+    message = first_line(causes[0])
+    if "Connection closed" in message:
+        return "a worker lost its connection to another one"
+    return f"a worker failed ({message})"
+
+
+def _user_error(error: WorkerGroupError) -> UserError | None:
+    """The UserError that a worker raised, if one did."""
+    causes = map(_cause, error.worker_failures.values())
+    return next((cause for cause in causes if isinstance(cause, UserError)), None)
+
+
+def _cause(failure: Exception) -> Exception:
+    """The error inside of Ray Train's error about a worker."""
+    names = ("health_check_failure", "_base_exc")
+    return next((getattr(failure, name) for name in names if hasattr(failure, name)), failure)
+
+
+class _Receiver:
+    """Shows what the workers report, and says if a node has died meanwhile."""
+
+    def __init__(self, title: str, reporter: ProgressReporter) -> None:
+        self.title, self.reporter, self.nodes = title, reporter, nodes()
+
+    def show(self, report: object) -> None:
+        """Show a report as a line or as progress."""
+        before, self.nodes = self.nodes, nodes()
+        if before - self.nodes:  # Ray notices a node's death later than the workers on others
+            self.reporter.log(f"{self.title}: a node of the cluster died.")
+        if isinstance(report, Progress):
+            self.reporter.show(report)
+        else:
+            self.reporter.log(str(report))
 
 
 def _run_config(job: Job, name: str, storage: Store) -> RunConfig:
@@ -153,7 +207,8 @@ def resumable(name: str, storage: Store, **ranking: Any) -> RunConfig:
         name=name,
         storage_path=storage.folder,
         storage_filesystem=storage.files,
-        failure_config=FailureConfig(max_failures=MAX_RESTARTS),
+        # A node that its provider announces to take back is not a failure.
+        failure_config=FailureConfig(max_failures=MAX_RESTARTS, max_preemption_failures=-1),
         checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
         logging_config=LoggingConfig(log_level="WARNING"),
     )

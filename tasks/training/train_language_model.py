@@ -67,7 +67,7 @@ def train_language_model(
         result = run_workers(
             TITLE,
             train_language_model_worker,
-            {"job": job},
+            job,
             allotment,
             resumable(out.name, storage),
         )

@@ -17,6 +17,7 @@ import ray.train.v2._internal.execution.context
 import torch
 from ray.train.collective import broadcast_from_rank_zero
 
+from infra.artifacts.node_cache import fetched
 from models.arrays import FloatArray
 from models.batching import Examples
 from models.configs.variant import VariantConfig
@@ -97,7 +98,7 @@ def train_worker(config: dict[str, Any]) -> str | None:
     workers, which would diverge again.
     """
     silence_checkpoint_lines()
-    job: Job = config["job"]
+    job: Job = fetched(config["job"])
     if ray.train.get_context().get_world_rank() == 0:
         config["send"](f"{job.variant.name}: the workers have started, and load model and data.")
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
@@ -153,6 +154,9 @@ class _Loop:
         self.examples: dict[str, Examples] = {
             name: split.examples() for name, split in evaluated.items()
         }
+        if self.is_first and trainer.step > 0:
+            epoch = trainer.epoch + 1
+            send(f"{self.variant.name}: continuing from epoch {epoch}, step {trainer.step:,}.")
         if self.is_first:
             self.splits = {name: load_split(split.ingested) for name, split in evaluated.items()}
             self.chooses_threshold = not no_threshold_reason(

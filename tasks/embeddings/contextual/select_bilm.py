@@ -1,10 +1,11 @@
 """Selects the language model that trainings read: its weights without softmax and vocabulary."""
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.embeddings.contextual.source import BilmInput, ReleasedWeights
-from tasks.embeddings.formats.source import short_name
+from tasks.embeddings.formats.source import BILM, short_name
 
 if TYPE_CHECKING:
     from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM
@@ -28,6 +29,12 @@ def select_bilm(out: Path, source: BilmInput) -> dict[str, Any]:
         "parameters": sum(tensor.numel() for tensor in frozen.bilm.parameters()),
         "history": history,
     }
+
+
+def copy_bilm(out: Path, source: Path) -> dict[str, Any]:
+    """Copy a language model that was trained here, as a stage that the nodes of a cluster fetch."""
+    shutil.copyfile(source, out / BILM)
+    return {"source": short_name(str(source))}
 
 
 def read_bilm(source: BilmInput) -> "tuple[FrozenBiLM, dict[str, Any]]":

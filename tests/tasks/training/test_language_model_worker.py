@@ -60,7 +60,7 @@ def train(
     result = run_workers(
         "elmo",
         function or train_language_model_worker,
-        {"job": job},
+        job,
         Allotment(workers=workers, cpus_per_worker=1, gpus_per_worker=0),
         resumable("trained", local_store(folder)),
     )

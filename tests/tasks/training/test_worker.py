@@ -192,8 +192,27 @@ def test_killed_worker_does_not_change_the_result(
     assert len(logged) == record.history[-1]["step"] // STEPS_PER_POINT >= 3
     starts = [line for line in lines if "the workers have started" in line]
     assert len(starts) == 2, "before the kill and after it"
-    reported = [line.split(":")[0] for line in lines if " step " not in line and line not in starts]
+    (failure,) = [line for line in lines if "New workers continue" in line]
+    assert failure.startswith(("char: a worker died", "char: a worker lost its connection"))
+    assert len([line for line in lines if "continuing from epoch 1, step" in line]) == 1
+    others = [line for line in lines if " step " not in line and line not in (*starts, failure)]
+    reported = [line.split(":")[0] for line in others]
     assert reported == ["char", "char epoch 1", "char epoch 2", "char ended"], "once each"
+
+
+def refuse(config: dict[str, Any]) -> None:
+    """The training loop of a worker that can't work."""
+    raise UserError("The store refuses access. Check AWS_ACCESS_KEY_ID.")
+
+
+@pytest.mark.full
+def test_user_error_of_a_worker_is_raised(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_trainer, "train_worker", refuse)
+    monkeypatch.setattr(ray_trainer, "MAX_RESTARTS", 0)
+    with pytest.raises(UserError, match="The store refuses access"):
+        run(tmp_path, data, small())
 
 
 def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:
