@@ -1,17 +1,26 @@
 """An S3 server of the test's process, which can stop answering for a while."""
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import Any
 
+from moto import settings as moto_settings
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.iam import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
 from werkzeug.serving import make_server
 
 BUCKET = "results"
+POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}],
+}
 
 
 class ObjectStore:
@@ -24,10 +33,11 @@ class ObjectStore:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self.server = make_server("127.0.0.1", 0, self.respond, threaded=True)
         self.url = f"http://127.0.0.1:{self.server.port}"
+        self.key, self.secret = _new_user()
         self.variables = {
             "AWS_ENDPOINT_URL_S3": self.url,
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_ACCESS_KEY_ID": self.key,
+            "AWS_SECRET_ACCESS_KEY": self.secret,
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
@@ -46,8 +56,8 @@ class ObjectStore:
     @property
     def files(self) -> S3FileSystem:
         return S3FileSystem(
-            access_key="key",
-            secret_key="secret",
+            access_key=self.key,
+            secret_key=self.secret,
             region="us-east-1",
             endpoint_override=self.url,
             allow_bucket_creation=True,
@@ -60,18 +70,36 @@ class ObjectStore:
         paths = (info.path for info in infos if info.type == FileType.File)
         return sorted(path.removeprefix(f"{BUCKET}/") for path in paths)
 
+    def read(self, name: str) -> bytes:
+        """The content of an object of the bucket."""
+        with self.files.open_input_stream(f"{BUCKET}/{name}") as file:
+            return bytes(file.read())
+
     def write(self, name: str, content: bytes) -> None:
         with self.files.open_output_stream(f"{BUCKET}/{name}") as file:
             file.write(content)
 
 
+def _new_user() -> tuple[str, str]:
+    """Key and secret of a user who may do everything in S3."""
+    name, iam = token_hex(4), iam_backends[DEFAULT_ACCOUNT_ID]["global"]
+    iam.create_user("us-east-1", name)
+    iam.put_user_policy(name, "all", json.dumps(POLICY))
+    key = iam.create_access_key(name)
+    return str(key.access_key_id), str(key.secret_access_key)
+
+
 @contextmanager
-def object_store() -> Iterator[ObjectStore]:
-    """Run the server during the block."""
+def object_store(refuses_strangers: bool = False) -> Iterator[ObjectStore]:
+    """Run the server during the block; it checks credentials only if it refuses strangers."""
     store = ObjectStore()
     threading.Thread(target=store.server.serve_forever, daemon=True).start()
+    checked_from = moto_settings.INITIAL_NO_AUTH_ACTION_COUNT
     try:
         store.files.create_dir(BUCKET)
+        if refuses_strangers:
+            moto_settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
         yield store
     finally:
+        moto_settings.INITIAL_NO_AUTH_ACTION_COUNT = checked_from
         store.server.shutdown()

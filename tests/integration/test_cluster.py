@@ -1,0 +1,79 @@
+"""A cluster whose nodes share nothing but servers trains what one machine trains, bit for bit, also
+if a node dies."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.artifacts.manifest import MANIFEST
+from infra.settings import CHECKOUT
+from tests.factories.cli import write_dataset
+from tests.factories.cluster import Cluster, cluster
+from tests.factories.cluster_run import Run, stored_digests
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("data") / "own")
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def local(two_nodes: Cluster, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run on this machine alone, while the servers start."""
+    with Run("train", data, tmp_path_factory.mktemp("local")) as run:
+        run.finish()
+    two_nodes.wait()
+    return run
+
+
+def test_nodes_see_neither_our_code_nor_each_other(two_nodes: Cluster) -> None:
+    head, worker = two_nodes.nodes
+    assert "Permission denied" in head.run("ls", CHECKOUT).stderr
+    assert "Permission denied" in head.run("cat", CHECKOUT / "flows" / "retrain.py").stderr
+    assert "Permission denied" in head.run("ls", worker.folder).stderr
+    program = "import torch, ray; import flows"
+    assert "No module named 'flows'" in head.run(head.python, "-c", program).stderr
+
+
+def test_two_nodes_train_what_one_machine_trains(
+    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
+) -> None:
+    with Run("retrain", data, tmp_path, two_nodes.variables("whole")) as run:
+        run.finish()
+    assert "is now the champion" in run.output
+    assert local.digests() == stored_digests(two_nodes.store, "whole") == run.digests()
+    for node in two_nodes.nodes:
+        fetched = {file.parts[-3] for file in node.folder.rglob(f"stages/*/*/{MANIFEST}")}
+        assert {"encode", "build-vocabulary", "select-vectors"} <= fetched
+
+
+def test_a_node_that_dies_is_replaced(
+    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
+) -> None:
+    with Run("train", data, tmp_path, two_nodes.variables("killed")) as run:
+        run.read_until("epoch 1:")
+        two_nodes.nodes[-1].kill()
+        two_nodes.join()
+        run.finish()
+    _, died, later = run.output.partition("a node of the cluster died.")
+    assert died and "continuing from epoch" in later
+    assert local.digests() == stored_digests(two_nodes.store, "killed")
+
+
+def test_wrong_token_is_refused_in_a_sentence(
+    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t" * 64, encoding="utf-8")
+    wrong = {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "token"), "RAY_NUM_REDIS_GET_RETRIES": "1"}
+    with Run("train", data, tmp_path, two_nodes.variables("refused") | wrong) as run:
+        run.read_until("refuses the connection. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH")
+    assert "Traceback" not in run.output
