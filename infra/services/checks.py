@@ -165,9 +165,15 @@ def _check_ray() -> Finding:
     try:
         ray_cluster.connect()
         found = ray_cluster.summary()
-    except (ConnectionError, RuntimeError, OSError, ValueError) as error:
+    except UserError as error:
+        found, _, to_do = str(error).partition(". ")
+        return found, to_do
+    except (RuntimeError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        return f"{address}: {reason}", "Start the cluster, or correct RAY_ADDRESS and its token"
+        return (
+            f"{address}: {reason}",
+            "Correct RAY_ADDRESS, or install its version of Ray",
+        )
     finally:
         ray_cluster.disconnect()
     return f"{address}: {found}", None

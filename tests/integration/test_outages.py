@@ -15,7 +15,7 @@ from infra.settings import CHECKOUT
 from tests.factories.cli import environment_for, write_dataset
 from tests.factories.cluster import LOGIN, Cluster, cluster
 from tests.factories.cluster_run import RESOURCES, TRAINING, Run, stored_digests
-from tests.factories.services import FINAL, wait
+from tests.factories.services import FINAL, processes_with, wait
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(900)]
 
@@ -99,6 +99,9 @@ def test_outages_lose_nothing(servers: Cluster, tmp_path: Path) -> None:
         deployment.worker.kill()
         state = wait("the run's end", lambda: (s := deployment.state()) in FINAL and s)
         assert state == "COMPLETED", deployment.logs()
+        # Its worker is gone, but it still sends its last lines to the server.
+        mark = ("PREFECT__FLOW_RUN_ID", deployment.run_id)
+        wait("the end of the run's process", lambda: not processes_with(*mark))
     finally:
         deployment.worker.kill()
         deployment.worker.wait()

@@ -117,3 +117,10 @@ def test_failed_check_sets_the_exit_code(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Start the server, or correct BIDAFLOW_MLFLOW_TRACKING_URI" in done.stdout
     assert done.stdout.rstrip().endswith("checks failed.")
+
+
+def test_unreachable_cluster_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    result = check("Ray")
+    assert result.found.startswith("No Ray cluster answers at 127.0.0.1:1")
+    assert result.to_do == "Start it, or correct RAY_ADDRESS."
