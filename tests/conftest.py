@@ -141,6 +141,8 @@ def end_leftover_processes() -> list[str]:
     spared = {current.pid, *(process.pid for process in current.parents())}
     others = [p for p in psutil.process_iter() if p.pid not in spared and belongs_to_this_run(p)]
     command_lines = {process.pid: command_line_of(process) for process in others}
+    # The helper of process pools ends with this process, not before.
+    others = [p for p in others if "multiprocessing.resource_tracker" not in command_lines[p.pid]]
     _, leftover = psutil.wait_procs(others, timeout=EXIT_SECONDS)
     kill(leftover)
     return [f"{process.pid} {command_lines[process.pid]}" for process in leftover]

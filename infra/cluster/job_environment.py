@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from infra.errors import UserError
+from infra.masking import mask_secrets
 from infra.settings import CHECKOUT, settings
 
 PACKAGES = ("flows", "tasks", "models", "infra")
@@ -41,8 +42,8 @@ def forwarded_variables() -> dict[str, str]:
     tracking_uri = settings().tracking_uri
     if urlsplit(tracking_uri).password is not None:
         raise UserError(
-            f"BIDAFLOW_MLFLOW_TRACKING_URI ({tracking_uri}) contains a password, which Ray would "
-            "show in its dashboard. Use the address of an MLflow server, and set "
+            f"BIDAFLOW_MLFLOW_TRACKING_URI ({mask_secrets(tracking_uri)}) contains a password, "
+            "which Ray would show in its dashboard. Use the address of an MLflow server, and set "
             "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD here and on every node."
         )
     return {

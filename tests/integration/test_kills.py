@@ -30,7 +30,7 @@ from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tests.factories.file_server import Served, serving
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(2400)]
 
 STAGES = (
     "fetch",
@@ -45,8 +45,7 @@ STAGES = (
     "report",
     "check",
 )
-QUICKLY_KILLED = ("fetch", "ingest", "train-embeddings", "report")
-"""A download, tables, a set of vectors and a page; `make test-all` kills every stage."""
+KILLS_PER_STAGE = 4
 MAX_KILLS = 20
 """Attempts per stage: on a busy machine, a short stage may end before this process sees it."""
 PAGE = re.compile("stages/(report|check)/")
@@ -166,23 +165,17 @@ def source(prefect_server: None) -> Iterator[Source]:
         yield Source(name="made.json.gz", sha256=digest, url=served.url)
 
 
-@pytest.mark.parametrize(
-    ("stages", "kills_per_stage"),
-    [(QUICKLY_KILLED, 1), pytest.param(STAGES, 4, marks=pytest.mark.full)],
-)
-def test_kills_keep_finished_stages_and_results(
-    source: Source, tmp_path: Path, stages: tuple[str, ...], kills_per_stage: int
-) -> None:
+def test_kills_keep_finished_stages_and_results(source: Source, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed of the delays: {seed}")
     delays = random.Random(seed)
     undisturbed, killed = (Victim(tmp_path / name, source) for name in ("whole", "killed"))
     undisturbed.finish()
     interrupted: Counter[str] = Counter()
-    for name in stages:
+    for name in STAGES:
         longest = undisturbed.seconds(name)
         for kill in range(MAX_KILLS):
-            if kill >= kills_per_stage and interrupted[name]:
+            if kill >= KILLS_PER_STAGE and interrupted[name]:
                 break
             # Of every four kills, the first comes earliest and most likely interrupts the stage.
             latest = longest * (kill % 4 + 1) / 4
@@ -192,7 +185,7 @@ def test_kills_keep_finished_stages_and_results(
             assert killed.manifests().items() >= finished.items(), "built a second time"
     finished = killed.manifests()
     print(f"interrupted stages: {dict(interrupted)}")
-    assert all(interrupted[stage] for stage in stages)
+    assert all(interrupted[stage] for stage in STAGES)
     killed.finish()
     assert killed.manifests().items() >= finished.items()
     assert killed.pages() == undisturbed.pages()

@@ -1,7 +1,7 @@
 """Data steps on a Ray cluster of two nodes: the same files, facts and errors as in one process."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -84,20 +84,32 @@ def two_nodes(expected: Results) -> Iterator[None]:
         cluster.shutdown()
 
 
-def node_of(number: int) -> tuple[int, str]:
-    """The number, and the node that this runs on; refuses numbers above 100."""
-    if number > 100:
-        raise UserError(f"{number} is above 100.")
-    return number, ray.get_runtime_context().get_node_id()
+@pytest.fixture
+def node_of() -> Callable[[int], tuple[int, str]]:
+    """A function that returns its number and the node that it runs on, and refuses large numbers.
+
+    A function of a module would travel by its name, but the nodes have no tests.
+    """
+
+    def node(number: int) -> tuple[int, str]:
+        if number > 100:
+            raise UserError(f"{number} is above 100.")
+        return number, ray.get_runtime_context().get_node_id()
+
+    return node
 
 
-def test_every_node_gives_results_in_order(two_nodes: None) -> None:
+def test_every_node_gives_results_in_order(
+    two_nodes: None, node_of: Callable[[int], tuple[int, str]]
+) -> None:
     results = list(map_on_cluster(node_of, range(40)))
     assert [number for number, _ in results] == list(range(40))
     assert len({node for _, node in results}) == 2
 
 
-def test_error_of_a_node_arrives_as_it_is(two_nodes: None) -> None:
+def test_error_of_a_node_arrives_as_it_is(
+    two_nodes: None, node_of: Callable[[int], tuple[int, str]]
+) -> None:
     def numbers() -> Iterator[int]:
         yield from (1, 101, 2, 102)
         raise UserError("The numbers end.")

@@ -168,6 +168,7 @@ def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) 
     return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
 
 
+@pytest.mark.full
 def test_killed_worker_does_not_change_the_result(
     data: TrainingData,
     uninterrupted: FitResult,
