@@ -197,7 +197,8 @@ def _measure_overlap(file: Path, out: Path) -> None:
 def _train_and_evaluate(flags: list[str], out: Path) -> None:
     rows, trainings = [], []
     for cell, settings in CELLS.items():
-        for trained in map(Trained, train([*flags, *settings])):
+        trained_now = map(Trained, train([*flags, *settings]))
+        for trained in sorted(trained_now, key=lambda each: each.name):
             rows.append(training_row(cell, trained))
             trainings.append({"config": trained.config, "facts": trained.facts})
         write_table(out, "negatives", PROGRAM, rows, seed=SEED, trainings=trainings)
