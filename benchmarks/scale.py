@@ -11,6 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -119,21 +120,28 @@ def _run(step: str, root: Path, sender: Any) -> None:
     )
 
 
-def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
-    """Run all steps on the files repeated `times` times, in a temporary folder."""
+@contextmanager
+def repeated_data(files: Sequence[Path], times: int) -> Iterator[tuple[Path, dict[str, int]]]:
+    """A temporary folder with the repeated files in data.json, and the sizes of that file."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         questions = write_repeated(files, times, root / "data.json")
         size = (root / "data.json").stat().st_size
         print(f"{times} ×: {questions:,} questions, {size / 1e6:.0f} MB", flush=True)
+        yield root, {"times": times, "questions": questions, "bytes": size}
+
+
+def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
+    """Run all steps on the files repeated `times` times, in a temporary folder."""
+    with repeated_data(files, times) as (root, sizes):
         steps = {}
         for step in STEPS:
             result = measure_step(step, root)
-            cpu_microseconds = 1e6 * result["cpu_seconds"] / questions
+            cpu_microseconds = 1e6 * result["cpu_seconds"] / sizes["questions"]
             result["cpu_microseconds_per_question"] = round(cpu_microseconds, 1)
             steps[step] = result
             print(f"  {step:<12} {result}", flush=True)
-    return {"times": times, "questions": questions, "bytes": size, "steps": steps}
+    return {**sizes, "steps": steps}
 
 
 def main() -> None:

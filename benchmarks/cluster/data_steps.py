@@ -9,7 +9,6 @@ it waits for the nodes. The digests of all files must be equal.
 
 import argparse
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from typing import Any
 from ray.cluster_utils import Cluster
 
 from benchmarks.common.machine import machine, print_result, today
-from benchmarks.scale import write_repeated
+from benchmarks.scale import repeated_data
 from infra.artifacts.manifest import sha256_of
 from infra.cluster.map_reduce import map_on_cluster
 from infra.cluster.ray_cluster import connect, disconnect
@@ -102,11 +101,7 @@ def write_vocabulary(out: Path, split: Path) -> None:
 
 def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
     """All steps on the files repeated `times` times, by the number of nodes."""
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        questions = write_repeated(files, times, root / "data.json")
-        size = (root / "data.json").stat().st_size
-        print(f"{times} ×: {questions:,} questions, {size / 1e6:.0f} MB", flush=True)
+    with repeated_data(files, times) as (root, sizes):
         runs = {}
         for number in range(3):
             key = f"{number} node(s)" if number else "one process"
@@ -116,9 +111,7 @@ def measure(files: Sequence[Path], times: int) -> dict[str, Any]:
         if any(run["digests"] != runs["one process"]["digests"] for run in runs.values()):
             raise SystemExit("The files depend on the number of nodes.")
     return {
-        "times": times,
-        "questions": questions,
-        "bytes": size,
+        **sizes,
         "digests": runs["one process"]["digests"],
         "seconds": {key: run["steps"] for key, run in runs.items()},
     }

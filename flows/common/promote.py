@@ -13,7 +13,7 @@ from prefect.runtime import flow_run
 from pydantic import TypeAdapter
 
 from flows.common.splits import Splits
-from infra.artifacts.lease import strict_lease
+from infra.artifacts.lease import lease
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
@@ -95,7 +95,7 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
             settings().root.resolve() / "locks" / promotion,
             "Another run decides on a promotion; waiting for it to finish.",
         ),
-        strict_lease(promotion),
+        lease(promotion, strict=True),
     ):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
@@ -14,41 +14,25 @@ LEASE_SECONDS = 60
 
 
 @contextmanager
-def lease(name: str) -> Iterator[None]:
+def lease(name: str, strict: bool = False) -> Iterator[None]:
     """Hold the lease of a name within the block, after waiting for another holder.
 
     Does nothing if the storage root is a folder, whose file locks suffice. The lease saves work:
     without it, or after it was lost, two runs may build the same stage, and both get the files that
     were published first.
+
+    With `strict`, the block runs only with the lease, and is interrupted if that is lost. The
+    lease's concurrency limit then stays on the server: removing it could let in two who wait.
     """
     if settings().address is None:
         yield
         return
     limit = f"bidaflow-{name}"
     with get_client(sync_client=True) as client:
-        _require_limit(client, limit)
-        with concurrency(limit, lease_duration=LEASE_SECONDS):
+        with suppress(ObjectAlreadyExists):  # another run creates it at the same time
+            client.upsert_global_concurrency_limit_by_name(limit, 1)
+        with concurrency(limit, lease_duration=LEASE_SECONDS, strict=strict):
             yield
-        with suppress(ObjectNotFound):  # removed by another run that waited for it
-            client.delete_global_concurrency_limit_by_name(limit)
-
-
-@contextmanager
-def strict_lease(name: str) -> Iterator[None]:
-    """Like `lease`, but the block runs only with the lease, and is interrupted if that is lost.
-
-    The lease's concurrency limit stays on the server: removing it could let in two who wait.
-    """
-    if settings().address is None:
-        yield
-        return
-    limit = f"bidaflow-{name}"
-    with get_client(sync_client=True) as client:
-        _require_limit(client, limit)
-    with concurrency(limit, lease_duration=LEASE_SECONDS, strict=True):
-        yield
-
-
-def _require_limit(client: SyncPrefectClient, name: str) -> None:
-    with suppress(ObjectAlreadyExists):  # another run creates it at the same time
-        client.upsert_global_concurrency_limit_by_name(name, 1)
+        if not strict:
+            with suppress(ObjectNotFound):  # removed by another run that waited for it
+                client.delete_global_concurrency_limit_by_name(limit)

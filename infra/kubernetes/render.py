@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from infra.atomic_files import write_atomically
 from infra.errors import UserError, did_you_mean
 
 MANIFESTS = Path(__file__).with_name("manifests")
@@ -40,8 +41,7 @@ def render(values_file: Path, output: Path) -> list[Path]:
     for file, text in templates.items():
         written.append(output / file.relative_to(MANIFESTS))
         try:
-            written[-1].parent.mkdir(parents=True, exist_ok=True)
-            written[-1].write_text(fill(text, values), encoding="utf-8")
+            write_atomically(written[-1], fill(text, values))
         except OSError as error:
             raise UserError(
                 f"Can't write {written[-1]}: {error.strerror}. Choose another folder."

@@ -62,8 +62,7 @@ def _check_root() -> Finding:
         try:
             require_store()
         except UserError as error:
-            found, _, to_do = str(error).partition(". ")
-            return found, to_do
+            return _finding(error)
         return f"{current.address}, copies in {current.root}", None
     probe = current.root / f".probe-{token_hex(4)}"
     try:
@@ -73,6 +72,12 @@ def _check_root() -> Finding:
     except OSError as error:
         return f"{current.root}: {error.strerror}", "Set BIDAFLOW_ROOT to a folder you can write to"
     return str(current.root.resolve()), None
+
+
+def _finding(error: UserError) -> Finding:
+    """The problem and the remedy, which are the sentences of the message."""
+    found, _, to_do = str(error).partition(". ")
+    return found, to_do
 
 
 def _check_space() -> Finding:
@@ -166,8 +171,7 @@ def _check_ray() -> Finding:
         ray_cluster.connect()
         found = ray_cluster.summary()
     except UserError as error:
-        found, _, to_do = str(error).partition(". ")
-        return found, to_do
+        return _finding(error)
     except (RuntimeError, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         return (

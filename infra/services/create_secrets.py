@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
 
+from infra.atomic_files import write_atomically
 from infra.errors import UserError
 
 MLFLOW_USERS = """\
@@ -49,7 +50,7 @@ def create_secrets(folder: Path) -> list[str]:
                 "them, or remove the folder and the volumes of the services."
             )
         for name in missing:
-            (folder / name).write_text(secrets[name], encoding="utf-8")
+            write_atomically(folder / name, secrets[name])
             (folder / name).chmod(0o444)
     except OSError as error:
         raise UserError(

@@ -8,7 +8,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from infra.artifacts.lease import lease, strict_lease
+from infra.artifacts.lease import lease
 from tests.factories.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "store")]
@@ -47,7 +47,7 @@ def test_no_one_else_holds_a_strict_lease() -> None:
     holders: list[str] = []
 
     def hold(name: str) -> None:
-        with strict_lease("promotion"):
+        with lease("promotion", strict=True):
             holders.append(name)
             time.sleep(0.5)
             assert holders == [name], "another one has entered meanwhile"
@@ -68,6 +68,6 @@ def test_no_server_no_strict_lease() -> None:
     with (
         temporary_settings(nowhere | {PREFECT_CLIENT_MAX_RETRIES: 0}),
         pytest.raises((httpx.TransportError, RuntimeError)),
-        strict_lease("promotion"),
+        lease("promotion", strict=True),
     ):
         pytest.fail("the block runs without a lease")
