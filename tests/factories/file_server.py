@@ -1,12 +1,13 @@
 """A server on loopback that serves one file and produces the requested faults."""
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.factories.http_server import http_server
 
 
 @dataclass
@@ -86,13 +87,6 @@ def handler_of(served: Served) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def serving(served: Served) -> Iterator[Served]:
     """Serve until the block ends; `served.url` is the file's URL."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of(served)) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        served.url = f"http://127.0.0.1:{server.server_port}/made.json"
-        try:
-            yield served
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(handler_of(served)) as url:
+        served.url = f"{url}/made.json"
+        yield served

@@ -1,11 +1,12 @@
 """A receiver of notifications on loopback, in place of a chat."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.factories.http_server import http_server
 
 
 @dataclass
@@ -34,8 +35,6 @@ def receiving_notifications() -> Iterator[Receiver]:
         def log_message(self, *args: object) -> None:
             """Suppress the request log."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        receiver = Receiver(f"http://127.0.0.1:{server.server_port}/")
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    with http_server(Handler) as url:
+        receiver = Receiver(f"{url}/")
         yield receiver
-        server.shutdown()

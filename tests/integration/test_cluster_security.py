@@ -1,13 +1,11 @@
 """The services of the compose file, started as it says: who gets in, and where secrets are."""
 
-import http.server
 import json
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
@@ -22,6 +20,7 @@ from tasks.tracking.client import denied
 from tests.factories.browser import browser
 from tests.factories.cli import QUICK, bidaflow, write_dataset
 from tests.factories.cluster_services import ClusterServices, cluster_services
+from tests.factories.http_server import http_server
 from tests.factories.manifests import job_template, read_manifests
 from tests.factories.ports import free_port
 
@@ -230,18 +229,6 @@ def test_worker_joins_ray_and_prefect(
     assert worker["status"] == "ONLINE"
 
 
-@contextmanager
-def file_server(folder: Path) -> Iterator[str]:
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.full
 def test_run_with_a_login_leaves_no_secret(
     services: ClusterServices, login: dict[str, str], tmp_path: Path
@@ -252,7 +239,9 @@ def test_run_with_a_login_leaves_no_secret(
     assert "All is well" in done.stdout, done.stdout
     outputs = [done.stdout, bidaflow(tmp_path, "deploy", **variables).stdout]
     assert outputs[1].startswith("Deployed   to local"), outputs
-    with file_server(write_dataset(tmp_path / "data")) as server:
+    with http_server(
+        partial(SimpleHTTPRequestHandler, directory=str(write_dataset(tmp_path / "data")))
+    ) as server:
         files = [f"{server}/{name}.json?token={DATA_TOKEN}" for name in ("train", "dev")]
         options = ("--data.train-files", files[0], "--data.dev-files", files[1])
         done = bidaflow(tmp_path, "train", *options, "--variants", "char", *QUICK, **variables)

@@ -5,9 +5,8 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import torch
@@ -26,6 +25,7 @@ from infra.settings import settings
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.inference.predictor import Predictor
 from tasks.tracking import model_logging, registry, runs
+from tests.factories.http_server import http_server
 from tests.factories.logged_models import CONTEXT, save_untrained_model
 
 pytestmark = pytest.mark.heavy
@@ -188,12 +188,8 @@ def test_registry_error_is_not_a_missing_champion(
             pass
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with HTTPServer(("127.0.0.1", 0), Broken) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        uri = f"http://127.0.0.1:{server.server_port}"
-        with pytest.raises(MlflowException):
-            registry.with_alias(uri, "bidaf-planted", registry.CHAMPION)
-        server.shutdown()
+    with http_server(Broken) as uri, pytest.raises(MlflowException):
+        registry.with_alias(uri, "bidaf-planted", registry.CHAMPION)
 
 
 def test_better_of_two_concurrent_models_wins(promote: Callable[..., PromotionResult]) -> None:

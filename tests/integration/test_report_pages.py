@@ -1,11 +1,10 @@
 """All kinds of report pages in a real browser, on a phone and on a desktop."""
 
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urldefrag
 
@@ -20,6 +19,7 @@ from tasks.reports.error_report import write_error_report
 from tasks.reports.run_report import write_index, write_run
 from tasks.reports.variant_result import VariantResult
 from tests.factories.browser import browser
+from tests.factories.http_server import http_server
 from tests.factories.reports import (
     run_record,
     variant,
@@ -55,11 +55,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BIDAFLOW_ROOT", str(root))
         pages = write_pages(root)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(root / "reports")))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Site(f"http://127.0.0.1:{server.server_port}/", pages)
-    server.shutdown()
-    server.server_close()
+    with http_server(partial(Quiet, directory=str(root / "reports"))) as url:
+        yield Site(f"{url}/", pages)
 
 
 def write_pages(root: Path) -> dict[str, str]:

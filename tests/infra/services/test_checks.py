@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.metadata import version
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from infra.services.checks import Check, run_checks
 from tests.factories.cli import bidaflow
+from tests.factories.http_server import http_server
 from tests.factories.object_store import ObjectStore
 
 AUTHORIZATION = "Basic dXNlcjpwYXNz"  # user:pass
@@ -35,13 +35,8 @@ def server(text: str, minutes: float = 0) -> Iterator[str]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=httpd.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{httpd.server_port}"
-    finally:
-        httpd.shutdown()
-        httpd.server_close()
+    with http_server(Handler) as url:
+        yield url
 
 
 def check(name: str) -> Check:

@@ -3,9 +3,8 @@
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,6 +20,7 @@ from infra.errors import UserError
 from tasks.datasets import download
 from tasks.datasets.remote_files import fetch_remote_file, find_remote_files
 from tests.factories.file_server import Served, serving
+from tests.factories.http_server import http_server
 
 # Files at URLs
 
@@ -180,12 +180,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield f"?endpoint_override=127.0.0.1:{server.server_port}&scheme=http&region=x"
-        server.shutdown()
-        thread.join()
+    with http_server(Store) as url:
+        yield f"?endpoint_override={url.removeprefix('http://')}&scheme=http&region=x"
 
 
 @pytest.mark.parametrize(
