@@ -42,6 +42,9 @@ QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 CONNECT_SECONDS = 10.0
 
+# How Ray's error begins if its version, or that of Python, differs from the cluster's.
+VERSION_MISMATCH = "Version mismatch: "
+
 # The interface on which the workers of a cluster started here talk to each other.
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
@@ -63,7 +66,8 @@ def connect() -> float:
     trainings may all call it.
 
     Raises:
-        UserError: the cluster in RAY_ADDRESS can't be reached, or refuses the token.
+        UserError: the cluster in RAY_ADDRESS can't be reached, refuses the token, or has another
+            version of Ray or Python.
     """
     with _CONNECTING:
         if not ray.is_initialized():
@@ -106,6 +110,14 @@ def _join(address: str) -> None:
             raise UserError(
                 f"The Ray cluster at {address} refuses the connection. Set RAY_AUTH_MODE=token, "
                 "and RAY_AUTH_TOKEN_PATH to the file with the cluster's token."
+            ) from error
+        except RuntimeError as error:
+            if VERSION_MISMATCH not in str(error):
+                raise
+            versions = " ".join(str(error).partition(VERSION_MISMATCH)[2].split())
+            raise UserError(
+                f"The Ray cluster at {address} has another version of Ray or Python than this "
+                f"machine. {versions}. Install the cluster's versions here."
             ) from error
 
 

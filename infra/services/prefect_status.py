@@ -12,6 +12,7 @@ from infra.errors import UserError
 from infra.masking import mask_secrets
 
 SECONDS = 3.0  # until a server counts as not responding
+LOGIN_SECONDS = 10.0  # the same at the start of a run, which should not fail if the server is busy
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def require_access(api: str) -> None:
     """
     shown = mask_secrets(api)
     try:
-        response = httpx.get(f"{api}/admin/version", auth=_login(), timeout=SECONDS)
+        response = httpx.get(f"{api}/admin/version", auth=_login(), timeout=LOGIN_SECONDS)
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise UserError(
             f"No Prefect server responds at {shown} ({error}). Start it, or correct or unset "

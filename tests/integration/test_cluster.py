@@ -1,6 +1,9 @@
 """A cluster whose nodes share nothing but servers trains what one machine trains, bit for bit, also
 if a node dies."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,3 +80,16 @@ def test_wrong_token_is_refused_in_a_sentence(
     with Run("train", data, tmp_path, two_nodes.variables("refused") | wrong) as run:
         run.read_until("refuses the connection. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH")
     assert "Traceback" not in run.output
+
+
+def test_another_version_of_ray_is_refused(two_nodes: Cluster, local: Run) -> None:
+    program = (
+        "import ray; ray.__version__ = '1.0'; from infra.cluster.ray_cluster import connect; "
+        "connect()"
+    )
+    variables = os.environ | two_nodes.variables("refused")
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True
+    )
+    assert "has another version of Ray or Python than this machine" in result.stderr
+    assert "Ray: 1.0 " in result.stderr
