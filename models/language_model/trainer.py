@@ -4,10 +4,11 @@ Truncated backpropagation through time: the LSTMs' states carry over from window
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from models.language_model.streams import Tracks
 CLIP_NORM = 1.0
 WARMUP_STEPS = 200
 EVALUATIONS = 20  # in a training
+LARGEST_LOSS = math.log(sys.float_info.max)  # whose perplexity is a float
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,18 @@ class Perplexities:
     forward: float
     backward: float
 
+    @classmethod
+    def of(cls, losses: Tensor, text: str) -> Self:
+        """The perplexities of a forward and a backward mean loss; errors name them by `text`.
+
+        Raises:
+            DivergedLM: a loss is not finite, or its perplexity is too large for a float.
+        """
+        forward, backward = losses.tolist()
+        if not (forward < LARGEST_LOSS and backward < LARGEST_LOSS):  # true for NaN, too
+            raise DivergedLM(f"{text} are {forward:g} forward and {backward:g} backward")
+        return cls(forward, backward)
+
     def metrics(self, name: str) -> dict[str, float]:
         """The perplexities under MLflow's metric names, for a split's name."""
         losses = {"forward": self.forward, "backward": self.backward}
@@ -37,7 +51,7 @@ class Perplexities:
 
 
 class DivergedLM(ArithmeticError):
-    """The loss is not finite, and will not become finite again."""
+    """A loss is not finite, or too large, and will not become smaller again."""
 
 
 class LMTrainer:
@@ -132,19 +146,22 @@ class LMTrainer:
         """The mean training losses since the last call.
 
         Raises:
-            DivergedLM: they are not finite. All workers raise it.
+            DivergedLM: as `Perplexities.of` does. All workers raise it.
         """
         totals = self.losses.to(self.device)
         self.all_reduce(totals)
-        forward, backward = (totals / (self.unread * self.tracks.words_per_window)).tolist()
+        means = totals / (self.unread * self.tracks.words_per_window)
         self.losses.zero_()
         self.unread = 0
-        if not (math.isfinite(forward) and math.isfinite(backward)):
-            raise DivergedLM(f"the loss before step {self.step} is not finite")
-        return Perplexities(forward, backward)
+        return Perplexities.of(means, f"the training losses up to step {self.step}")
 
     def evaluate(self, held_out: Corpus) -> Perplexities:
-        """The losses on held-out text by the full softmax, with the state carried over."""
+        """The losses on held-out text by the full softmax, with the state carried over.
+
+        Raises:
+            DivergedLM: as `Perplexities.of` does, for example after too large a last step. All
+                workers raise it.
+        """
         return evaluate(
             self.model,
             held_out,
@@ -222,7 +239,11 @@ def evaluate(
     share: slice = slice(None),
     all_reduce: Callable[[Tensor], Any] = lambda tensor: None,
 ) -> Perplexities:
-    """The mean losses on a corpus by the full softmax, with the state carried over."""
+    """The mean losses on a corpus by the full softmax, with the state carried over.
+
+    Raises:
+        DivergedLM: as `Perplexities.of` does.
+    """
     model.eval()
     device = next(model.parameters()).device
     count = min(EVALUATION_TRACKS, len(corpus.forward) // EVALUATION_TRACK_WORDS)
@@ -234,5 +255,5 @@ def evaluate(
         forward, backward, states = model(window.characters, window.tokens, window.targets, states)
         totals += torch.stack([forward, backward]).double() * (tracks.rows * steps)
     all_reduce(totals)
-    forward, backward = (totals / (tracks.windows * tracks.words_per_window)).tolist()
-    return Perplexities(forward, backward)
+    means = totals / (tracks.windows * tracks.words_per_window)
+    return Perplexities.of(means, "the held-out losses")

@@ -132,5 +132,17 @@ def test_loss_that_is_not_finite_is_reported() -> None:
     with torch.no_grad():
         diverging.model.softmax.head.weight.fill_(math.nan)
     diverging.train_step()
-    with pytest.raises(DivergedLM, match="before step 1"):
+    with pytest.raises(DivergedLM, match="training losses up to step 1 are nan forward"):
         diverging.read()
+
+
+@pytest.mark.parametrize(("weight", "loss"), [(math.nan, "nan"), (1e30, r"[\d.]+e\+\d\d")])
+def test_divergence_of_the_last_step_is_reported(weight: float, loss: str) -> None:
+    """The training losses are those before the update, so only an evaluation can tell."""
+    trained = trainer()
+    trained.train_step()
+    with torch.no_grad():
+        trained.model.softmax.head.weight.fill_(weight)
+    assert math.isfinite(trained.read().forward)
+    with pytest.raises(DivergedLM, match=f"held-out losses are {loss} forward and {loss} backward"):
+        trained.evaluate(cyclic_corpus(60, seed=1))
