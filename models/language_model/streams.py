@@ -1,11 +1,14 @@
 """Cuts a corpus into parallel tracks, which are read window by window."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from models.arrays import IntArray
+from models.language_model.config import LMTraining
 from models.language_model.corpus import BORDER, Corpus
 
 
@@ -37,6 +40,18 @@ class Tracks:
         self.starts = [track * (length // count) for track in range(count)[share]]
         self.windows = (length // count - 1) // steps
         self.words_per_window = count * steps
+
+    def total_steps(self, training: LMTraining) -> int:
+        """The steps of a training over these tracks."""
+        steps = training.epochs * self.windows
+        if training.max_words is None:
+            return steps
+        return min(steps, math.ceil(training.max_words / self.words_per_window))
+
+    def read_by(self, training: LMTraining) -> IntArray:
+        """The forward ids that a training reads, (rows, ids): the beginning of each track."""
+        size = min(self.total_steps(training), self.windows) * self.steps + 1
+        return np.array([self.corpus.forward[start : start + size] for start in self.starts])
 
     def window(self, number: int, device: torch.device) -> Window:
         """The window of this number, 0 to `windows` - 1."""

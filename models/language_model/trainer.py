@@ -83,18 +83,12 @@ class LMTrainer:
         self.optimizer = torch.optim.Adam(
             model.parameters(), training.learning_rate, betas=(0.9, 0.99), fused=True
         )
-        self.total_steps = self._total_steps()
+        self.total_steps = self.tracks.total_steps(training)
         self.step = 0
         self.states = model.bilm.first_states(self.tracks.rows)
         self.losses = torch.zeros(2, dtype=torch.float64)  # sums since the last reading
         self.unread = 0  # steps since the last reading
         self.seconds = 0.0  # of training, without evaluations
-
-    def _total_steps(self) -> int:
-        steps: int = self.training.epochs * self.tracks.windows
-        if self.training.max_words is None:
-            return steps
-        return min(steps, math.ceil(self.training.max_words / self.tracks.words_per_window))
 
     @property
     def words(self) -> int:

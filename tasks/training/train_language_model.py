@@ -145,7 +145,7 @@ def _baselines(job: "LanguageModelJob") -> dict[str, float]:
     from tasks.embeddings.contextual.ngram_baselines import ngram_perplexities
 
     train, held_out = (job.corpus.load(part, job.words) for part in (TRAIN, HELD_OUT))
-    return ngram_perplexities(train, held_out, job.training.max_words or len(train.forward))
+    return ngram_perplexities(train, held_out, job.training)
 
 
 def _start_run(

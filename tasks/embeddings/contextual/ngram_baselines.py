@@ -11,24 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from models.arrays import FloatArray, IntArray
+from models.language_model.config import LMTraining
 from models.language_model.corpus import Corpus
+from models.language_model.streams import Tracks
 
 Keys = npt.NDArray[np.int64]
 
 
-def ngram_perplexities(train: Corpus, held_out: Corpus, words: int) -> dict[str, float]:
+def ngram_perplexities(train: Corpus, held_out: Corpus, training: LMTraining) -> dict[str, float]:
     """The perplexities of the held-out text by both models, under MLflow's metric names.
 
     Both predict the same classes as the language model: words of its vocabulary, one class for all
-    others, and the border of a paragraph. They learn from the first `words` ids of the corpus.
+    others, and the border of a paragraph. They learn from the words that the training reads: with
+    `max_words`, the beginning of each of its tracks.
     """
+    read = Tracks(train, training.tracks, training.steps).read_by(training)
     seen, unseen = (
-        corpus.classes[corpus.forward[:limit]].astype(np.int64)
-        for corpus, limit in ((train, words), (held_out, None))
+        corpus.classes[ids].astype(np.int64)
+        for corpus, ids in ((train, read), (held_out, held_out.forward))
     )
     size = int(train.classes.max()) + 1
     probabilities = {
-        "unigram": (np.bincount(seen, minlength=size) + 1.0)[unseen[2:]] / (len(seen) + size),
+        "unigram": (np.bincount(seen.ravel(), minlength=size) + 1.0)[unseen[2:]]
+        / (seen.size + size),
         "trigram": Trigrams.count(seen, size).probabilities(unseen),
     }
     return {
@@ -82,7 +87,8 @@ class Trigrams:
 
     @classmethod
     def count(cls, classes: Keys, size: int) -> "Trigrams":
-        """The model of a text. Lower orders count the distinct words before an n-gram."""
+        """The model of a text, or of several, (texts, words). Lower orders count the distinct words
+        before an n-gram."""
         trigrams = Order.of(_keys(classes, size), size)
         bigrams = Order.of(trigrams.keys % size**2, size)
         return cls(size, (Order.of(bigrams.keys % size, size), bigrams, trigrams))
@@ -97,4 +103,4 @@ class Trigrams:
 
 
 def _keys(classes: Keys, size: int) -> Keys:
-    return (classes[:-2] * size + classes[1:-1]) * size + classes[2:]
+    return ((classes[..., :-2] * size + classes[..., 1:-1]) * size + classes[..., 2:]).ravel()
