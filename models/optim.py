@@ -1,11 +1,11 @@
 """The optimiser, its learning rate, and the averaged weights, which are evaluated and served
 instead of the last step's weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.configs.variant import TrainingConfig
 
@@ -33,6 +33,29 @@ def learning_rate(config: TrainingConfig, step: int, epochs_done: float) -> floa
         decay_epochs = min(config.decay_epochs or config.epochs, config.epochs)
         rate *= min(1.0, (config.epochs - epochs_done) / decay_epochs)
     return rate
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state for a checkpoint, as live tensors: optimizer.<parameter>.<name>."""
+    return {
+        f"optimizer.{i}.{name}": value
+        for i, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Restore the state that `optimizer_tensors` returned; other tensors are ignored."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in with_prefix(tensors, "optimizer.").items():
+        index, key = name.split(".")
+        state.setdefault(int(index), {})[key] = value.clone()
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names start with the prefix, by the rest of their names."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
 class AveragedWeights:

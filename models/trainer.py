@@ -22,7 +22,13 @@ from models.batching import (
 )
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig
-from models.optim import AveragedWeights, learning_rate, make_optimizer
+from models.optim import (
+    AveragedWeights,
+    learning_rate,
+    make_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+)
 from models.predict import predict, span_nll
 from models.sliding_windows import select_for_epoch
 from models.span_decoding import Predictions
@@ -233,9 +239,7 @@ class Trainer:
         weights, and the optimiser's state. They are live: save them before the next step."""
         out = {f"weights.{n}": p.detach() for n, p in self.averages.live.items()}
         out |= {f"averaged.{n}": p for n, p in self.averages.averaged.items()}
-        for i, state in self.optimizer.state_dict()["state"].items():
-            out |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
-        return out
+        return out | optimizer_tensors(self.optimizer)
 
     def random_state(self) -> dict[str, Tensor]:
         """State of this worker's own random generators."""
@@ -256,7 +260,7 @@ class Trainer:
     ) -> None:
         """Continue from the state that `tensors()`, `random_state()` and `counters()` returned. An
         empty `random_state`, as for a new worker, keeps the worker's own."""
-        self._resume_optimizer(tensors)
+        restore_optimizer(self.optimizer, tensors)
         for name, live in self.tensors().items():
             live.copy_(tensors[name])
         if random_state:
@@ -266,11 +270,3 @@ class Trainer:
         for name in COUNTERS:
             setattr(self, name, counters[name])
         self._began = time.perf_counter() - counters["seconds"]
-
-    def _resume_optimizer(self, tensors: dict[str, Tensor]) -> None:
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimizer."):
-                _, index, field = name.split(".")
-                state.setdefault(int(index), {})[field] = value.clone()
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})

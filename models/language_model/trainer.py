@@ -17,9 +17,11 @@ from models.language_model.config import LMTraining
 from models.language_model.corpus import Corpus
 from models.language_model.objective import LanguageModel
 from models.language_model.streams import Tracks
+from models.optim import optimizer_tensors, restore_optimizer, with_prefix
 
 CLIP_NORM = 1.0
 WARMUP_STEPS = 200
+WEIGHTS = "weights."  # prefix of their names in a checkpoint
 EVALUATIONS = 20  # in a training
 LARGEST_LOSS = math.log(sys.float_info.max)  # whose perplexity is a float
 
@@ -127,6 +129,13 @@ class LMTrainer:
         self.unread += 1
         self.seconds += time.perf_counter() - began
 
+    def clock(self) -> float:
+        """Seconds of training so far by the first worker's clock, equal on all workers."""
+        clock = torch.tensor([self.seconds if self.rank == 0 else 0.0], dtype=torch.float64)
+        clock = clock.to(self.device)
+        self.all_reduce(clock)
+        return clock.item()
+
     def _learning_rate(self) -> float:
         """Rises linearly over the first steps, then falls linearly to 0."""
         warmup = min(1.0, (self.step + 1) / WARMUP_STEPS)
@@ -166,10 +175,8 @@ class LMTrainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights and the optimiser's state, which all workers share."""
-        out = {f"weights.{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for i, state in self.optimizer.state_dict()["state"].items():
-            out |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
-        return out
+        out = {f"{WEIGHTS}{name}": tensor for name, tensor in self.model.state_dict().items()}
+        return out | optimizer_tensors(self.optimizer)
 
     def own_tensors(self) -> dict[str, Tensor]:
         """This worker's random state, LSTM states and losses."""
@@ -190,16 +197,8 @@ class LMTrainer:
         self, tensors: dict[str, Tensor], own: dict[str, Tensor], counters: dict[str, Any]
     ) -> None:
         """Continue from what `tensors`, `own_tensors` and `counters` returned."""
-        prefix = "weights."
-        self.model.load_state_dict(
-            {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-        )
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimizer."):
-                _, index, key = name.split(".")
-                state.setdefault(int(index), {})[key] = value.clone()
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        self.model.load_state_dict(with_prefix(tensors, WEIGHTS))
+        restore_optimizer(self.optimizer, tensors)
         torch.set_rng_state(own["random.cpu"])
         if "random.cuda" in own and self.device.type == "cuda":
             torch.cuda.set_rng_state(own["random.cuda"], self.device)

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
-from models.configs.variant import TrainingConfig
+from models.optim import with_prefix
 from models.span_decoding import Predictions
 from models.trainer import Trainer
 
@@ -97,17 +97,16 @@ def load_predictions(folder: Path) -> Predictions:
 
 def averaged_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The averaged weights, which are evaluated and served, by parameter name."""
-    tensors = load_file(folder / TENSORS).items()
-    return {n.removeprefix("averaged."): t for n, t in tensors if n.startswith("averaged.")}
+    return with_prefix(load_file(folder / TENSORS), "averaged.")
 
 
 class CheckpointSchedule:
-    """Decides when a mid-epoch checkpoint is due. All workers pass the same numbers, so that they
-    agree."""
+    """Decides when a checkpoint between evaluations is due. All workers pass the same numbers, so
+    that they agree."""
 
-    def __init__(self, config: TrainingConfig, step: int) -> None:
-        self.steps = config.checkpoint_steps or math.inf
-        self.seconds = 60 * (config.checkpoint_minutes or math.inf)
+    def __init__(self, step: int, minutes: float | None, steps: int | None = None) -> None:
+        self.steps = steps or math.inf
+        self.seconds = 60 * (minutes or math.inf)
         self.last_step = step
         self.last_seconds: float | None = None  # set by the first call: workers' clocks differ
 

@@ -19,11 +19,13 @@ from infra.artifacts.node_cache import fetched
 from infra.progress import Progress
 from models.language_model.config import BiLMConfig, LMTraining
 from models.language_model.objective import LanguageModel
-from models.language_model.trainer import DivergedLM, LMTrainer
+from models.language_model.trainer import WEIGHTS, DivergedLM, LMTrainer
+from models.optim import with_prefix
 from models.trainer import DATA_PARALLEL
 from tasks.embeddings.contextual.bilm_file import load_bilm
 from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus
 from tasks.tracking.metric_logger import EpochLogger
+from tasks.training.checkpoints import CheckpointSchedule
 from tasks.training.worker import PROGRESS_SECONDS, all_reduce, silence_checkpoint_lines
 
 TITLE = "elmo"
@@ -102,12 +104,16 @@ class _Loop:
         self.logger = EpochLogger(job.tracking_uri, job.run_id, unsent=self.record.unsent)
         self.began, self.words_before = time.monotonic(), trainer.words
         self.last_progress = self.began
+        self.checkpoint_schedule = CheckpointSchedule(
+            trainer.step, trainer.training.checkpoint_minutes
+        )
         self.continues = job.start is not None
         if trainer.rank == 0 and trainer.step > 0:
             send(f"{TITLE}: continuing from {trainer.words:,} words, step {trainer.step:,}.")
 
     def run(self) -> None:
-        """Train to the end; evaluate and write a checkpoint at regular intervals."""
+        """Train to the end; evaluate at regular intervals, and write a checkpoint after each
+        evaluation and whenever one is due."""
         trainer = self.trainer
         if trainer.step == 0 and self.continues and not self.record.history:
             self._evaluate({})  # what the start model knows of this corpus
@@ -116,6 +122,8 @@ class _Loop:
             self._report_progress()
             if trainer.step % trainer.interval == 0 or trainer.step == trainer.total_steps:
                 self._evaluate(trainer.read().metrics("train"))
+                self._save()
+            elif self.checkpoint_schedule.is_due(trainer.step, trainer.clock()):
                 self._save()
 
     def _evaluate(self, train: dict[str, float]) -> None:
@@ -208,10 +216,8 @@ def _resume(trainer: LMTrainer) -> LanguageModelRecord:
 
 def load_result(checkpoint: Path) -> tuple[dict[str, torch.Tensor], History]:
     """The weights in a checkpoint, and the history of its training."""
-    tensors = load_file(checkpoint / TENSORS)
-    prefix = "weights."
     numbers = json.loads((checkpoint / NUMBERS).read_text(encoding="utf-8"))
-    weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    weights = with_prefix(load_file(checkpoint / TENSORS), WEIGHTS)
     return weights, numbers["record"]["history"]
 
 

@@ -148,7 +148,9 @@ class _Loop:
         self.record = _resume(trainer)
         self.train = job.data.train.examples()
         self.types = load_types(job.data.vocabulary)
-        self.checkpoint_schedule = CheckpointSchedule(self.training, trainer.step)
+        self.checkpoint_schedule = CheckpointSchedule(
+            trainer.step, self.training.checkpoint_minutes, self.training.checkpoint_steps
+        )
         self.is_first = trainer.rank == 0
         evaluated = {name: split for name, split in job.data.splits.items() if name != "train"}
         self.examples: dict[str, Examples] = {

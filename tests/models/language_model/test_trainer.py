@@ -146,3 +146,11 @@ def test_divergence_of_the_last_step_is_reported(weight: float, loss: str) -> No
     assert math.isfinite(trained.read().forward)
     with pytest.raises(DivergedLM, match=f"held-out losses are {loss} forward and {loss} backward"):
         trained.evaluate(cyclic_corpus(60, seed=1))
+
+
+def test_all_workers_read_the_first_clock() -> None:
+    """Otherwise they could disagree on whether a checkpoint is due, and wait forever."""
+    first = trainer(rank=0, world_size=2)
+    second = trainer(rank=1, world_size=2, all_reduce=lambda clock: clock.add_(first.seconds))
+    first.seconds, second.seconds = 5.0, 99.0
+    assert first.clock() == second.clock() == 5.0

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,26 @@ import pytest
 import ray.train
 import torch
 from mlflow.tracking import MlflowClient
+from ray.train.v2._internal.execution import train_fn_utils
+from ray.train.v2._internal.execution.train_fn_utils import LocalTrainFnUtils
 
 from infra.cluster.allotment import Allotment
 from infra.storage.store import local_store
 from models.language_model.config import LMTraining
-from tasks.embeddings.contextual.encode_corpus import EncodedCorpus, encode_corpus, read_words
+from models.language_model.trainer import LMTrainer
+from tasks.embeddings.contextual.encode_corpus import (
+    TRAIN,
+    EncodedCorpus,
+    encode_corpus,
+    read_words,
+)
 from tasks.training import language_model_worker as module
 from tasks.training.language_model_worker import (
     History,
     LanguageModelJob,
     _Loop,
     load_result,
+    new_language_model,
     train_language_model_worker,
 )
 from tasks.training.ray_trainer import resumable, run_workers
@@ -30,17 +41,20 @@ from tests.factories.corpus import corpus_of, shuffled_topics
 from tests.factories.language_models import CONFIG
 from tests.factories.ray_processes import processes_of_ray
 
-pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1500)]
-
 TRAINING = LMTraining(epochs=3, tracks=6, steps=8, learning_rate=0.01, dropout=0.2)
 
 
 @pytest.fixture(scope="module")
 def corpus(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> EncodedCorpus:
     """An encoded corpus, with a running Ray cluster."""
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = shuffled_topics(1000)
-    facts = {"words": 20_000, "paragraphs": 1000}
+    return encoded_corpus(tmp_path_factory.mktemp("corpus"), 1000)
+
+
+def encoded_corpus(folder: Path, paragraphs: int) -> EncodedCorpus:
+    """An encoded corpus of so many paragraphs of 20 words."""
+    lines = shuffled_topics(paragraphs)
+    folder.mkdir(exist_ok=True)
+    facts = {"words": 20 * paragraphs, "paragraphs": paragraphs}
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
     corpus_of(folder, lines)
     (folder / "encoded").mkdir()
@@ -108,6 +122,9 @@ def kill_after_two_checkpoints(folder: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(1500)
 def test_killed_worker_resumes_to_the_bit(
     tmp_path: Path, corpus: EncodedCorpus, whole: tuple[dict[str, torch.Tensor], History]
 ) -> None:
@@ -125,6 +142,9 @@ def test_killed_worker_resumes_to_the_bit(
         }
 
 
+@pytest.mark.heavy
+@pytest.mark.full
+@pytest.mark.timeout(1500)
 def test_two_workers_learn_as_much_as_one(
     tmp_path: Path, corpus: EncodedCorpus, whole: tuple[dict[str, torch.Tensor], History]
 ) -> None:
@@ -134,3 +154,46 @@ def test_two_workers_learn_as_much_as_one(
     mean = "held_out/perplexity_mean"
     assert history[-1][mean] == pytest.approx(alone[-1][mean], rel=0.05)
     assert history[-1][mean] < 0.8 * history[0][mean]
+
+
+class Stopped(Exception):
+    """The end of an interrupted training."""
+
+
+class LocalRay(LocalTrainFnUtils):  # type: ignore[misc]
+    """Ray Train in this process. Keeps the checkpoints, and stops at the one of a step."""
+
+    def __init__(self, folder: Path, last: int, resumed: Path | None) -> None:
+        super().__init__("elmo")
+        self.folder, self.last = folder, last
+        self._last_checkpoint = resumed and ray.train.Checkpoint.from_directory(resumed)
+
+    def report(self, metrics: dict[str, Any], checkpoint: Any = None, **options: Any) -> None:
+        shutil.copytree(checkpoint.path, self.folder / str(metrics["step"]))
+        if metrics["step"] == self.last:
+            raise Stopped
+
+
+def test_timed_checkpoint_resumes_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = replace(TRAINING, epochs=50, checkpoint_minutes=1e-9)
+    corpus = encoded_corpus(tmp_path / "corpus", 100)
+    words = read_words(corpus.prepared)
+    job = LanguageModelJob(CONFIG, training, corpus, words, None, "", "")
+
+    def train_until(last: int, folder: Path, resumed: Path | None = None) -> Path:
+        monkeypatch.setattr(train_fn_utils, "_train_fn_utils", LocalRay(folder, last, resumed))
+        trainer = LMTrainer(new_language_model(job), corpus.load(TRAIN, words), training)
+        assert trainer.interval > last, "no evaluation before it"
+        with pytest.raises(Stopped):
+            _Loop(job, trainer, lambda report: None).run()
+        return folder / str(last)
+
+    whole = train_until(6, tmp_path / "whole")
+    assert {folder.name for folder in whole.parent.iterdir()} == {"2", "3", "4", "5", "6"}
+    resumed = train_until(6, tmp_path / "resumed", whole.with_name("3"))
+    for file in ("state.safetensors", "worker-0.safetensors"):
+        assert (resumed / file).read_bytes() == (whole / file).read_bytes(), file
+    counters = [json.loads((folder / "state.json").read_text()) for folder in (whole, resumed)]
+    assert [numbers["counters"]["unread"] for numbers in counters] == [6, 6]

@@ -287,7 +287,7 @@ def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
 def test_checkpoint_timing_uses_the_shared_clock() -> None:
     """The schedule ignores each worker's own clock: if one stopped to save and another did not,
     both would wait forever."""
-    schedule = CheckpointSchedule(TrainingConfig(checkpoint_minutes=10), step=0)
+    schedule = CheckpointSchedule(step=0, minutes=10)
     times = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
     due = [schedule.is_due(step, seconds) for step, seconds in enumerate(times)]
     assert due == [False, False, True, False, False, True]
