@@ -85,7 +85,8 @@ class Settings(BaseSettings):
     layers_gb: float = Field(
         60,
         gt=0,
-        description="Gigabytes on disk that the contextual layers (ELMo) of a dataset may take.",
+        description="Gigabytes on disk that the contextual layers (ELMo) of all datasets and "
+        "language models may take together.",
     )
 
     @field_validator("location")

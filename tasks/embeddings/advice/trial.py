@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from infra.artifacts.manifest import facts_of
-from models.arrays import Float32Array, FloatArray, IntArray
-from tasks.embeddings.evaluation.nearest_neighbors import SHORTEST, Neighbours, ScoredWords
+from models.arrays import Float32Array, IntArray
+from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, ScoredWords, unit
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.alignment import Rotation
 from tasks.embeddings.training.fill import MAX_ANCHORS, WINDOW
@@ -121,11 +121,11 @@ def nearest(space: Neighbours, vector: Float32Array, count: int, exclude: str) -
 def ranks(main: Float32Array, placed: Float32Array, given: Sequence[int]) -> IntArray:
     """The number of rows of `main` (n, d) that are nearer to each placed vector (k, d), by cosine,
     than the row that was given for it."""
-    units = _unit(placed)
-    own = (units * _unit(main[list(given)])).sum(axis=1)
+    units = unit(placed)
+    own = (units * unit(main[list(given)])).sum(axis=1)
     nearer = np.zeros(len(given), np.int64)
     for first in range(0, len(main), BLOCK):
-        nearer += (units @ _unit(main[first : first + BLOCK]).T > own[:, None] + 1e-6).sum(axis=1)
+        nearer += (units @ unit(main[first : first + BLOCK]).T > own[:, None] + 1e-6).sum(axis=1)
     return nearer
 
 
@@ -140,8 +140,3 @@ def _trial(main: WordSet, hidden: Sequence[str], vectors: dict[str, Float32Array
 def _rows(word_set: WordSet, words: Sequence[str]) -> Float32Array:
     """(words, d)"""
     return word_set.vectors[[word_set.rows[word] for word in words]]
-
-
-def _unit(vectors: Float32Array | FloatArray) -> Float32Array:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, SHORTEST), np.float32)

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from safetensors.torch import load_file, save_file
 
 from models.arrays import Float32Array
 from models.language_model.bilm import BiLM, embed
+from models.language_model.characters import encode_words
 from models.language_model.config import BiLMConfig
 from tasks.text.vocabulary import case_key
 
 WEIGHTS, SETTINGS = FILES = "bilm.safetensors", "bilm.json"
 BATCH_TOKENS = 8_192  # in one forward pass, padding included
+BATCH_WORDS = 1_024  # in one pass of the character encoder alone
 
 
 @dataclass(frozen=True)
@@ -44,16 +47,32 @@ class FrozenBiLM:
         bilm.load_state_dict(load_file(folder / WEIGHTS))
         return cls(bilm, settings["lower_case"])
 
-    def layers(self, texts: Sequence[Sequence[str]]) -> list[Float32Array]:
-        """The layers of each text's words, (words, layers, size). Each text is one sequence, and is
-        read on its own, whatever others there are."""
+    def on_gpu(self) -> Self:
+        """This model, moved to a GPU if there is one."""
+        self.bilm.to("cuda" if torch.cuda.is_available() else "cpu")
+        return self
+
+    def layers(
+        self, texts: Sequence[Sequence[str]], selected: int | slice = slice(None)
+    ) -> list[Float32Array]:
+        """The layers of each text's words, (words, layers, size), or (words, size) of one selected
+        layer. Each text is one sequence, and is read on its own, whatever others there are."""
         out: list[Float32Array] = [np.empty(0, np.float32)] * len(texts)
         for rows in _batches([len(text) for text in texts]):
             words = [[case_key(word, self.lower_case) for word in texts[row]] for row in rows]
             vectors, _ = embed(self.bilm, words)
             for row, layers in zip(rows, vectors, strict=True):
-                out[row] = np.ascontiguousarray(layers.transpose(1, 0, 2))
+                out[row] = layers.transpose(1, 0, 2)[:, selected].copy()
         return out
+
+    @torch.inference_mode()
+    def word_vectors(self, words: Sequence[str]) -> Float32Array:
+        """Layer 0 of some words, (words, size), which does not depend on their sentences."""
+        encoder = self.bilm.encoder
+        ids = torch.from_numpy(encode_words([case_key(word, self.lower_case) for word in words]))
+        parts = torch.split(ids.long().to(encoder.embedding.weight.device), BATCH_WORDS)
+        vectors: Float32Array = torch.cat([encoder(part) for part in parts]).float().cpu().numpy()
+        return np.concatenate([vectors, vectors], 1)
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.filesize import decimal
 
+from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
@@ -43,7 +44,7 @@ def write_layers(out: Path, split: Path, bilm: Path) -> dict[str, Any]:
     """
     from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM
 
-    model = FrozenBiLM.load(bilm)
+    model = FrozenBiLM.load(bilm).on_gpu()
     rows: dict[str, int] = {}
     with (
         ProgressReporter("contextual layers", _tokens(split), "words") as progress,
@@ -156,10 +157,11 @@ def bytes_per_token(shape: tuple[int, int]) -> int:
 
 
 def require_space(tokens: int, shape: tuple[int, int], folder: Path) -> None:
-    """Log how much space the layers of so many tokens take on the disk of `folder`.
+    """Log how much space the layers of so many more tokens take on the disk of `folder`.
 
     Raises:
-        UserError: that is more than the disk has left, or than `layers_gb` allows.
+        UserError: that is more than the disk has left, or, with the layers that are stored already,
+            than `layers_gb` allows.
     """
     needed = tokens * bytes_per_token(shape)
     free, limit = shutil.disk_usage(folder).free, settings().layers_gb
@@ -169,9 +171,11 @@ def require_space(tokens: int, shape: tuple[int, int], folder: Path) -> None:
             f"{message}, but only {decimal(free)} are free at {folder}. Free some space, for "
             "example by `bidaflow prune`, or use a smaller language model or less data."
         )
-    if needed > limit * 1e9:
+    stored = sum(file.stat().st_size for file in stages_folder().glob(f"*/[!.]*/{LAYERS}"))
+    if stored + needed > limit * 1e9:
         raise UserError(
-            f"{message}, but BIDAFLOW_LAYERS_GB allows {limit:g} GB. Raise it, or use a smaller "
-            "language model or less data."
+            f"{message}, and {decimal(stored)} are stored already, but BIDAFLOW_LAYERS_GB allows "
+            f"{limit:g} GB. Remove unused layers by `bidaflow prune`, raise the limit, or use a "
+            "smaller language model or less data."
         )
     logger().info(f"{message} (half precision).")

@@ -23,7 +23,7 @@ from tasks.embeddings.evaluation.homonyms import (
     sense_accuracy,
     split_query,
 )
-from tasks.embeddings.evaluation.nearest_neighbors import ScoredWords, coordinates
+from tasks.embeddings.evaluation.nearest_neighbors import ScoredWords, coordinates, unit
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.formats.source import short_name
 from tasks.text.build_vocabulary import form_counts
@@ -53,8 +53,7 @@ class WordLayer:
 
     def __init__(self, model: "FrozenBiLM", words: Sequence[str]) -> None:
         self.words = list(dict.fromkeys(words))
-        layers = model.layers([[word] for word in self.words])
-        self.vectors = _units(np.array([text[0, 0] for text in layers], np.float32))
+        self.vectors = unit(model.word_vectors(self.words))
         self.rows = {word: row for row, word in enumerate(self.words)}
 
     def row(self, word: str) -> int | None:
@@ -86,6 +85,7 @@ def evaluate_bilm(
     """
     logger().info(f"Evaluating {short_name(str(source))}; this takes a minute.")
     model, history = read_bilm(source)
+    model.on_gpu()
     files = {file.name: file for file in tests}
     occurrences = read_homonyms(files[HOMONYMS.name])
     layers = model.layers([occurrence.sentence for occurrence in occurrences])
@@ -132,14 +132,6 @@ def _similarity(model: "FrozenBiLM", file: Path) -> Any:
     return similarity(WordLayer(model, words), file)
 
 
-def _units(vectors: Float32Array) -> Float32Array:
-    """The rows divided by their lengths."""
-    units: Float32Array = vectors / np.maximum(
-        np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12
-    )
-    return units
-
-
 def _neighbours(
     model: "FrozenBiLM",
     occurrences: Sequence[Occurrence],
@@ -163,11 +155,11 @@ def _neighbours(
             for _, words in islice(read_texts(split / "contexts.parquet", "text"), POOL_CONTEXTS)
         ]
         places = [(text, position) for text in pool for position in range(len(text))]
-        vectors = _units(np.concatenate([text[:, layer] for text in model.layers(pool)]))
+        vectors = unit(np.concatenate(model.layers(pool, layer)))
         for query in queries.sentences:
             word, sentence = split_query(query)
-            (own,) = model.layers([sentence])
-            vector = _units(own[position_of(word, sentence), layer])
+            (own,) = model.layers([sentence], layer)
+            vector = unit(own[position_of(word, sentence)])
             nearest[query] = _nearest_places(places, vectors @ vector, sentence)
     return nearest
 
@@ -217,7 +209,7 @@ def _map(
         for o, text in zip(occurrences, layers, strict=True)
         if o.word == shown
     ]
-    points = coordinates(_units(np.array([vector for _, vector in chosen])))
+    points = coordinates(unit(np.array([vector for _, vector in chosen])))
     return [
         (_shown(o.sentence, o.position), float(x), float(y), o.sense)
         for (o, _), (x, y) in zip(chosen, points, strict=True)

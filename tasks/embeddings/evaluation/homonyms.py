@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from models.arrays import Float32Array, FloatArray
+from models.arrays import Float32Array
 from tasks.embeddings.evaluation.nearest_neighbors import (
     COSINE_TOLERANCE,
-    SHORTEST,
     Neighbours,
     known_vectors,
+    unit,
 )
 from tasks.embeddings.evaluation.published_tests import Accuracy
 from tasks.text.tokenizer import tokenize
@@ -93,11 +93,6 @@ def _comparisons(
             if own and other:
                 nearer = vector @ unit(np.mean(own, axis=0)) - vector @ unit(np.mean(other, axis=0))
                 yield 0.5 if abs(nearer) < COSINE_TOLERANCE else float(nearer > 0)
-
-
-def unit(vector: FloatArray) -> FloatArray:
-    """The vector divided by its length; a zero vector stays zero."""
-    return vector / max(float(np.linalg.norm(vector)), SHORTEST)
 
 
 def mean_of_context(space: Neighbours, occurrence: Occurrence) -> Float32Array | None:

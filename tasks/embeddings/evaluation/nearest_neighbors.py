@@ -23,6 +23,13 @@ WORD = re.compile(r"[^\W\d_]{3,}")
 Point = tuple[str, float, float]
 
 
+def unit(vectors: Float32Array) -> Float32Array:
+    """Vectors (…, d) divided by their lengths; zero vectors stay zero."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    out: Float32Array = vectors / np.maximum(lengths, SHORTEST)
+    return out
+
+
 class Neighbours:
     """The words of a set, and their vectors in gensim's `KeyedVectors`, with their lengths.
 
@@ -52,7 +59,7 @@ class Neighbours:
             vector: Float32Array = self.keyed.get_vector(row, norm=True)
         elif self.subwords is not None:
             vector = self.subwords.vector(case_key(word, self.lower_case))
-            vector = vector / max(float(np.linalg.norm(vector)), SHORTEST)
+            vector = unit(vector)
         else:
             return None
         return vector if vector.any() else None
@@ -113,5 +120,5 @@ def coordinates(vectors: Float32Array) -> FloatArray:
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     points = np.pad(centred @ directions[:2].T, ((0, 0), (0, max(0, 2 - len(directions)))))
     low, high = points.min(axis=0), points.max(axis=0)
-    scaled: FloatArray = (points - low) / np.maximum(high - low, 1e-12)
+    scaled: FloatArray = (points - low) / np.maximum(high - low, SHORTEST)
     return scaled

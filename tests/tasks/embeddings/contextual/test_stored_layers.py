@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import tasks.embeddings.contextual.stored_layers as stored
 from infra.errors import UserError
@@ -63,6 +64,26 @@ def test_layers_do_not_depend_on_other_texts(tmp_path: Path) -> None:
     assert together[3].shape == (0, *CONFIG.layers_shape)
 
 
+def test_word_vectors_are_layer_0(tmp_path: Path) -> None:
+    model = FrozenBiLM.load(selected_bilm(tmp_path / "bilm", lower_case=True))
+    words = ["Club", "日本", "a-word-of-more-than-eight-bytes"]
+    (layers,) = model.layers([words])
+    (alone,) = model.layers([words], 0)
+    np.testing.assert_array_equal(alone, layers[:, 0])
+    np.testing.assert_allclose(model.word_vectors(words), layers[:, 0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_layers_of_a_gpu_are_those_of_a_cpu(tmp_path: Path) -> None:
+    bilm = selected_bilm(tmp_path / "bilm")
+    words = words_of(CONTEXTS[0])
+    (expected,) = FrozenBiLM.load(bilm).layers([words])
+    model = FrozenBiLM.load(bilm).on_gpu()
+    assert model.bilm.encoder.embedding.weight.is_cuda
+    np.testing.assert_allclose(model.layers([words])[0], expected, rtol=0, atol=5e-3)
+
+
 def test_case_is_that_of_the_training(tmp_path: Path) -> None:
     cased, lower = (
         FrozenBiLM.load(selected_bilm(tmp_path / f"{case}", lower_case=case))
@@ -74,7 +95,7 @@ def test_case_is_that_of_the_training(tmp_path: Path) -> None:
 
 
 def test_space_is_shown_and_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         require_space(2_000_000, (3, 640), tmp_path)
@@ -82,5 +103,13 @@ def test_space_is_shown_and_bounded(
     monkeypatch.setenv("BIDAFLOW_LAYERS_GB", "5")
     with pytest.raises(UserError, match=r"take up to 7\.7 GB .*BIDAFLOW_LAYERS_GB allows 5 GB"):
         require_space(2_000_000, (3, 640), tmp_path)
+    require_space(1_000_000, (3, 640), tmp_path)
+    other = root / "stages" / "compute-layers" / "another-dataset" / "layers.arrow"
+    other.parent.mkdir(parents=True)
+    with other.open("wb") as file:
+        file.truncate(2 * 10**9)  # sparse
+    message = r"take up to 3\.8 GB .* 2\.0 GB are stored already, .* `bidaflow prune`"
+    with pytest.raises(UserError, match=message):
+        require_space(1_000_000, (3, 640), tmp_path)
     with pytest.raises(UserError, match=r"only .* GB are free at .*bidaflow prune"):
         require_space(10**12, (3, 640), tmp_path)
