@@ -1,5 +1,7 @@
 """The LSTM layers of a language model. A state is (output, cell), each (1, rows, size)."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -8,6 +10,8 @@ from models.modules.layers import draw_weights
 from models.modules.rnn import run_layer
 
 State = tuple[Tensor, Tensor]
+# The gates' inputs, four times as wide as the cell, are computed for so many steps at once.
+STEPS_AT_ONCE = 128
 
 
 class ClippedLSTM(nn.Module):
@@ -29,7 +33,7 @@ class ClippedLSTM(nn.Module):
         """(B, N, P), state -> (B, N, P), state after the last step"""
         output, cell = (part.squeeze(0) for part in state)
         outputs = []
-        for inputs in self.inputs(x).unbind(1):
+        for inputs in self._inputs_of_steps(x):
             i, j, f, o = (inputs + self.recurrent(output)).chunk(4, 1)
             cell = torch.sigmoid(f + 1) * cell + torch.sigmoid(i) * torch.tanh(j)
             cell = _clip(cell, self.cell_clip)
@@ -37,6 +41,11 @@ class ClippedLSTM(nn.Module):
             output = _clip(output, self.projection_clip)
             outputs.append(output)
         return torch.stack(outputs, 1), (output.unsqueeze(0), cell.unsqueeze(0))
+
+    def _inputs_of_steps(self, x: Tensor) -> Iterator[Tensor]:
+        """Yield the part of each step's gates that depends on its input, (B, 4 * hidden size)."""
+        for part in torch.split(x, STEPS_AT_ONCE, 1):
+            yield from self.inputs(part).unbind(1)
 
 
 def _clip(x: Tensor, limit: float | None) -> Tensor:
