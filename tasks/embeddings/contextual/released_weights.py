@@ -13,6 +13,7 @@ import torch
 from infra.errors import UserError
 from models.arrays import Float32Array
 from models.language_model.bilm import BiLM
+from models.language_model.characters import WIDTH
 from models.language_model.config import BiLMConfig
 
 
@@ -25,6 +26,7 @@ def read_options(file: Path) -> BiLMConfig:
     try:
         options = json.loads(file.read_text(encoding="utf-8"))
         cnn, lstm = options["char_cnn"], options["lstm"]
+        width = cnn["max_characters_per_token"]
         unsupported = cnn["activation"] != "relu" or not lstm["use_skip_connections"]
         config = BiLMConfig(
             filters=tuple((width, count) for width, count in cnn["filters"]),
@@ -33,8 +35,8 @@ def read_options(file: Path) -> BiLMConfig:
             projection_size=lstm["projection_dim"],
             character_size=cnn["embedding"]["dim"],
             layers=lstm["n_layers"],
-            cell_clip=lstm["cell_clip"],
-            projection_clip=lstm["proj_clip"],
+            cell_clip=lstm.get("cell_clip"),  # without one, the original code does not clip
+            projection_clip=lstm.get("proj_clip"),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
@@ -45,6 +47,17 @@ def read_options(file: Path) -> BiLMConfig:
         raise UserError(
             f"{file} describes a model without ReLU or without skip connections. Choose one of the "
             "released models Small, Medium, Original or Original 5.5B."
+        )
+    if width != WIDTH:
+        raise UserError(
+            f"{file} has max_characters_per_token {width}, but only models that read words of "
+            f"{WIDTH} characters are supported. Choose another model."
+        )
+    if config.hidden_size <= config.projection_size:
+        raise UserError(
+            f"{file} has LSTMs without a projection (dim {config.hidden_size}, projection_dim "
+            f"{config.projection_size}), which are not supported. Choose one whose dim is above "
+            "its projection_dim."
         )
     return config
 

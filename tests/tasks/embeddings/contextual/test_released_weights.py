@@ -12,7 +12,7 @@ import pytest
 from infra.errors import UserError
 from models.arrays import Float32Array
 from models.language_model.bilm import BiLM, embed
-from tasks.embeddings.contextual.released_weights import load_released
+from tasks.embeddings.contextual.released_weights import load_released, read_options
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +80,36 @@ def test_unusable_files_are_named(tmp_path: Path, fixture: Path) -> None:
     shutil.copy(options, tmp_path / "weights.hdf5")
     with pytest.raises(UserError, match=r"weights\.hdf5 can't be read"):
         load_released(options, tmp_path / "weights.hdf5")
+
+
+def test_options_without_clips_do_not_clip(tmp_path: Path, fixture: Path) -> None:
+    changed = changed_options(tmp_path, fixture, lstm={"cell_clip": ..., "proj_clip": ...})
+    model = load_released(changed, fixture / "lm_weights.hdf5")
+    assert (model.config.cell_clip, model.config.projection_clip) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"char_cnn": {"max_characters_per_token": 20}}, "max_characters_per_token 20, but only"),
+        ({"lstm": {"dim": 16}}, r"without a projection \(dim 16, projection_dim 16\)"),
+        ({"lstm": {"dim": 16, "cell_clip": ..., "proj_clip": ...}}, "without a projection"),
+        ({"lstm": {"use_skip_connections": False}}, "without skip connections"),
+    ],
+)
+def test_other_kinds_of_models_are_refused(
+    tmp_path: Path, fixture: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=rf"options\.json .*{message}"):
+        read_options(changed_options(tmp_path, fixture, **changes))
+
+
+def changed_options(folder: Path, fixture: Path, **changes: dict[str, Any]) -> Path:
+    """Options with other values; ... leaves one out."""
+    options = json.loads((fixture / "options.json").read_text(encoding="utf-8"))
+    for part, values in changes.items():
+        merged = options[part] | values
+        options[part] = {name: value for name, value in merged.items() if value is not ...}
+    file = folder / "options.json"
+    file.write_text(json.dumps(options), encoding="utf-8")
+    return file
