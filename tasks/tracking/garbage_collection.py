@@ -34,6 +34,7 @@ from tasks.tracking.lineage import (
 )
 
 TRAINING_STAGE = "train"
+CHECKPOINTED_STAGES = (TRAINING_STAGE, "train-language-model")
 STALE_SECONDS = 3 * 24 * 3600
 LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
 
@@ -214,8 +215,11 @@ def _ended_trainings(
     resumable = {run.stage for run in runs}
     ray = settings().root.resolve() / "ray"
     for folder in sorted({*ray.glob("*/"), *(ray / name for name in shared_folders("ray"))}):
-        final = stages_folder() / TRAINING_STAGE / folder.name
-        if f"{TRAINING_STAGE}/{folder.name}" in stages or folder.name not in resumable:
+        finals = [stages_folder() / stage / folder.name for stage in CHECKPOINTED_STAGES]
+        ended = [final for final in finals if f"{final.parent.name}/{final.name}" in stages]
+        building = [f for f in finals if f.with_name(f"{BUILDING}{f.name}").exists()]
+        if ended or folder.name not in resumable:
+            final = [*ended, *building, *finals][0]
             yield Garbage(folder, "no kept run will resume from it", lock_file(final, "build"))
 
 

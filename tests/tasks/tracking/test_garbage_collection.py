@@ -14,7 +14,8 @@ from mlflow.tracking import MlflowClient
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from flows.commands.maintenance import prune_data
-from infra.artifacts.locks import shared_lock
+from infra.artifacts.locks import lock_file, shared_lock
+from infra.artifacts.stage import Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import model_logging, registry, runs
@@ -22,7 +23,7 @@ from tasks.tracking.garbage_collection import find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.reports import run_record
-from tests.factories.stages import Trained, counting, in_flow, reading, trained
+from tests.factories.stages import Trained, counting, in_flow, reading, train, trained
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
 
@@ -140,6 +141,20 @@ def test_removes_leftovers_of_killed_runs(root: Path) -> None:
     client.set_terminated(run.info.run_id)
     assert pruned() == {broken.parent, half, ended}
     assert running.exists() and finished.exists()
+
+
+def test_removes_checkpoints_of_language_models(root: Path, files: list[Path]) -> None:
+    training = Stage(train, "train-language-model", code="infra.errors")
+    words = in_flow(lambda: reading(files).folder, "words")
+    counts = in_flow(lambda: counting(words, 1).folder, "words")
+    final = in_flow(lambda: training(words, counts).folder, "words")
+    ended, building = (root / "ray" / key for key in (final.name, "k6"))
+    begun = final.with_name(".building-k6") / "k6"
+    for folder in (ended, building, begun):
+        folder.mkdir(parents=True)
+    with shared_lock(lock_file(final.with_name("k6"), "build")):
+        assert ended in pruned() and building.exists(), "no run has the key k6, but it is built"
+    assert {building, begun.parent} <= pruned()
 
 
 def test_removes_only_old_unused_downloads(root: Path) -> None:
