@@ -41,7 +41,9 @@ from tests.factories.corpus import corpus_of, shuffled_topics
 from tests.factories.language_models import CONFIG
 from tests.factories.ray_processes import processes_of_ray
 
-TRAINING = LMTraining(epochs=3, tracks=6, steps=8, learning_rate=0.01, dropout=0.2)
+TRAINING = LMTraining(
+    epochs=3, tracks=6, steps=8, learning_rate=0.01, dropout=0.2, checkpoint_minutes=0.02
+)
 
 
 @pytest.fixture(scope="module")
