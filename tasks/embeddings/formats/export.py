@@ -1,4 +1,4 @@
-"""Publishes a trained set to a folder, and exports it to the formats of other tools.
+"""Publishes a trained set or language model to a folder, and exports sets for other tools.
 
 gensim reads fastText's .bin with `load_facebook_vectors` and all other exports with
 `KeyedVectors.load_word2vec_format` (GloVe's with `no_header=True`). gensim's own format is a
@@ -15,7 +15,6 @@ from typing import IO, Literal
 
 import numpy as np
 
-from infra.atomic_files import atomic_file
 from infra.errors import UserError
 from infra.run_logger import logger
 from tasks.embeddings.formats.fasttext_format import write_fasttext
@@ -52,38 +51,43 @@ def publish_vectors(trained: Path, folder: Path, exports: Sequence[ExportFormat]
     The set's files are hard links to those of `trained` where the file system has them, so that
     they take their space once.
 
-    All files are written before those of an earlier set are removed. Returns the new files: the
-    set's own first, then the exports.
+    All files are written before those of an earlier set or language model are removed. Returns the
+    new files: the set's own first, then the exports.
     """
-    exports = list(dict.fromkeys(exports))
+    published = [name for name in (VECTORS, SUBWORDS) if (trained / name).exists()]
+    return _publish(trained, folder, published, list(dict.fromkeys(exports)))
+
+
+def publish_bilm(trained: Path, folder: Path) -> Path:
+    """Put a trained language model into `folder` as `publish_vectors` does, and return its file."""
+    (file,) = _publish(trained, folder, [BILM], [])
+    return file
+
+
+def _publish(
+    trained: Path, folder: Path, names: Sequence[str], exports: Sequence[ExportFormat]
+) -> list[Path]:
+    """Put files of `trained` and the exports into `folder`, in place of what it has published."""
     staging = folder / ".part"
     shutil.rmtree(staging, ignore_errors=True)  # left by a killed process
     staging.mkdir(parents=True)
     try:
-        names = _write_files(staging, trained, exports)
-        _replace_set(folder, staging, names)
+        for name in names:
+            _link(trained / name, staging / name)
+        if exports:
+            _write_exports(staging, trained, exports)
+        new = [*names, *(FILES[file_format] for file_format in exports)]
+        _replace_set(folder, staging, new)
     finally:
         shutil.rmtree(staging)
-    return [folder / name for name in names]
+    return [folder / name for name in new]
 
 
-def publish_bilm(trained: Path, folder: Path) -> Path:
-    """Copy a trained language model to `folder`, and return the new file."""
-    with (trained / BILM).open("rb") as model, atomic_file(folder / BILM) as copy:
-        shutil.copyfileobj(model, copy)
-    return folder / BILM
-
-
-def _write_files(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> list[str]:
-    copied = [name for name in (VECTORS, SUBWORDS) if (trained / name).exists()]
-    for name in copied:
-        _link(trained / name, folder / name)
-    if exports:
-        word_set = _exportable(load_vectors(str(trained / VECTORS)))
-        for file_format in exports:
-            with (folder / FILES[file_format]).open("wb") as out:
-                export(out, word_set, file_format)
-    return [*copied, *(FILES[file_format] for file_format in exports)]
+def _write_exports(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> None:
+    word_set = _exportable(load_vectors(str(trained / VECTORS)))
+    for file_format in exports:
+        with (folder / FILES[file_format]).open("wb") as out:
+            export(out, word_set, file_format)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -108,7 +112,7 @@ def _exportable(word_set: WordSet) -> WordSet:
 
 
 def _replace_set(folder: Path, staging: Path, names: Sequence[str]) -> None:
-    """Move an earlier set's files out and the new ones in; undo all moves on failure.
+    """Move the files of an earlier set or model out and the new ones in; undo all on failure.
 
     The vectors are moved out first and in last. A process that is killed in between therefore
     leaves no set, and never vectors without n-grams or with those of another set.
@@ -116,7 +120,7 @@ def _replace_set(folder: Path, staging: Path, names: Sequence[str]) -> None:
     earlier = staging / "earlier"
     earlier.mkdir()
     with ExitStack() as rollback:
-        for name in (VECTORS, SUBWORDS, *FILES.values()):
+        for name in (VECTORS, SUBWORDS, BILM, *FILES.values()):
             if (folder / name).exists():
                 _move(folder / name, earlier / name, rollback)
         for name in reversed(names):

@@ -11,10 +11,17 @@ from gensim.models.fasttext import load_facebook_vectors
 
 from infra.errors import UserError
 from tasks.embeddings.formats import export
-from tasks.embeddings.formats.export import FILES, ExportFormat, publish_vectors, require_exportable
+from tasks.embeddings.formats.export import (
+    FILES,
+    ExportFormat,
+    publish_bilm,
+    publish_vectors,
+    require_exportable,
+)
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet
+from tests.factories.language_models import write_bilm
 
 WORDS = ["owl", "straße", "10,000", "''"]
 WORD_FORMATS = [file_format for file_format in FILES if file_format != "fasttext-binary"]
@@ -125,6 +132,17 @@ def test_publishing_removes_the_earlier_set(tmp_path: Path) -> None:
     trained_set(tmp_path / "second", with_subwords=False)
     publish_vectors(tmp_path / "second", tmp_path / "named", [])
     assert [file.name for file in (tmp_path / "named").iterdir()] == ["vectors.parquet"]
+
+
+def test_folder_has_either_vectors_or_a_language_model(tmp_path: Path) -> None:
+    named = tmp_path / "named"
+    trained_set(tmp_path / "set", with_subwords=True)
+    write_bilm(tmp_path / "model")
+    publish_vectors(tmp_path / "set", named, ["glove"])
+    assert publish_bilm(tmp_path / "model", named) == named / "bilm.safetensors"
+    assert [file.name for file in named.iterdir()] == ["bilm.safetensors"]
+    publish_vectors(tmp_path / "set", named, [])
+    assert {file.name for file in named.iterdir()} == {"vectors.parquet", "subwords.safetensors"}
 
 
 def interrupt(*_: object) -> None:
