@@ -126,7 +126,10 @@ class Predictor:
         ]
 
     def _groups(self, pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
-        """The pairs that are answered together: all, but not too many layers in memory."""
+        """The pairs that are answered together: all, but not too many layers in memory.
+
+        Consecutive questions about the same context stay together, so its layers are computed once.
+        """
         if self.bilm is None:
             yield pairs
             return
@@ -134,10 +137,10 @@ class Predictor:
         characters = 0
         for question, context in pairs:
             if not group or context != group[-1][1]:
+                if group and characters + len(context) > GROUP_CHARACTERS:
+                    yield group
+                    group, characters = [], 0
                 characters += len(context)
-            if group and characters > GROUP_CHARACTERS:
-                yield group
-                group, characters = [], len(context)
             group.append((question, context))
         yield group
 

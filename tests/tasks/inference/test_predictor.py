@@ -99,6 +99,15 @@ def test_contextual_answers_do_not_depend_on_the_batch(
     assert len({row["probability"] for row in singles}) > len(STRANGE) / 2
 
 
+def test_questions_about_a_context_share_its_layers(
+    contextual: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("Which?", "One mill."), ("Who?", "One mill."), ("Where?", "One mill."), LONG, LONG]
+    for characters, sizes in ((1 << 18, [5]), (100, [3, 2]), (1, [3, 2])):
+        monkeypatch.setattr(predictor_module, "GROUP_CHARACTERS", characters)
+        assert [len(group) for group in contextual._groups(pairs)] == sizes
+
+
 def test_contextual_vectors_cover_words_and_windows(contextual: Predictor) -> None:
     """Unknown words of the same letters differ by their neighbours; windows keep their vectors."""
     first, second = ("Which?", "Zyx qua zyx."), ("Which?", "Zyx vuu zyx.")
