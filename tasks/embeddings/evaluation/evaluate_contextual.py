@@ -27,6 +27,7 @@ from tasks.embeddings.evaluation.nearest_neighbors import ScoredWords, coordinat
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.formats.source import short_name
 from tasks.text.build_vocabulary import form_counts
+from tasks.text.vocabulary import case_key
 
 if TYPE_CHECKING:
     from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM
@@ -49,16 +50,20 @@ class AllWords(Container[str]):
 
 
 class WordLayer:
-    """Layer 0 of some words, which does not depend on the sentence, as a set of word vectors."""
+    """Layer 0 of some words, which does not depend on the sentence, as a set of word vectors.
+
+    Words are in the case in which the model reads them.
+    """
 
     def __init__(self, model: "FrozenBiLM", words: Sequence[str]) -> None:
-        self.words = list(dict.fromkeys(words))
+        self.lower_case = model.lower_case
+        self.words = list(dict.fromkeys(case_key(word, self.lower_case) for word in words))
         self.vectors = unit(model.word_vectors(self.words))
         self.rows = {word: row for row, word in enumerate(self.words)}
 
     def row(self, word: str) -> int | None:
         """The word's row; None if it is not one of the words."""
-        return self.rows.get(word)
+        return self.rows.get(case_key(word, self.lower_case))
 
     def vector(self, word: str) -> Float32Array | None:
         """The word's unit vector (d,); None if it is not one of the words."""
@@ -113,7 +118,7 @@ def evaluate_bilm(
         "analogies": {},
         "bias": {},
         "neighbours": _neighbours(model, occurrences, splits, list(counts), queries, best),
-        "asked": {},
+        "asked": {question: [] for question in queries.analogies},
         "map": _map(occurrences, layers, queries, best),
         "layer": best,
     }
@@ -165,11 +170,11 @@ def _neighbours(
 
 
 def _nearest_words(space: WordLayer, word: str) -> ScoredWords:
-    vector = space.vector(word)
-    assert vector is not None  # the space was made of the queries, too
-    cosines = space.vectors @ vector
+    own = space.row(word)
+    assert own is not None  # the space was made of the queries, too
+    cosines = space.vectors @ space.vectors[own]
     order = np.argsort(-cosines, kind="stable")
-    others = [row for row in order if space.words[row] != word][:NEIGHBOURS]
+    others = order[order != own][:NEIGHBOURS]
     return [(space.words[row], float(cosines[row])) for row in others]
 
 

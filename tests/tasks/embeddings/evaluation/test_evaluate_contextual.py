@@ -20,7 +20,9 @@ from tests.factories.language_models import CONFIG, write_bilm
 from tests.factories.splits import ingest
 
 SENTENCE = "club: The chess club meets every Thursday in the library."
-QUERIES = Queries(words=["tear", "zyxgl"], sentences=[SENTENCE])
+QUERIES = Queries(
+    words=["tear", "zyxgl", "The"], sentences=[SENTENCE], analogies=["golf club river"]
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         WordSet(words, np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)),
         {"method": "cbow"},
     )
-    tests, file = [men, HOMONYMS], write_bilm(root / "model")
+    tests, file = [men, HOMONYMS], write_bilm(root / "model", lower_case=True)
     evaluate_bilm(root / "bilm", file, tests, [split], QUERIES)
     source = set_folder / "vectors.parquet"
     evaluate_vectors(root / "static", source, tests, [split], QUERIES)
@@ -79,6 +81,13 @@ def test_neighbours_are_words_in_other_sentences(evaluation: dict[str, Any]) -> 
     assert len(by_spelling) == 10 and "zyxgl" not in dict(by_spelling)
 
 
+def test_neighbours_follow_the_casing_of_the_model(evaluation: dict[str, Any]) -> None:
+    others = evaluation["neighbours"]["The"]
+    words = [word for word, _ in others]
+    assert "the" not in words and words == [word.lower() for word in words]
+    assert max(cosine for _, cosine in others) < 0.9999, "not the word itself in another case"
+
+
 def test_map_has_the_occurrences_of_a_word_by_sense(evaluation: dict[str, Any]) -> None:
     senses = [sense for _, _, _, sense in evaluation["map"]]
     assert len(senses) == 12 and {senses.count(sense) for sense in senses} == {6}
@@ -96,3 +105,5 @@ def test_page_shows_language_model_beside_set(folder: Path) -> None:
     assert re.search(r"Of the homonyms' senses, [\d.]+ % general \(layer [012]\), ", text)
     assert re.search(r"Of the tokens of own, 100.0 % \(general\), [\d.]+ % \(glove\)", text)
     assert "sense0" in page
+    for row in ("flowers, insects: pleasant, unpleasant", "golf club river"):
+        assert f"{row} not for language models" in text
