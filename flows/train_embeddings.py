@@ -12,22 +12,23 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.encoding import train_bilm, train_from_corpus
 from flows.common.failures import TRAINING_FLOW, report_user_errors
-from flows.common.parameters import CorpusParameters, DataParameters, VectorStart
+from flows.common.parameters import CorpusParameters, DataParameters, check_start
 from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
-from infra.artifacts.shared_folder import shared_folder, shown_path
+from infra.artifacts.shared_folder import local_path, shared_folder, shown_path
 from infra.artifacts.stage import result_of
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.settings import settings
+from tasks.embeddings.contextual.source import find_start_bilm, is_bilm
 from tasks.embeddings.formats.export import (
     ExportFormat,
     publish_bilm,
     publish_vectors,
     require_exportable,
 )
-from tasks.embeddings.formats.source import BILM_SUFFIX, PACKAGED
-from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.training.config import EmbeddingParameters, reject_settings_of_start
 
 
 @flow(name="train-embeddings", description=__doc__, **TRAINING_FLOW)
@@ -36,10 +37,12 @@ def train_embeddings(
     corpus: CorpusParameters = CorpusParameters(),
     embedding: EmbeddingParameters = EmbeddingParameters(),
     start: Annotated[
-        VectorStart | None,
+        str | None,
         Field(
+            min_length=1,
             description="Warm start: continue training from this set of vectors, and add new "
-            "words; for elmo, from this bilm.safetensors. Empty: train from scratch."
+            "words; for elmo, from a language model that was trained here (its name, file or "
+            "folder), whose sizes and words are kept. Empty: train from scratch.",
         ),
     ] = None,
     name: Annotated[
@@ -73,11 +76,13 @@ def train_embeddings(
 
     Returns the facts about the set, and the paths of its files and of its evaluation.
     """
-    require_valid_for_method(embedding.method, start, exports)
+    require_valid_for_method(embedding, start, exports)
     require_exportable(exports, embedding.method)
     if evaluate_on is not None:
         ingest_dataset(DataParameters(dataset=evaluate_on))  # report invalid data before training
     folder = settings().root.resolve() / "embeddings" / name
+    if start is not None and embedding.method == "elmo":
+        start = str(find_start_bilm(start))
     if embedding.method == "elmo":
         trained, title = train_bilm(corpus, embedding, start, resources), "Language model"
     else:
@@ -95,37 +100,60 @@ def train_embeddings(
     }
     if evaluate_on is None:
         return result
-    sets = [str(files[0])]
-    other = start or PACKAGED
-    if Path(other).expanduser().resolve() != files[0]:  # the new set did not replace it
-        sets.append(other)
     evaluation: Any = evaluate_embeddings(
-        sets, evaluate_on, lower_case=corpus.lower_case, return_state=True
+        **evaluation_parameters(files[0], start, embedding.method, corpus),
+        dataset=evaluate_on,
+        return_state=True,
     )
     return {**result, "report": result_of(evaluation)["report"]}
 
 
+def evaluation_parameters(
+    file: Path, start: str | None, method: str, corpus: CorpusParameters
+) -> dict[str, Any]:
+    """The sets to evaluate after a training, and the case in which their words are looked up.
+
+    The new set is compared with its start set, unless it replaced it, or else with the packaged
+    one. A language model reads words in the case of its training, whatever the evaluation's.
+    """
+    other = start or PACKAGED
+    replaced = local_path(other).resolve() in (file, file.parent)
+    return {
+        "vectors": [str(file)] if replaced else [str(file), other],
+        "lower_case": method == "elmo" or corpus.lower_case,
+    }
+
+
 def require_valid_for_method(
-    method: str, start: str | None, exports: Sequence[ExportFormat]
+    embedding: EmbeddingParameters, start: str | None, exports: Sequence[ExportFormat]
 ) -> None:
-    """Check that the method takes the start set and the exports.
+    """Check that the method takes the start set, the settings beside it, and the exports.
 
     Raises:
         UserError: it does not.
     """
-    is_bilm = start is not None and start.endswith(BILM_SUFFIX)
-    if start is not None and is_bilm != (method == "elmo"):
-        expected = (
-            "the bilm.safetensors of a language model" if method == "elmo" else "word vectors"
-        )
-        raise UserError(
-            f"start is {start}, but method {method} continues from {expected}. Change start, or "
-            "omit it to train from scratch."
-        )
-    if method == "elmo" and exports:
+    if start is not None:
+        _require_valid_start(embedding, start)
+    if embedding.method == "elmo" and exports:
         raise UserError(
             "exports has no effect with method elmo, whose vectors depend on the sentence. Omit it."
         )
+
+
+def _require_valid_start(embedding: EmbeddingParameters, start: str) -> None:
+    if embedding.method == "elmo":
+        find_start_bilm(start)
+        reject_settings_of_start(embedding)
+        return
+    if is_bilm(start):
+        raise UserError(
+            f"start is {start}, but method {embedding.method} continues from word vectors. Change "
+            "start, or omit it to train from scratch."
+        )
+    try:
+        check_start(start)
+    except ValueError as error:
+        raise UserError(f"start: {error}.") from error
 
 
 def announce(facts: dict[str, Any]) -> None:
@@ -156,11 +184,13 @@ def announce(facts: dict[str, Any]) -> None:
 def _announce_bilm(facts: dict[str, Any]) -> None:
     """Print the perplexities, and where the model is."""
     (first, last), file = facts["history"], facts["files"][0]
+    words = first["words"]
+    before = f"after the first {words:,} words" if words else "the start model's"
     show(
         f"Perplexity of {facts['held_out_words']:,} held-out words: forward "
         f"{last['held_out/perplexity_forward']:,.1f}, backward "
         f"{last['held_out/perplexity_backward']:,.1f}, mean {last['held_out/perplexity_mean']:,.1f}"
-        f" (after the first {first['words']:,} words: {first['held_out/perplexity_mean']:,.1f}).",
+        f" ({before}: {first['held_out/perplexity_mean']:,.1f}).",
         "By comparison: unigram model "
         f"{facts['baselines']['held_out/perplexity_unigram']:,.1f}, trigram model "
         f"{facts['baselines']['held_out/perplexity_trigram']:,.1f}.",

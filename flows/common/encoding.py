@@ -18,7 +18,7 @@ from infra.errors import UserError
 from infra.files import archive_of
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
-from tasks.embeddings.contextual.source import find_bilm
+from tasks.embeddings.contextual.source import find_bilm, find_start_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (
     BILM,
@@ -154,9 +154,10 @@ def train_bilm(
     """Prepare and encode the corpus, and train ELMo's language model on it.
 
     Raises:
-        UserError: the start model can't be read, or the corpus names no texts or too few.
+        UserError: the start model can't be read or was not trained here, or the corpus names no
+            texts or too few.
     """
-    start_file = None if start is None else local_path(start)
+    start_file = None if start is None else find_start_bilm(start)
     if start_file is not None:
         from tasks.embeddings.contextual.bilm_file import load_bilm  # loads torch
 

@@ -21,13 +21,8 @@ from models.configs.variant import (
 from tasks.data.negatives import NegativeShares
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
-from tasks.embeddings.formats.source import (
-    BILM_SUFFIX,
-    NO_VECTORS,
-    PACKAGED,
-    check_source,
-    parts_of,
-)
+from tasks.embeddings.contextual.source import find_bilm
+from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source, parts_of
 from tasks.embeddings.training.config import (
     A_LA_CARTE,
     CONTEXT_SETTINGS,
@@ -71,7 +66,7 @@ def check_start(spec: str) -> str:
     """Accept a set of vectors to start from; `none` is not one."""
     if spec == NO_VECTORS:
         raise ValueError(f"{NO_VECTORS!r} is not valid for start; omit it to train from scratch")
-    return spec if spec.endswith(BILM_SUFFIX) else check_source(spec)
+    return check_source(spec)
 
 
 VectorStart = Annotated[str, AfterValidator(check_start)]
@@ -441,7 +436,7 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
         UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
             from subwords, but `chosen` is a training method without n-grams, or several sets;
             or a variant has a gate, but `chosen` is a single set; or a variant reads contextual
-            vectors, but `chosen` names no language model.
+            vectors, but `chosen` names no language model, or one that does not exist.
     """
     contextual = [config.name for config in configs if config.model.contextual]
     if contextual and chosen.contextual is None:
@@ -450,7 +445,9 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
             "language model, or choose another variant. `bidaflow embeddings train "
             "--embedding.method elmo` trains one."
         )
-    if not contextual:
+    if contextual and chosen.contextual is not None:
+        find_bilm(chosen.contextual)  # refuse a name that it does not find
+    else:
         chosen = chosen.model_copy(update={"contextual": None})
     readers = [config.name for config in configs if config.model.word_vectors]
     if not readers:

@@ -10,6 +10,7 @@ from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
 from infra.settings import settings
+from models.language_model.config import PRESETS, BiLMConfig
 from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
@@ -44,8 +45,10 @@ def train_language_model(
             the start model can't be read.
     """
     from tasks.embeddings.contextual.bilm_file import TrainedBiLM, save_bilm
+    from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
     from tasks.training.language_model_worker import (
         TITLE,
+        LanguageModelJob,
         load_result,
         new_language_model,
         train_language_model_worker,
@@ -57,9 +60,19 @@ def train_language_model(
     storage = checkpoint_storage()
     uri = settings().tracking_uri
     resumed = storage.has(out.name)
-    run_id = _start_run(out.name, corpus, parameters, start, resources, resumed)
+    config, words = _sizes_and_words(corpus, parameters, start)
+    used = used_settings(parameters, start, config, len(words))
+    run_id = _start_run(out.name, corpus, used, start, resources, resumed)
     with finishing_run(uri, run_id):
-        job = _job(corpus, encoded, parameters, start, run_id)
+        job = LanguageModelJob(
+            config,
+            parameters.elmo.training(parameters.epoch_count, parameters.seed),
+            EncodedCorpus(corpus, encoded),
+            words,
+            start,
+            uri,
+            run_id,
+        )
         _require_enough_words(job, allotment.workers)
         baselines = _baselines(job)
         runs.log_scores(uri, run_id, baselines)
@@ -75,7 +88,7 @@ def train_language_model(
         weights, history = load_result(local_checkpoint(result.checkpoint, out.name, storage))
         model = new_language_model(job)
         model.load_state_dict(weights)
-        made = _how_it_was_made(corpus, parameters, start)
+        made = _how_it_was_made(corpus, used, start)
         save_bilm(out / BILM, TrainedBiLM(model, job.words, made))
         (out / HISTORY).write_text(json.dumps(history, indent=1) + "\n", encoding="utf-8")
         runs.log_artifacts(uri, run_id, [out / HISTORY])
@@ -94,34 +107,17 @@ def train_language_model(
     }
 
 
-def _job(
-    corpus: Path,
-    encoded: Path,
-    parameters: EmbeddingParameters,
-    start: Path | None,
-    run_id: str,
-) -> "LanguageModelJob":
-    from models.language_model.config import PRESETS
+def _sizes_and_words(
+    corpus: Path, parameters: EmbeddingParameters, start: Path | None
+) -> tuple[BiLMConfig, list[str]]:
+    """The sizes of the model and the words that it predicts: those of the start model, if any."""
     from tasks.embeddings.contextual.bilm_file import load_bilm
-    from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
-    from tasks.training.language_model_worker import LanguageModelJob
 
-    elmo = parameters.elmo
-    if start is None:
-        config = PRESETS[elmo.preset]
-        words = list(read_vocabulary(corpus, parameters.min_count))[: elmo.vocabulary]
-    else:
+    if start is not None:
         started = load_bilm(start)
-        config, words = started.model.bilm.config, list(started.words)
-    return LanguageModelJob(
-        config,
-        elmo.training(parameters.epoch_count, parameters.seed),
-        EncodedCorpus(corpus, encoded),
-        words,
-        start,
-        settings().tracking_uri,
-        run_id,
-    )
+        return started.model.bilm.config, list(started.words)
+    words = list(read_vocabulary(corpus, parameters.min_count))
+    return PRESETS[parameters.elmo.preset], words[: parameters.elmo.vocabulary]
 
 
 def _require_enough_words(job: "LanguageModelJob", workers: int) -> None:
@@ -151,19 +147,19 @@ def _baselines(job: "LanguageModelJob") -> dict[str, float]:
 def _start_run(
     stage: str,
     corpus: Path,
-    parameters: EmbeddingParameters,
+    used: dict[str, Any],
     start: Path | None,
     resources: Resources,
     resumed: bool,
 ) -> str:
     config = {
-        **_settings(parameters),
+        **used,
         "start": None if start is None else content_digest(start),
         "resources": resources.model_dump(),
     }
     digest = content_digest(corpus)
     run = runs.VariantRun(
-        f"elmo · seed {parameters.seed}",
+        f"elmo · seed {used['seed']}",
         stage,
         config,
         {"corpus.digest": digest, "lower_case": str(_lower_case(corpus))},
@@ -172,23 +168,31 @@ def _start_run(
     return runs.start_variant_run(settings().tracking_uri, parent_run_of(EXPERIMENT), run, resumed)
 
 
-def _how_it_was_made(
-    corpus: Path, parameters: EmbeddingParameters, start: Path | None
-) -> dict[str, Any]:
+def _how_it_was_made(corpus: Path, used: dict[str, Any], start: Path | None) -> dict[str, Any]:
     made = {
-        "method": parameters.method,
+        "method": "elmo",
         "corpus": content_digest(corpus),
         "lower_case": _lower_case(corpus),
-        "parameters": _settings(parameters),
+        "parameters": used,
     }
     return made if start is None else made | {"start": content_digest(start)}
 
 
-def _settings(parameters: EmbeddingParameters) -> dict[str, Any]:
-    """The settings that the training uses."""
+def used_settings(
+    parameters: EmbeddingParameters, start: Path | None, config: BiLMConfig, words: int
+) -> dict[str, Any]:
+    """The settings that the training uses, the model's sizes, and its number of words.
+
+    With a start model, the settings that it overrides are left out.
+    """
+    used = parameters.model_dump(include={"method", "min_count", "seed", "elmo"})
+    if start is not None:
+        del used["min_count"], used["elmo"]["preset"], used["elmo"]["vocabulary"]
     return {
-        **parameters.model_dump(include={"method", "min_count", "seed", "elmo"}),
+        **used,
         "epochs": parameters.epoch_count,
+        "sizes": config.to_dict(),
+        "words": words,
     }
 
 

@@ -36,7 +36,7 @@ def cyclic_corpus(paragraphs: int = 300, seed: int = 0) -> Corpus:
 
 def write_bilm(folder: Path, seed: int = 0, lower_case: bool = False) -> Path:
     """Write the file of a language model with random weights, as a training leaves it."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     model = LanguageModel(CONFIG, len(WORDS) + 2)
     history = {"method": "elmo", "corpus": "c" * 64, "lower_case": lower_case}

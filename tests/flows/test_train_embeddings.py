@@ -11,7 +11,12 @@ from prefect.utilities.callables import parameter_schema
 from flows.common import encoding as flow_file
 from flows.common.encoding import corpus_files, resolve_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, VectorParameters
-from flows.train_embeddings import require_valid_for_method, train_embeddings
+from flows.train_embeddings import (
+    announce,
+    evaluation_parameters,
+    require_valid_for_method,
+    train_embeddings,
+)
 from infra.artifacts.manifest import hash_file, origins
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
@@ -22,6 +27,7 @@ from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters, EmbeddingSettings
 from tasks.embeddings.training.word2vec import make_model
 from tests.factories.corpus import ANIMALS, two_topic_sentences
+from tests.factories.language_models import write_bilm
 
 SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
 
@@ -224,16 +230,74 @@ def test_form_with_untouched_fields_is_valid(method: str) -> None:
 @pytest.mark.parametrize(
     ("method", "start", "exports", "message"),
     [
-        ("elmo", "glove.txt", [], "elmo continues from the bilm.safetensors"),
+        ("elmo", "glove.txt", [], r"^No language model glove\.txt"),
         ("glove", "bilm.safetensors", [], "glove continues from word vectors"),
+        ("glove", "general", [], "^start is general, but method glove continues from word vectors"),
+        ("glove", "gone", [], "^start: unknown vectors 'gone'"),
         ("elmo", None, ["glove"], "exports has no effect with method elmo"),
     ],
 )
 def test_options_of_other_methods_are_rejected(
-    method: str, start: str | None, exports: Any, message: str
+    root: Path, method: Any, start: str | None, exports: Any, message: str
 ) -> None:
+    write_bilm(root / "embeddings" / "general")
     with pytest.raises(UserError, match=message):
-        require_valid_for_method(method, start, exports)
+        require_valid_for_method(EmbeddingParameters(method=method), start, exports)
+
+
+def test_start_model_keeps_its_sizes_and_words(root: Path) -> None:
+    write_bilm(root / "embeddings" / "general")
+    other: Any = {"method": "elmo", "seed": 1, "epochs": 2}
+    allowed = EmbeddingParameters(**other, elmo=ElmoSettings(window=9))
+    require_valid_for_method(allowed, "general", [])
+    for name, changes in (
+        ("min_count", {"min_count": 2}),
+        ("elmo.preset", {"elmo": ElmoSettings(preset="filters-128")}),
+        ("elmo.vocabulary", {"elmo": ElmoSettings(vocabulary=9)}),
+    ):
+        changed = EmbeddingParameters.model_validate({**other, **changes})
+        require_valid_for_method(changed, None, [])
+        with pytest.raises(UserError, match=f"^{name} has no effect with start"):
+            require_valid_for_method(changed, "general", [])
+
+
+@pytest.mark.parametrize(
+    ("method", "start", "sets", "lower_case"),
+    [
+        ("glove", None, ["new", PACKAGED], False),
+        ("elmo", None, ["new", PACKAGED], True),
+        ("elmo", "general", ["new", "general"], True),
+        ("elmo", "new", ["new"], True),
+    ],
+)
+def test_evaluation_has_the_case_of_its_sets(
+    tmp_path: Path, method: str, start: str | None, sets: list[str], lower_case: bool
+) -> None:
+    file = tmp_path / "new"
+    start = str(file) if start == "new" else start
+    corpus = CorpusParameters(lower_case=False)
+    parameters = evaluation_parameters(file, start, method, corpus)
+    assert parameters["vectors"] == [str(file), *sets[1:]]
+    assert parameters["lower_case"] == lower_case
+
+
+def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {f"held_out/perplexity_{name}": 40.0 for name in ("forward", "backward", "mean")}
+    facts: dict[str, Any] = {
+        "method": "elmo",
+        "dimension": 8,
+        "words": 3,
+        "corpus": {"words": 9, "distinct": 3},
+        "cached": False,
+        "files": ["bilm.safetensors"],
+        "held_out_words": 9,
+        "baselines": {"held_out/perplexity_unigram": 9.0, "held_out/perplexity_trigram": 9.0},
+        "run_url": "",
+    }
+    announce({**facts, "history": [{"words": 0, **entry}, {"words": 500, **entry}]})
+    assert "(the start model's: 40.0)" in capsys.readouterr().out
+    announce({**facts, "history": [{"words": 25, **entry}, {"words": 500, **entry}]})
+    assert "(after the first 25 words: 40.0)" in capsys.readouterr().out
 
 
 def test_elmo_has_settings_of_its_own() -> None:

@@ -61,7 +61,8 @@ def test_model_is_trained_reused_and_continued(
     announce(again)
     assert "trigram model" in capsys.readouterr().out
 
-    parameters |= {"start": facts["files"][0], "name": "second"}
+    kept = EmbeddingParameters(method="elmo", elmo=ElmoSettings(batch_size=8, window=10))
+    parameters |= {"start": "first", "name": "second", "embedding": kept}
     second = result_of(train_embeddings(**parameters, return_state=True))
     assert second["history"][0]["step"] == 0
     assert second["history"][0]["held_out/perplexity_mean"] == pytest.approx(
@@ -69,4 +70,7 @@ def test_model_is_trained_reused_and_continued(
     )
     continued = load_bilm(Path(second["files"][0]))
     assert continued.words == trained.words
+    assert continued.history["parameters"]["words"] == len(trained.words)
+    params = client.get_run(second["run_id"]).data.params
+    assert "elmo.preset" not in params and params["sizes.hidden_size"] == "128"
     assert continued.history["start"] == sha256_of(Path(facts["files"][0]))

@@ -18,8 +18,8 @@ class ElmoSettings(BaseModel):
     preset: PresetName = Field(
         "filters-512",
         description="Size of the model, named after its character filters. filters-128: the "
-        "smallest. filters-2048: the filters of the released 'small' model. Ignored with `start`, "
-        "whose model keeps its size.",
+        "smallest. filters-2048: the filters of the released 'small' model. With `start`, that "
+        "model's sizes are kept.",
     )
     vocabulary: int = Field(
         50_000,

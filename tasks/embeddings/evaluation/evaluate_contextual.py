@@ -104,7 +104,7 @@ def evaluate_bilm(
     }
     best = max(range(count), key=lambda k: homonyms[f"layer {k}"]["accuracy"] or 0)
     counts = form_counts(splits) if splits else {}
-    evaluation = {
+    evaluation: dict[str, Any] = {
         "words": None,
         "dimension": size,
         "subwords": False,

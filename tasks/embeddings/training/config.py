@@ -5,6 +5,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from infra.errors import UserError
 from tasks.embeddings.contextual.settings import ElmoSettings
 
 StaticMethod = Literal["cbow", "skipgram", "fasttext", "glove"]
@@ -13,6 +14,8 @@ METHODS: tuple[str, ...] = get_args(StaticMethod)  # those that train one vector
 # The way to fill a set of vectors from a corpus, and the settings that it uses.
 A_LA_CARTE = "a-la-carte"
 CONTEXT_SETTINGS = ("window", "min_count")
+# Settings of elmo that have no effect with a start model, whose sizes and words are kept.
+KEPT_WITH_START = ("min_count", "elmo.preset", "elmo.vocabulary")
 # Defaults of earlier releases, which stored forms still send.
 EARLIER_DEFAULTS = {"buckets": 500_000}
 # For each setting that only some methods use, those methods.
@@ -155,3 +158,19 @@ class EmbeddingParameters(EmbeddingSettings):
 def cores() -> int:
     """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def reject_settings_of_start(parameters: EmbeddingParameters) -> None:
+    """Check that only settings are changed that a warm start of a language model uses.
+
+    Raises:
+        UserError: a setting is changed for which the start model's value is kept.
+    """
+    changed = parameters.model_dump(exclude_defaults=True)
+    changed |= {f"elmo.{name}": value for name, value in changed.get("elmo", {}).items()}
+    for name in KEPT_WITH_START:
+        if name in changed:
+            raise UserError(
+                f"{name} has no effect with start, because the sizes and words of the start model "
+                "are kept. Omit one of the two."
+            )

@@ -35,6 +35,7 @@ from tasks.embeddings.formats.export import FILES
 from tasks.embeddings.formats.source import NO_VECTORS
 from tasks.embeddings.training.config import METHODS
 from tasks.text.build_vocabulary import VocabularyParameters
+from tests.factories.language_models import write_bilm
 
 FORMS = [
     DataParameters,
@@ -378,7 +379,8 @@ def test_vectors_are_used_only_by_word_level_variants() -> None:
         vectors_for([char_only, char], VectorParameters(source=NO_VECTORS))
 
 
-def test_contextual_variants_need_a_language_model() -> None:
+def test_contextual_variants_need_a_language_model(root: Path) -> None:
+    write_bilm(root / "embeddings" / "general")
     char, char_elmo, char_only = preset("char"), preset("char-elmo"), preset("char-only")
     chosen = VectorParameters(contextual="general")
     assert vectors_for([char, char_elmo], chosen) == chosen
@@ -388,6 +390,10 @@ def test_contextual_variants_need_a_language_model() -> None:
     assert vectors_for([char_only, elmo_only], chosen) == expected
     with pytest.raises(UserError, match=r"^The variant char-elmo reads .* Set vectors\.contextual"):
         vectors_for([char, char_elmo], VectorParameters())
+    misspelt = VectorParameters(contextual="genral")
+    assert vectors_for([char], misspelt).contextual is None
+    with pytest.raises(UserError, match=r"^No language model genral\. Expected the name of one"):
+        vectors_for([char_elmo], misspelt)
 
 
 def test_rejects_subword_for_methods_without_ngrams() -> None:

@@ -22,7 +22,6 @@ from tests.factories.language_models import CONFIG, write_bilm
 def test_trained_models_are_found_by_name_or_path(root: Path, tmp_path: Path) -> None:
     file = write_bilm(tmp_path / "mine")
     assert find_bilm(str(file)) == find_bilm(str(file.parent)) == file
-    (root / "embeddings").mkdir(parents=True)
     published = write_bilm(root / "embeddings" / "support", lower_case=True)
     assert find_bilm("support") == find_start_bilm("support") == published
     frozen, history = read_bilm(published)

@@ -1,0 +1,18 @@
+"""The settings that the record of a language model's training holds."""
+
+from pathlib import Path
+
+from models.language_model.config import PRESETS
+from tasks.embeddings.training.config import EmbeddingParameters
+from tasks.training.train_language_model import used_settings
+from tests.factories.language_models import CONFIG
+
+
+def test_warm_start_records_the_sizes_of_its_model() -> None:
+    parameters = EmbeddingParameters(method="elmo", seed=3)
+    used = used_settings(parameters, None, PRESETS["filters-512"], 20)
+    assert (used["elmo"]["preset"], used["min_count"], used["words"]) == ("filters-512", 5, 20)
+    continued = used_settings(parameters, Path("bilm.safetensors"), CONFIG, 6)
+    assert continued["sizes"] == CONFIG.to_dict() and continued["words"] == 6
+    assert not {"preset", "vocabulary"} & continued["elmo"].keys() and "min_count" not in continued
+    assert (continued["elmo"]["window"], continued["seed"]) == (20, 3)
