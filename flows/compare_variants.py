@@ -29,6 +29,7 @@ from flows.common.parameters import (
     VectorParameters,
     composes_oov_words,
     configure,
+    require_contextual_variant,
     vectors_for,
 )
 from flows.common.publish import (
@@ -137,6 +138,7 @@ def build_grid(
 
     A model is a variant and a seed. Each training comes with the cell that it counts towards.
     """
+    require_contextual_variant(training, [name for name, _ in models])
     configs = [
         [
             configure(name, recommended_training(dataset), training.changes(), {"seed": seed})

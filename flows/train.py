@@ -19,6 +19,7 @@ from flows.common.parameters import (
     VectorParameters,
     composes_oov_words,
     configure,
+    require_contextual_variant,
     vectors_for,
 )
 from flows.common.publish import publish
@@ -56,6 +57,7 @@ def train_variants(
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
     require_same_casing([inputs.vectors], inputs.vocabulary)
+    require_contextual_variant(training, variants)
     recommended = recommended_training(inputs.data)
     configs = [configure(name, recommended, training.changes()) for name in variants]
     start = model_to_start_from(training.start_from)

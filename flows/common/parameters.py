@@ -232,7 +232,7 @@ class CharacterParameters(Form):
 
 @with_fields(changes_to(ContextualConfig))
 class ContextualParameters(Form):
-    """Changes to the contextual vectors of every variant; every variant must have them.
+    """Changes to the contextual vectors of the variants that have them; at least one must.
 
     An empty field keeps the preset's value.
     """
@@ -495,6 +495,22 @@ def configure(name: VariantName, *changes: dict[str, Any]) -> VariantConfig:
         return preset(name).with_changes(**merged)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def require_contextual_variant(
+    training: TrainingParameters, variants: Sequence[VariantName]
+) -> None:
+    """Refuse changes to contextual vectors if none of the variants has any.
+
+    Raises:
+        UserError: none has.
+    """
+    changed = next(iter(training.changes().get("contextual", ())), None)
+    if changed is not None and not any(preset(name).model.contextual for name in variants):
+        raise UserError(
+            f"training.contextual.{changed} has no effect, because no variant of this run reads "
+            "contextual vectors. Omit it, or add such a variant, for example char-elmo."
+        )
 
 
 def docstring_with_args(body: Callable[..., Any]) -> str:

@@ -324,7 +324,7 @@ class VariantConfig:
     def with_changes(self, **changes: Any) -> Self:
         """The same variant with some fields of its model or its training changed, by name.
         `characters` holds the fields of the character CNN to change; None removes the CNN.
-        `contextual` holds those of the contextual vectors.
+        `contextual` holds those of the contextual vectors; variants without them ignore it.
 
         Raises:
             ValueError: the changed variant is invalid.
@@ -334,8 +334,8 @@ class VariantConfig:
         model = {name: value for name, value in changes.items() if name in model_fields}
         if model.get("characters") is not None:
             model["characters"] = self._characters_with(model["characters"])
-        if model.get("contextual") is not None:
-            model["contextual"] = self._contextual_with(model["contextual"])
+        if (contextual := model.pop("contextual", None)) and self.model.contextual is not None:
+            model["contextual"] = replace(self.model.contextual, **contextual)
         training = {name: value for name, value in changes.items() if name not in model_fields}
         return replace(
             self,
@@ -351,14 +351,6 @@ class VariantConfig:
                 "no character CNN. Remove the setting, or the variant."
             )
         return replace(characters, **changes)
-
-    def _contextual_with(self, changes: dict[str, Any]) -> ContextualConfig:
-        if self.model.contextual is None:
-            raise ValueError(
-                f"contextual.{next(iter(changes), '')} can't be set: the variant {self.name} reads "
-                "no contextual vectors. Remove the setting, or the variant."
-            )
-        return replace(self.model.contextual, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain values, for JSON."""

@@ -19,6 +19,7 @@ from flows.common.parameters import (
     VariantName,
     VectorParameters,
     configure,
+    require_contextual_variant,
     vectors_for,
 )
 from flows.compare_variants import compare_variants
@@ -233,8 +234,11 @@ def test_changes_a_single_contextual_setting() -> None:
     mine = TrainingParameters(contextual=ContextualParameters(where="both"))
     changed = configure("char-elmo", mine.changes()).model.contextual
     assert changed == ContextualConfig(where="both")
-    with pytest.raises(UserError, match=r"contextual\.where .* char reads no contextual vectors"):
-        configure("char", mine.changes())
+    assert configure("char", mine.changes()) == preset("char")
+    require_contextual_variant(mine, ["char", "char-elmo"])
+    require_contextual_variant(TrainingParameters(), ["char"])
+    with pytest.raises(UserError, match=r"^training\.contextual\.where has no effect, because no"):
+        require_contextual_variant(mine, ["char", "baseline"])
 
 
 def test_character_embeddings_can_be_disabled() -> None:
