@@ -78,8 +78,8 @@ def find_start_bilm(spec: str) -> Path:
 def is_bilm(spec: str) -> bool:
     """Whether `spec` names a language model, or ends as the name of its file does.
 
-    A folder with both is a set of vectors. `find_bilm` says what is wrong in a folder of released
-    weights.
+    A folder with both is a set of vectors. A folder of released weights counts even if `find_bilm`
+    refuses it, so that its error is shown.
     """
     path = local_path(spec)
     if path.suffix in (BILM_SUFFIX, HDF5):
