@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.overlap import classifier_auc, feature_rows
 from benchmarks.common.tables import write_table
-from benchmarks.published_table import Trained
+from benchmarks.common.trained import Trained
 from benchmarks.race import train
 from infra.artifacts.manifest import facts_of
 from models.squad_metrics import score_questions
@@ -147,7 +147,7 @@ def training_row(cell: str, trained: Trained) -> dict[str, str]:
     scores = score_questions(given, [question.answers for question in answerable], v2=True)
     added = facts_of(trained.input("train", "ingested"))["negatives"]
     return {
-        "variant": trained.name,
+        "variant": trained.variant.name,
         "negatives": cell,
         "added to train": f"{added:,}",
         "threshold": "–" if threshold is None else f"{threshold:.2f}",
@@ -198,9 +198,9 @@ def _train_and_evaluate(flags: list[str], out: Path) -> None:
     rows, trainings = [], []
     for cell, settings in CELLS.items():
         trained_now = map(Trained, train([*flags, *settings]))
-        for trained in sorted(trained_now, key=lambda each: each.name):
+        for trained in sorted(trained_now, key=lambda each: each.variant.name):
             rows.append(training_row(cell, trained))
-            trainings.append({"config": trained.config, "facts": trained.facts})
+            trainings.append({"config": trained.variant.to_dict(), "facts": trained.facts})
         write_table(out, "negatives", PROGRAM, rows, seed=SEED, trainings=trainings)
 
 

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.answers import write_answers
 from benchmarks.common.figures import save
+from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
-from benchmarks.published_table import bootstrap
 from benchmarks.race import train
 from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file

@@ -20,7 +20,7 @@ from torch import nn
 
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
-from benchmarks.published_table import bootstrap
+from benchmarks.common.significance import bootstrap
 from benchmarks.step import Data, chunks, load, seconds_of
 from models.arrays import FloatArray, IntArray
 from models.batching import ResidentExamples
