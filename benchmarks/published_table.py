@@ -26,11 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.answers import write_answers
-from benchmarks.common.arguments import add_expected_no_answer
 from benchmarks.common.machine import machine, today
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import markdown
 from benchmarks.common.trained import Row, Trained, rows_of
+from benchmarks.common.validation import add_expected_no_answer
 from infra.atomic_files import write_atomically
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.evaluate import Columns, load_split, read_predictions

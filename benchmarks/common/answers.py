@@ -7,7 +7,9 @@ it also has EM and F1 at this threshold. The file's metadata has facts about the
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,7 +51,7 @@ def write_predictions(
     predictions: Predictions,
     argmax: float,
     threshold: float | None = None,
-    **facts: Any,
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write predictions for the questions of a split, and facts.
 

@@ -67,7 +67,7 @@ def write_stages(root: Path, unanswerable: bool = True, negatives: bool = False)
         own = articles(seed, unanswerable, negatives and name != "dev")
         ingest_articles(own, folders.ingested)
     count = sum(id.endswith(SIGNS["swap"]) for id in load_split(splits["train"].ingested).ids)
-    write_facts(splits["train"].ingested, questions=36, negatives=count, negatives_swap=count)
+    write_facts(splits["train"].ingested, questions=36, negatives_swap=count)
     ingested = [folders.ingested for folders in splits.values()]
     vectors, vocabulary = new(stages / "select-vectors" / "a"), new(stages / "vocabulary" / "a")
     parameters = VocabularyParameters(pretrained_words=0)
@@ -77,6 +77,19 @@ def write_stages(root: Path, unanswerable: bool = True, negatives: bool = False)
     for folders in splits.values():
         encode_split(folders.encoded, folders.ingested, vocabulary)
     return TrainingData(vocabulary=vocabulary, vectors=vectors, **splits)
+
+
+def fact_stages(root: Path, swaps: int = 0) -> TrainingData:
+    """Stages that have only the facts that rows are named after."""
+    stages = root / "stages"
+    train = stages / "split" / f"train-{swaps}"
+    vectors = stages / "select-vectors" / "a"
+    for folder in (train, vectors):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_facts(train, questions=1000 + swaps, negatives_swap=swaps)
+    write_facts(vectors, source="glove-6b-50d")
+    split = SplitFolders(train, stages / "encode" / "a")
+    return TrainingData(split, split, stages / "vocabulary" / "a", vectors, split)
 
 
 def write_facts(folder: Path, **facts: Any) -> None:

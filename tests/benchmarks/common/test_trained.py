@@ -6,27 +6,15 @@ from typing import Any
 import pytest
 
 from benchmarks.common.trained import Row, Trained, rows_of
-from tasks.training.inputs import SplitFolders, TrainingData
-from tests.factories.finished_trainings import write_facts, write_manifest
+from tests.factories.finished_trainings import fact_stages, write_manifest
 from tests.factories.training_data import small
-
-
-def data(root: Path, swaps: int = 0) -> TrainingData:
-    """Stages that have only the facts that rows are named after."""
-    stages = root / "stages"
-    train = stages / "split" / f"train-{swaps}"
-    vectors = stages / "select-vectors" / "a"
-    for folder in (train, vectors):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_facts(train, questions=1000 + swaps, negatives_swap=swaps)
-    write_facts(vectors, source="glove-6b-50d")
-    split = SplitFolders(train, stages / "encode" / "a")
-    return TrainingData(split, split, stages / "vocabulary" / "a", vectors, split)
 
 
 def trained(root: Path, name: str, swaps: int = 0, **changes: Any) -> Trained:
     """A training with changed settings."""
-    return Trained(write_manifest(data(root, swaps), name, small(**{"epochs": 12, **changes})))
+    return Trained(
+        write_manifest(fact_stages(root, swaps), name, small(**{"epochs": 12, **changes}))
+    )
 
 
 def titles(rows: list[Row]) -> list[str]:
