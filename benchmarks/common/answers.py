@@ -42,7 +42,7 @@ def write_answers(file: Path, trained: Path, threshold: float | None = None, **f
         for score in ("em", "f1"):
             best = answers[f"best_{score}"].to_numpy()
             columns[f"{score}_at_threshold"] = np.where(none, unanswered, best)
-    _write(file, columns, {**facts_about(trained), "threshold": threshold, **facts})
+    write_columns(file, columns, {**facts_about(trained), "threshold": threshold, **facts})
 
 
 def write_predictions(
@@ -70,8 +70,12 @@ def write_predictions(
             scores = evaluate(split, predictions, limit).questions
             columns[f"em{suffix}"] = [score.em for score in scores]
             columns[f"f1{suffix}"] = [score.f1 for score in scores]
-    spans_only = threshold == math.inf
-    _write(file, columns, {"threshold": "spans only" if spans_only else threshold, **facts})
+    write_columns(file, columns, {"threshold": threshold_fact(threshold), **facts})
+
+
+def threshold_fact(threshold: float | None) -> float | str | None:
+    """A threshold as a JSON value."""
+    return "spans only" if threshold == math.inf else threshold
 
 
 def facts_about(trained: Path) -> dict[str, Any]:
@@ -86,14 +90,20 @@ def facts_about(trained: Path) -> dict[str, Any]:
     }
 
 
-def _write(file: Path, columns: dict[str, Any], facts: dict[str, Any]) -> None:
+def write_columns(file: Path, columns: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write columns of answers, (n,) each, and facts about them."""
     arrays = {name: _array(name, values) for name, values in columns.items()}
-    table = pa.table(arrays, metadata={"facts": json.dumps(facts)})
+    table = pa.table(arrays, metadata={"facts": json.dumps(dict(facts))})
     with atomic_file(file) as out:
         pq.write_table(table, out, compression="zstd")
 
 
 def _array(name: str, values: Any) -> Any:
-    kinds = {"id": pa.string(), "span_start_char": pa.int32(), "span_end_char": pa.int32()}
+    kinds = {
+        "id": pa.string(),
+        "kind": pa.string(),
+        "span_start_char": pa.int32(),
+        "span_end_char": pa.int32(),
+    }
     kind: Any = kinds.get(name, pa.float32())
     return values.cast(kind) if isinstance(values, pa.ChunkedArray) else pa.array(values, kind)

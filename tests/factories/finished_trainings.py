@@ -1,15 +1,18 @@
 """Folders of the stage `train` with an untrained model, and of the stages before it."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from benchmarks.common.validation import Answers
 from infra.artifacts.manifest import digest_of
 from models.configs.variant import VariantConfig
 from models.predict import predict
-from models.span_decoding import argmax_threshold
+from models.span_decoding import Predictions, argmax_threshold
 from tasks.data.ingest import ingest_articles
 from tasks.data.negatives import SIGNS
 from tasks.data.schema import Article
@@ -17,7 +20,13 @@ from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
-from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
+from tasks.evaluation.evaluate import (
+    EvaluationSplit,
+    Gold,
+    evaluate,
+    load_split,
+    write_predictions,
+)
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
 from tasks.text.encode import encode_split
@@ -67,7 +76,7 @@ def write_stages(root: Path, unanswerable: bool = True, negatives: bool = False)
         own = articles(seed, unanswerable, negatives and name != "dev")
         ingest_articles(own, folders.ingested)
     count = sum(id.endswith(SIGNS["swap"]) for id in load_split(splits["train"].ingested).ids)
-    write_facts(splits["train"].ingested, questions=36, negatives_swap=count)
+    write_facts(splits["train"].ingested, questions=36, negatives=count, negatives_swap=count)
     ingested = [folders.ingested for folders in splits.values()]
     vectors, vocabulary = new(stages / "select-vectors" / "a"), new(stages / "vocabulary" / "a")
     parameters = VocabularyParameters(pretrained_words=0)
@@ -158,3 +167,14 @@ def write_manifest(data: TrainingData, name: str, variant: VariantConfig) -> Pat
     }
     (out / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return out
+
+
+def span_answers(margins: dict[str, float], right: Collection[str] = ()) -> Answers:
+    """Answers to questions with these ids and margins, of which those with "u" are unanswerable.
+    The span is right for some of the others."""
+    ids = list(margins)
+    golds = [[] if "u" in id else [Gold("Lima" if id in right else "Cusco", 0)] for id in ids]
+    n, zeros = len(ids), np.zeros(len(ids), np.int64)
+    tokens = (np.array([0]), np.array([4]), np.array([0, 1]))
+    split = EvaluationSplit(["Lima"], *tokens, ids, ["Where?"] * n, zeros, golds, zeros, zeros)
+    return split, Predictions(zeros, zeros, np.full(n, -9.0), np.array([*margins.values()]) - 9)

@@ -1,36 +1,21 @@
 """Scores and gains of trainings on the questions of validation that they share."""
 
 import math
-from collections.abc import Collection
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks.common.trained import Row, Trained
-from benchmarks.common.validation import Answers, Validated, choose_threshold, table, validate
-from models.span_decoding import Predictions
-from tasks.evaluation.evaluate import EvaluationSplit, Gold
-from tests.factories.finished_trainings import fact_stages, write_manifest
+from benchmarks.common.validation import Validated, choose_threshold, table, validate
+from tests.factories.finished_trainings import fact_stages, span_answers, write_manifest
 from tests.factories.training_data import small
-
-
-def answers(margins: dict[str, float], right: Collection[str] = ()) -> Answers:
-    """Answers to questions with these ids and margins, of which those with "u" are unanswerable.
-    The span is right for some of the others."""
-    ids = list(margins)
-    golds = [[] if "u" in id else [Gold("Lima" if id in right else "Cusco", 0)] for id in ids]
-    n, zeros = len(ids), np.zeros(len(ids), np.int64)
-    tokens = (np.array([0]), np.array([4]), np.array([0, 1]))
-    split = EvaluationSplit(["Lima"], *tokens, ids, ["Where?"] * n, zeros, golds, zeros, zeros)
-    return split, Predictions(zeros, zeros, np.full(n, -9.0), np.array([*margins.values()]) - 9)
 
 
 def test_shared_questions_are_those_of_people(tmp_path: Path) -> None:
     one, two = Trained(tmp_path / "1"), Trained(tmp_path / "2")
     given = {
-        one: answers({"a": -1, "u": 1, "a⇄u": 9, "b": -3}, right={"a"}),
-        two: answers({"u": 5, "c": 7, "a": 6, "u≠": 9}, right={"a"}),
+        one: span_answers({"a": -1, "u": 1, "a⇄u": 9, "b": -3}, right={"a"}),
+        two: span_answers({"u": 5, "c": 7, "a": 6, "u≠": 9}, right={"a"}),
     }
     validated = validate(given, 0.5)
     assert [own.split.ids for own in validated.values()] == [["a", "u"], ["a", "u"]]
@@ -38,13 +23,13 @@ def test_shared_questions_are_those_of_people(tmp_path: Path) -> None:
     assert [question.em for question in validated[one].questions] == [1, 1]
     assert validated[two].threshold <= 5 or validated[two].threshold > 6
     with pytest.raises(SystemExit, match="share no question"):
-        validate({one: given[one], two: answers({"z": 1})}, 0.5)
+        validate({one: given[one], two: span_answers({"z": 1})}, 0.5)
 
 
 def test_threshold_and_scores_are_weighted() -> None:
     """One question of five is unanswerable; its margin is that of two answered ones."""
     ids = {"a": -2.0, "b": -2.0, "c": 3.0, "d": 3.0, "u": 3.0}
-    given = answers(ids, right={"a", "b", "c", "d"})
+    given = span_answers(ids, right={"a", "b", "c", "d"})
     few, many = (Validated(Trained(Path()), given, share) for share in (0.1, 0.9))
     assert few.threshold > 3 and -2 < many.threshold <= 3
     assert (few.weights * few.scores("f1")).mean() == pytest.approx(90)
@@ -53,12 +38,12 @@ def test_threshold_and_scores_are_weighted() -> None:
 
 
 def test_answerable_questions_get_spans() -> None:
-    given = answers({"a": 5.0, "b": 9.0}, right={"a"})
+    given = span_answers({"a": 5.0, "b": 9.0}, right={"a"})
     assert choose_threshold(given, 0.5) == math.inf
     own = Validated(Trained(Path()), given, 0.5)
     assert own.scores("f1").tolist() == [100, 0] and own.weights.tolist() == [1, 1]
     with pytest.raises(SystemExit, match="all unanswerable"):
-        choose_threshold(answers({"u": 1.0}), 0.5)
+        choose_threshold(span_answers({"u": 1.0}), 0.5)
 
 
 def test_gains_are_over_the_first_row(tmp_path: Path) -> None:
@@ -68,7 +53,7 @@ def test_gains_are_over_the_first_row(tmp_path: Path) -> None:
     rows = [Row(trainings[:2], "constant"), Row(trainings[2:3], "linear"), Row(trainings[3:], "")]
     margins = {f"{number}": -1.0 for number in range(200)}
     rights = (set(margins), set(margins), {"0", "1"}, set(margins))
-    given = {t: answers(margins, right) for t, right in zip(trainings, rights, strict=True)}
+    given = {t: span_answers(margins, right) for t, right in zip(trainings, rights, strict=True)}
     # The gold answers differ here, so that the same span is right or wrong.
     first, second, third = table(rows, validate(given, 0.5))
     gain = "F1 gain, 95 % over questions and seeds"
