@@ -100,7 +100,7 @@ def write_share(train_file: Path, percent: int) -> Share:
 
 
 def training_flags(variant: str, others: Sequence[str]) -> list[str]:
-    """The flags of `bidaflow train`, which leave contexts of dev out unless they set the overlap."""
+    """The flags of `bidaflow train`; unless they set the overlap, contexts of dev are left out."""
     names = [flag.partition("=")[0] for flag in others]
     overlap = [] if "--data.overlap" in names else ["--data.overlap", "leave out"]
     return ["--variants", variant, *overlap, *others]
