@@ -11,15 +11,24 @@ ROC curve near 1 means that a kind is too easy. This takes minutes, and writes o
     python -m benchmarks.negatives OUT_FOLDER --data.dataset squad-v2.0-recovered --variants char \
       --training.epochs 3 …
 
-runs `bidaflow train` with these flags: without negatives, and with each kind. It evaluates each
-model on negatives of all kinds that are made from the answerable dev questions: AvNA by kind, and
-F1 of the answerable questions. The no-answer threshold is the one that validation chose. After
-each training, negatives.json and .md have the results so far. A rerun trains only what is missing.
+runs `bidaflow train` with these flags: without negatives, and with each kind. A rerun trains only
+what is missing. After each training, OUT_FOLDER has the results so far:
+
+- validation-VARIANT.json and .md compare the models on validation without generated negatives, and
+  decide what pays (see `benchmarks.studies.validation_gains`, also for the Parquet files).
+- negatives.json and .md show how each model does on dev: AvNA on its unanswerable questions and on
+  negatives of all kinds that are made from all of its answerable questions, and F1 of these, with
+  gains over the model without negatives. Intervals resample the questions. The no-answer threshold
+  is the one that validation without generated negatives chose for --expected-no-answer, or if it
+  has no unanswerable questions, that of the training.
+- dev-….parquet has a training's answers to all of these questions, without any text.
 """
 
 import argparse
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -27,20 +36,34 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common.answers import facts_about, threshold_fact, write_columns
 from benchmarks.common.overlap import classifier_auc, feature_rows
+from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
-from benchmarks.published_table import Trained
+from benchmarks.common.trained import Trained
+from benchmarks.common.validation import (
+    Answers,
+    add_expected_no_answer,
+    choose_threshold,
+    without_negatives,
+    write_gains,
+)
 from benchmarks.race import train
 from infra.artifacts.manifest import facts_of
-from models.squad_metrics import score_questions
+from models.arrays import FloatArray
+from models.span_decoding import argmax_threshold
+from models.squad_metrics import QuestionScore, score_questions
 from tasks.data.ingest import ingest_file
 from tasks.data.ingested import Contexts, Portion, hash_uniform, questions_with_ledger
 from tasks.data.negatives import NegativeKind, NegativeSampler, NegativeShares
-from tasks.inference.predictor import Predictor
+from tasks.inference.predictor import AnswerRow, Predictor
+from tasks.reports.comparison import format_gain
 
-# Shares of the questions from which the classifier and the models get negatives. Few questions
-# allow a swap, so more of them are tried.
+# Shares of the questions from which the classifier gets negatives. Few questions allow a swap, so
+# more of them are tried.
 SAMPLED = NegativeShares(paragraph=0.05, nearest=0.05, swap=0.5)
+# Shares of the dev questions from which the models get negatives.
+ALL = NegativeShares(paragraph=1, nearest=1, swap=1)
 # Share of the answerable questions that are compared with those that people wrote.
 COMPARED = 0.2
 # The settings of the trainings: the kinds add about as many questions on SQuAD.
@@ -50,7 +73,7 @@ CELLS: dict[str, list[str]] = {
     "nearest": ["--data.negatives-nearest", "0.05"],
     "swap": ["--data.negatives-swap", "1.0"],
 }
-PEOPLE = "written by people"
+PEOPLE, ANSWERABLE = "written by people", "answerable"
 SEED = 7
 PROGRAM = "benchmarks.negatives"
 
@@ -74,10 +97,10 @@ def questions_of(folder: Path) -> dict[str, Question]:
     }
 
 
-def negatives_of(folder: Path) -> dict[NegativeKind, list[Question]]:
+def negatives_of(folder: Path, shares: NegativeShares) -> dict[NegativeKind, list[Question]]:
     """Negatives of each kind, made from the questions of an ingested file or split."""
     texts: Any = pq.read_table(folder / "contexts.parquet", columns=["text"])["text"].to_pylist()
-    sampler = NegativeSampler(Contexts(Portion(folder, folder.name)), SAMPLED, SEED)
+    sampler = NegativeSampler(Contexts(Portion(folder, folder.name)), shares, SEED)
     made: dict[NegativeKind, list[Question]] = defaultdict(list)
     for batch in questions_with_ledger(folder):
         for kind, rows, _ in sampler.sample(*batch):
@@ -98,7 +121,7 @@ def overlap_rows(folder: Path) -> Iterator[dict[str, str]]:
     people = [q for q in questions.values() if not q.answers]
     compared: dict[str, tuple[list[Question], list[Question]]] = {
         kind: (made, [questions[negative.id[:-1]] for negative in made])
-        for kind, made in negatives_of(folder).items()
+        for kind, made in negatives_of(folder, SAMPLED).items()
     }
     if people:
         drawn = [q for q in answerable if hash_uniform("compared", SEED, q.id) < COMPARED]
@@ -130,44 +153,111 @@ def _titles(folder: Path) -> dict[str, str]:
     return {row["id"]: str(articles[row["context_id"]]) for row in table}
 
 
-def training_row(cell: str, trained: Trained) -> dict[str, str]:
-    """AvNA by kind and F1 of the answerable questions, percent, of a model on dev."""
-    dev = trained.input("dev", "ingested")
-    threshold = trained.facts["threshold"]
-    predictor = Predictor.load(
-        trained.folder / "model", "argmax" if threshold is None else "threshold"
+@dataclass(frozen=True)
+class Measured:
+    """A training's scores on dev."""
+
+    cell: str
+    trained: Trained
+    threshold: float
+    scores: dict[str, FloatArray]  # percent, of each question, by what is measured
+
+
+def threshold_of(trained: Trained, validation: Answers, expected_no_answer: float) -> float:
+    """The threshold by the validation questions that people wrote; the training's own one if none
+    of them is unanswerable."""
+    threshold = choose_threshold(without_negatives(validation), expected_no_answer)
+    if math.isfinite(threshold):
+        return threshold
+    own = trained.facts["threshold"]
+    return argmax_threshold(trained.allows_no_answer) if own is None else float(own)
+
+
+def dev_questions(folder: Path) -> list[tuple[str, Question]]:
+    """The questions of an ingested split, and negatives of all kinds, each with its kind."""
+    questions = questions_of(folder).values()
+    made = negatives_of(folder, ALL)
+    return [
+        *((ANSWERABLE if question.answers else PEOPLE, question) for question in questions),
+        *((kind, question) for kind, questions in made.items() for question in questions),
+    ]
+
+
+def measure(cell: str, trained: Trained, threshold: float, out: Path) -> Measured:
+    """Answer the dev questions and their negatives, and write the answers to a folder."""
+    asked = dev_questions(trained.input("dev", "ingested"))
+    questions = [question for _, question in asked]
+    spans = _spans(trained, questions)
+    kinds = np.array([kind for kind, _ in asked])
+    argmax = argmax_threshold(trained.allows_no_answer)
+    scores = {
+        suffix: _scores(spans, questions, limit)
+        for suffix, limit in {"": argmax, "_at_threshold": threshold}.items()
+    }
+    columns: dict[str, Any] = {
+        "id": [question.id for question in questions],
+        "kind": kinds,
+        "span_start_char": [row["start"] for row in spans],
+        "span_end_char": [row["end"] for row in spans],
+        "span_probability": [row["probability"] for row in spans],
+        "no_answer_probability": [row["no_answer_probability"] for row in spans],
+    }
+    for suffix, scored in scores.items():
+        columns |= {f"em{suffix}": [s.em for s in scored], f"f1{suffix}": [s.f1 for s in scored]}
+    name = f"dev-{cell}-{trained.variant.name}-seed-{trained.seed}.parquet"
+    facts = {**facts_about(trained.folder), "threshold": threshold_fact(threshold)}
+    write_columns(out / name, columns, facts)
+    f1, avna = (
+        np.array([100.0 * getattr(score, field) for score in scores["_at_threshold"]])
+        for field in ("f1", "avna")
     )
-    questions = list(questions_of(dev).values())
-    answerable = [question for question in questions if question.answers]
-    people = [question for question in questions if not question.answers]
-    kinds: dict[str, list[Question]] = dict(negatives_of(dev).items())
-    if people:
-        kinds[PEOPLE] = people
-    given = _answers(predictor, answerable)
-    scores = score_questions(given, [question.answers for question in answerable], v2=True)
+    by_kind = {f"AvNA {kind}": avna[kinds == kind] for kind in dict.fromkeys(kinds.tolist())}
+    by_kind = {f"F1 {ANSWERABLE}": f1[kinds == ANSWERABLE], **by_kind}
+    return Measured(cell, trained, threshold, by_kind)
+
+
+def _spans(trained: Trained, questions: Sequence[Question]) -> list[AnswerRow]:
+    """The best span for each question."""
+    predictor = replace(Predictor.load(trained.folder / "model"), threshold=math.inf)
+    return predictor.answer([(question.question, question.context) for question in questions])
+
+
+def _scores(
+    spans: Sequence[AnswerRow], questions: Sequence[Question], threshold: float
+) -> list[QuestionScore]:
+    """The scores of the spans, or of no answer where the margin reaches the threshold."""
+    best, none = (
+        np.array([row[name] for row in spans]) for name in ("probability", "no_answer_probability")
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):  # zeros where there is nothing to answer
+        is_answered = np.log(none) - np.log(best) < threshold
+    texts = [
+        row["answer"] if answered else "" for row, answered in zip(spans, is_answered, strict=True)
+    ]
+    return score_questions(texts, [question.answers for question in questions], v2=True)
+
+
+def table_row(measured: Measured, reference: Measured) -> dict[str, str]:
+    """The row of a training: means with intervals, and gains over the reference."""
+    columns = {}
+    for name, scores in measured.scores.items():
+        mean = bootstrap(scores[None])
+        columns[f"{name} ({len(scores):,})"] = (
+            f"{mean.mean:.2f} ({mean.low:.2f} to {mean.high:.2f})"
+        )
+        before = reference.scores[name]
+        gain = None if measured is reference else bootstrap(scores[None], before[None])
+        columns[f"{name}: gain, 95 %"] = format_gain(gain)
+    trained = measured.trained
     added = facts_of(trained.input("train", "ingested"))["negatives"]
     return {
-        "variant": trained.name,
-        "negatives": cell,
+        "variant": trained.variant.name,
+        "seed": str(trained.seed),
+        "negatives": measured.cell,
         "added to train": f"{added:,}",
-        "threshold": "–" if threshold is None else f"{threshold:.2f}",
-        "F1 answerable": f"{100 * np.mean([score.f1 for score in scores]):.2f}",
-        "AvNA answerable": f"{100 * np.mean([bool(answer) for answer in given]):.2f}",
-        **{
-            f"AvNA {kind} ({len(made):,})": f"{_unanswered(predictor, made):.2f}"
-            for kind, made in kinds.items()
-        },
+        "threshold": "–" if math.isinf(measured.threshold) else f"{measured.threshold:.2f}",
+        **columns,
     }
-
-
-def _answers(predictor: Predictor, questions: Sequence[Question]) -> list[str]:
-    pairs = [(question.question, question.context) for question in questions]
-    return [row["answer"] for row in predictor.answer(pairs)]
-
-
-def _unanswered(predictor: Predictor, questions: Sequence[Question]) -> float:
-    """The share of questions without an answer, percent."""
-    return 100 * float(np.mean([not answer for answer in _answers(predictor, questions)]))
 
 
 def main() -> None:
@@ -177,13 +267,14 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
     parser.add_argument("--overlap-only", type=Path, metavar="FILE")
+    add_expected_no_answer(parser)
     arguments, flags = parser.parse_known_args()
     if arguments.overlap_only and flags:
         parser.error(f"unknown arguments: {' '.join(flags)}")
     if arguments.overlap_only:
         _measure_overlap(arguments.overlap_only, arguments.out)
     else:
-        _train_and_evaluate(flags, arguments.out)
+        _train_and_evaluate(flags, arguments.out, arguments.expected_no_answer)
 
 
 def _measure_overlap(file: Path, out: Path) -> None:
@@ -194,14 +285,22 @@ def _measure_overlap(file: Path, out: Path) -> None:
     write_table(out, "overlap", PROGRAM, rows, seed=SEED, data=data, shares=SAMPLED.model_dump())
 
 
-def _train_and_evaluate(flags: list[str], out: Path) -> None:
-    rows, trainings = [], []
+def _train_and_evaluate(flags: list[str], out: Path, expected: float) -> None:
+    rows: list[dict[str, str]] = []
+    references: dict[str, Measured] = {}
+    validation: dict[str, dict[Trained, Answers]] = defaultdict(dict)
+    trainings = []
     for cell, settings in CELLS.items():
         trained_now = map(Trained, train([*flags, *settings]))
-        for trained in sorted(trained_now, key=lambda each: each.name):
-            rows.append(training_row(cell, trained))
-            trainings.append({"config": trained.config, "facts": trained.facts})
-        write_table(out, "negatives", PROGRAM, rows, seed=SEED, trainings=trainings)
+        for trained in sorted(trained_now, key=lambda each: each.variant.name):
+            variant = trained.variant.name
+            answers = validation[variant][trained] = trained.validation()
+            write_gains(out, f"validation-{variant}", PROGRAM, validation[variant], expected)
+            measured = measure(cell, trained, threshold_of(trained, answers, expected), out)
+            rows.append(table_row(measured, references.setdefault(variant, measured)))
+            trainings.append({"config": trained.variant.to_dict(), "facts": trained.facts})
+        facts = {"seed": SEED, "expected_no_answer": expected, "trainings": trainings}
+        write_table(out, "negatives", PROGRAM, rows, **facts)
 
 
 if __name__ == "__main__":

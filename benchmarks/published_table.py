@@ -8,6 +8,9 @@ last one. Their dev split should be CS224n's dev half. The program evaluates the
 validation (minutes per training), chooses the no-answer threshold there, weighted to the expected
 share of unanswerable questions, and applies it to the dev predictions of the training.
 
+The trainings of a row have the same variant, settings and data, and different seeds. Gains compare
+all pairs of rows with the same number of epochs.
+
 OUT_FOLDER gets published.md, published.json, and for each training a Parquet file with its answers
 (see `benchmarks.common.answers`).
 """
@@ -15,34 +18,24 @@ OUT_FOLDER gets published.md, published.json, and for each training a Parquet fi
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.common.answers import write_answers
 from benchmarks.common.machine import machine, today
+from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import markdown
-from infra.artifacts.manifest import Manifest, read_manifest
+from benchmarks.common.trained import Row, Trained, rows_of
+from benchmarks.common.validation import add_expected_no_answer
+from infra.atomic_files import write_atomically
 from models.arrays import BoolArray, FloatArray
-from models.predict import predict
-from models.span_decoding import Predictions
-from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES, Gain
-from tasks.evaluation.evaluate import (
-    Columns,
-    EvaluationSplit,
-    evaluate,
-    load_split,
-    read_predictions,
-)
+from tasks.evaluation.evaluate import Columns, load_split, read_predictions
 from tasks.evaluation.metrics import best_threshold, no_answer_auc, threshold_of_best_score
-from tasks.inference.predictor import Predictor
 from tasks.reports.comparison import format_gain
-from tasks.text.encoded import load_encoded, load_types
 
 # EM, F1, NLL and AvNA of CS224n's report, after 30 epochs on all of SQuAD 2.0, over the 5,951
 # questions about contexts of at most 400 tokens.
@@ -52,66 +45,6 @@ PUBLISHED = {
     "char-selfattn": (59.81, 62.97, 2.81, 68.73),
     "char-selfattn-v1": (55.25, 57.39, 3.48, 63.28),
 }
-# A saved model must reproduce the F1 on validation that its training logged, up to rounding.
-LARGEST_F1_DIFFERENCE = 0.1
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A finished training: the folder of its stage `train`."""
-
-    folder: Path
-
-    @cached_property
-    def manifest(self) -> Manifest:
-        """The manifest of the stage."""
-        return read_manifest(self.folder)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The facts about the training."""
-        facts: dict[str, Any] = self.manifest["facts"]
-        return facts
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The training's configuration."""
-        config: dict[str, Any] = self.manifest["inputs"]["variant"]["training"]
-        return config
-
-    @property
-    def row(self) -> tuple[str, int]:
-        """Variant and number of epochs: the trainings of a row differ only in their seeds."""
-        return self.facts["variant"], self.facts["epoch"]
-
-    @property
-    def name(self) -> str:
-        """Variant, epochs and seed, for file names and messages."""
-        variant, epochs = self.row
-        return f"{variant}-{epochs}-epochs-seed-{self.config['seed']}"
-
-    def input(self, *keys: str) -> Path:
-        """The folder of one of its inputs, for example `input("dev", "ingested")`."""
-        digest = self.manifest["inputs"]["data"]
-        for key in keys:
-            digest = digest and digest[key]
-        if digest is None:
-            sys.exit(f"{self.folder}: trained without {' '.join(keys)}, so it has no threshold.")
-        origin = next(item for item in self.manifest["made_from"] if item["digest"] == digest)
-        return self.folder.parents[1] / str(origin["stage"]) / str(origin["key"])
-
-    def validation_predictions(self) -> Predictions:
-        """The saved model's predictions for the validation split."""
-        predictor = Predictor.load(self.folder / "model")
-        training = predictor.variant.training
-        predictions, _ = predict(
-            predictor.model.eval(),
-            load_encoded(self.input("validation", "encoded")),
-            load_types(self.input("vocabulary")),
-            training.max_answer_tokens,
-            training.window,
-        )
-        return predictions
 
 
 @dataclass(frozen=True)
@@ -158,64 +91,26 @@ class Evaluated:
 
 def evaluate_training(trained: Trained, expected_no_answer: float) -> Evaluated:
     """Choose the threshold on validation, and read the dev predictions."""
-    validation = load_split(trained.input("validation", "ingested"))
-    predictions = trained.validation_predictions()
-    _require_logged_f1(trained, validation, predictions)
+    validation, predictions = trained.validation()
     dev = load_split(trained.input("dev", "ingested"))
     lengths = dev.context_lengths[dev.context_of]
     return Evaluated(
         trained,
-        read_predictions(trained.folder / "predictions.parquet", dev, trained.name),
+        read_predictions(trained.folder / "predictions.parquet", dev, str(trained.folder)),
         dev.answerable,
-        within=lengths <= trained.config["max_context_tokens"],
+        within=lengths <= trained.variant.training.max_context_tokens,
         threshold=best_threshold(validation, predictions, expected_no_answer),
     )
 
 
-def _require_logged_f1(
-    trained: Trained, validation: EvaluationSplit, predictions: Predictions
-) -> None:
-    history = json.loads((trained.folder / "history.json").read_text(encoding="utf-8"))
-    logged = history[trained.facts["epoch"] - 1]["validation/f1"]
-    actual = evaluate(validation, predictions).scores.f1
-    if abs(actual - logged) > LARGEST_F1_DIFFERENCE:
+def require_both_kinds(trained: Trained) -> None:
+    """End the program if no threshold can be chosen for a training."""
+    answerable = load_split(trained.input("validation", "ingested")).answerable
+    if answerable.all() or not answerable.any() or not trained.allows_no_answer:
         sys.exit(
-            f"{trained.folder}: the saved model has F1 {actual:.2f} on validation, but its "
-            f"training logged {logged:.2f}. Use the release that trained it."
+            f"{trained.folder}: no threshold can be chosen, because its training or validation "
+            "split lacks answerable or unanswerable questions. Give trainings on SQuAD 2.0."
         )
-
-
-def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
-    """The mean of `after`, or its gain over `before`, with the 95 % interval of
-    `resampled_means`."""
-    mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return gain_of(mean, resampled_means(after, before, samples))
-
-
-def resampled_means(
-    after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES
-) -> FloatArray:
-    """Means of `after`, or its mean gains over `before`, in bootstrap samples: (samples,).
-
-    Both are (seeds, n), in percent, about the same n questions. Each sample draws questions, and
-    for each side seeds, with replacement; one seed says nothing about the variation between seeds.
-    """
-    random = np.random.default_rng(0)
-    sides = [after] if before is None else [after, -before]
-    n = after.shape[1]
-    means = []
-    for _ in range(samples):
-        questions = random.integers(n, size=n)
-        drawn = (side[random.integers(len(side), size=len(side))].mean(axis=0) for side in sides)
-        means.append(sum(float(f1[questions].mean()) for f1 in drawn))
-    return np.array(means)
-
-
-def gain_of(mean: float, means: FloatArray) -> Gain:
-    """The mean with its 95 % interval from resampled means (samples,)."""
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(means, [tail, 100 - tail])
-    return Gain(mean, float(low), float(high))
 
 
 def question_f1(trainings: Sequence[Evaluated], rows: BoolArray) -> FloatArray:
@@ -223,16 +118,21 @@ def question_f1(trainings: Sequence[Evaluated], rows: BoolArray) -> FloatArray:
     return np.array([100 * e.scores(e.threshold).f1[rows] for e in trainings])
 
 
-def table_row(trainings: Sequence[Evaluated], within: bool) -> dict[str, str]:
-    """The row of trainings that differ in their seeds: means, and ± the spread of F1."""
-    variant, epochs = trainings[0].trained.row
-    rows = trainings[0].within if within else np.ones_like(trainings[0].within)
+def mean_scores(trainings: Sequence[Evaluated], rows: BoolArray, argmax: bool) -> list[float]:
+    """Mean EM, F1 and AvNA (percent) of these questions over the trainings, at the argmax or at the
+    chosen thresholds."""
+    scores = [e.scores(0.0 if argmax else e.threshold) for e in trainings]
+    return [
+        100 * float(np.mean([getattr(s, name)[rows].mean() for s in scores]))
+        for name in ("em", "f1", "avna")
+    ]
+
+
+def table_row(row: Row, trainings: Sequence[Evaluated], within: bool) -> dict[str, str]:
+    """The table row of the trainings of a row: means, and the interval of F1."""
+    rows = denominator(trainings[0], within)
     suffix = "_within" if within else ""
-
-    def mean(name: str) -> float:
-        values = [getattr(e.scores(e.threshold), name)[rows].mean() for e in trainings]
-        return 100 * float(np.mean(values))
-
+    em, _, avna = mean_scores(trainings, rows, argmax=False)
     f1 = question_f1(trainings, rows)
     interval = bootstrap(f1)
     nll = [e.trained.facts["scores"][f"dev/nll{suffix}"] for e in trainings]
@@ -241,48 +141,83 @@ def table_row(trainings: Sequence[Evaluated], within: bool) -> dict[str, str]:
         for e in trainings
         if (area := no_answer_auc(e.margin[rows], e.answerable[rows])) is not None
     ]
-    published = PUBLISHED.get(variant) if within else None
+    published = PUBLISHED.get(row.variant) if within else None
     return {
-        "variant": variant,
-        "epochs": str(epochs),
-        "seeds": ", ".join(str(e.trained.config["seed"]) for e in trainings),
+        "variant": row.variant,
+        "settings": row.settings or "–",
+        "epochs": str(row.epochs),
+        "epoch kept": ", ".join(str(e.trained.facts["epoch"]) for e in trainings),
+        "seeds": ", ".join(str(e.trained.seed) for e in trainings),
         "questions": f"{int(rows.sum()):,}",
-        "EM": f"{mean('em'):.2f}",
+        "EM": f"{em:.2f}",
         "F1": f"{interval.mean:.2f}",
         "F1, 95 %": f"{interval.low:.2f} to {interval.high:.2f}",
         "F1 of each seed": ", ".join(f"{seed.mean():.2f}" for seed in f1),
         "NLL": f"{np.mean(nll):.2f}",
-        "AvNA": f"{mean('avna'):.2f}",
+        "AvNA": f"{avna:.2f}",
         "AUC": f"{np.mean(auc):.3f}" if auc else "–",
         "threshold": ", ".join(f"{e.threshold:.2f}" for e in trainings),
+        "argmax EM / F1 / AvNA": join_scores(mean_scores(trainings, rows, argmax=True)),
         "oracle F1": f"{np.mean([e.oracle_f1(rows) for e in trainings]):.2f}",
-        "published EM / F1 / NLL / AvNA": (
-            " / ".join(f"{value:.2f}" for value in published) if published else "–"
-        ),
+        "published EM / F1 / NLL / AvNA": join_scores(published) if published else "–",
     }
 
 
-def gain_row(before: Sequence[Evaluated], after: Sequence[Evaluated]) -> dict[str, str]:
-    """The F1 gain of a row's trainings over another row's, over all dev questions."""
-    everything = np.ones_like(after[0].within)
-    gain = bootstrap(question_f1(after, everything), question_f1(before, everything))
-    (variant, epochs), (reference, reference_epochs) = (
-        side[0].trained.row for side in (after, before)
+def join_scores(scores: Iterable[float]) -> str:
+    """Scores with two decimal places, as one cell of a table."""
+    return " / ".join(f"{score:.2f}" for score in scores)
+
+
+def denominator(evaluated: Evaluated, within: bool) -> BoolArray:
+    """The dev questions that count, (n,): all, or those about contexts within the token limit."""
+    return evaluated.within if within else np.ones_like(evaluated.within)
+
+
+Evaluations = Mapping[str, Sequence[Evaluated]]
+"""The evaluated trainings of each row, by its title."""
+
+
+def gain_rows(rows: Sequence[Row], evaluated: Evaluations) -> list[dict[str, str]]:
+    """The F1 gains of the later over the earlier row of each pair with equal epochs, over all dev
+    questions and over those within the token limit."""
+    return [
+        gain_row(before, after, evaluated, within)
+        for within in (False, True)
+        for before, after in combinations(rows, 2)
+        if before.epochs == after.epochs
+    ]
+
+
+def gain_row(before: Row, after: Row, evaluated: Evaluations, within: bool) -> dict[str, str]:
+    """The F1 gain of a row over another one."""
+    questions = denominator(evaluated[after.title][0], within)
+    gain = bootstrap(
+        question_f1(evaluated[after.title], questions),
+        question_f1(evaluated[before.title], questions),
     )
     return {
-        "variant": f"{variant}, {epochs} epochs",
-        "over": f"{reference}, {reference_epochs} epochs",
+        "variant": after.title,
+        "over": before.title,
+        "questions": f"{int(questions.sum()):,}",
         "F1 gain, 95 % over questions and seeds": format_gain(gain),
     }
 
 
-def by_row(trainings: Sequence[Evaluated]) -> list[list[Evaluated]]:
-    """The trainings of each row, in the published order; other variants come last."""
-    rows: dict[tuple[str, int], list[Evaluated]] = {}
-    for evaluated in sorted(trainings, key=lambda e: int(e.trained.config["seed"])):
-        rows.setdefault(evaluated.trained.row, []).append(evaluated)
-    order = {variant: number for number, variant in enumerate(PUBLISHED)}
-    return [rows[row] for row in sorted(rows, key=lambda row: (order.get(row[0], 99), row))]
+def published_order(row: Row) -> int:
+    """The position of a row's variant in the published table; other variants come last."""
+    variants = list(PUBLISHED)
+    return variants.index(row.variant) if row.variant in variants else len(variants)
+
+
+def evaluate_row(row: Row, arguments: argparse.Namespace) -> list[Evaluated]:
+    """Evaluate the trainings of a row, and write their answers."""
+    evaluated = []
+    for trained in row.trainings:
+        evaluated.append(evaluate_training(trained, arguments.expected_no_answer))
+        threshold = evaluated[-1].threshold
+        write_answers(arguments.out / row.file_name(trained), trained.folder, threshold)
+        print(f"{row.title}, seed {trained.seed}: threshold {threshold:.3f}", flush=True)
+    return evaluated
 
 
 def main() -> None:
@@ -292,7 +227,7 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("trained", type=Path, nargs="+")
-    parser.add_argument("--expected-no-answer", type=float, default=0.5)
+    add_expected_no_answer(parser)
     parser.add_argument("--note", default="")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -300,14 +235,14 @@ def main() -> None:
     digests = {json.dumps(t.manifest["inputs"]["data"]["dev"]["ingested"]) for t in trainings}
     if len(digests) > 1:
         sys.exit("The trainings have different dev splits. Give those of one dev split only.")
-    evaluated = []
     for trained in trainings:
-        evaluated.append(evaluate_training(trained, arguments.expected_no_answer))
-        write_answers(arguments.out / f"{trained.name}.parquet", trained.folder)
-        print(f"{trained.name}: threshold {evaluated[-1].threshold:.3f}", flush=True)
-    rows = by_row(evaluated)
-    table = [table_row(row, within) for within in (False, True) for row in rows]
-    gains = [gain_row(*pair) for pair in pairwise(rows)]
+        require_both_kinds(trained)
+    rows = sorted(rows_of(trainings), key=published_order)
+    evaluated = {row.title: evaluate_row(row, arguments) for row in rows}
+    table = [
+        table_row(row, evaluated[row.title], within) for within in (False, True) for row in rows
+    ]
+    gains = gain_rows(rows, evaluated)
     result = {
         "command": "python -m " + " ".join(["benchmarks.published_table", *sys.argv[1:]]),
         "note": arguments.note,
@@ -315,20 +250,22 @@ def main() -> None:
         "date": today(),
         "machine": machine(),
         "trainings": [
-            {"config": t.config, "facts": t.facts, "git": t.manifest["git"]} for t in trainings
+            {"config": t.manifest["inputs"]["variant"], "facts": t.facts, "git": t.manifest["git"]}
+            for t in trainings
         ],
         "table": table,
         "gains": gains,
     }
-    (arguments.out / "published.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    write_atomically(arguments.out / "published.json", json.dumps(result, indent=1) + "\n")
     text = (
         f"EM, F1 and AvNA are at the no-answer threshold that validation chose, weighted to "
-        f"{100 * arguments.expected_no_answer:g} % of unanswerable questions. Oracle: F1 at dev's "
-        f"own best threshold.\n\n{markdown(table)}"
+        f"{100 * arguments.expected_no_answer:g} % of unanswerable questions. Argmax: no answer "
+        "where it is more probable than the best span. Oracle: F1 at dev's own best threshold.\n\n"
+        f"{markdown(table)}"
     )
     if gains:
         text += f"\n{markdown(gains)}"
-    (arguments.out / "published.md").write_text(text, encoding="utf-8")
+    write_atomically(arguments.out / "published.md", text)
     print(text)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common.significance import gain_of, holm, p_value, resampled_means
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
-from benchmarks.published_table import gain_of, resampled_means
 from models.arrays import BoolArray, FloatArray
 from tasks.reports.comparison import format_gain
 
@@ -57,22 +57,6 @@ def read_parts(out: Path) -> dict[str, BoolArray]:
     outside = questions["outside_glove"].to_numpy()
     masks = {name: part == name for name in (DECISION, SELECTION, GENERAL)}
     return {**masks, ALL: part != GENERAL, OUTSIDE: outside}
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """The p-values after Holm's correction for several comparisons (Holm, 1979)."""
-    adjusted, largest = {}, 0.0
-    for number, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        largest = max(largest, min(1.0, (len(p_values) - number) * p_values[name]))
-        adjusted[name] = largest
-    return adjusted
-
-
-def p_value(means: FloatArray) -> float:
-    """The two-sided p-value of a mean gain of zero, from resampled means (samples,)."""
-    samples = len(means)
-    tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
-    return min(1.0, 2 * (tail + 1) / (samples + 1))
 
 
 def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[dict[str, str]]:

@@ -4,12 +4,15 @@ Usage: python -m benchmarks.studies.data_share OUT_FOLDER TRAIN.json DEV.json --
        [--variant char] --training.epochs 6 …
 
 Trains the variant (`bidaflow train` with these flags) on 25, 50, 75 and 100 % of the articles of
-TRAIN.json. A smaller share is part of each larger one. A rerun trains only what is missing.
+TRAIN.json. A smaller share is part of each larger one. Contexts of DEV.json are left out of
+training, unless --data.overlap is given. A rerun trains only what is missing. F1 on SQuAD 2.0 is at
+the no-answer threshold that validation chose (see --training.expected-no-answer).
 
-Fits the power law 100 − F1 = a·n^(−b) to F1 over the number n of training questions (Hestness et
-al., 2017, "Deep learning scaling is predictable, empirically"), and extrapolates it to QUESTIONS.
-The interval resamples the dev questions. Another fit, to the smaller shares alone, shows how well
-such a curve predicts the F1 of the largest share.
+Fits the power law 100 − F1 = a·n^(−b) to F1 over the number n of questions trained on (Hestness et
+al., 2017, "Deep learning scaling is predictable, empirically"), and extrapolates it to a file of
+QUESTIONS questions. Of these, it takes the part that was trained on of TRAIN.json, without
+validation and questions that are skipped. The interval resamples the dev questions. Another fit, to
+the smaller shares alone, shows how well such a curve predicts the F1 of the largest share.
 
 After each training, OUT_FOLDER gets data-share.json and .md, a Parquet file with the answers (see
 `benchmarks.common.answers`), and, from the second training on, the curve, data-share.png.
@@ -29,8 +32,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.answers import write_answers
 from benchmarks.common.figures import save
+from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
-from benchmarks.published_table import bootstrap
 from benchmarks.race import train
 from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file
@@ -49,6 +52,7 @@ class Point:
 
     percent: int
     articles: int
+    available: int  # questions of these articles
     questions: int  # trained on
     f1: FloatArray  # (n,) of each dev question, percent
 
@@ -64,36 +68,56 @@ class Point:
         }
 
 
-def write_share(train_file: Path, percent: int) -> tuple[Path, int]:
-    """Write that share of the articles below the storage root; returns the file and their number.
+@dataclass(frozen=True)
+class Share:
+    """A share of the articles, as a file."""
 
-    Articles are drawn by a hash of their titles, and keep their order.
+    file: Path
+    articles: int
+    questions: int
+
+
+def write_share(train_file: Path, percent: int) -> Share:
+    """Write that share of the articles below the storage root.
+
+    Articles are drawn by a hash of title and first context, because articles may share a title.
+    They keep their order.
     """
     try:
         content = json.loads(train_file.read_text(encoding="utf-8"))
         articles = content["data"]
-        titles = {article["title"] for article in articles}
+        keys = [f"{a['title']}\n{a['paragraphs'][0]['context']}" for a in articles]
+        order = sorted(range(len(articles)), key=lambda row: hash_uniform("share", SEED, keys[row]))
+        drawn = sorted(order[: round(len(order) * percent / 100)])
+        content["data"] = [articles[row] for row in drawn]
+        questions = sum(len(p["qas"]) for article in content["data"] for p in article["paragraphs"])
     except (ValueError, LookupError, TypeError):
         sys.exit(f"{train_file} is not in SQuAD format. See bidaflow check {train_file}")
-    order = sorted(titles, key=lambda title: hash_uniform("share", SEED, title))
-    drawn = set(order[: round(len(order) * percent / 100)])
-    content["data"] = [article for article in articles if article["title"] in drawn]
     file = settings().root.resolve() / "data-share" / f"{train_file.stem}-{percent}.json"
     with atomic_file(file) as out:
         out.write(json.dumps(content, ensure_ascii=False).encode())
-    return file, len(drawn)
+    return Share(file, len(drawn), questions)
+
+
+def training_flags(variant: str, others: Sequence[str]) -> list[str]:
+    """The flags of `bidaflow train`; unless they set the overlap, contexts of dev are left out."""
+    names = [flag.partition("=")[0] for flag in others]
+    overlap = [] if "--data.overlap" in names else ["--data.overlap", "leave out"]
+    return ["--variants", variant, *overlap, *others]
 
 
 def run(train_file: Path, dev_file: Path, percent: int, flags: Sequence[str], out: Path) -> Point:
     """Train on a share of the articles, and write the answers."""
-    file, articles = write_share(train_file, percent)
-    data = ["--data.train-files", str(file), "--data.dev-files", str(dev_file)]
+    share = write_share(train_file, percent)
+    data = ["--data.train-files", str(share.file), "--data.dev-files", str(dev_file)]
     name = ["--data.dataset", f"{train_file.stem}-{percent}"]
     (trained,) = train([*name, *data, *flags])
+    facts = facts_of(trained)
     answers = out / f"{percent}-percent.parquet"
-    write_answers(answers, trained)
-    f1 = 100 * pq.read_table(answers)["f1"].to_numpy().astype(np.float64)
-    return Point(percent, articles, facts_of(trained)["trained_on"], f1)
+    write_answers(answers, trained, facts["threshold"])
+    column = "f1" if facts["threshold"] is None else "f1_at_threshold"
+    f1 = 100 * pq.read_table(answers)[column].to_numpy().astype(np.float64)
+    return Point(percent, share.articles, share.questions, facts["trained_on"], f1)
 
 
 def fit(questions: Sequence[int], f1: FloatArray) -> FloatArray:
@@ -145,10 +169,16 @@ def draw(points: Sequence[Point], questions: int, file: Path) -> None:
     save(figure, file)
 
 
-def write(out: Path, points: Sequence[Point], questions: int) -> None:
-    """Write the results so far."""
-    facts = {}
+def trained_part(point: Point, questions: int) -> int:
+    """The questions to train on of a file with this number, by the part of a finished training."""
+    return round(questions * point.questions / point.available)
+
+
+def write(out: Path, points: Sequence[Point], full: int) -> None:
+    """Write the results so far, extrapolated to a file of `full` questions."""
+    facts: dict[str, Any] = {"full": full}
     if len(points) > 1:
+        questions = trained_part(points[-1], full)
         facts["extrapolated"] = extrapolate(points, questions)
         draw(points, questions, out / "data-share.png")
     rows = [point.row for point in points]
@@ -163,13 +193,20 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
     parser.add_argument("train", type=Path, metavar="TRAIN.json")
     parser.add_argument("dev", type=Path, metavar="DEV.json")
-    parser.add_argument("--full", type=int, required=True, metavar="QUESTIONS")
+    parser.add_argument(
+        "--full",
+        type=int,
+        required=True,
+        metavar="QUESTIONS",
+        help="questions of the file to extrapolate to, with those that validation will hold out "
+        "(SQuAD 2.0: 130319)",
+    )
     parser.add_argument("--variant", default="char")
     arguments, others = parser.parse_known_args()
     for file in (arguments.train, arguments.dev):
         if not file.is_file():
             parser.error(f"{file} is not a file")
-    flags = ["--variants", arguments.variant, *others]
+    flags = training_flags(arguments.variant, others)
     arguments.out.mkdir(parents=True, exist_ok=True)
     points: list[Point] = []
     for percent in PERCENTS:

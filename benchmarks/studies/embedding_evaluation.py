@@ -12,8 +12,10 @@ A table (.md) and a picture (.png) are written next to OUT.json.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,7 +38,7 @@ PARTS = {
 }
 
 
-def metrics(evaluation):
+def metrics(evaluation: Mapping[str, Any]) -> dict[str, str]:
     """All numbers of an evaluation, as text. Brackets hold the shares of pairs and questions that
     are covered, and of pairs with a word that is composed from n-grams."""
     cells = {"words": f"{evaluation['words']:,}", "dimension": str(evaluation["dimension"])}
@@ -53,7 +55,7 @@ def metrics(evaluation):
     return cells
 
 
-def with_coverage(result, value, form):
+def with_coverage(result: Mapping[str, Any], value: float | None, form: str) -> str:
     """A value with the shares that it is about; a dash for None."""
     if value is None:
         return "–"
@@ -61,7 +63,7 @@ def with_coverage(result, value, form):
     return f"{value:{form}} ({result['covered']:.1%}{composed})"
 
 
-def rows(evaluations):
+def rows(evaluations: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
     """A row per metric, a column per set."""
     columns = {name: metrics(evaluation) for name, evaluation in evaluations.items()}
     titles = dict.fromkeys(title for column in columns.values() for title in column)
@@ -70,7 +72,7 @@ def rows(evaluations):
     ]
 
 
-def draw(evaluations, file):
+def draw(evaluations: Mapping[str, Mapping[str, Any]], file: Path) -> None:
     """Draw bars of similarity, coverage by frequency, and analogies by section."""
     figure, all_axes = plt.subplots(3, 1, figsize=(9, 10), layout="constrained")
     for axes, (title, (part, metric)) in zip(all_axes, PARTS.items(), strict=True):
@@ -83,7 +85,7 @@ def draw(evaluations, file):
     save(figure, file)
 
 
-def query(source):
+def query(source: str) -> dict[str, float]:
     """Milliseconds to find the ten neighbours of a word, for words from the whole set."""
     space = Neighbours(load_vectors(source))
     words = space.words[:: max(len(space.words) // QUERIES, 1)][:QUERIES]

@@ -6,11 +6,13 @@ Usage: python -m benchmarks.studies.reference_f1 [--dataset squad-v1.1-recovered
 Both train in this process, one after the other, on the same questions with the same settings (Adam,
 learning rate 0.001, products in float32, averaged weights): ours in batches of similar lengths, and
 `benchmarks.common.references` on packed sequences in batches in random order. Both answer all
-questions of dev. The interval of the difference resamples these questions.
+questions of dev, with spans only if no question of train is unanswerable. The interval of the
+difference resamples the questions of dev. With --out, the answers of both are beside FILE.json, as
+FILE-bidaflow.parquet and FILE-reference.parquet (see `benchmarks.common.answers`).
 """
 
 import argparse
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +20,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.common.answers import write_predictions
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
-from benchmarks.published_table import bootstrap
+from benchmarks.common.significance import bootstrap
 from benchmarks.step import Data, chunks, load, seconds_of
 from models.arrays import FloatArray, IntArray
 from models.batching import ResidentExamples
@@ -29,7 +32,7 @@ from models.configs.presets import preset
 from models.configs.variant import TrainingConfig
 from models.optim import AveragedWeights, make_optimizer
 from models.predict import predict, span_nll
-from models.span_decoding import Predictions
+from models.span_decoding import Predictions, argmax_threshold
 from models.trainer import Trainer
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 
@@ -89,22 +92,34 @@ def reference(data: Data, variant: str, config: TrainingConfig) -> tuple[float, 
     return seconds_of(trainer.train_epoch), trainer.answers()
 
 
-def question_scores(split: EvaluationSplit, predictions: Predictions) -> tuple[FloatArray, float]:
+def question_scores(
+    split: EvaluationSplit, predictions: Predictions, argmax: float
+) -> tuple[FloatArray, float]:
     """F1 of each question, and EM of all, percent."""
-    evaluation = evaluate(split, predictions)
+    evaluation = evaluate(split, predictions, argmax)
     f1 = np.array([100.0 * question.f1 for question in evaluation.questions])
     return f1, evaluation.scores.em
 
 
-def measure(data: Data, split: EvaluationSplit, variant: str, config: TrainingConfig) -> Any:
-    """Scores and seconds of both, and the gain of ours in F1."""
-    measured, f1 = {}, {}
+def measure(
+    data: Data, split: EvaluationSplit, variant: str, config: TrainingConfig, out: Path | None
+) -> Any:
+    """Scores and seconds of both, and the gain of ours in F1; writes the answers beside `out`."""
+    measured: dict[str, Any] = {}
+    f1: dict[str, FloatArray] = {}
+    facts: dict[str, Any]
+    argmax = argmax_threshold(bool(data.train.impossible.any()))
     for name, train in (("bidaflow", ours), ("reference", reference)):
         torch.manual_seed(config.seed)
         seconds, predictions = train(data, variant, config)
-        f1[name], em = question_scores(split, predictions)
+        f1[name], em = question_scores(split, predictions, argmax)
         measured[name] = {"f1": float(f1[name].mean()), "em": em, "seconds": seconds}
         print(name, measured[name], flush=True)
+        if out:
+            facts = {"implementation": name, "variant": variant, "seconds": seconds}
+            facts |= {"date": today(), "machine": machine(), "config": asdict(config)}
+            file = out.with_name(f"{out.stem}-{name}.parquet")
+            write_predictions(file, split, predictions, argmax, facts=facts)
     gain = bootstrap(f1["bidaflow"][None], f1["reference"][None])
     return {
         **measured,
@@ -138,7 +153,7 @@ def main() -> None:
         "machine": machine(),
         "threads": torch.get_num_threads(),
         "questions": {"train": len(data.train.trainable(config)), "dev": len(split)},
-        "measured": measure(data, split, arguments.variant, config),
+        "measured": measure(data, split, arguments.variant, config, arguments.out),
     }
     print_result(result, arguments.out)
 

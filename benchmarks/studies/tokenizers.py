@@ -12,8 +12,10 @@ writes OUT.json.
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import spacy
 from nltk.tokenize import NLTKWordTokenizer
@@ -24,9 +26,13 @@ from benchmarks.common.tables import markdown
 from models.squad_metrics import f1
 from tasks.data.alignment import align
 from tasks.data.readers import read_articles
+from tasks.data.schema import Paragraph
 from tasks.embeddings.formats.select import packaged_words
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import is_known
+
+Spans = Callable[[str], Sequence[tuple[int, int]]]
+"""Returns the (start, end) of every token of a text."""
 
 LETTERS = r"[^\W_]+"
 CONTRACTION = r"(?i:[^\W_]+?(?=n['’]t\b)|n['’]t\b|(?<=\w)['’](?:s|m|d|ll|re|ve)\b)"
@@ -55,25 +61,25 @@ KEPT_WHOLE = {
 coverage (U . S . are four known words) but loses their meaning."""
 
 
-def matching(pattern):
+def matching(pattern: str) -> Spans:
     """A tokeniser whose tokens are the matches of a regular expression."""
     find = re.compile(pattern).finditer
     return lambda text: [match.span() for match in find(text)]
 
 
-def hugging_face(splitter):
+def hugging_face(splitter: Any) -> Spans:
     """A tokeniser from a pre-tokeniser of Hugging Face."""
     return lambda text: [span for _, span in splitter.pre_tokenize_str(text)]
 
 
-def blank_english():
+def blank_english() -> Spans:
     """The rule-based tokeniser of spaCy's blank English pipeline, without white-space tokens."""
     split = spacy.blank("en").make_doc
     return lambda text: [(t.idx, t.idx + len(t)) for t in split(text) if not t.is_space]
 
 
 split_treebank = NLTKWordTokenizer().span_tokenize
-CANDIDATES = {
+CANDIDATES: dict[str, Spans] = {
     "bidaflow (tasks/text/tokenizer.py)": tokenize,
     **{name: matching(pattern) for name, pattern in PATTERNS.items()},
     "HF tokenizers Whitespace": hugging_face(Whitespace()),
@@ -81,12 +87,15 @@ CANDIDATES = {
     "spaCy blank('en')": blank_english(),
     "NLTK span_tokenize": lambda text: list(split_treebank(text)),
 }
-"""Functions that return the (start, end) of every token of a text."""
 
 
-def measure(spans, paragraphs, known):
+def measure(
+    spans: Spans, paragraphs: Sequence[Paragraph], known: Container[str]
+) -> dict[str, float]:
     """A candidate's row; shares in per cent, speed in thousand tokens per second of CPU time."""
-    words, outcomes, oracle = Counter(), Counter(), []
+    words: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    oracle: list[float] = []
     for paragraph in paragraphs:
         text, tokens = paragraph.context, spans(paragraph.context)
         words.update(text[start:end].lower() for start, end in tokens)
@@ -108,7 +117,7 @@ def measure(spans, paragraphs, known):
     }
 
 
-def cpu_seconds(spans, paragraphs):
+def cpu_seconds(spans: Spans, paragraphs: Sequence[Paragraph]) -> float:
     """CPU time to tokenise all contexts once."""
     start = process_time()
     for paragraph in paragraphs:
@@ -116,7 +125,9 @@ def cpu_seconds(spans, paragraphs):
     return process_time() - start
 
 
-def kept_whole(paragraphs, known):
+def kept_whole(
+    paragraphs: Sequence[Paragraph], known: Container[str]
+) -> dict[str, dict[str, float]]:
     """The tokens of each kind of `KEPT_WHOLE`, and the share with a vector in per cent."""
     forms = Counter(p.context[start:end] for p in paragraphs for start, end in tokenize(p.context))
     kinds = {}
@@ -128,7 +139,7 @@ def kept_whole(paragraphs, known):
     return kinds
 
 
-def table(measured):
+def table(measured: Mapping[str, Mapping[str, float]]) -> str:
     """A Markdown table with a row for each name."""
     return markdown(
         [
@@ -145,7 +156,7 @@ if __name__ == "__main__":
     articles = [article for file in files for article in read_articles(file)]
     paragraphs = [paragraph for article in articles for paragraph in article.paragraphs]
     known = packaged_words()
-    result = {
+    result: dict[str, Any] = {
         "machine": machine(),
         "date": today(),
         "data": [file.name for file in files],

@@ -143,7 +143,7 @@ def best_threshold(
     split: EvaluationSplit, predictions: "Predictions", expected_no_answer: float
 ) -> float:
     """The threshold with the highest F1 on a split, if it had the expected share of unanswerable
-    questions. The split must have questions of both kinds."""
+    questions. Raises ValueError as `kind_weights` does."""
     weights = kind_weights(split.answerable, expected_no_answer)
     answered, unanswered = (
         weights
@@ -157,8 +157,10 @@ def kind_weights(answerable: BoolArray, expected_no_answer: float) -> FloatArray
     """Importance weights (n,) with mean 1, of which unanswerable questions have the expected share.
 
     Multiplied by them, the scores of a split estimate those of questions of another share, if each
-    kind is distributed alike. Both kinds must be present.
+    kind is distributed alike. Raises ValueError if a kind is missing: no weight makes up for it.
     """
+    if answerable.all() or not answerable.any():
+        raise ValueError("a threshold needs answerable and unanswerable questions")
     share = 1 - answerable.mean()
     answerable_weight, other_weight = (
         (1 - expected_no_answer) / (1 - share),

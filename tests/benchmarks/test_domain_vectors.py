@@ -23,7 +23,6 @@ from benchmarks.domain_vectors.domains import (
     nearest_texts,
     parts,
 )
-from benchmarks.domain_vectors.scores import holm, p_value
 from flows.common.encoding import resolve_vectors
 from flows.common.parameters import CorpusParameters, DataParameters
 from flows.common.splits import ingest_dataset
@@ -57,18 +56,6 @@ def test_texts_of_a_topic_are_nearest() -> None:
     ]
     texts = ["the empire of an emperor\n", "a bird has a nest\n", "the of a\n"]
     assert nearest_texts(contexts, frozenset({"Bird"}), texts, 1) == ["a bird has a nest\n"]
-
-
-def test_holm_multiplies_by_the_remaining_arms() -> None:
-    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03})
-    assert corrected == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
-    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
-
-
-def test_p_value_counts_the_smaller_tail() -> None:
-    assert p_value(np.array([1.0, 2, 3, -1])) == pytest.approx(4 / 5)
-    assert p_value(np.ones(1999)) == pytest.approx(0.001)
-    assert p_value(np.zeros(9)) == 1
 
 
 def test_random_vectors_replace_only_new_words(tmp_path: Path) -> None:

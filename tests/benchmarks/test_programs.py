@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from infra.artifacts.manifest import facts_of
@@ -53,6 +55,8 @@ def test_race_records_every_epoch_and_the_kept_one(
     assert header == "epoch\thours\tf1Score"
     assert float(line.split("\t")[2]) == pytest.approx(epoch["dev/f1"] / 100, abs=1e-6)
     assert (folder / "first" / "baseline-seed0.png").stat().st_size > 1000
+    answers = pq.read_table(folder / "first" / "baseline-seed0.parquet")
+    assert 100 * np.mean(answers["f1"]) == pytest.approx(epoch["dev/f1"], rel=1e-5)
 
 
 def test_repeated_race_reports_the_recorded_results(
@@ -126,6 +130,10 @@ def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
     assert measured["f1_gain"] == pytest.approx(f1["bidaflow"] - f1["reference"])
     low, high = measured["f1_gain_95_percent"]
     assert low <= measured["f1_gain"] <= high
+    for name, mean in f1.items():
+        answers = pq.read_table(folder / f"reference-{name}.parquet")
+        assert answers.num_rows == DEV_QUESTIONS
+        assert 100 * np.mean(answers["f1"]) == pytest.approx(mean, rel=1e-5)
 
 
 def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore) -> None:

@@ -7,14 +7,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.studies.data_share import PERCENTS, Point, extrapolate, write_share
+from benchmarks.studies.data_share import (
+    PERCENTS,
+    Point,
+    extrapolate,
+    trained_part,
+    training_flags,
+    write_share,
+)
 from infra.settings import settings
 from tests.factories.cli import QUICK, run_benchmark, write_dataset
 
 
 def point(questions: int, f1: float) -> Point:
     """A training of which every dev question has this F1."""
-    return Point(100, 1, questions, np.full(40, f1))
+    return Point(100, 1, 2 * questions, questions, np.full(40, f1))
 
 
 def test_extrapolates_a_power_law() -> None:
@@ -27,16 +34,37 @@ def test_extrapolates_a_power_law() -> None:
     assert checked["f1_predicted_by_smaller_shares"] == pytest.approx(checked["f1"])
 
 
+def test_file_to_extrapolate_to_loses_as_many_questions() -> None:
+    assert trained_part(point(4000, 50), 130_319) == 65_160
+
+
 def test_smaller_share_is_part_of_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Articles with equal titles are drawn one by one."""
     monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
     train = write_dataset(tmp_path / "own", train=8) / "train.json"
-    titles = []
+    content = json.loads(train.read_text(encoding="utf-8"))
+    for article in content["data"][:6]:
+        article["title"] = "unknown_title"
+    train.write_text(json.dumps(content), encoding="utf-8")
+    drawn = []
     for percent in PERCENTS:
-        file, count = write_share(train, percent)
-        assert file.is_relative_to(settings().root)
-        titles.append({article["title"] for article in json.loads(file.read_text())["data"]})
-        assert len(titles[-1]) == count == 8 * percent / 100
-    assert titles[0] < titles[1] < titles[2] < titles[3]
+        share = write_share(train, percent)
+        assert share.file.is_relative_to(settings().root)
+        data = json.loads(share.file.read_text(encoding="utf-8"))["data"]
+        assert len(data) == share.articles == 8 * percent / 100
+        questions = [qa["id"] for article in data for p in article["paragraphs"] for qa in p["qas"]]
+        assert len(questions) == share.questions
+        drawn.append(set(questions))
+    assert drawn[0] < drawn[1] < drawn[2] < drawn[3]
+
+
+def test_contexts_of_dev_are_left_out_by_default() -> None:
+    assert training_flags("char", ["--training.epochs", "6"])[2:4] == [
+        "--data.overlap",
+        "leave out",
+    ]
+    for given in (["--data.overlap", "refuse"], ["--data.overlap=refuse"]):
+        assert training_flags("char", given) == ["--variants", "char", *given]
 
 
 @pytest.mark.heavy
@@ -45,6 +73,11 @@ def test_smaller_share_is_part_of_larger(tmp_path: Path, monkeypatch: pytest.Mon
 def test_trains_on_each_share(tmp_path: Path) -> None:
     folder, out = write_dataset(tmp_path / "own", train=8), tmp_path / "out"
     files = (folder / "train.json", folder / "dev.json")
+    content = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    content[0]["data"][0]["paragraphs"].append(
+        {"context": content[1]["data"][0]["paragraphs"][0]["context"], "qas": []}
+    )
+    files[0].write_text(json.dumps(content[0]), encoding="utf-8")
     flags = ("--data.validation-share", "0", "--variant", "baseline", *QUICK)
     run_benchmark(tmp_path / "root", "studies.data_share", out, *files, "--full", "5000", *flags)
     result = json.loads((out / "data-share.json").read_text(encoding="utf-8"))

@@ -180,6 +180,12 @@ def test_weighted_threshold_matches_exhaustive_search(
     assert expected_score(best) == pytest.approx(max(map(expected_score, tried)))
 
 
+@pytest.mark.parametrize("answerable", [True, False])
+def test_one_kind_of_questions_has_no_weights(answerable: bool) -> None:
+    with pytest.raises(ValueError, match="needs answerable and unanswerable"):
+        kind_weights(np.full(3, answerable), 0.5)
+
+
 def test_threshold_depends_on_the_expected_share(tmp_path: Path) -> None:
     """The unanswerable question and an answered one have the same margin."""
     split = load_split(write_split(tmp_path))

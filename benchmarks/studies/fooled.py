@@ -1,0 +1,132 @@
+"""Which unanswerable questions a model answers: draws some to read, and counts their categories.
+
+    python -m benchmarks.studies.fooled draw ANSWERS.parquet DEV.json OUT.txt [--count 100]
+
+ANSWERS.parquet is a training's file of `benchmarks.published_table`, with answers at the threshold
+that validation chose, and DEV.json is the file with their questions. OUT.txt gets the id, question,
+context, the model's answer and the plausible answers of unanswerable questions that it answers,
+drawn by --seed. It contains texts of the dataset, so it must be outside the repository.
+
+    python -m benchmarks.studies.fooled count CATEGORIES.tsv OUT_FOLDER [--note …]
+
+CATEGORIES.tsv is made by hand: a question's id and its category in each line, separated by a tab,
+for example "entity swap", "antonym", "negation", "number or date" or "other". OUT_FOLDER gets
+fooled.json, with the ids of each category, and fooled.md.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.common.tables import write_table
+from infra.atomic_files import write_atomically
+from infra.settings import CHECKOUT
+from tasks.data.ingested import hash_uniform
+
+PROGRAM = "benchmarks.studies.fooled"
+
+
+def unanswerable(dev_file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the context and the entry of each unanswerable question of a SQuAD 2.0 file."""
+    for article in json.loads(dev_file.read_text(encoding="utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            for entry in paragraph["qas"]:
+                if entry.get("is_impossible"):
+                    yield paragraph["context"], entry
+
+
+def answered_spans(answers: Path) -> dict[str, tuple[int, int]]:
+    """The spans that the model answers with instead of nothing, by the ids of unanswerable
+    questions; other questions may be among them."""
+    table = pq.read_table(answers)
+    if "em_at_threshold" not in table.column_names:
+        sys.exit(f"{answers} has no answers at a threshold. Give a file of published_table.")
+    return {
+        row["id"]: (row["span_start_char"], row["span_end_char"])
+        for row in table.to_pylist()
+        if not row["em_at_threshold"]
+    }
+
+
+def draw(answers: Path, dev_file: Path, count: int, seed: int) -> list[str]:
+    """Texts to read about questions that fool the model, in the order of the draw."""
+    spans = answered_spans(answers)
+    fooled = [(context, q) for context, q in unanswerable(dev_file) if q["id"] in spans]
+    fooled.sort(key=lambda item: hash_uniform("fooled", seed, item[1]["id"]))
+    return [_text(context, entry, spans[entry["id"]]) for context, entry in fooled[:count]]
+
+
+def _text(context: str, entry: dict[str, Any], span: tuple[int, int]) -> str:
+    start, end = span
+    plausible = dict.fromkeys(answer["text"] for answer in entry.get("plausible_answers", []))
+    return (
+        f"id: {entry['id']}\nquestion: {entry['question']}\n"
+        f"model's answer: {context[start:end]}\nplausible: {' | '.join(plausible) or '–'}\n"
+        f"context: {context[:start]}[[{context[start:end]}]]{context[end:]}\n"
+    )
+
+
+def read_categories(file: Path) -> dict[str, list[str]]:
+    """The ids of each category, the largest category first."""
+    categories: dict[str, list[str]] = defaultdict(list)
+    seen: set[str] = set()
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        id, _, category = map(str.strip, line.partition("\t"))
+        if not id or not category or "\t" in category:
+            sys.exit(f"{file}, line {number}: expected an id, a tab and a category.")
+        if id in seen:
+            sys.exit(f"{file}, line {number}: {id} occurs twice. Keep one of its lines.")
+        seen.add(id)
+        categories[category].append(id)
+    if not categories:
+        sys.exit(f"{file} is empty. Write an id, a tab and a category in each line.")
+    return dict(sorted(categories.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def count(file: Path, out: Path, note: str) -> None:
+    """Write how many questions each category has."""
+    categories = read_categories(file)
+    total = sum(map(len, categories.values()))
+    rows = [
+        {"category": name, "questions": str(len(ids)), "share": f"{100 * len(ids) / total:.0f} %"}
+        for name, ids in categories.items()
+    ]
+    write_table(out, "fooled", PROGRAM, rows, note=note, ids=categories)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    modes = parser.add_subparsers(dest="mode", required=True)
+    drawing = modes.add_parser("draw", help="write questions to read")
+    drawing.add_argument("answers", type=Path, metavar="ANSWERS.parquet")
+    drawing.add_argument("dev", type=Path, metavar="DEV.json")
+    drawing.add_argument("out", type=Path, metavar="OUT.txt")
+    drawing.add_argument("--count", type=int, default=100)
+    drawing.add_argument("--seed", type=int, default=7)
+    counting = modes.add_parser("count", help="count the categories of a table made by hand")
+    counting.add_argument("categories", type=Path, metavar="CATEGORIES.tsv")
+    counting.add_argument("out", type=Path, metavar="OUT_FOLDER")
+    counting.add_argument("--note", default="", help="note to record with the results")
+    arguments = parser.parse_args()
+    if arguments.mode == "count":
+        count(arguments.categories, arguments.out, arguments.note)
+        return
+    if arguments.out.resolve().is_relative_to(CHECKOUT):
+        drawing.error(f"{arguments.out} is in the repository; write the texts elsewhere")
+    texts = draw(arguments.answers, arguments.dev, arguments.count, arguments.seed)
+    numbered = (f"{n} of {len(texts)}\n{text}" for n, text in enumerate(texts, 1))
+    write_atomically(arguments.out, "\n".join(numbered))
+    print(f"{arguments.out} has {len(texts)} questions.")
+
+
+if __name__ == "__main__":
+    main()

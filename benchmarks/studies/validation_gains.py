@@ -1,0 +1,50 @@
+"""What a setting gains on validation: the finished trainings of several settings, side by side.
+
+Usage: python -m benchmarks.studies.validation_gains OUT_FOLDER TRAINED… [--name validation]
+       [--expected-no-answer 0.5] [--note …]
+
+TRAINED are folders of the stage `train`. Those that differ only in their seeds are a row of the
+table, and gains are over the row of the first one. Each saved model answers its validation split
+(minutes per training). Scores are over the questions that all have in common, by id; negatives that
+were made by rule are left out.
+
+If some of these questions are unanswerable, each training's no-answer threshold is the best one for
+them, and EM, F1, AvNA and gains are weighted to the expected share of unanswerable questions.
+Otherwise every answer is a span. Intervals resample questions and seeds, and p-values are corrected
+over the rows (Holm).
+
+OUT_FOLDER gets validation.md and .json (see --name), and for each training a Parquet file with its
+answers to the common questions, validation-….parquet (see `benchmarks.common.answers`).
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.common.trained import Trained, rows_of
+from benchmarks.common.validation import Answers, add_expected_no_answer, write_gains
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
+    parser.add_argument("trained", type=Path, nargs="+", metavar="TRAINED")
+    parser.add_argument("--name", default="validation", help="name of the table's files")
+    add_expected_no_answer(parser)
+    parser.add_argument("--note", default="", help="note to record with the results")
+    arguments = parser.parse_args()
+    trainings = [Trained(folder.resolve()) for folder in arguments.trained]
+    rows_of(trainings)  # ends the program before the predictions if a seed is given twice
+    answers: dict[Trained, Answers] = {}
+    for trained in trainings:
+        answers[trained] = trained.validation()
+        print(f"{trained.variant.name}, seed {trained.seed}: answered validation", flush=True)
+    expected = arguments.expected_no_answer
+    program = "benchmarks.studies.validation_gains"
+    write_gains(arguments.out, arguments.name, program, answers, expected, note=arguments.note)
+
+
+if __name__ == "__main__":
+    main()

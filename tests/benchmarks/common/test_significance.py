@@ -1,0 +1,29 @@
+"""Intervals over questions and seeds, p-values, and Holm's correction."""
+
+import numpy as np
+import pytest
+
+from benchmarks.common.significance import bootstrap, holm, p_value
+
+
+def test_interval_covers_questions_and_seeds() -> None:
+    random = np.random.default_rng(0)
+    before = 100.0 * random.integers(0, 2, (2, 400))
+    same = bootstrap(before, before, samples=200)
+    assert same.mean == 0 and same.low <= 0 <= same.high
+    alone = bootstrap(before[:1] + 3, before[:1], samples=200)
+    assert (alone.mean, alone.low, alone.high) == pytest.approx((3, 3, 3))
+    apart = np.stack([before[0], before[0] + 20])
+    assert bootstrap(apart, before[:1], samples=200).high == pytest.approx(20)
+
+
+def test_holm_multiplies_by_the_remaining_arms() -> None:
+    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    assert corrected == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+
+
+def test_p_value_counts_the_smaller_tail() -> None:
+    assert p_value(np.array([1.0, 2, 3, -1])) == pytest.approx(4 / 5)
+    assert p_value(np.ones(1999)) == pytest.approx(0.001)
+    assert p_value(np.zeros(9)) == 1

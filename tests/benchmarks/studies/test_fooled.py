@@ -1,0 +1,83 @@
+"""Drawing unanswerable questions that a model answers, and counting their categories."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.studies import fooled
+from infra.settings import CHECKOUT
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Answers to 20 unanswerable questions, of which the model answers 12, and to two others."""
+
+    def question(number: int, **fields: Any) -> dict[str, Any]:
+        return {"id": f"q{number}", "question": f"Who is {number}?", "answers": [], **fields}
+
+    plausible = [{"text": text, "answer_start": 0} for text in ("Ann", "Ann", "Bob")]
+    qas = [question(n, is_impossible=True, plausible_answers=plausible) for n in range(20)]
+    qas += [question(n, is_impossible=False) for n in (20, 21)]
+    dev = tmp_path / "dev.json"
+    data = [{"title": "t", "paragraphs": [{"context": "Ann met Bob.", "qas": qas}]}]
+    dev.write_text(json.dumps({"data": data}), encoding="utf-8")
+    columns = {
+        "id": [f"q{n}" for n in range(22)],
+        "span_start_char": [8] * 22,
+        "span_end_char": [11] * 22,
+        "em_at_threshold": [float(12 <= n < 20) for n in range(22)],
+    }
+    answers = tmp_path / "answers.parquet"
+    pq.write_table(pa.table(columns), answers)
+    return answers, dev
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["fooled", *map(str, arguments)])
+    fooled.main()
+
+
+def test_draws_unanswerable_questions_with_answers(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(monkeypatch, "draw", *files, tmp_path / "read.txt", "--count", 5)
+    first = (tmp_path / "read.txt").read_text(encoding="utf-8")
+    assert first.startswith("1 of 5\nid: q") and "\n5 of 5\n" in first
+    assert first.count("model's answer: Bob\nplausible: Ann | Bob\n") == 5
+    assert first.count("context: Ann met [[Bob]].") == 5
+    drawn = [fooled.draw(*files, count, 7) for count in (5, 100)]
+    assert drawn[0] == drawn[1][:5] and len(drawn[1]) == 12
+    assert fooled.draw(*files, 5, 8) != drawn[0]
+
+
+def test_texts_stay_out_of_the_repository(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "draw", *files, CHECKOUT / "read.txt")
+    assert "is in the repository" in capsys.readouterr().err
+
+
+def test_needs_answers_at_a_threshold(files: tuple[Path, Path]) -> None:
+    answers, dev = files
+    pq.write_table(pq.read_table(answers).drop(["em_at_threshold"]), answers)
+    with pytest.raises(SystemExit, match="has no answers at a threshold"):
+        fooled.draw(answers, dev, 5, 7)
+
+
+def test_counts_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "categories.tsv"
+    table.write_text("q1\tnegation\nq2\tentity swap\nq3\tentity swap\n", encoding="utf-8")
+    run(monkeypatch, "count", table, tmp_path)
+    result = json.loads((tmp_path / "fooled.json").read_text(encoding="utf-8"))
+    assert result["ids"] == {"entity swap": ["q2", "q3"], "negation": ["q1"]}
+    assert "| entity swap | 2 | 67 % |" in (tmp_path / "fooled.md").read_text(encoding="utf-8")
+    for lines, message in (("q1 negation", "line 1: expected"), ("q1\ta\nq1\tb", "line 2: q1")):
+        table.write_text(lines, encoding="utf-8")
+        with pytest.raises(SystemExit, match=message):
+            fooled.read_categories(table)

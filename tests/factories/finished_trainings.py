@@ -1,0 +1,180 @@
+"""Folders of the stage `train` with an untrained model, and of the stages before it."""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.common.validation import Answers
+from infra.artifacts.manifest import digest_of
+from models.configs.variant import VariantConfig
+from models.predict import predict
+from models.span_decoding import Predictions, argmax_threshold
+from tasks.data.ingest import ingest_articles
+from tasks.data.negatives import SIGNS
+from tasks.data.schema import Article
+from tasks.datasets.tiny import generate
+from tasks.embeddings.formats.select import select_vectors
+from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.store import load_word_vectors
+from tasks.evaluation.evaluate import (
+    EvaluationSplit,
+    Gold,
+    evaluate,
+    load_split,
+    write_predictions,
+)
+from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.encode import encode_split
+from tasks.text.encoded import load_encoded, load_types
+from tasks.training.initialization import new_model
+from tasks.training.inputs import SplitFolders, TrainingData
+from tests.factories.training_data import small
+
+
+def new(folder: Path) -> Path:
+    """A new folder."""
+    folder.mkdir(parents=True)
+    return folder
+
+
+def articles(seed: int, unanswerable: bool, negatives: bool) -> list[Article]:
+    """Generated articles; every second question has no answer if wanted, and the others have
+    generated negatives if wanted."""
+    data = generate(seed, 1, 1, 6)[0]["data"]
+    for article in data:
+        for paragraph in article["paragraphs"]:
+            qas = [qa for qa in paragraph["qas"] if qa["answers"]]
+            paragraph["qas"] = qas
+            if unanswerable:
+                for question in qas[::2]:
+                    question |= {"answers": [], "is_impossible": True}
+            if negatives:
+                paragraph["qas"] = qas + [
+                    {**qa, "id": qa["id"] + SIGNS["swap"], "answers": [], "is_impossible": True}
+                    for qa in qas[1::2]
+                ]
+    return [Article.model_validate(article) for article in data]
+
+
+def write_stages(root: Path, unanswerable: bool = True, negatives: bool = False) -> TrainingData:
+    """The stages of ingested and encoded splits, of vectors, and of a vocabulary.
+
+    Train and validation have generated negatives if wanted.
+    """
+    stages = root / "stages"
+    names = ("train", "validation", "dev")
+    splits = {
+        name: SplitFolders(new(stages / "split" / name), new(stages / "encode" / name))
+        for name in names
+    }
+    for seed, (name, folders) in enumerate(splits.items()):
+        own = articles(seed, unanswerable, negatives and name != "dev")
+        ingest_articles(own, folders.ingested)
+    count = sum(id.endswith(SIGNS["swap"]) for id in load_split(splits["train"].ingested).ids)
+    write_facts(splits["train"].ingested, questions=36, negatives=count, negatives_swap=count)
+    ingested = [folders.ingested for folders in splits.values()]
+    vectors, vocabulary = new(stages / "select-vectors" / "a"), new(stages / "vocabulary" / "a")
+    parameters = VocabularyParameters(pretrained_words=0)
+    facts = select_vectors(vectors, PACKAGED, wanted_words(ingested, parameters.lower_case), 0)
+    write_facts(vectors, **facts)
+    build_vocabulary(vocabulary, ingested[0], ingested[1:], vectors, parameters)
+    for folders in splits.values():
+        encode_split(folders.encoded, folders.ingested, vocabulary)
+    return TrainingData(vocabulary=vocabulary, vectors=vectors, **splits)
+
+
+def fact_stages(root: Path, swaps: int = 0) -> TrainingData:
+    """Stages that have only the facts that rows are named after."""
+    stages = root / "stages"
+    train = stages / "split" / f"train-{swaps}"
+    vectors = stages / "select-vectors" / "a"
+    for folder in (train, vectors):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_facts(train, questions=1000 + swaps, negatives_swap=swaps)
+    write_facts(vectors, source="glove-6b-50d")
+    split = SplitFolders(train, stages / "encode" / "a")
+    return TrainingData(split, split, stages / "vocabulary" / "a", vectors, split)
+
+
+def write_facts(folder: Path, **facts: Any) -> None:
+    """Write a manifest with these facts."""
+    (folder / "manifest.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
+
+
+def write_training(data: TrainingData, name: str, **changes: Any) -> Path:
+    """The folder of a stage `train` that ended before its first step, with changed settings."""
+    variant = small(**changes)
+    model, _ = new_model(variant, data)
+    out = write_manifest(data, name, variant)
+    assert data.validation is not None
+    vectors = load_word_vectors(data.vocabulary, data.vectors, "zero", variant.training.seed)
+    weights = {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
+    allow_no_answer = bool(load_encoded(data.train.encoded).impossible.any())
+    save_model(
+        out / "model",
+        TrainedModel(variant, allow_no_answer, weights, torch.from_numpy(vectors), data.vocabulary),
+    )
+    scores = {}
+    for split_name, folders in (("validation", data.validation), ("dev", data.dev)):
+        split = load_split(folders.ingested)
+        answers, _ = predict(
+            model.eval(), load_encoded(folders.encoded), load_types(data.vocabulary), 15, None
+        )
+        evaluation = evaluate(split, answers, argmax_threshold(allow_no_answer))
+        scores[f"{split_name}/f1"] = evaluation.scores.f1
+        if split_name == "dev":
+            write_predictions(out / "predictions.parquet", split, evaluation)
+    (out / "history.json").write_text(json.dumps([scores]), encoding="utf-8")
+    return out
+
+
+def write_manifest(data: TrainingData, name: str, variant: VariantConfig) -> Path:
+    """The folder of a training of which epoch 1 was kept, with its manifest only."""
+    out = new(data.vocabulary.parents[1] / "train" / name)
+    folders_of = {
+        "train": vars(data.train),
+        "validation": vars(data.validation),
+        "dev": vars(data.dev),
+        "vocabulary": data.vocabulary,
+        "vectors": data.vectors,
+    }
+
+    def digests(value: Any) -> Any:
+        if isinstance(value, Path):
+            return digest_of(str(value))
+        return value and {key: digests(item) for key, item in value.items()}
+
+    of_splits = (folder for split in data.splits.values() for folder in vars(split).values())
+    leaves = [data.vocabulary, data.vectors, *filter(None, of_splits)]
+    manifest = {
+        "inputs": {"variant": variant.to_dict(), "data": digests(folders_of)},
+        "made_from": [
+            {"stage": f.parent.name, "key": f.name, "digest": digest_of(str(f))} for f in leaves
+        ],
+        "git": "abc",
+        "finished": "2026-11-24T12:00:00+00:00",
+        "facts": {
+            "variant": variant.name,
+            "epoch": 1,
+            "scores": {"dev/nll": 3.25, "dev/nll_within": 3.5},
+            "threshold": None,
+        },
+    }
+    (out / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return out
+
+
+def span_answers(margins: dict[str, float], right: Collection[str] = ()) -> Answers:
+    """Answers to questions with these ids and margins, of which those with "u" are unanswerable.
+    The span is right for some of the others."""
+    ids = list(margins)
+    golds = [[] if "u" in id else [Gold("Lima" if id in right else "Cusco", 0)] for id in ids]
+    n, zeros = len(ids), np.zeros(len(ids), np.int64)
+    tokens = (np.array([0]), np.array([4]), np.array([0, 1]))
+    split = EvaluationSplit(["Lima"], *tokens, ids, ["Where?"] * n, zeros, golds, zeros, zeros)
+    return split, Predictions(zeros, zeros, np.full(n, -9.0), np.array([*margins.values()]) - 9)
