@@ -38,9 +38,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.answers import write_answers
 from benchmarks.common.finished import cells, finished_folders, input_folders
+from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from benchmarks.comparison import splits_of
-from benchmarks.published_table import bootstrap
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.evaluate import load_split
@@ -103,11 +103,11 @@ def layers_of(trained: Path) -> dict[str, dict[str, float]]:
     """What computing the contextual layers of each split of a training took, by role."""
     data = read_manifest(trained)["inputs"]["data"]
     stages = {content_digest(folder): folder for folder in input_folders(trained, "data")}
-    found = {role: stages.get((data[role] or {}).get("layers")) for role in splits_of(trained)}
+    digests = {role: data[role]["layers"] for role in splits_of(trained)}
     return {
-        role: {"seconds": read_manifest(folder)["seconds"], **facts_of(folder)}
-        for role, folder in found.items()
-        if folder
+        role: {"seconds": read_manifest(stages[digest])["seconds"], **facts_of(stages[digest])}
+        for role, digest in digests.items()
+        if digest is not None
     }
 
 
