@@ -2,18 +2,20 @@ r"""Which ways of adding a domain's words to GloVe make answers better: the same
 each.
 
 Usage: python -m benchmarks.domain_vectors (--pilot | --final) [--domain medical|biology]
-       [--arms a-la-carte,oracle] [--cells N] [--minutes M] [--out FOLDER]
+       [--arms a-la-carte,oracle] [--also contexts] [--cells N] [--minutes M] [--out FOLDER]
 
 The commands of the published results, with BIDAFLOW_MIRROR set to the folder with the data:
 
     python -m benchmarks.domain_vectors --pilot
-    python -m benchmarks.domain_vectors --final
+    python -m benchmarks.domain_vectors --final --also contexts
     python -m benchmarks.domain_vectors --pilot --domain biology
 
 `char` is trained on squad-v1.1-recovered with the vectors of each arm. --pilot trains all arms for
 one epoch from one seed. --final trains GloVe, the random control and the two arms that were best in
 the pilot for three epochs from each of three seeds. The best are chosen by the sum of F1 on
 validation and on half of the domain's articles or papers ("selection"); the other half decides.
+--final requires a complete pilot, apart from the controls. --also adds arms to it, such as
+"contexts", which is a control because it reads the texts that models answer from.
 
 A cell is one training: about 20 minutes an epoch on two cores. The answers of a finished cell are
 kept in FOLDER as Parquet: ids, spans, probabilities and scores, but no text. Run the same command
@@ -37,7 +39,7 @@ from pathlib import Path
 
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
-from benchmarks.domain_vectors.arms import ARMS, CONTROL, REFERENCE
+from benchmarks.domain_vectors.arms import ARMS, CONTROL, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import CHANGES, Cell, Setting, run_cell
 from benchmarks.domain_vectors.domains import DOMAINS
 from benchmarks.domain_vectors.scores import best_arms, read_parts, read_scores, table
@@ -65,12 +67,18 @@ def pilot_cells(arms: Sequence[str]) -> list[Cell]:
     return [Cell(arm, seed, PILOT_EPOCHS) for arm in arms for seed in PILOT_SEEDS]
 
 
-def final_cells(pilot: Path) -> list[Cell]:
-    """Cells for GloVe, the control and the best arms of the pilot, seed by seed."""
+def final_cells(pilot: Path, also: Sequence[str] = ()) -> list[Cell]:
+    """Cells for GloVe, the control, the best arms of the pilot and those of `also`, seed by seed.
+
+    All arms that the best are chosen from, and GloVe, must be finished in the pilot.
+    """
     scores = read_scores(pilot, pilot_cells(list(ARMS)))
-    if REFERENCE not in scores:
-        sys.exit(f"{pilot} has no finished pilot. Run it first, with --pilot.")
-    arms = [REFERENCE, CONTROL, *best_arms(scores, read_parts(pilot), BEST)]
+    required = [arm for arm in ARMS if arm == REFERENCE or arm not in CONTROLS]
+    missing = [arm for arm in required if arm not in scores]
+    if missing:
+        sys.exit(f"{pilot} has no results of {', '.join(missing)}. Run them first, with --pilot.")
+    best = best_arms(scores, read_parts(pilot), BEST)
+    arms = dict.fromkeys([REFERENCE, CONTROL, *best, *also])
     return [Cell(arm, seed, FINAL_EPOCHS) for seed in FINAL_SEEDS for arm in arms]
 
 
@@ -106,6 +114,11 @@ def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
     print(markdown(rows))
 
 
+def names(text: str) -> list[str]:
+    """The names of a list such as "a,b"."""
+    return text.split(",")
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(
@@ -117,17 +130,20 @@ def main() -> None:
     stage.add_argument("--pilot", action="store_true", help="one seed and one epoch of each arm")
     stage.add_argument("--final", action="store_true", help="three seeds and epochs of the best")
     parser.add_argument("--domain", choices=DOMAINS, default="medical")
-    parser.add_argument("--arms", type=lambda text: text.split(","), default=list(ARMS))
+    parser.add_argument("--arms", type=names, default=list(ARMS), help="default: all")
+    parser.add_argument("--also", type=names, default=[], help="further arms for --final")
     parser.add_argument("--cells", type=int, help="largest number of new cells")
     parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
     parser.add_argument("--out", type=Path, default=OUT, help=f"default: {OUT}")
     options = parser.parse_args()
-    unknown = [arm for arm in options.arms if arm not in ARMS]
+    unknown = [arm for arm in (*options.arms, *options.also) if arm not in ARMS]
     if unknown:
         parser.error(f"unknown arm {unknown[0]!r}; expected some of {', '.join(ARMS)}")
+    if options.pilot and options.also:
+        parser.error("--also is for --final; the pilot has all arms")
     pilot, final = (options.out / f"{options.domain}-{name}" for name in ("pilot", "final"))
     folder = pilot if options.pilot else final
-    cells = pilot_cells(list(ARMS)) if options.pilot else final_cells(pilot)
+    cells = pilot_cells(list(ARMS)) if options.pilot else final_cells(pilot, options.also)
     wanted = [cell for cell in cells if cell.arm in options.arms]
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
     prepare_server(["train"])

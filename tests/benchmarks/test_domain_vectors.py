@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.domain_vectors.__main__ import Limits, final_cells, run_cells, write_table
-from benchmarks.domain_vectors.arms import ARMS, write_random
+from benchmarks.domain_vectors.arms import ARMS, CONTROLS, write_random
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell, Setting, texts_of
 from benchmarks.domain_vectors.domains import (
     DECISION,
@@ -81,8 +81,9 @@ def write_pilot(out: Path) -> None:
     part = [SELECTION] * 4 + [DECISION] * 4 + [GENERAL] * 2
     outside = [True, *[False] * 9]
     pq.write_table(pa.table({"part": part, "outside_glove": outside}), out / QUESTIONS)
-    for arm, score in {"glove": 0.5, "mittens": 0.75, "procrustes": 0.25, "gated": 0.625}.items():
-        write_cell(out, Cell(arm, 0, 1), [score] * 10, 60.0)
+    best = {"glove": 0.5, "mittens": 0.75, "gated": 0.625}
+    for arm in ("glove", *(arm for arm in ARMS if arm not in CONTROLS)):
+        write_cell(out, Cell(arm, 0, 1), [best.get(arm, 0.25)] * 10, 60.0)
     write_cell(out, Cell("oracle", 0, 1), [1.0] * 10, 90.0)
 
 
@@ -91,8 +92,13 @@ def test_final_runs_take_the_best_arms(tmp_path: Path) -> None:
     cells = final_cells(tmp_path)
     assert len(cells) == 12 and cells[0] == Cell("glove", 0, 3)
     assert [cell.arm for cell in cells[:4]] == ["glove", "random", "mittens", "gated"]
-    (tmp_path / Cell("glove", 0, 1).file).unlink()
-    with pytest.raises(SystemExit, match="no finished pilot"):
+    also = final_cells(tmp_path, ["contexts", "gated"])
+    assert [cell.arm for cell in also if cell.seed == 2] == [
+        *("glove", "random", "mittens", "gated", "contexts")
+    ]
+    for arm in ("glove", "continued"):
+        (tmp_path / Cell(arm, 0, 1).file).unlink()
+    with pytest.raises(SystemExit, match="no results of glove, continued"):
         final_cells(tmp_path)
 
 
