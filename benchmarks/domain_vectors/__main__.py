@@ -42,7 +42,14 @@ from benchmarks.common.tables import markdown
 from benchmarks.domain_vectors.arms import ARMS, CONTROL, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import CHANGES, Cell, Setting, run_cell
 from benchmarks.domain_vectors.domains import DOMAINS
-from benchmarks.domain_vectors.scores import best_arms, read_parts, read_scores, table
+from benchmarks.domain_vectors.scores import (
+    best_arms,
+    conditions,
+    read_parts,
+    read_scores,
+    table,
+    vectors_table,
+)
 from flows.__main__ import prepare_server
 from infra.atomic_files import write_atomically
 from infra.cluster.allotment import Resources
@@ -96,22 +103,29 @@ def run_cells(setting: Setting, cells: Sequence[Cell], limits: Limits) -> None:
 
 
 def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
-    """Write the table of the finished arms, and the facts about their trainings."""
+    """Write the tables of the finished arms, and the facts about their trainings."""
     scores = read_scores(out, cells)
     if REFERENCE not in scores:
         print(f"No table yet: the arm {REFERENCE} is not finished.")
         return
-    rows = table(scores, read_parts(out))
+    rows, vectors = table(scores, read_parts(out)), vectors_table(scores)
     result = {
         "command": "python -m benchmarks.domain_vectors " + " ".join(sys.argv[1:]),
         "date": today(),
         "machine": machine(),
+        "conditions": conditions(scores),
         "table": rows,
+        "vectors": vectors,
         "trainings": {arm: own.facts for arm, own in scores.items()},
     }
     write_atomically(file.with_suffix(".json"), json.dumps(result, indent=1) + "\n")
-    write_atomically(file.with_suffix(".md"), markdown(rows))
-    print(markdown(rows))
+    text = (
+        f"{conditions(scores)}\n{markdown(rows)}\nThe words that each arm adds to GloVe, their fit "
+        "(for arms that fill GloVe), and the questions of the domain with a word that has no "
+        f"vector:\n\n{markdown(vectors)}"
+    )
+    write_atomically(file.with_suffix(".md"), text)
+    print(text)
 
 
 def names(text: str) -> list[str]:

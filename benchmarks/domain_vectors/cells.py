@@ -11,12 +11,12 @@ from prefect import flow
 from benchmarks.common.answers import write_answers
 from benchmarks.domain_vectors.arms import ARMS, Texts
 from benchmarks.domain_vectors.domains import Domain, parts
-from flows.common.encoding import encode_dataset
+from benchmarks.domain_vectors.vector_facts import vector_facts
+from flows.common.encoding import encode_dataset, resolve_vectors
 from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_exit
 from flows.common.parameters import CorpusParameters, configure, vectors_for
 from flows.common.splits import Splits, ingest_dataset
 from flows.common.training import Training, train_all
-from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file
 from infra.cluster.allotment import Resources
 from tasks.embeddings.formats.select import packaged_words
@@ -82,8 +82,9 @@ def _train(setting: Setting, cell: Cell) -> None:
     vectors = vectors_for([config], arm.vectors(texts_of(setting.domain, splits)))
     encoded = encode_dataset(splits, vectors, VocabularyParameters())
     (trained,) = train_all([Training(config, splits, encoded)], setting.resources)
-    vectors_facts = facts_of(encoded.vectors.folder)
-    write_answers(setting.out / cell.file, trained.folder, vectors=vectors_facts)
+    part_of = pq.read_table(setting.out / QUESTIONS, columns=["part"])["part"].to_pylist()
+    facts = vector_facts(resolve_vectors(vectors), splits.dev.folder, part_of)
+    write_answers(setting.out / cell.file, trained.folder, vectors=facts)
 
 
 def texts_of(domain: Domain, splits: Splits) -> Texts:

@@ -1,6 +1,7 @@
 """The table of a benchmark, from the files of its cells."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,18 @@ from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
 from models.arrays import BoolArray, FloatArray
-from tasks.reports.comparison import format_gain
+from tasks.evaluation.bootstrap import SAMPLES, Gain
 
 ALL, OUTSIDE = "domain", "outside GloVe"
 PARTS = (DECISION, SELECTION, ALL, GENERAL, OUTSIDE)
+# Where questions miss a word (see `vector_facts`), as columns.
+MISSING = {
+    "missing_in_question": "missing in question",
+    "missing_in_answer": "in answer",
+    "missing_nearby": "near the answer",
+    "missing": "any of these",
+}
+SIGNIFICANT = 0.05  # p-values below are starred
 
 
 @dataclass(frozen=True)
@@ -35,10 +44,22 @@ def read_scores(out: Path, cells: Sequence[Cell]) -> dict[str, Scores]:
     for cell in cells:
         arms.setdefault(cell.arm, []).append(cell)
     return {
-        arm: _scores([pq.read_table(out / cell.file) for cell in own])
+        arm: _scores([_read_answers(out, cell) for cell in own])
         for arm, own in arms.items()
         if all((out / cell.file).exists() for cell in own)
     }
+
+
+def _read_answers(out: Path, cell: Cell) -> Any:
+    """A cell's table of answers, which must be about the questions of the benchmark."""
+    answers: Any = pq.read_table(out / cell.file)
+    questions: Any = pq.read_table(out / QUESTIONS, columns=["id"])
+    if not answers["id"].equals(questions["id"]):
+        sys.exit(
+            f"{out / cell.file}: the answers are to other questions than those of {QUESTIONS}. "
+            "Remove the file, and run its cell again."
+        )
+    return answers
 
 
 def _scores(tables: Sequence[Any]) -> Scores:
@@ -60,8 +81,7 @@ def read_parts(out: Path) -> dict[str, BoolArray]:
 
 
 def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[dict[str, str]]:
-    """A row per arm. Gains are over GloVe; intervals resample questions and seeds, and p-values are
-    corrected over the arms of the table."""
+    """A row per arm, with gains over GloVe (see `conditions`)."""
     reference = scores[REFERENCE].f1
     present = {name: mask for name, mask in parts.items() if mask.any()}
     resampled = {
@@ -88,10 +108,55 @@ def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[
             gain, p = "reference", "–"
             if arm != REFERENCE:
                 mean = float(own.f1[:, mask].mean() - reference[:, mask].mean())
-                gain = format_gain(gain_of(mean, resampled[arm, part]))
+                gain = _starred(gain_of(mean, resampled[arm, part]), corrected[part][arm])
                 p = f"{corrected[part][arm]:.3f}"
             row |= {f"{part}: gain, 95 %": gain, f"{part}: p (Holm)": p}
         rows.append(row)
+    return rows
+
+
+def _starred(gain: Gain, p: float) -> str:
+    """A gain with its interval, and a star if the corrected p-value is significant."""
+    star = " *" if p < SIGNIFICANT else ""
+    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){star}"
+
+
+def conditions(scores: Mapping[str, Scores]) -> str:
+    """The conditions of the table, in sentences."""
+    own = scores[REFERENCE]
+    config = own.facts[0]["config"]
+    seeds = [str(entry["config"]["training"]["seed"]) for entry in own.facts]
+    one = " One seed says nothing about the variation between seeds." if len(seeds) == 1 else ""
+    return (
+        f"Variant {config['name']}, {config['training']['epochs']} epoch(s), seed(s) "
+        f"{', '.join(seeds)}. F1 is in percent; gains are over GloVe. The 95 % intervals are not "
+        f"corrected; they are percentiles of {SAMPLES:,} bootstrap samples that draw questions and "
+        f"seeds.{one} p-values are two-sided, with Holm's correction over the "
+        f"{len(scores) - 1} arms of the table, for each part of the questions. * p < "
+        f"{SIGNIFICANT}.\n"
+    )
+
+
+def vectors_table(scores: Mapping[str, Scores]) -> list[dict[str, str]]:
+    """A row per arm: what its vectors add to GloVe, how well they fit it, and how many questions of
+    the domain have a word that they lack."""
+    rows = []
+    for arm, own in scores.items():
+        vectors = own.facts[0]["vectors"]
+        made = vectors["sets"][-1]
+        domain = [vectors["questions"].get(part, {}) for part in (SELECTION, DECISION)]
+        rows.append(
+            {
+                "vectors": ARMS[arm].title,
+                "added words": f"{vectors['added']:,}",
+                "anchors": f"{made['anchors']:,}" if "anchors" in made else "–",
+                "mean cosine": f"{made['cosine']:.2f}" if "cosine" in made else "–",
+                **{
+                    title: f"{sum(counts.get(place, 0) for counts in domain):,}"
+                    for place, title in MISSING.items()
+                },
+            }
+        )
     return rows
 
 

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ from benchmarks.domain_vectors.domains import (
     nearest_texts,
     parts,
 )
+from benchmarks.domain_vectors.scores import Scores, read_scores, table
+from benchmarks.domain_vectors.vector_facts import PLACES, question_counts
 from flows.common.encoding import resolve_vectors
 from flows.common.parameters import CorpusParameters, DataParameters
 from flows.common.splits import ingest_dataset
 from infra.cluster.allotment import Resources
+from tasks.embeddings.advice.dataset_words import DatasetWords, MissingWords, Words
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import JoinedVectors
 from tasks.embeddings.formats.word_vectors import WordSet
@@ -71,8 +75,18 @@ def test_random_vectors_replace_only_new_words(tmp_path: Path) -> None:
 
 def write_cell(out: Path, cell: Cell, f1: list[float], validation: float) -> None:
     """The file of a finished cell."""
-    facts = {"history": [{"validation/f1": validation}]}
-    table = pa.table({"f1": pa.array(f1, pa.float32())}, metadata={"facts": json.dumps(facts)})
+    counts = {"missing_in_question": 1, "missing_in_answer": 0, "missing_nearby": 2, "missing": 2}
+    facts = {
+        "config": {"name": "char", "training": {"epochs": cell.epochs, "seed": cell.seed}},
+        "vectors": {
+            "sets": [{"anchors": 900, "cosine": 0.625} if cell.arm == "procrustes" else {}],
+            "added": 0 if cell.arm == "glove" else 1234,
+            "questions": {SELECTION: counts, DECISION: counts, GENERAL: counts},
+        },
+        "history": [{"validation/f1": validation}],
+    }
+    columns = {"id": [f"q{number}" for number in range(len(f1))], "f1": pa.array(f1, pa.float32())}
+    table = pa.table(columns, metadata={"facts": json.dumps(facts)})
     pq.write_table(table, out / cell.file)
 
 
@@ -80,7 +94,9 @@ def write_pilot(out: Path) -> None:
     """Four questions in each half, and two general ones; `mittens` and `gated` are best."""
     part = [SELECTION] * 4 + [DECISION] * 4 + [GENERAL] * 2
     outside = [True, *[False] * 9]
-    pq.write_table(pa.table({"part": part, "outside_glove": outside}), out / QUESTIONS)
+    ids = [f"q{number}" for number in range(len(part))]
+    columns = {"id": ids, "part": part, "outside_glove": outside}
+    pq.write_table(pa.table(columns), out / QUESTIONS)
     best = {"glove": 0.5, "mittens": 0.75, "gated": 0.625}
     for arm in ("glove", *(arm for arm in ARMS if arm not in CONTROLS)):
         write_cell(out, Cell(arm, 0, 1), [best.get(arm, 0.25)] * 10, 60.0)
@@ -104,14 +120,67 @@ def test_final_runs_take_the_best_arms(tmp_path: Path) -> None:
 
 def test_table_compares_with_glove(tmp_path: Path) -> None:
     write_pilot(tmp_path)
-    arms = ("glove", "mittens", "random")
+    arms = ("glove", "mittens", "random", "procrustes")
     write_table(tmp_path, [Cell(arm, 0, 1) for arm in arms], tmp_path / "table")
-    glove, mittens = json.loads((tmp_path / "table.json").read_text("utf-8"))["table"]
+    result = json.loads((tmp_path / "table.json").read_text("utf-8"))
+    glove, mittens, procrustes = result["table"]
     assert glove["decision: gain, 95 %"] == "reference"
     assert mittens["decision (4): F1"] == "75.00"
     assert mittens["decision: gain, 95 %"].startswith("+25.00 (+25.00 to +25.00)")
     assert mittens["outside GloVe (1): F1"] == "75.00"
-    assert "| Mittens | 1 |" in (tmp_path / "table.md").read_text("utf-8")
+    assert result["vectors"][-1] == {
+        "vectors": procrustes["vectors"],
+        "added words": "1,234",
+        "anchors": "900",
+        "mean cosine": "0.62",
+        "missing in question": "2",
+        "in answer": "0",
+        "near the answer": "4",
+        "any of these": "4",
+    }
+    text = (tmp_path / "table.md").read_text("utf-8")
+    assert "1 epoch(s), seed(s) 0." in text and "over the 2 arms" in text
+    assert "| Mittens | 1 |" in text
+
+
+def test_star_is_by_the_corrected_p_value() -> None:
+    """An interval that excludes zero gets no star if p is above 0.05 after the correction."""
+    glove = np.full((1, 100), 50.0)
+    weak = np.where(np.arange(100) < 60, 60.0, 40.0)[None]
+    f1 = {"glove": glove, "mittens": weak, "procrustes": weak, "gated": glove + 20}
+    scores = {arm: Scores(values, np.zeros(1), [{}]) for arm, values in f1.items()}
+    _, mittens, _, gated = table(scores, {"domain": np.ones(100, bool)})
+    assert mittens["domain: gain, 95 %"] == "+2.00 (+0.20 to +3.80)"
+    assert float(mittens["domain: p (Holm)"]) > 0.05
+    assert gated["domain: gain, 95 %"].endswith("*")
+
+
+def test_answers_to_other_questions_are_refused(tmp_path: Path) -> None:
+    write_pilot(tmp_path)
+    cell = Cell("gated", 0, 1)
+    answers = pq.read_table(tmp_path / cell.file)
+    pq.write_table(answers.take(list(range(9, -1, -1))), tmp_path / cell.file)
+    with pytest.raises(SystemExit, match=r"gated-seed-0.parquet: the answers are to other"):
+        read_scores(tmp_path, [cell])
+
+
+def test_questions_with_a_missing_word_by_part() -> None:
+    asked = [MissingWords(Words(["zika"])), MissingWords(in_answer=Words(["zika"])), MissingWords()]
+    nothing: Counter[str] = Counter()
+    dataset = DatasetWords(Counter(zika=2, the=9), nothing, nothing, nothing, asked)
+    counts = question_counts(dataset, Words(["the"]), [DECISION, DECISION, GENERAL])
+    assert counts == {
+        DECISION: {
+            "all": 2,
+            "missing_in_question": 1,
+            "missing_in_answer": 1,
+            "missing_nearby": 0,
+            "missing": 2,
+        },
+        GENERAL: {"all": 1, **dict.fromkeys(PLACES, 0)},
+    }
+    filled = question_counts(dataset, Words(["the", "zika"]), [DECISION] * 3)
+    assert filled[DECISION]["missing"] == 0
 
 
 @pytest.fixture
