@@ -16,6 +16,7 @@ from rich.text import Text
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
+from tasks.inference.no_answer import NoAnswer
 from tasks.text.control_characters import without_control_characters
 from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
@@ -56,6 +57,14 @@ def ask(
         ),
     ] = None,
     top: Annotated[int, Parameter(help="Number of likeliest answers to show.")] = 1,
+    no_answer: Annotated[
+        NoAnswer,
+        Parameter(
+            help='When "No answer" comes first: argmax: if it is more probable than every other '
+            "answer; threshold: as the model's no-answer threshold says, which was chosen on "
+            "validation (see --training.expected-no-answer)."
+        ),
+    ] = "argmax",
 ) -> None:
     """Ask the champion a question about a text.
 
@@ -66,7 +75,7 @@ def ask(
     if not tokenize(question):
         raise UserError("The question is empty. Provide some text.")
     text = _read_context(context)
-    predictor, name = _load_model(model, dataset)
+    predictor, name = _load_model(model, dataset, no_answer)
     answers = predictor.top_answers(question, text, top)
     # Do not wrap lines that go to a file or a pipe.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
@@ -106,16 +115,17 @@ def _decode(source: str, content: bytes) -> str:
         raise UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.") from error
 
 
-def _load_model(model: str | None, dataset: str) -> tuple["Predictor", str]:
+def _load_model(model: str | None, dataset: str, no_answer: NoAnswer) -> tuple["Predictor", str]:
     """The model to ask, ready to answer, and its name for people.
 
     Raises:
-        UserError: there is no such model, or this version of the code can't load it.
+        UserError: there is no such model, this version of the code can't load it, or it has no
+            threshold, but `no_answer` is "threshold".
     """
     if model is not None and not model.startswith("models:/"):
         find_model_files(model)
         name = f"the model directory {model}"
-        return _load(Path(model).expanduser(), name), name
+        return _load(Path(model).expanduser(), name, no_answer), name
     uri = settings().tracking_uri
     require_server(uri)
     version = _champion(uri, dataset) if model is None else registry.find_version(uri, model)
@@ -124,7 +134,7 @@ def _load_model(model: str | None, dataset: str) -> tuple["Predictor", str]:
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
         registry.download(uri, version.model_id, folder)
-        return _load(folder, name), name
+        return _load(folder, name, no_answer), name
 
 
 def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
@@ -139,11 +149,11 @@ def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
     return champion
 
 
-def _load(folder: Path, name: str) -> "Predictor":
+def _load(folder: Path, name: str, no_answer: NoAnswer) -> "Predictor":
     from tasks.inference.predictor import INCOMPATIBLE, Predictor
 
     try:
-        return Predictor.load(folder)
+        return Predictor.load(folder, no_answer)
     except INCOMPATIBLE as error:
         raise UserError(
             f"{name} is incompatible with this version of the code ({error}). Choose another one "

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from models.span_decoding import argmax_threshold
 from models.token_layers import TokenLayers
 from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM, has_bilm
 from tasks.embeddings.formats.word_vectors import Subwords
+from tasks.inference.no_answer import NoAnswer
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
 
@@ -35,10 +36,6 @@ TextPair = tuple[str, str]  # question and context
 # Contexts whose contextual layers are in memory together: about 64,000 tokens, 0.5 GB for three
 # layers of 640 numbers.
 GROUP_CHARACTERS = 1 << 18
-# When "no answer" is predicted: if it is more probable than every span ("argmax"), or if its
-# log-probability exceeds the best span's by the threshold chosen on validation ("threshold").
-NoAnswer = Literal["argmax", "threshold"]
-
 # What `Predictor.load` raises if the folder was written by incompatible code.
 INCOMPATIBLE = (KeyError, RuntimeError, SafetensorError, TypeError, ValueError)
 

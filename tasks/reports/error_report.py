@@ -61,6 +61,8 @@ def write_error_report(
 ) -> None:
     """Write the page on a run's answers to the questions of a split.
 
+    "No answer" is given where it is more probable than every span, whatever the threshold.
+
     Attention is drawn for the questions that `examples` name, by id or by words that they contain.
     Without examples it is drawn for the most confident errors in contexts of which at most
     `MAX_DRAWN_TOKENS` tokens are read at once.
@@ -83,6 +85,8 @@ def write_error_report(
         questions=len(split),
         em=mean(columns["em"]),
         f1=mean(columns["f1"]),
+        may_give_no_answer=split.v2,
+        at_threshold=_scores_at_threshold(run),
         error_count=len(wrong),
         kinds=[_kind(kind, kinds == kind, columns, split) for kind in KINDS if kind in kinds],
         slices=slice_tables(split, [columns], known, "the run's word vectors", lower_case),
@@ -90,6 +94,13 @@ def write_error_report(
         drawn=_drawn(run, split, [row for row in drawn if split.has_tokens[row]]),
         selected_up_to=None if examples else MAX_DRAWN_TOKENS,
     )
+
+
+def _scores_at_threshold(run: VariantResult) -> View | None:
+    """Dev scores at the no-answer threshold that validation chose; None if it chose none."""
+    if run.facts.get("threshold") is None:
+        return None
+    return {name: run.facts["scores"][f"dev/{name}_at_threshold"] for name in ("em", "f1")}
 
 
 def kinds_of(columns: Columns, split: EvaluationSplit) -> npt.NDArray[np.str_]:

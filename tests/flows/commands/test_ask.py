@@ -136,6 +136,25 @@ def test_runners_up_are_distinct_and_descending(
     assert len({(row["start"], row["end"]) for row in rows}) == len(rows)
 
 
+def test_threshold_decides_on_request(
+    folder: Path,
+    answered: tuple[str, str, AnswerRow],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    question, context, row = answered
+    with pytest.raises(UserError, match="this model has no threshold"):
+        ask(question, context=context, no_answer="threshold")
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((folder / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "threshold": -1e6}))
+    ask(question, context=context, model=str(copy))
+    assert row["answer"] in capsys.readouterr().out.splitlines()[0]
+    ask(question, context=context, model=str(copy), no_answer="threshold")
+    assert "No answer" in capsys.readouterr().out.splitlines()[0]
+
+
 def standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 

@@ -4,6 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,13 +41,14 @@ def error_page(
     *examples: str,
     dataset: str = "made",
     url: str | None = None,
+    facts: dict[str, Any] | None = None,
 ) -> str:
     """Write the error report of a run; returns the page."""
     file, loaded = folder / "errors.html", load_split(split)
     run = VariantResult(
         variant,
         folder,
-        facts={"run_url": url},
+        facts={"run_url": url, **(facts or {})},
         config=json.loads((folder / "model" / "config.json").read_text())["variant"],
         history=[],
         answers=read_predictions(folder / "predictions.parquet", loaded, variant),
@@ -92,6 +94,16 @@ def test_explains_missing_oov_slice_without_vectors(tmp_path: Path, split: Path)
     text = visible_text(error_page(run, split, "char-only"))
     assert "The run uses no word vectors, so there is no slice" in text
     assert "(the run's word vectors)" not in text
+
+
+def test_says_how_no_answer_is_decided(tmp_path: Path, split: Path) -> None:
+    run = untrained_run(tmp_path / "run", split, SPANS, "char", KNOWN)
+    text = visible_text(error_page(run, split, "char"))
+    assert "“No answer” is given where it is more probable than every span." in text
+    assert "threshold" not in text
+    scores = {"dev/em_at_threshold": 25.0, "dev/f1_at_threshold": 41.67}
+    page = error_page(run, split, "char", facts={"threshold": -0.5, "scores": scores})
+    assert "exact match is 25.0 and F1 41.7." in visible_text(page)
 
 
 def test_reports_that_there_are_no_errors(tmp_path: Path, split: Path) -> None:
