@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from flows.advise_embeddings import advise_embeddings
 from flows.check import check
 from flows.commands.flow_command import Option, options_of
 from flows.compare_variants import compare_variants
@@ -39,6 +40,7 @@ FLOWS = {
     "compare": compare_variants,
     "embeddings train": train_embeddings,
     "embeddings fill": fill_embeddings,
+    "embeddings advise": advise_embeddings,
     "embeddings evaluate": evaluate_embeddings,
 }
 

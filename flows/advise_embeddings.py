@@ -1,10 +1,11 @@
 """Flow `advise-embeddings`: say what word vectors can do for a dataset, before any training."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from prefect import flow
+from prefect.artifacts import create_table_artifact
 from pydantic import Field
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
+from flows.common.command_line import command_of
 from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.encoding import corpus_files, find_vectors, prepare_corpus
 from flows.common.failures import report_user_errors
@@ -21,10 +23,13 @@ from tasks.embeddings.advice.advise import ADVICE
 from tasks.embeddings.advice.dataset_words import NEARBY
 from tasks.embeddings.advice.recommend import VERDICTS
 from tasks.embeddings.formats.source import PACKAGED, VectorSource
+from tasks.embeddings.training.config import A_LA_CARTE
 from tasks.embeddings.training.corpus_files import TextFile
 from tasks.stages import advising
+from tasks.text.build_vocabulary import VocabularyParameters
 
 OWN_TEXTS, CORPUS = "own texts", "the corpus"
+MITTENS_MU = 0.1
 STYLES = dict(zip(VERDICTS, ("bold green", "", "green", "dim"), strict=True))
 STYLE = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
 
@@ -60,7 +65,31 @@ def advise_embeddings(
     output = advising(list(splits.folders.values()), sets, corpora, corpus.lower_case)
     advice = json.loads((output.folder / ADVICE).read_text(encoding="utf-8"))
     ways = commands(dataset, vectors, names, corpus, advice["dimension"])
+    create_table_artifact(
+        _rows(advice["advice"], ways),
+        key="embeddings-advice",
+        description=f"Which way of adding words to {names[0]} to try first, for {splits.name}",
+    )
     return {**advice, "dataset": splits.name, "commands": ways}
+
+
+def _rows(advice: Sequence[Mapping[str, Any]], ways: Mapping[str, str]) -> list[dict[str, str]]:
+    """A row for each way and source, with the reason and the command."""
+    return [
+        {
+            "verdict": entry["verdict"],
+            "way": entry["way"],
+            "with": entry["source"] or "",
+            "why": entry["reason"],
+            "command": ways.get(_key(entry), ""),  # none without a second set
+        }
+        for entry in advice
+    ]
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    """The name of an advice's command in `commands`."""
+    return " · ".join(filter(None, (entry["way"], entry["source"])))
 
 
 def commands(
@@ -69,30 +98,27 @@ def commands(
     """The command for each way with each source, by "way · source"; `size` is the dimension of the
     main set, the first of the `vectors`."""
     main, *others = vectors
-    plain = f"bidaflow retrain --data.dataset {dataset}"
-    retrain = plain if main == PACKAGED else f"{plain} --vectors.source {main}"
-    texts = {OWN_TEXTS: f"--corpus.dataset {dataset}"}
-    texts[CORPUS] = " ".join(
-        [
-            *([f"--corpus.files {','.join(corpus.files)}"] if corpus.files else []),
-            *([f"--corpus.dataset {corpus.dataset}"] if corpus.dataset is not None else []),
-        ]
-    )
-    found = {"keep the set as it is": retrain}
+    vocabulary = VocabularyParameters(lower_case=corpus.lower_case)
+
+    def retrain(source: str, changes: Mapping[str, Any] | None = None) -> str:
+        given = None if source == PACKAGED else source
+        fields = {"data.dataset": dataset, "vectors.source": given, **(changes or {})}
+        return command_of("retrain", {**fields, "vocabulary": vocabulary})
+
+    texts = {OWN_TEXTS: corpus.model_copy(update={"files": [], "dataset": dataset}), CORPUS: corpus}
+    found = {"keep the set as it is": retrain(main)}
     for name, text in texts.items():
-        found[f"fill a-la-carte · {name}"] = (
-            f"{retrain} --vectors.fill a-la-carte {text.replace('--', '--vectors.')}"
-        )
-        found[f"Mittens · {name}"] = (
-            f"bidaflow embeddings train --embedding.method glove --embedding.dimension {size} "
-            f"--embedding.mittens-mu 0.1 --start {main} {text}"
-        )
+        fill = {"vectors.fill": A_LA_CARTE, "vectors.corpus": text}
+        mittens = {"embedding.method": "glove", "embedding.dimension": size}
+        mittens |= {"embedding.mittens_mu": MITTENS_MU, "start": main, "corpus": text}
+        found[f"fill a-la-carte · {name}"] = retrain(main, fill)
+        found[f"Mittens · {name}"] = command_of("train-embeddings", mittens)
     for name, other in zip(names[1:], others, strict=True):
-        joined = f"{plain} --vectors.source {main}+{other}"
+        joined = f"{main}+{other}"
         found |= {
-            f"fill by rotation · {name}": f"{retrain} --vectors.fill {other}",
-            f"concatenate · {name}": joined,
-            f"concatenate with a gate · {name}": f"{joined} --training.vector-gate {size}",
+            f"fill by rotation · {name}": retrain(main, {"vectors.fill": other}),
+            f"concatenate · {name}": retrain(joined),
+            f"concatenate with a gate · {name}": retrain(joined, {"training.vector_gate": size}),
         }
     return found
 
@@ -101,7 +127,7 @@ def announce(advice: dict[str, Any]) -> None:
     """Print the numbers, and the advice that rests on them, with the commands to try."""
     missing = ", ".join(f"{word} ({count:,})" for word, count in advice["missing"])
     promising = [a for a in advice["advice"] if a["verdict"] in ("try first", "then")]
-    keys = [" · ".join(filter(None, (a["way"], a["source"]))) for a in promising]
+    keys = [_key(entry) for entry in promising]
     show(
         _coverage_table(advice),
         f"Missing    {missing or 'none'}",

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from infra.masking import mask_secrets
 
 COMMANDS = {
+    "advise-embeddings": "embeddings advise",
     "compare-variants": "compare",
     "evaluate-embeddings": "embeddings evaluate",
     "fill-embeddings": "embeddings fill",

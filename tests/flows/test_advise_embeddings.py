@@ -1,5 +1,7 @@
 """The flow `advise-embeddings`: its numbers, its advice, and what the command prints."""
 
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.tokenizer import tokenize
 from tests.factories.cli import write_dataset
+from tests.factories.prefect_artifacts import artifacts
 
 
 @pytest.mark.heavy
@@ -44,6 +47,10 @@ def test_advice_on_invented_names(
     by_name = {source["name"]: source for source in advice["sources"]}
     assert by_name["domain"]["share_of_missing"] == 1
     assert by_name[OWN_TEXTS]["kind"] == "corpus"
+    (artifact,) = artifacts("embeddings-advice")
+    rows = json.loads(artifact["data"])
+    assert [row["verdict"] for row in rows] == [entry["verdict"] for entry in advice["advice"]]
+    assert f"--vectors.fill {tmp_path / 'domain'}" in rows[0]["command"]
     announce(advice)
     printed = capsys.readouterr().out
     for part in ("Missing    ", "terms placed", "keep the set as it is", "Next       bidaflow"):
@@ -67,3 +74,26 @@ def test_commands_name_the_sources() -> None:
     assert found["fill by rotation · own"] == f"{start} --vectors.fill own.vec"
     assert found["concatenate with a gate · own"].endswith("+own.vec --training.vector-gate 300")
     assert "--start main.txt --corpus.files a/,b/ --corpus" in found["Mittens · the corpus"]
+
+
+def test_commands_can_be_pasted_into_a_shell() -> None:
+    """Paths are quoted, and the settings of the corpus are part of the commands."""
+    found = commands(
+        "my tickets.json",
+        ["glove-6b-50d", "own set.vec"],
+        ["glove-6b-50d", "own"],
+        CorpusParameters(files=["my texts/"], lower_case=False, split_joined=True),
+        50,
+    )
+    flags = ["--corpus.files", "my texts/", "--corpus.no-lower-case", "--corpus.split-joined"]
+    assert shlex.split(found["Mittens · the corpus"])[-4:] == flags
+    own = shlex.split(found["fill a-la-carte · own texts"])
+    retrain = ["bidaflow", "retrain", "--data.dataset", "my tickets.json"]
+    assert own == [
+        *(*retrain, "--vectors.fill", "a-la-carte", "--vectors.corpus.dataset", "my tickets.json"),
+        *("--vectors.corpus.no-lower-case", "--vectors.corpus.split-joined"),
+        "--vocabulary.no-lower-case",
+    ]
+    assert shlex.split(found["concatenate · own"])[4:] == [
+        *("--vectors.source", "glove-6b-50d+own set.vec", "--vocabulary.no-lower-case"),
+    ]

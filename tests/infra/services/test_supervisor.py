@@ -72,6 +72,7 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
         "build-vocabulary",
         "train-embeddings",
         "fill-embeddings",
+        "advise-embeddings",
         "evaluate-embeddings",
         "train",
         "compare-variants",
