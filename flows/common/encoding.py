@@ -261,7 +261,8 @@ def encode_dataset(
         compose_oov,
     )
     history = history_of(picked.folder / VECTORS)
-    warn_if_casing_differs(vectors.source, history, "vocabulary.lower_case", vocabulary.lower_case)
+    for part in history.get("parts", [{"source": vectors.source, **history}]):
+        warn_if_casing_differs(part["source"], part, "vocabulary.lower_case", vocabulary.lower_case)
     if compose_oov:
         require_subwords(picked.folder, vectors.source)
     built = building_vocabulary(train, others, picked.folder, vocabulary, compose_oov)

@@ -9,11 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from infra.artifacts.manifest import Manifest, digest_of, read_manifest, stages_folder
+from infra.artifacts.manifest import Manifest, read_manifest, stages_folder
 from infra.cluster.allotment import Resources
 from models.configs.variant import CharacterConfig, ContextualConfig, VariantConfig
 from tasks.embeddings.formats.source import BILM
-from tasks.embeddings.formats.store import VECTORS, History, history_of
+from tasks.embeddings.formats.store import VECTORS, History, history_of, set_digest
 from tasks.embeddings.training.config import EmbeddingSettings
 from tasks.training.inputs import TrainingData
 
@@ -105,15 +105,44 @@ DIGITS = 12
 
 
 def vector_parameters(manifest: Manifest, history: History) -> dict[str, Any]:
-    """The set of vectors that a stage's output was selected from, and for a set that this pipeline
-    trained or filled, its method, settings, corpus, and the set that was filled (`base`)."""
-    corpus, settings = history.get("corpus"), history.get("parameters", {})
+    """The set of vectors that a stage's output was selected from, and how it was made.
+
+    Joined sets also have their names (`parts`), and for each of them what is known of it: `part_1`
+    and so on.
+    """
+    parts = history.get("parts", [])
     return {
         "source": _source_name(manifest, history["method"]),
         "source_digest": source_digest(manifest)[:DIGITS],
+        "dimension": manifest["facts"]["dimension"],
+        **_making_of(history),
+        "parts": ", ".join(part["source"] for part in parts) or None,
+        **{f"part_{number}": _part(part) for number, part in enumerate(parts, 1)},
+    }
+
+
+def _part(history: History) -> dict[str, Any]:
+    """The parameters of one of several joined sets, without those that do not apply to it."""
+    parameters = {
+        "source": history["source"],
+        "source_digest": history["digest"][:DIGITS],
+        "dimension": history["dimension"],
+        **_making_of(history),
+    }
+    training = {n: value for n, value in parameters.pop("training").items() if value is not None}
+    return {n: v for n, v in parameters.items() if v is not None} | {"training": training}
+
+
+def _making_of(history: History) -> dict[str, Any]:
+    """How a set was made: for a set that this pipeline trained or filled, its method, settings and
+    corpus, and the set that was filled (`base`) or that the training started from (`start`)."""
+    settings = history.get("parameters", {})
+    corpus, start = (history.get(name) for name in ("corpus", "start"))
+    return {
         "method": history["method"],
         "base": history.get("base"),
-        "dimension": manifest["facts"]["dimension"],
+        "start": history.get("start_name"),
+        "start_digest": start and start[:DIGITS],
         "corpus_digest": corpus and corpus[:DIGITS],
         "lower_case": history.get("lower_case"),
         "training": {name: settings.get(name) for name in EmbeddingSettings.model_fields},
@@ -122,11 +151,7 @@ def vector_parameters(manifest: Manifest, history: History) -> dict[str, Any]:
 
 def source_digest(manifest: Manifest) -> str:
     """Digest of the content of the set of vectors that was a stage's input."""
-    source = manifest["inputs"]["source"]
-    if isinstance(source, Mapping) and "subwords" in source:  # as for a list of its files
-        files = [digest for digest in source.values() if digest is not None]
-        source = files if len(files) > 1 else files[0]
-    return source if isinstance(source, str) else digest_of(source)
+    return set_digest(manifest["inputs"]["source"])
 
 
 def _source_name(manifest: Manifest, method: str) -> str:

@@ -50,7 +50,7 @@ def test_advice_on_invented_names(
     (artifact,) = artifacts("embeddings-advice")
     rows = json.loads(artifact["data"])
     assert [row["verdict"] for row in rows] == [entry["verdict"] for entry in advice["advice"]]
-    assert f"--vectors.fill {tmp_path / 'domain'}" in rows[0]["command"]
+    assert any(f"--vectors.fill {tmp_path / 'domain'}" in row["command"] for row in rows)
     announce(advice)
     printed = capsys.readouterr().out
     for part in ("Missing    ", "terms placed", "keep the set as it is", "Next       bidaflow"):

@@ -34,7 +34,7 @@ from tasks.embeddings.evaluation.published_tests import (
 from tasks.embeddings.evaluation.weat import TESTS, weat
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import VectorInput, short_name
-from tasks.embeddings.formats.store import history_of
+from tasks.embeddings.formats.store import history_of, set_name
 from tasks.text.build_vocabulary import form_counts
 
 EVALUATION = "evaluation.json"
@@ -108,7 +108,7 @@ def evaluate_vectors(
     Raises:
         UserError: the set or a test can't be read, or the set is empty.
     """
-    logger().info(f"Evaluating {short_name(str(source))}; a large set takes a minute.")
+    logger().info(f"Evaluating {set_name(source)}; a large set takes a minute.")
     word_set = load_vectors(str(source))
     if not word_set.words:
         raise UserError(f"{source} contains no words to evaluate; choose another set.")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infra.artifacts.manifest import stages_folder
+from infra.artifacts.manifest import identity
 from infra.errors import UserError
 from infra.files import inner_suffix, members, open_input
 from tasks.embeddings.formats.fasttext_format import FastTextReader, is_fasttext
@@ -28,10 +28,10 @@ from tasks.embeddings.formats.source import (
 )
 from tasks.embeddings.formats.store import (
     PRE_TRAINED,
-    VECTORS,
     History,
-    history_of,
     select_trained,
+    set_digest,
+    set_name,
     take_rows,
     trained_dimension,
     write_vectors,
@@ -85,28 +85,29 @@ def select_joined(
     (see `join`). Raises the errors of `select_vectors`."""
     selected = [_select(str(part), wanted, keep_first) for part in source.parts]
     joined = join([chosen for chosen, _, _ in selected])
-    casing = [history["lower_case"] for _, _, history in selected if "lower_case" in history]
+    parts = [
+        _part(part, chosen.vectors.shape[1], history)
+        for part, (chosen, _, history) in zip(source.parts, selected, strict=True)
+    ]
+    casing = {part["lower_case"] for part in parts if "lower_case" in part}
     facts = {
-        "source": "+".join(_part_name(part) for part in source.parts),
+        "source": "+".join(part["source"] for part in parts),
         "dimension": joined.vectors.shape[1],
         "rows_in_source": sum(rows for _, rows, _ in selected),
     }
     history: History = {
         "method": "joined",
-        "parts": [chosen.vectors.shape[1] for chosen, _, _ in selected],
-        **({"lower_case": casing[0]} if len(set(casing)) == 1 else {}),
+        "parts": parts,
+        **({"lower_case": casing.pop()} if len(casing) == 1 else {}),
     }
     write_vectors(out, joined, {**history, **facts})
     return {"rows": len(joined.words), **facts}
 
 
-def _part_name(part: VectorInput) -> str:
-    """A set's short name; of a set of this pipeline its folder's, or its method if it is a stage's
-    output."""
-    path = Path(str(part))
-    if path.name != VECTORS:
-        return short_name(str(part))
-    return history_of(part)["method"] if path.is_relative_to(stages_folder()) else path.parent.name
+def _part(source: VectorInput, dimension: int, history: History) -> History:
+    """A joined set's history, with what identifies it."""
+    digest = set_digest(identity(source))
+    return {"source": set_name(source), "digest": digest, "dimension": dimension, **history}
 
 
 def load_vectors(source: str) -> WordSet:

@@ -5,7 +5,7 @@ From it, and from a vocabulary, comes the embedding matrix.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,23 +16,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from safetensors import SafetensorError
 
+from infra.artifacts.manifest import digest_of, stages_folder
 from infra.errors import UserError
 from models.arrays import Float32Array, FloatArray
-from tasks.embeddings.formats.source import VectorInput
+from tasks.embeddings.formats.source import VectorInput, short_name
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.text.vocabulary import SPECIAL, composed_mask
 
 VECTORS = "vectors.parquet"
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
-# digest of the `corpus`, and whether the corpus was lower-cased (`lower_case`). A filled set also
-# has the name of the set that was filled (`base`), and joined sets have the dimension of each
-# (`parts`).
+# digest of the `corpus`, whether the corpus was lower-cased (`lower_case`), and digest and name of
+# the set that the training started from (`start`, `start_name`). A filled set also has the name
+# of the set that was filled (`base`), and joined sets have the histories of all (`parts`), each
+# with its name (`source`), `digest` and `dimension`.
 History = dict[str, Any]
 # The fields of a history, with the function that parses the text in the file's metadata.
 HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
     "method": str,
     "base": str,
     "parts": json.loads,
+    "start": str,
+    "start_name": str,
     "corpus": str,
     "parameters": json.loads,
     "lower_case": json.loads,
@@ -81,9 +85,28 @@ def history_of(source: VectorInput) -> History:
     return {"method": "unknown", **stored}
 
 
+def set_name(source: VectorInput) -> str:
+    """A set's short name; of a set of this pipeline its folder's, or its method if it is a stage's
+    output."""
+    path = Path(str(source))
+    if path.name != VECTORS:
+        return short_name(str(source))
+    if path.is_relative_to(stages_folder()):
+        return str(history_of(source)["method"])
+    return path.parent.name
+
+
+def set_digest(source: Any) -> str:
+    """Digest of a set's content, from what identifies it in a manifest (see `identity`)."""
+    if isinstance(source, Mapping) and "subwords" in source:  # as for a list of its files
+        files = [digest for digest in source.values() if digest is not None]
+        source = files if len(files) > 1 else files[0]
+    return source if isinstance(source, str) else digest_of(source)
+
+
 def part_sizes(folder: Path) -> tuple[int, ...]:
     """The dimension of each of several joined sets; empty for a single set."""
-    return tuple(history_of(folder / VECTORS).get("parts", ()))
+    return tuple(part["dimension"] for part in history_of(folder / VECTORS).get("parts", ()))
 
 
 def require_subwords(selected: Path, name: str) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors
-from tasks.embeddings.formats.source import VectorInput, short_name
-from tasks.embeddings.formats.store import History, history_of, write_vectors
+from tasks.embeddings.formats.source import VectorInput
+from tasks.embeddings.formats.store import History, history_of, set_name, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.alignment import Rotation, mean_cosine
 from tasks.embeddings.training.config import A_LA_CARTE, EmbeddingSettings
@@ -80,7 +80,7 @@ def fill_from_set(out: Path, source: VectorInput, own: VectorInput) -> dict[str,
     """
     base, other = load_vectors(str(source)), load_vectors(str(own))
     common = [row for row, word in enumerate(other.words) if word in base.rows][:MAX_ANCHORS]
-    _require_anchors(len(common), base, f"set {short_name(str(own))}")
+    _require_anchors(len(common), base, f"set {set_name(own)}")
     target = base.vectors[[base.rows[other.words[row]] for row in common]]
     rotation = Rotation.fit(other.vectors[common], target)
     ranks = [row for row, word in enumerate(other.words) if _lacks(base, word)]
@@ -123,7 +123,7 @@ def _write_filled(
     vectors = np.concatenate([base.vectors, filled.vectors])[order]
     if base.subwords is not None:
         base.subwords.save(out)
-    facts = {"base": short_name(str(source)), "dimension": vectors.shape[1]}
+    facts = {"base": set_name(source), "dimension": vectors.shape[1]}
     write_vectors(out, WordSet([words[row] for row in order], vectors), {**history, **facts})
     return {
         "method": history["method"],

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from infra.artifacts.manifest import content_digest, facts_of, identity, read_manifest
 from infra.errors import UserError
 from tasks.embeddings.formats.select import dimension_of, load_vectors
 from tasks.embeddings.formats.source import VectorInput
-from tasks.embeddings.formats.store import write_vectors
+from tasks.embeddings.formats.store import History, set_digest, set_name, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.word2vec import train_by_gensim
@@ -40,9 +40,11 @@ def train_vectors(
         trained, facts = train_glove(corpus, corpus_facts, parameters, start_set, scratch=out)
     else:
         trained, facts = train_by_gensim(corpus, corpus_facts, parameters, start_set)
-    if start_set is not None:
+    start_history: History = {}
+    if start is not None and start_set is not None:
         trained, warm_start_facts = _append_unchanged(trained, start_set)
-        facts |= warm_start_facts
+        start_history = {"start": set_digest(identity(start)), "start_name": set_name(start)}
+        facts |= warm_start_facts | {"start": start_history["start_name"]}
     if trained.subwords is not None:
         trained.subwords.save(out)
     write_vectors(
@@ -54,6 +56,7 @@ def train_vectors(
             "corpus": content_digest(corpus),
             "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
             "parameters": _actual(parameters, trained).model_dump(),
+            **start_history,
         },
     )
     return {

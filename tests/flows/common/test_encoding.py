@@ -78,3 +78,20 @@ def test_warns_if_vectors_have_other_casing(
     assert len(warnings) == len(fields)
     for text, field in zip(warnings, fields, strict=True):
         assert f"but {field} is False" in text and f"Set {field} to True." in text
+
+
+def test_warns_of_a_joined_set_with_other_casing(
+    root: Path, prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, lower_case in (("cased", False), ("lower", True)):
+        (tmp_path / name).mkdir()
+        words = WordSet(["the", "is"], np.eye(2, dtype=np.float32))
+        write_vectors(tmp_path / name, words, {"method": "cbow", "lower_case": lower_case})
+    vectors = VectorParameters(source=f"{tmp_path / 'cased'}+{tmp_path / 'lower'}")
+    data = DataParameters()
+    with caplog.at_level(logging.WARNING):
+        in_flow(
+            lambda: encode_dataset(ingest_dataset(data), vectors, VocabularyParameters()), "joined"
+        )
+    (warning,) = [text for text in caplog.messages if "were trained with" in text]
+    assert warning.startswith("The vectors cased were trained with lower_case=False")

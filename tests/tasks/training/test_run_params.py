@@ -21,17 +21,21 @@ from flows.common.parameters import (
 )
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training, model_to_start_from
-from infra.artifacts.manifest import digest_of
+from infra.artifacts.manifest import content_digest, digest_of, identity
 from infra.cluster.allotment import Resources
 from infra.settings import settings
 from tasks.datasets.tiny import generate
-from tasks.embeddings.formats.store import write_vectors
+from tasks.embeddings.formats.select import select_joined
+from tasks.embeddings.formats.source import JoinedVectors, stage_input
+from tasks.embeddings.formats.store import history_of, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking.registry import MODEL_FILES, MODEL_TABLES
-from tasks.training.run_params import source_digest
+from tasks.tracking.runs import flatten
+from tasks.training.run_params import source_digest, vector_parameters
 from tasks.training.train_variant import start_run
 from tests.factories.stages import in_flow
+from tests.factories.vectors import write_lines
 
 
 @pytest.fixture
@@ -165,6 +169,27 @@ def contexts(run: Run) -> set[str]:
     for name, digest in inputs.items():
         assert run.data.tags[f"{name}.digest"].startswith(digest)
     return set(inputs)
+
+
+def test_joined_sets_log_the_parameters_of_each(tmp_path: Path, trained_vectors: Path) -> None:
+    other, out = write_lines(tmp_path / "other.txt", "owl 1"), tmp_path / "out"
+    out.mkdir()
+    source = JoinedVectors((Path(other), stage_input(trained_vectors)))
+    facts = select_joined(out, source, {"owl", "the"}, keep_first=0)
+    manifest = {"inputs": {"source": identity(source)}, "facts": facts}
+    logged = flatten(vector_parameters(manifest, history_of(out / "vectors.parquet")))
+    assert (logged["method"], logged["dimension"], logged["parts"]) == (
+        *("joined", 5, "other.txt, support"),
+    )
+    digest = content_digest(trained_vectors)[:12]
+    assert {name: value for name, value in logged.items() if name.startswith("part_2.")} == {
+        "part_2.source": "support",
+        "part_2.source_digest": digest,
+        "part_2.dimension": 2,
+        "part_2.method": "skipgram",
+        "part_2.training.dimension": 2,
+        "part_2.training.window": 3,
+    }
 
 
 @pytest.mark.parametrize(

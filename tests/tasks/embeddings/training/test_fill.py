@@ -82,7 +82,7 @@ def test_set_is_filled_from_another_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(filled.vectors[rows[80:]], vectors[80:], atol=1e-6)
     assert max(filled.rows[word] for word in words[90:]) < 20, "frequent words of both come first"
     history = history_of(tmp_path / "out" / "vectors.parquet")
-    assert (history["method"], history["base"]) == ("procrustes", "vectors.parquet")
+    assert (history["method"], history["base"]) == ("procrustes", "base")
 
 
 def test_set_is_filled_from_a_corpus(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra import progress_reporter
+from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import Output, Stage
 from infra.errors import UserError
 from tasks.embeddings.formats.export import publish_vectors
@@ -126,6 +127,8 @@ def test_training_continues_from_given_vectors(tmp_path: Path, corpus: Path, met
     (domain / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     result = train(tmp_path / "second", domain, start=start, method=method, epochs=2)
     assert (result["carried_over"], result["new"], result["unchanged"]) == (3, 1, 9)
+    history = history_of(tmp_path / "second" / "vectors.parquet")
+    assert (history["start_name"], history["start"]) == ("first", content_digest(start))
     before, after = (
         load_vectors(str(start)),
         load_vectors(str(tmp_path / "second" / "vectors.parquet")),
