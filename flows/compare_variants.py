@@ -28,6 +28,7 @@ from flows.common.parameters import (
     Variants,
     VectorParameters,
     composes_oov_words,
+    configs_for,
     configure,
     require_contextual_variant,
     vectors_for,
@@ -147,20 +148,21 @@ def build_grid(
         for dataset in data
     ]
     for variants, source in product(configs, vectors):  # check all before training any vectors
-        vectors_for(variants, source)
+        vectors_for(configs_for(variants, source, vectors), source)
     grid = []
     for dataset_name, dataset, variants in zip(names_of_data(data), data, configs, strict=True):
         splits = ingest_dataset(dataset)
         for vectors_name, source in zip(names_of_vectors(vectors), vectors, strict=True):
+            readers = configs_for(variants, source, vectors)
             encoded = encode_dataset(
-                splits, vectors_for(variants, source), vocabulary, composes_oov_words(variants)
+                splits, vectors_for(readers, source), vocabulary, composes_oov_words(readers)
             )
             grid += [
                 (
                     Cell(dataset_name, vectors_name, variant.name),
                     Training(variant, splits, encoded, start),
                 )
-                for variant in variants
+                for variant in readers
             ]
     return grid
 

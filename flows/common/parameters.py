@@ -479,6 +479,18 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
     return chosen
 
 
+def configs_for(
+    configs: Sequence[VariantConfig], chosen: VectorParameters, others: Sequence[VectorParameters]
+) -> list[VariantConfig]:
+    """The variants as they read the `chosen` vectors in a run that compares them with `others`.
+
+    A gate mixes joined sets, so a single set is read without it if any of the others is joined.
+    """
+    if len(chosen.parts) == 1 and any(len(other.parts) > 1 for other in others):
+        return [config.with_changes(vector_gate=0) for config in configs]
+    return list(configs)
+
+
 def composes_oov_words(configs: Sequence[VariantConfig]) -> bool:
     """Whether any of the variants composes OOV words from subwords (n-grams)."""
     return any(config.model.unknown_words == "subword" for config in configs)
