@@ -29,6 +29,7 @@ from tasks.embeddings.formats.export import (
 )
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training.config import EmbeddingParameters, reject_settings_of_start
+from tasks.training.vector_runs import log_trained_vectors
 
 
 @flow(name="train-embeddings", description=__doc__, **TRAINING_FLOW)
@@ -92,6 +93,8 @@ def train_embeddings(
             files = [publish_bilm(trained.folder, folder)]
         else:
             files = publish_vectors(trained.folder, folder, exports)
+    if embedding.method != "elmo":  # whose training logs its own run
+        log_trained_vectors(name, trained.folder)
     create_table_artifact([trained.facts], key="embeddings", description=f"{title}: {folder}")
     result = {
         **trained.facts,

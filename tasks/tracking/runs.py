@@ -128,6 +128,21 @@ def start_variant_run(
     return run_id
 
 
+def is_logged(uri: str, experiment: str, stage: str) -> bool:
+    """Whether an experiment has a finished run of the stage with this key.
+
+    Raises:
+        UserError: the server does not respond.
+    """
+    require_server(uri)
+    client = client_of(uri)
+    existing = client.get_experiment_by_name(experiment)
+    if existing is None:
+        return False
+    found = _search(client, [existing.experiment_id], {"bidaflow.stage": stage})
+    return any(run.info.status == "FINISHED" for run in found)
+
+
 def _log_inputs(client: "MlflowClient", run_id: str, datasets: Iterable[InputDataset]) -> None:
     """Log the input datasets, with one retry.
 

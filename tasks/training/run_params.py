@@ -115,7 +115,7 @@ def vector_parameters(manifest: Manifest, history: History) -> dict[str, Any]:
         "source": _source_name(manifest, history["method"]),
         "source_digest": source_digest(manifest)[:DIGITS],
         "dimension": manifest["facts"]["dimension"],
-        **_making_of(history),
+        **making_of(history),
         "parts": ", ".join(part["source"] for part in parts) or None,
         **{f"part_{number}": _part(part) for number, part in enumerate(parts, 1)},
     }
@@ -127,13 +127,13 @@ def _part(history: History) -> dict[str, Any]:
         "source": history["source"],
         "source_digest": history["digest"][:DIGITS],
         "dimension": history["dimension"],
-        **_making_of(history),
+        **making_of(history),
     }
     training = {n: value for n, value in parameters.pop("training").items() if value is not None}
     return {n: v for n, v in parameters.items() if v is not None} | {"training": training}
 
 
-def _making_of(history: History) -> dict[str, Any]:
+def making_of(history: History) -> dict[str, Any]:
     """How a set was made: for a set that this pipeline trained or filled, its method, settings and
     corpus, and the set that was filled (`base`) or that the training started from (`start`)."""
     settings = history.get("parameters", {})

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow.tracking import MlflowClient
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
@@ -17,9 +18,10 @@ from flows.train_embeddings import (
     require_valid_for_method,
     train_embeddings,
 )
-from infra.artifacts.manifest import hash_file, origins
+from infra.artifacts.manifest import hash_file, origins, read_manifest
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
+from infra.settings import settings
 from tasks.datasets.fetch import Source
 from tasks.embeddings.contextual.settings import ElmoSettings
 from tasks.embeddings.formats.select import load_vectors
@@ -56,6 +58,15 @@ def test_trained_set_is_published_and_reused(root: Path, prefect_server: None, t
         not result["cached"]
         and result_of(train_embeddings(**parameters, return_state=True))["cached"]
     )
+    client = MlflowClient(settings().tracking_uri)
+    experiment = client.get_experiment_by_name("bidaflow/embeddings")
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`bidaflow.role` = 'variant'")
+    expected = {"vectors.method": "fasttext", "vectors.training.buckets": "100", "words": "12"}
+    assert {name: run.data.params[name] for name in expected} == expected
+    assert run.data.metrics["train/loss"] == pytest.approx(result["losses"][-1])
+    corpus = read_manifest(root / "stages" / "train-embeddings" / run.data.tags["bidaflow.stage"])
+    assert run.data.tags["corpus.digest"] == corpus["made_from"][0]["digest"]
+    assert run.info.status == "FINISHED" and run.inputs.dataset_inputs
     text.unlink()
     failed = train_embeddings(**parameters, return_state=True)
     with pytest.raises(UserError, match="does not exist"):

@@ -1,0 +1,46 @@
+"""Logs trained sets of word vectors to MLflow."""
+
+from pathlib import Path
+
+from infra.artifacts.manifest import content_digest, identity, read_manifest, stages_folder
+from infra.settings import settings
+from tasks.embeddings.formats.source import stage_input
+from tasks.embeddings.formats.store import VECTORS, history_of, set_digest
+from tasks.tracking import metric_logger, runs
+from tasks.training.run_params import making_of
+from tasks.training.train_variant import parent_run_of
+
+EXPERIMENT = "embeddings"
+
+
+def log_trained_vectors(name: str, trained: Path) -> None:
+    """Log a run of a trained set, the folder of its stage, unless there is one: its parameters, its
+    corpus, and its losses."""
+    uri = settings().tracking_uri
+    if runs.is_logged(uri, f"bidaflow/{EXPERIMENT}", trained.name):
+        return
+    manifest, vectors = read_manifest(trained), trained / VECTORS
+    facts = manifest["facts"]
+    origin = next(origin for origin in manifest["made_from"] if origin["input"] == "corpus")
+    corpus = stages_folder() / origin["stage"] / origin["key"]
+    config = {
+        "words": facts["words"],
+        "vectors": {"dimension": facts["dimension"], **making_of(history_of(vectors))},
+        "corpus": facts["corpus"],
+    }
+    tags = {
+        "vectors.digest": set_digest(identity(stage_input(vectors))),
+        "corpus.digest": origin["digest"],
+    }
+    inputs = [
+        runs.InputDataset(
+            "corpus", content_digest(corpus), str(corpus), "train", corpus / "words.parquet"
+        )
+    ]
+    parent = parent_run_of(EXPERIMENT)
+    run = runs.VariantRun(name, trained.name, config, tags, inputs)
+    run_id = runs.start_variant_run(uri, parent, run)
+    for epoch, loss in enumerate(facts["losses"], 1):
+        metric_logger.EpochLogger(uri, run_id).epoch(epoch, {"train/loss": loss})
+    for ended in (run_id, parent):
+        runs.finish(uri, ended, "FINISHED")
