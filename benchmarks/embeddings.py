@@ -6,8 +6,9 @@ Usage: python -m benchmarks.embeddings --corpus PATH/enwiki2015-64M.txt.xz [--wo
 Each measurement runs in its own process, whose peak memory is the kernel's VmHWM. gensim's own call
 reads the same tokenised file with the same settings; the two implementations of a method run in
 turn. GloVe is compared with the same steps on a sample of the same pairs, vectorised in torch (one
-batch at a time, index_add); its memory includes torch's. With --out, a table (.md) is written next
-to the JSON file.
+batch at a time, index_add); its memory includes torch's. "mittens" is the project's GloVe pulled
+towards the packaged set, beside plain GloVe, both in its dimension. With --out, a table (.md) is
+written next to the JSON file.
 """
 
 import argparse
@@ -25,12 +26,16 @@ import numpy as np
 
 from benchmarks.common.machine import machine, peak_mib, print_result, today
 from benchmarks.common.tables import markdown
+from tasks.embeddings.formats.select import dimension_of, load_vectors
+from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.corpus import prepare_corpus, read_vocabulary
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
 
 # Each method is imported in the process that measures it, because imports count as its memory.
 
+MITTENS, MITTENS_MU = "mittens", 0.1
+MEASURED = (*METHODS, MITTENS)
 TORCH_PAIRS = 400_000
 BATCH = 4096
 
@@ -43,6 +48,16 @@ def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
     if parameters.method == "glove":
         return train_glove(corpus, facts, parameters, None, corpus.parent)[1]
     return train_by_gensim(corpus, facts, parameters, None)[1]
+
+
+def pulled_glove(
+    corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters
+) -> dict[str, Any]:
+    """Measurements of the project's GloVe that is pulled towards the packaged set (Mittens)."""
+    from tasks.embeddings.training.glove import train_glove
+
+    pulled, start = {"mittens_mu": MITTENS_MU}, load_vectors(PACKAGED)
+    return train_glove(corpus, facts, parameters.model_copy(update=pulled), start, corpus.parent)[1]
 
 
 def bare_gensim(
@@ -111,6 +126,8 @@ def sample_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParame
 
 IMPLEMENTATIONS: dict[str, Callable[[Path, dict[str, Any], EmbeddingParameters], Any]] = {
     "ours": ours,
+    "pulled": pulled_glove,
+    "plain": ours,
     "gensim": bare_gensim,
     "torch": torch_glove,
 }
@@ -154,18 +171,26 @@ def compare(
     ratio of the two."""
     rows: dict[str, Any] = {}
     for method in methods:
+        first, other = names = implementations_of(method)
+        size = dimension_of(PACKAGED) if method == MITTENS else dimension
+        trained = "glove" if method == MITTENS else method
         parameters = EmbeddingParameters.model_validate(
-            {"method": method, "dimension": dimension, "epochs": epochs}
+            {"method": trained, "dimension": size, "epochs": epochs}
         )
-        other = "torch" if method == "glove" else "gensim"
-        names = ("ours", other)
         runs = [{name: measure(name, folder, parameters) for name in names} for _ in range(repeats)]
-        unit = "pairs_per_second" if method == "glove" else "words_per_second"
+        unit = "pairs_per_second" if trained == "glove" else "words_per_second"
         best = {name: max((run[name] for run in runs), key=lambda run: run[unit]) for name in names}
-        ratio = float(np.median([run["ours"][unit] / run[other][unit] for run in runs]))
+        ratio = float(np.median([run[first][unit] / run[other][unit] for run in runs]))
         rows[method] = {**best, "ratio": round(ratio, 3)}
         print(method, json.dumps(rows[method]), flush=True)
     return rows
+
+
+def implementations_of(method: str) -> tuple[str, str]:
+    """The two implementations that are compared for a method."""
+    if method == MITTENS:
+        return "pulled", "plain"
+    return "ours", "torch" if method == "glove" else "gensim"
 
 
 def table(methods: dict[str, Any]) -> list[dict[str, str]]:
@@ -176,11 +201,10 @@ def table(methods: dict[str, Any]) -> list[dict[str, str]]:
             "implementation": name,
             "words or pairs per second": f"{_rate(result[name]):,}",
             "peak memory, MiB": f"{result[name]['peak_mib']:,}",
-            "ours relative to the other": f"{result['ratio']:.3f}" if name == "ours" else "",
+            "relative to the other": "" if number else f"{result['ratio']:.3f}",
         }
         for method, result in methods.items()
-        for name in IMPLEMENTATIONS
-        if name in result
+        for number, name in enumerate(implementations_of(method))
     ]
 
 
@@ -198,7 +222,7 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=100, help="embedding dimension")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each implementation")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=MEASURED, default=MEASURED)
     parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     parser.add_argument("--implementation", help=argparse.SUPPRESS)
     parser.add_argument("--settings", help=argparse.SUPPRESS)

@@ -82,7 +82,8 @@ def _train(setting: Setting, cell: Cell) -> None:
     vectors = vectors_for([config], arm.vectors(texts_of(setting.domain, splits)))
     encoded = encode_dataset(splits, vectors, VocabularyParameters())
     (trained,) = train_all([Training(config, splits, encoded)], setting.resources)
-    part_of = pq.read_table(setting.out / QUESTIONS, columns=["part"])["part"].to_pylist()
+    questions: Any = pq.read_table(setting.out / QUESTIONS, columns=["part"])
+    part_of = questions["part"].to_pylist()
     facts = vector_facts(resolve_vectors(vectors), splits.dev.folder, part_of)
     write_answers(setting.out / cell.file, trained.folder, vectors=facts)
 

@@ -1,12 +1,14 @@
 """The benchmark of word-vector training: what it loads and which word pairs it counts."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from benchmarks.embeddings import sample_pairs, torch_glove
+from benchmarks.embeddings import MITTENS, compare, sample_pairs, table, torch_glove
 from infra.settings import CHECKOUT
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
@@ -32,3 +34,15 @@ def test_torch_glove_pairs_match_the_corpus(tmp_path: Path) -> None:
     assert {("badger", "otter"), ("otter", "badger")} <= sampled
     assert ("badger", "hammer") not in sampled
     assert torch_glove(corpus, {}, parameters)["pairs_per_second"] > 0
+
+
+@pytest.mark.heavy
+def test_mittens_is_measured_beside_plain_glove(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, two_topic_sentences(40))
+    facts = {"words": 800, "paragraphs": 40}
+    (corpus / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    measured = compare(corpus, [MITTENS], dimension=8, epochs=1, repeats=1)
+    pulled, plain = table(measured)
+    assert (pulled["implementation"], plain["implementation"]) == ("pulled", "plain")
+    assert pulled["relative to the other"] == f"{measured[MITTENS]['ratio']:.3f}"
+    assert measured[MITTENS]["pulled"]["losses"] != measured[MITTENS]["plain"]["losses"]
