@@ -257,6 +257,9 @@ def test_cells_are_kept_and_not_run_again(
     assert [str(kind) for kind in answers.schema.types].count("string") == 1, "only ids are text"
     facts = json.loads(answers.schema.metadata[b"facts"])
     assert facts["config"]["model"]["vector_gate"] == 50
+    _, own = facts["vectors"]["sets"]
+    assert own["method"] == "skipgram" and facts["vectors"]["added"] > 0
+    assert facts["vectors"]["questions"][DECISION]["all"] > 0
     write_table(out, cells, out.with_name("table"))
     rows = json.loads((tmp_path / "table.json").read_text("utf-8"))["table"]
     assert [row["vectors"] for row in rows] == ["GloVe", "gated"]
