@@ -218,11 +218,10 @@ def write_gains(
     validation-….parquet."""
     rows = rows_of(list(answers))
     validated = validate(answers, expected_no_answer)
-    for row in rows:
-        for trained in row.trainings:
-            validated[trained].write(out / f"validation-{row.file_name(trained)}")
+    for trained, own in validated.items():
+        own.write(out / f"validation-{trained.file_name}")
     trainings = [
-        {"config": t.variant.to_dict(), "facts": t.facts, "git": t.manifest["git"]} for t in answers
+        {"answers": f"validation-{trained.file_name}", **trained.summary} for trained in answers
     ]
     facts = {"expected_no_answer": expected_no_answer, "trainings": trainings, **facts}
     write_table(out, name, program, table(rows, validated), **facts)
