@@ -298,7 +298,7 @@ def _train_and_evaluate(flags: list[str], out: Path, expected: float) -> None:
             write_gains(out, f"validation-{variant}", PROGRAM, validation[variant], expected)
             measured = measure(cell, trained, threshold_of(trained, answers, expected), out)
             rows.append(table_row(measured, references.setdefault(variant, measured)))
-            trainings.append({"config": trained.variant.to_dict(), "facts": trained.facts})
+            trainings.append(trained.summary)
         facts = {"seed": SEED, "expected_no_answer": expected, "trainings": trainings}
         write_table(out, "negatives", PROGRAM, rows, **facts)
 

@@ -215,7 +215,7 @@ def evaluate_row(row: Row, arguments: argparse.Namespace) -> list[Evaluated]:
     for trained in row.trainings:
         evaluated.append(evaluate_training(trained, arguments.expected_no_answer))
         threshold = evaluated[-1].threshold
-        write_answers(arguments.out / row.file_name(trained), trained.folder, threshold)
+        write_answers(arguments.out / trained.file_name, trained.folder, threshold)
         print(f"{row.title}, seed {trained.seed}: threshold {threshold:.3f}", flush=True)
     return evaluated
 
@@ -249,10 +249,7 @@ def main() -> None:
         "expected_no_answer": arguments.expected_no_answer,
         "date": today(),
         "machine": machine(),
-        "trainings": [
-            {"config": t.manifest["inputs"]["variant"], "facts": t.facts, "git": t.manifest["git"]}
-            for t in trainings
-        ],
+        "trainings": [{"answers": t.file_name, **t.summary} for t in trainings],
         "table": table,
         "gains": gains,
     }

@@ -7,6 +7,8 @@ import numpy as np
 from models.arrays import FloatArray
 from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES, Gain
 
+SIGNIFICANT = 0.05  # p-values below are starred
+
 
 def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
@@ -55,3 +57,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         largest = max(largest, min(1.0, (len(p_values) - number) * p_values[name]))
         adjusted[name] = largest
     return adjusted
+
+
+def starred(gain: Gain, p: float) -> str:
+    """A gain with its interval, and a star if the corrected p-value is significant."""
+    star = " *" if p < SIGNIFICANT else ""
+    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){star}"

@@ -11,10 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from infra.artifacts.manifest import Manifest, digest_of, facts_of, read_manifest
+from infra.artifacts.manifest import MANIFEST, Facts, Manifest, digest_of, facts_of, read_manifest
 from models.configs.variant import VariantConfig
 from models.predict import predict
 from models.span_decoding import Predictions, argmax_threshold
+from tasks.data.negatives import SIGNS
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 from tasks.inference.predictor import Predictor
 from tasks.text.encoded import load_types
@@ -24,7 +25,6 @@ from tasks.training.inputs import SplitFolders
 LARGEST_F1_DIFFERENCE = 0.1
 # Settings that change neither weights nor predictions, and the seed: a row has several.
 NOT_OF_ROW = ("seed", "checkpoint_minutes", "checkpoint_steps", "expected_no_answer")
-NEGATIVES = ("negatives_paragraph", "negatives_nearest", "negatives_swap")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,11 @@ class Trained:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The manifest of the stage."""
+        """The manifest of the stage. The program ends if the folder is no finished training."""
+        if not (self.folder / MANIFEST).exists():
+            sys.exit(
+                f"{self.folder} is not a finished training. Give a folder ROOT/stages/train/…."
+            )
         return read_manifest(self.folder)
 
     @property
@@ -48,6 +52,15 @@ class Trained:
     def variant(self) -> VariantConfig:
         """Its configuration; settings that its release did not have are at their defaults."""
         return VariantConfig.from_dict(self.manifest["inputs"]["variant"])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Its configuration, facts and commit, for the files of results."""
+        return {
+            "config": self.variant.to_dict(),
+            "facts": self.facts,
+            "git": self.manifest["git"],
+        }
 
     @property
     def seed(self) -> int:
@@ -70,8 +83,19 @@ class Trained:
             **{name: str(value) for name, value in (config["model"] | kept).items()},
             "vectors": str(vectors["source"]),
             "questions": f"{train['questions']:,}",
-            **{name: str(train.get(name, 0)) for name in NEGATIVES},
+            "negatives": _negatives(train),
         }
+
+    @property
+    def key(self) -> str:
+        """A digest of all that the trainings of a row have in common."""
+        return digest_of([self.variant.name, self.epochs, self.settings, self.data])
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file with its answers, which does not depend on other trainings."""
+        name = f"{self.variant.name}-{self.epochs}-epochs-{self.key[:6]}-seed-{self.seed}.parquet"
+        return re.sub(r"[^\w.-]+", "-", name)
 
     @cached_property
     def data(self) -> str:
@@ -135,6 +159,12 @@ class Trained:
         return predictions
 
 
+def _negatives(facts: Facts) -> str:
+    """The negatives of a split, for example "2,400 paragraph"."""
+    counts = {kind: facts.get(f"negatives_{kind}", 0) for kind in SIGNS}
+    return " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
+
+
 @dataclass(frozen=True)
 class Row:
     """Trainings that differ only in their seeds, in ascending order."""
@@ -157,18 +187,13 @@ class Row:
         """Variant, settings and epochs."""
         return ", ".join(filter(None, (self.variant, self.settings, f"{self.epochs} epochs")))
 
-    def file_name(self, trained: Trained) -> str:
-        """The name of the file with the answers of one of its trainings."""
-        return re.sub(r"[^\w.-]+", "-", f"{self.title} seed {trained.seed}") + ".parquet"
-
 
 def rows_of(trainings: Sequence[Trained]) -> list[Row]:
     """The rows of a table, in the order of their first trainings. A row's trainings differ only in
     their seeds; the program ends if two have the same one."""
-    groups: dict[tuple[object, ...], list[Trained]] = {}
+    groups: dict[str, list[Trained]] = {}
     for trained in trainings:
-        key = (trained.variant.name, trained.epochs, *trained.settings.values(), trained.data)
-        groups.setdefault(key, []).append(trained)
+        groups.setdefault(trained.key, []).append(trained)
     rows = [Row(sorted(group, key=lambda t: t.seed), "") for group in groups.values()]
     rows = [replace(row, settings=_settings_of(row, rows)) for row in rows]
     titles = Counter(row.title for row in rows)

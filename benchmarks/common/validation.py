@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common.answers import facts_about, write_predictions
-from benchmarks.common.significance import gain_of, holm, p_value, resampled_means
+from benchmarks.common.significance import gain_of, holm, p_value, resampled_means, starred
 from benchmarks.common.tables import write_table
 from benchmarks.common.trained import Row, Trained, rows_of
 from models.arrays import FloatArray
@@ -26,7 +26,6 @@ from models.squad_metrics import QuestionScore
 from tasks.data.negatives import negative_kind
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate
 from tasks.evaluation.metrics import best_threshold, kind_weights, no_answer_auc
-from tasks.reports.comparison import format_gain
 
 Answers = tuple[EvaluationSplit, Predictions]
 """A split, and predictions for its questions."""
@@ -162,9 +161,10 @@ def table(rows: Sequence[Row], validated: Mapping[Trained, Validated]) -> list[d
     for number, (row, seeds) in enumerate(zip(rows, of_rows, strict=True)):
         gain, p = "reference", "–"
         if number:
-            means = resampled[str(number)]
-            gain = format_gain(gain_of(float(f1[number].mean() - f1[0].mean()), means))
-            p = f"{corrected[str(number)]:.3f}"
+            mean = float(f1[number].mean() - f1[0].mean())
+            significance = corrected[str(number)]
+            gain = starred(gain_of(mean, resampled[str(number)]), significance)
+            p = f"{significance:.3f}"
         scores = {"F1 gain, 95 % over questions and seeds": gain, "p (Holm)": p}
         cells.append({**_description(row), **_scores(seeds), **scores})
     return cells
@@ -218,11 +218,10 @@ def write_gains(
     validation-….parquet."""
     rows = rows_of(list(answers))
     validated = validate(answers, expected_no_answer)
-    for row in rows:
-        for trained in row.trainings:
-            validated[trained].write(out / f"validation-{row.file_name(trained)}")
+    for trained, own in validated.items():
+        own.write(out / f"validation-{trained.file_name}")
     trainings = [
-        {"config": t.variant.to_dict(), "facts": t.facts, "git": t.manifest["git"]} for t in answers
+        {"answers": f"validation-{trained.file_name}", **trained.summary} for trained in answers
     ]
     facts = {"expected_no_answer": expected_no_answer, "trainings": trainings, **facts}
     write_table(out, name, program, table(rows, validated), **facts)

@@ -11,7 +11,7 @@ were made by rule are left out.
 If some of these questions are unanswerable, each training's no-answer threshold is the best one for
 them, and EM, F1, AvNA and gains are weighted to the expected share of unanswerable questions.
 Otherwise every answer is a span. Intervals resample questions and seeds, and p-values are corrected
-over the rows (Holm).
+over the rows (Holm): a setting pays if its gain is positive and starred (p below 0.05).
 
 OUT_FOLDER gets validation.md and .json (see --name), and for each training a Parquet file with its
 answers to the common questions, validation-….parquet (see `benchmarks.common.answers`).

@@ -66,7 +66,7 @@ def test_writes_one_row_for_two_seeds_and_no_text(
         )
         expected.append(evaluate(dev, answers, threshold).scores)
         argmax.append(evaluate(dev, answers).scores)
-        table = pq.read_table(tmp_path / f"char-1-epochs-seed-{folder.name}.parquet")
+        table = pq.read_table(tmp_path / trained.file_name)
         facts = json.loads(table.schema.metadata[b"facts"])
         assert facts["threshold"] == pytest.approx(threshold)
         means = [100 * np.mean(table[f"{name}_at_threshold"]) for name in ("em", "f1")]
@@ -80,7 +80,7 @@ def test_writes_one_row_for_two_seeds_and_no_text(
         shown = everything["argmax EM / F1 / AvNA"].split(" / ")[number]
         assert float(shown) == pytest.approx(mean, abs=0.006)
     assert float(everything["oracle F1"]) >= float(everything["F1"])
-    table = pq.read_table(tmp_path / "char-1-epochs-seed-0.parquet")
+    table = pq.read_table(tmp_path / result["trainings"][0]["answers"])
     assert table["id"].to_pylist() == dev.ids
     assert [str(t) for t in table.schema.types].count("string") == 1, "only the id is text"
     assert "| char | – | 1 | 1, 1 | 0, 1 |" in (tmp_path / "published.md").read_text()

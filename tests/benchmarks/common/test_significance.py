@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.common.significance import bootstrap, holm, p_value
+from benchmarks.common.significance import bootstrap, holm, p_value, starred
+from tasks.evaluation.bootstrap import Gain
 
 
 def test_interval_covers_questions_and_seeds() -> None:
@@ -27,3 +28,10 @@ def test_p_value_counts_the_smaller_tail() -> None:
     assert p_value(np.array([1.0, 2, 3, -1])) == pytest.approx(4 / 5)
     assert p_value(np.ones(1999)) == pytest.approx(0.001)
     assert p_value(np.zeros(9)) == 1
+
+
+def test_star_follows_the_corrected_p_value() -> None:
+    """The interval excludes zero in both cases."""
+    gain = Gain(2.0, 0.5, 3.5)
+    assert starred(gain, 0.09) == "+2.00 (+0.50 to +3.50)"
+    assert starred(gain, 0.04) == "+2.00 (+0.50 to +3.50) *"

@@ -25,10 +25,8 @@ def test_seeds_share_a_row(tmp_path: Path) -> None:
     seeds = [trained(tmp_path, f"{seed}", seed=seed, checkpoint_minutes=seed) for seed in (2, 1)]
     (row,) = rows_of(seeds)
     assert row.title == "char, 12 epochs"
-    assert [row.file_name(t) for t in row.trainings] == [
-        "char-12-epochs-seed-1.parquet",
-        "char-12-epochs-seed-2.parquet",
-    ]
+    names = [f"char-12-epochs-{seeds[0].key[:6]}-seed-{seed}.parquet" for seed in (1, 2)]
+    assert [trained.file_name for trained in row.trainings] == names
 
 
 def test_rows_are_named_after_what_differs(tmp_path: Path) -> None:
@@ -40,9 +38,10 @@ def test_rows_are_named_after_what_differs(tmp_path: Path) -> None:
     ]
     swaps = trained(tmp_path, "c", swaps=30)
     assert titles(rows_of([constant, swaps])) == [
-        "char, questions 1,000, negatives_swap 0, 12 epochs",
-        "char, questions 1,030, negatives_swap 30, 12 epochs",
+        "char, questions 1,000, negatives none, 12 epochs",
+        "char, questions 1,030, negatives 30 swap, 12 epochs",
     ]
+    assert len({t.file_name.partition("-seed-")[0] for t in (constant, linear, swaps)}) == 3
 
 
 def test_budget_counts_not_the_kept_epoch(tmp_path: Path) -> None:
@@ -54,3 +53,8 @@ def test_refuses_a_seed_given_twice(tmp_path: Path) -> None:
     twice = [trained(tmp_path, name, seed=1) for name in ("a", "b")]
     with pytest.raises(SystemExit, match=r"are both char, 12 epochs, seed 1\. Give one of them"):
         rows_of(twice)
+
+
+def test_names_a_folder_that_is_no_training(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="other is not a finished training"):
+        rows_of([Trained(tmp_path / "other")])

@@ -34,7 +34,7 @@ def test_extrapolates_a_power_law() -> None:
     assert checked["f1_predicted_by_smaller_shares"] == pytest.approx(checked["f1"])
 
 
-def test_file_to_extrapolate_to_loses_as_many_questions() -> None:
+def test_questions_of_a_file_are_scaled() -> None:
     assert trained_part(point(4000, 50), 130_319) == 65_160
 
 

@@ -30,12 +30,12 @@ def test_compares_trainings_with_other_negatives(
     assert len(other) > len(split)
     first, second = result["rows"]
     assert first["questions"] == second["questions"] == str(len(split))
-    assert second["settings"].endswith("negatives_swap 12")
+    assert second["settings"].endswith("negatives 12 swap")
     predictions = Trained(folders[0]).validation_predictions()
     threshold = best_threshold(split, predictions, 0.5)
     scores = evaluate(split, predictions, threshold)
     assert first["threshold"] == f"{threshold:.2f}"
-    file = out / "validation-char-negatives_swap-0-1-epochs-seed-0.parquet"
+    file = out / f"validation-{Trained(folders[0]).file_name}"
     table = pq.read_table(file)
     assert table["id"].to_pylist() == split.ids
     assert 100 * np.mean(table["f1_at_threshold"]) == pytest.approx(scores.scores.f1, rel=1e-5)
