@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.significance import gain_of, holm, p_value, resampled_means
+from benchmarks.common.significance import (
+    SIGNIFICANT,
+    gain_of,
+    holm,
+    p_value,
+    resampled_means,
+    starred,
+)
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
 from models.arrays import BoolArray, FloatArray
-from tasks.evaluation.bootstrap import SAMPLES, Gain
+from tasks.evaluation.bootstrap import SAMPLES
 
 ALL, OUTSIDE = "domain", "outside GloVe"
 PARTS = (DECISION, SELECTION, ALL, GENERAL, OUTSIDE)
@@ -26,7 +33,6 @@ MISSING = {
     "missing_nearby": "near the answer",
     "missing": "any of these",
 }
-SIGNIFICANT = 0.05  # p-values below are starred
 
 
 @dataclass(frozen=True)
@@ -108,17 +114,11 @@ def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[
             gain, p = "reference", "–"
             if arm != REFERENCE:
                 mean = float(own.f1[:, mask].mean() - reference[:, mask].mean())
-                gain = _starred(gain_of(mean, resampled[arm, part]), corrected[part][arm])
+                gain = starred(gain_of(mean, resampled[arm, part]), corrected[part][arm])
                 p = f"{corrected[part][arm]:.3f}"
             row |= {f"{part}: gain, 95 %": gain, f"{part}: p (Holm)": p}
         rows.append(row)
     return rows
-
-
-def _starred(gain: Gain, p: float) -> str:
-    """A gain with its interval, and a star if the corrected p-value is significant."""
-    star = " *" if p < SIGNIFICANT else ""
-    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){star}"
 
 
 def conditions(scores: Mapping[str, Scores]) -> str:
