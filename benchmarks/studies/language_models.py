@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.ticker import ScalarFormatter
 
 from benchmarks.common.figures import save
 from benchmarks.common.finished import finished_folders, input_folders
@@ -107,6 +108,8 @@ def draw(trained: Sequence[Trained], file: Path) -> None:
             known = [(x, y) for x, y in points if y is not None]
             axes.plot(*zip(*known, strict=True), "o-", markersize=3, label=label)
         axes.set(xlabel="million words read", ylabel="perplexity", yscale="log", title=own.title)
+        for part in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            part(ScalarFormatter())
         axes.grid(alpha=0.3, which="both")
         axes.legend()
     save(figure, file)

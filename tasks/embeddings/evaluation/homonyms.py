@@ -1,7 +1,9 @@
 """The homonym test: is an occurrence of a word nearer to others of its sense than to the other one?
 
-An occurrence counts as right if its cosine with the centroid of its own sense, without itself, is
-higher than with that of the other sense (after Peters et al., 2018, section 5.3). Chance is 50 %.
+An occurrence counts as right if its mean cosine with the others of its sense is higher than with
+those of the other sense (after Peters et al., 2018, section 5.3). Chance is 50 %. With the cosines
+of the centroids it would be less: the occurrence's own sense has one vector fewer, and the mean of
+fewer vectors is farther from what all vectors share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,7 +93,7 @@ def _comparisons(
             own = [v for s, v in others if s == sense]
             other = [v for s, v in others if s != sense]
             if own and other:
-                nearer = vector @ unit(np.mean(own, axis=0)) - vector @ unit(np.mean(other, axis=0))
+                nearer = vector @ np.mean(own, axis=0) - vector @ np.mean(other, axis=0)
                 yield 0.5 if abs(nearer) < COSINE_TOLERANCE else float(nearer > 0)
 
 

@@ -53,6 +53,15 @@ def test_equal_vectors_score_at_chance() -> None:
     assert none["accuracy"] is None and none["covered"] == 0
 
 
+def test_vectors_without_senses_score_at_chance() -> None:
+    """Also if all vectors have much in common, as those of language models do."""
+    made = occurrences(*"aaaaaa", *"bbbbbb")
+    random = np.random.default_rng(0)
+    drawn = (1 + random.standard_normal((400, len(made), 64))).astype(np.float32)
+    scores = [sense_accuracy(made, list(rows))["accuracy"] for rows in drawn]
+    assert np.mean(np.array(scores, np.float64)) == pytest.approx(0.5, abs=0.03)
+
+
 def test_static_sets_use_the_words_around() -> None:
     words = ["golf", "ball", "club"]
     space = Neighbours(WordSet(words, np.array([[2, 0], [0, 3], [9, 9]], np.float32)))
