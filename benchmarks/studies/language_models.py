@@ -11,7 +11,8 @@ The commands of the published results, with BIDAFLOW_MIRROR set to the folder wi
 
 OUT_FOLDER gets language-models.json and .md, with a row per model, the oldest first, and a picture
 of the perplexities over the words that were read. The n-gram models are computed anew, on the words
-that the language model read.
+that the language model read. Speed is what
+`benchmarks.studies.language_model` measures.
 """
 
 import argparse
@@ -35,6 +36,7 @@ from tasks.embeddings.contextual.ngram_baselines import ngram_perplexities
 from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 
+TIMES = ("seconds", "words_per_second")
 PARTS = {"train/perplexity_mean": "train", "held_out/perplexity_mean": "held out"}
 
 
@@ -51,9 +53,9 @@ class Trained:
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
-        """Its evaluations."""
-        history: list[dict[str, Any]] = json.loads((self.folder / "history.json").read_text())
-        return history
+        """Its evaluations, without their times."""
+        history = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
+        return [{k: v for k, v in entry.items() if k not in TIMES} for entry in history]
 
     @cached_property
     def prepared(self) -> Path:
