@@ -46,9 +46,7 @@ def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> No
         """The newest folder of the stage `train` after a training with these changes."""
         training = TrainingParameters(epochs=1, hidden_size=8, vector_gate=16, **changes)
         resources = Resources(cpus_per_worker=1)
-        state = train(
-            data, ["baseline"], training, vectors, resources=resources, return_state=True
-        )
+        state = train(data, ["baseline"], training, vectors, resources=resources, return_state=True)
         result_of(state)
         return finished(root, "train")[-1]
 
