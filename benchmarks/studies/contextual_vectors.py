@@ -25,7 +25,6 @@ OUT_FOLDER gets DATASET.json and .md, and for each training a Parquet file with 
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,33 +39,30 @@ from benchmarks.common.answers import write_answers
 from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
-from benchmarks.comparison import splits_of
+from benchmarks.comparison import Trained, splits_of
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.evaluate import load_split
 from tasks.reports.comparison import format_gain
+from tasks.training.epoch_log import History
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The trainings of a cell, one per seed."""
+class Cell:
+    """The trainings of a variant with its vectors, one per seed."""
 
-    variant: str
     vectors: str
-    folders: Sequence[Path]
+    trainings: Sequence[Trained]
 
     @cached_property
     def f1(self) -> FloatArray:
         """F1 of each dev question, percent: (seeds, n)."""
-        files = (folder / "predictions.parquet" for folder in self.folders)
-        tables: Any = [pq.read_table(file, columns=["f1"]) for file in files]
-        return 100 * np.array([table["f1"].to_numpy() for table in tables], np.float64)
+        return np.array([trained.f1 for trained in self.trainings])
 
-    @cached_property
-    def histories(self) -> list[list[dict[str, Any]]]:
+    @property
+    def histories(self) -> list[History]:
         """The entries of the epochs of each training."""
-        files = (folder / "history.json" for folder in self.folders)
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        return [trained.history for trained in self.trainings]
 
     @property
     def seconds(self) -> list[float]:
@@ -82,12 +78,15 @@ class Trained:
         return f"{np.mean([own[-1] for own in f1]):.2f}" if all(f1) else "–"
 
 
-def newest(dataset: str) -> list[Trained]:
+def newest(dataset: str) -> list[Cell]:
     """The cells of the newest comparison on the dataset."""
     for comparison in reversed(finished_folders("compare")):
         found = list(cells(comparison))
         if {cell["dataset"] for cell, _ in found} == {dataset}:
-            return [Trained(cell["variant"], cell["vectors"], own) for cell, own in found]
+            return [
+                Cell(cell["vectors"], [Trained(cell["variant"], f, splits_of(f)) for f in own])
+                for cell, own in found
+            ]
     sys.exit(f"There is no finished comparison on {dataset}. Run bidaflow compare first.")
 
 
@@ -99,11 +98,11 @@ def parts(dev: Path) -> dict[str, BoolArray]:
     return {name: rows for name, rows in both.items() if rows.any()}
 
 
-def layers_of(trained: Path) -> dict[str, dict[str, float]]:
+def layers_of(trained: Trained) -> dict[str, dict[str, float]]:
     """What computing the contextual layers of each split of a training took, by role."""
-    data = read_manifest(trained)["inputs"]["data"]
-    stages = {content_digest(folder): folder for folder in input_folders(trained, "data")}
-    digests = {role: data[role]["layers"] for role in splits_of(trained)}
+    data = read_manifest(trained.folder)["inputs"]["data"]
+    stages = {content_digest(folder): folder for folder in input_folders(trained.folder, "data")}
+    digests = {role: data[role]["layers"] for role in trained.splits}
     return {
         role: {"seconds": read_manifest(stages[digest])["seconds"], **facts_of(stages[digest])}
         for role, digest in digests.items()
@@ -111,9 +110,13 @@ def layers_of(trained: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def row(own: Trained, first: Trained, scored: Mapping[str, BoolArray]) -> dict[str, str]:
+def row(own: Cell, first: Cell, scored: Mapping[str, BoolArray]) -> dict[str, str]:
     """A cell's row of the table."""
-    columns = {"variant": own.variant, "vectors": own.vectors, "seeds": str(len(own.folders))}
+    columns = {
+        "variant": own.trainings[0].variant,
+        "vectors": own.vectors,
+        "seeds": str(len(own.trainings)),
+    }
     for part, rows in scored.items():
         f1, reference = own.f1[:, rows], first.f1[:, rows]
         gain = "reference" if own is first else format_gain(bootstrap(f1, reference))
@@ -143,20 +146,20 @@ def main() -> None:
     parser.add_argument("dataset", metavar="DATASET")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    trained = newest(arguments.dataset)
-    scored = parts(splits_of(trained[0].folders[0])["dev"])
-    trainings = {}
-    for number, cell in enumerate(trained):
-        for folder in cell.folders:
-            manifest = read_manifest(folder)
-            seed = manifest["inputs"]["variant"]["training"]["seed"]
-            name = f"{arguments.dataset}-{number}-{cell.variant}-seed-{seed}"
-            write_answers(arguments.out / f"{name}.parquet", folder, vectors=cell.vectors)
-            trainings[name] = {"mixes": manifest["facts"]["mixes"], "git": manifest["git"]}
-    rows = [row(cell, trained[0], scored) for cell in trained]
-    layers = [layers_of(cell.folders[0]) for cell in trained]
+    found = newest(arguments.dataset)
+    scored = parts(found[0].trainings[0].splits["dev"])
+    facts = {}
+    for number, cell in enumerate(found):
+        for trained in cell.trainings:
+            seed = trained.config["training"]["seed"]
+            name = f"{arguments.dataset}-{number}-{trained.variant}-seed-{seed}"
+            write_answers(arguments.out / f"{name}.parquet", trained.folder, vectors=cell.vectors)
+            manifest = read_manifest(trained.folder)
+            facts[name] = {"mixes": manifest["facts"]["mixes"], "git": manifest["git"]}
+    rows = [row(cell, found[0], scored) for cell in found]
+    layers = [layers_of(cell.trainings[0]) for cell in found]
     program = "benchmarks.studies.contextual_vectors"
-    write_table(arguments.out, arguments.dataset, program, rows, layers=layers, trainings=trainings)
+    write_table(arguments.out, arguments.dataset, program, rows, layers=layers, trainings=facts)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from models.arrays import Float32Array
 from tasks.embeddings.contextual.select_bilm import read_bilm
@@ -30,7 +31,7 @@ from tasks.embeddings.evaluation.homonyms import (
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, known_vectors
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES
+from tasks.evaluation.bootstrap import Gain
 
 Vectors = Sequence[Float32Array | None]
 NEAR = 2  # words on each side
@@ -76,20 +77,14 @@ def glove_vectors(
         yield (PACKAGED, place), [v.mean(axis=0) if len(v) else None for v in known]
 
 
-def interval(occurrences: Sequence[Occurrence], vectors: Vectors) -> tuple[float, float]:
-    """The 95 % interval of the accuracy, over homonyms."""
+def interval(occurrences: Sequence[Occurrence], vectors: Vectors) -> Gain:
+    """The mean accuracy of the homonyms in percent, with its 95 % interval."""
     pairs = zip(occurrences, vectors, strict=True)
-    by_word = [list(group) for _, group in groupby(pairs, key=lambda pair: pair[0].word)]
     scores = []
-    for group in by_word:
-        result = sense_accuracy([o for o, _ in group], [vector for _, vector in group])
-        scores.append(result["accuracy"])
-    known = np.array([score for score in scores if score is not None])
-    random = np.random.default_rng(0)
-    means = known[random.integers(len(known), size=(SAMPLES, len(known)))].mean(axis=1)
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(means, [tail, 100 - tail])
-    return float(low), float(high)
+    for _, group in groupby(pairs, key=lambda pair: pair[0].word):
+        own, own_vectors = zip(*group, strict=True)
+        scores.append(sense_accuracy(own, own_vectors)["accuracy"])
+    return bootstrap(100 * np.array([[score for score in scores if score is not None]]))
 
 
 def row(
@@ -97,13 +92,13 @@ def row(
 ) -> dict[str, str]:
     """A row of the table."""
     result = sense_accuracy(occurrences, vectors)
-    low, high = interval(occurrences, vectors)
+    resampled = interval(occurrences, vectors)
     accuracy = result["accuracy"]
     return {
         "vectors": title[0],
         "of": title[1],
         "senses right": "–" if accuracy is None else f"{100 * accuracy:.1f} %",
-        "95 %": f"{100 * low:.1f} to {100 * high:.1f}",
+        "95 %": f"{resampled.low:.1f} to {resampled.high:.1f}",
     }
 
 

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.studies.contextual_vectors import Trained, row
+from benchmarks.comparison import Trained
+from benchmarks.studies.contextual_vectors import Cell, row
 
 
-def trained(folder: Path, variant: str, f1: float, seconds: float) -> Trained:
+def trained(folder: Path, variant: str, f1: float, seconds: float) -> Cell:
     """Two epochs of so many seconds; the first reaches half of F1, the second all of it (0 to 1) in
     each of 40 questions."""
     folder.mkdir()
@@ -26,7 +27,7 @@ def trained(folder: Path, variant: str, f1: float, seconds: float) -> Trained:
         for epoch in (1, 2)
     ]
     (folder / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    return Trained(variant, "glove-6b-50d", [folder])
+    return Cell("glove-6b-50d", [Trained(variant, folder, {})])
 
 
 def test_rows_compare_equal_epochs_and_equal_minutes(tmp_path: Path) -> None:
