@@ -82,10 +82,10 @@ def train_embeddings(
     if evaluate_on is not None:
         ingest_dataset(DataParameters(dataset=evaluate_on))  # report invalid data before training
     folder = settings().root.resolve() / "embeddings" / name
-    if start is not None and embedding.method == "elmo":
-        start = str(find_start_bilm(start))
     if embedding.method == "elmo":
-        trained, title = train_bilm(corpus, embedding, start, resources), "Language model"
+        start_model = None if start is None else find_start_bilm(start)
+        start = None if start_model is None else str(start_model)
+        trained, title = train_bilm(corpus, embedding, start_model, resources), "Language model"
     else:
         trained, title = train_from_corpus(corpus, embedding, start), "Word vectors"
     with shared_folder(folder):

@@ -18,7 +18,7 @@ from infra.errors import UserError
 from infra.files import archive_of
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
-from tasks.embeddings.contextual.source import find_bilm, find_start_bilm
+from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (
     BILM,
@@ -148,25 +148,25 @@ def prepare_corpus(files: list[TextFile], corpus: CorpusParameters) -> Output:
 def train_bilm(
     corpus: CorpusParameters,
     embedding: EmbeddingParameters,
-    start: str | None,
+    start: Path | None,
     resources: Resources,
 ) -> Output:
     """Prepare and encode the corpus, and train ELMo's language model on it.
 
+    `start` is the file of a language model that was trained here (see `find_start_bilm`).
+
     Raises:
-        UserError: the start model can't be read or was not trained here, or the corpus names no
-            texts or too few.
+        UserError: the start model can't be read, or the corpus names no texts or too few.
     """
-    start_file = None if start is None else find_start_bilm(start)
-    if start_file is not None:
+    if start is not None:
         from tasks.embeddings.contextual.bilm_file import load_bilm  # loads torch
 
-        history = load_bilm(start_file).history
+        history = load_bilm(start).history
         warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
-        start_file = copying_bilm(start_file).folder / BILM
+        start = copying_bilm(start).folder / BILM
     prepared = prepare_corpus(corpus_files(corpus), corpus).folder
     encoded = encoding_corpus(prepared).folder
-    output = training_language_model(prepared, encoded, embedding, start_file, resources)
+    output = training_language_model(prepared, encoded, embedding, start, resources)
     remove_checkpoints(output.folder)
     return output
 
