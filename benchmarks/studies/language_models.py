@@ -66,7 +66,8 @@ class Trained:
     @property
     def title(self) -> str:
         """The names of the corpus's files, and whether the training continued another one."""
-        files = [Path(entry["path"]).name for entry in read_manifest(self.prepared)["made_from"]]
+        entries = read_manifest(self.prepared)["made_from"]
+        files = [entry.get("file") or Path(entry["path"]).name for entry in entries]
         continued = ", continued" if self.manifest["inputs"]["start"] else ""
         return " + ".join(files) + continued
 
