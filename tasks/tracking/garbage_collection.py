@@ -6,14 +6,13 @@ newest successful run, and all ancestors of both. Data in use by an active flow 
 """
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
@@ -72,16 +71,37 @@ def _is_protected(run: RecordedRun) -> bool:
 
 def _delete(uri: str, runs: Sequence[RecordedRun]) -> None:
     client = client_of(uri)
+    models = []
     for run in runs:
         for model in run.models:
             name, version = model.rsplit("/", 1)
             source = client.get_model_version(name, version).source
             client.delete_model_version(name, version)
-            client.delete_logged_model(str(source).removeprefix("models:/"))
+            models.append(str(source).removeprefix("models:/"))
+            client.delete_logged_model(models[-1])
         client.delete_run(run.id)
-    if runs and uri.startswith("sqlite:"):
-        command = ["gc", "--backend-store-uri", uri, "--run-ids", ",".join(run.id for run in runs)]
-        subprocess.run([sys.executable, "-m", "mlflow", *command], check=True, capture_output=True)
+    if uri.startswith("sqlite:"):
+        _erase(uri, [run.id for run in runs], models)
+
+
+def _erase(uri: str, runs: Sequence[str], models: Sequence[str]) -> None:
+    """Remove deleted runs and logged models for good, with their artifacts.
+
+    `mlflow gc` would also remove all experiments and models that a user deleted and may still
+    restore: it can't be limited to these.
+    """
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    from mlflow.tracking._tracking_service.utils import _get_store
+
+    store: Any = _get_store(uri)
+    for run in runs:
+        artifacts = store.get_run(run).info.artifact_uri
+        get_artifact_repository(artifacts, tracking_uri=uri).delete_artifacts()
+        store._hard_delete_run(run)
+    for model in models:
+        location = store.get_logged_model(model, allow_deleted=True).artifact_location
+        get_artifact_repository(location, tracking_uri=uri).delete_artifacts()
+        store._hard_delete_logged_model(model)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
@@ -283,3 +284,20 @@ def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     assert len(logged) == 3, "the files of the deleted model are removed"
     assert retire(uri, EXPERIMENT, keep=2) == []
     assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []
+
+
+def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = MlflowClient(uri)
+    other = client.create_experiment("tickets")
+    run_id = client.create_run(other).info.run_id
+    client.delete_experiment(other)
+    for number in range(2):
+        runs.finish(
+            uri, runs.parent_run(uri, EXPERIMENT, f"flow-{number}", None, "", {}), "FINISHED"
+        )
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (retired,) = retire(uri, EXPERIMENT, keep=1)
+    with pytest.raises(MlflowException, match=retired.id):
+        client.get_run(retired.id)
+    client.restore_experiment(other)
+    assert client.get_run(run_id).info.lifecycle_stage == "active"
