@@ -12,6 +12,7 @@ from flows.common.encoding import fill, find_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import CorpusParameters, VectorFill, VectorStart
 from infra.artifacts.shared_folder import shared_folder, shown_path
+from infra.errors import UserError
 from infra.settings import settings
 from tasks.embeddings.formats.export import publish_vectors
 from tasks.embeddings.formats.source import PACKAGED
@@ -53,7 +54,16 @@ def fill_embeddings(
         ),
     ] = "filled",
 ) -> dict[str, Any]:
-    """Fill the set and publish it. Returns the facts about it, and the paths of its files."""
+    """Fill the set and publish it. Returns the facts about it, and the paths of its files.
+
+    Raises:
+        UserError: settings of a-la-carte are given for filling from another set.
+    """
+    if fill_with != A_LA_CARTE and (corpus, window, min_count) != (CorpusParameters(), 5, 5):
+        raise UserError(
+            f"corpus, window and min_count would have no effect, because fill_with is {fill_with}. "
+            f"Omit them, or set fill_with to {A_LA_CARTE}."
+        )
     contexts = EmbeddingSettings(window=window, min_count=min_count)
     filled = fill(find_vectors(source), fill_with, corpus, contexts)
     folder = settings().root.resolve() / "embeddings" / name

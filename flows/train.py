@@ -106,16 +106,18 @@ def announce(summary: dict[str, Any]) -> None:
         Column(title, justify="left" if title == "variant" else "right") for title in rows[0]
     ]
     decision = summary["decision"]
+    dataset = summary["dataset"]
+    options = "" if dataset == "tiny" else f"--dataset {dataset} "
     show(
         table(
             columns,
             [list(row.values()) for row in rows],
-            title=f"{summary['dataset']}: {summary['questions']} dev questions",
+            title=f"{dataset}: {summary['questions']} dev questions",
         ),
         *([f"Promotion  {decision}"] if decision else []),
         f"Report     {summary['report']}",
         "",
-        "Next       bidaflow ask QUESTION --context FILE   ask the champion",
+        f"Next       bidaflow ask {options}QUESTION --context FILE   ask the champion",
         "           bidaflow up                            start Prefect and MLflow with their UIs",
         "           bidaflow retrain --data.dataset FILE   train on your own SQuAD-format data",
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
+from prefect.runtime import flow_run
 from pydantic import Field
 
 from flows.commands.flow_command import flow_command
@@ -29,6 +30,7 @@ from tasks.embeddings.formats.export import (
 )
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training.config import EmbeddingParameters, reject_settings_of_start
+from tasks.tracking import runs
 from tasks.training.vector_runs import log_trained_vectors
 
 
@@ -93,7 +95,9 @@ def train_embeddings(
             files = [publish_bilm(trained.folder, folder)]
         else:
             files = publish_vectors(trained.folder, folder, exports)
-    if embedding.method != "elmo":  # whose training logs its own run
+    if embedding.method == "elmo":  # whose training logged its own run, below one of the flow
+        runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FINISHED")
+    else:
         log_trained_vectors(name, trained.folder)
     create_table_artifact([trained.facts], key="embeddings", description=f"{title}: {folder}")
     result = {

@@ -86,7 +86,7 @@ def matches(pattern: Path) -> list[Path]:
 
 
 def members(archive: Path) -> list[Path]:
-    """The paths of a zip's files, sorted.
+    """The paths of a zip's files, sorted, without hidden ones and those that macOS adds.
 
     Raises:
         UserError: the file is not a zip, or it holds a link or a name that leads outside.
@@ -98,7 +98,8 @@ def members(archive: Path) -> list[Path]:
         raise _unreadable(archive, error) from error
     for info in infos:
         _refuse_unsafe(archive, info)
-    return sorted(archive / info.filename for info in infos)
+    paths = sorted(archive / info.filename for info in infos)
+    return [p for p in paths if "__MACOSX" not in p.parts and not p.name.startswith(".")]
 
 
 def stored_size(path: Path) -> int:

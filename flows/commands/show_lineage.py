@@ -116,7 +116,8 @@ def _run_line(run: RecordedRun) -> str:
 
 def _stage_line(stage: FinishedStage) -> str:
     manifest = stage.manifest
-    return f"[cyan]{stage.name}[/]  {manifest['finished']}  [dim]git {manifest['git']}[/]"
+    git = manifest["git"] or "unknown"
+    return f"[cyan]{stage.name}[/]  {manifest['finished']}  [dim]git {git}[/]"
 
 
 def lineage(

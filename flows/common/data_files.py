@@ -75,7 +75,7 @@ def name_of_data(data: DataParameters) -> str:
     """The name under which runs on the data are filed."""
     if data.train_files and data.dataset == "tiny":  # the default, which does not name these files
         return dataset_name(data.train_files[0])
-    return data.dataset if data.train_files else dataset_name(data.dataset)
+    return dataset_name(data.dataset)
 
 
 def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:

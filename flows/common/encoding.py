@@ -110,7 +110,16 @@ def find_vectors(spec: str) -> VectorInput:
         return stage_input(fetching(source).folder / source.name / member)
     if spec == PACKAGED:
         return packaged()
-    return spec if spec == NO_VECTORS else stage_input(local)
+    if spec == NO_VECTORS:
+        return spec
+    if local.is_dir():
+        hint = (
+            "It holds a language model: choose it by vectors.contextual."
+            if (local / "bilm.safetensors").is_file()
+            else "Name a file of vectors, or the folder of a set that was trained here."
+        )
+        raise UserError(f"{spec} is a folder without {VECTORS}. {hint}")
+    return stage_input(local)
 
 
 def train_from_corpus(

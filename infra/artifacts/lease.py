@@ -31,8 +31,10 @@ def lease(name: str, strict: bool = False) -> Iterator[None]:
     with get_client(sync_client=True) as client:
         with suppress(ObjectAlreadyExists):  # another run creates it at the same time
             client.upsert_global_concurrency_limit_by_name(limit, 1)
-        with concurrency(limit, lease_duration=LEASE_SECONDS, strict=strict):
-            yield
-        if not strict:
-            with suppress(ObjectNotFound):  # removed by another run that waited for it
-                client.delete_global_concurrency_limit_by_name(limit)
+        try:
+            with concurrency(limit, lease_duration=LEASE_SECONDS, strict=strict):
+                yield
+        finally:
+            if not strict:
+                with suppress(ObjectNotFound):  # removed by another run that waited for it
+                    client.delete_global_concurrency_limit_by_name(limit)

@@ -69,7 +69,8 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
 def _copy_weights(name: str, model: BiDAF, new: _Vocabulary, folder: Path) -> WarmStartResult:
     vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
     old = _Vocabulary.load(folder, vectors.numpy())
-    _require_same_vectors(old, new)
+    if model.config.word_vectors:
+        _require_same_vectors(old, new)
     symbols = {
         CHARACTER_EMBEDDING: (old.characters, new.characters),
         TRAINED_WORDS: (old.without_vector, new.without_vector),

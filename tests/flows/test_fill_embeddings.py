@@ -13,6 +13,7 @@ from flows.common.splits import ingest_dataset
 from flows.fill_embeddings import fill_embeddings
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import result_of
+from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.store import VECTORS, history_of, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
@@ -51,6 +52,8 @@ def test_filled_set_is_published(
     filled, given = load_vectors(facts["files"][0]), load_vectors(f"{base}/{VECTORS}")
     kept = [filled.rows[word] for word in given.words]
     np.testing.assert_array_equal(filled.vectors[kept], given.vectors)
+    with pytest.raises(UserError, match="would have no effect, because fill_with is"):
+        result_of(fill_embeddings(base, facts["files"][0], corpus, return_state=True))
     rotated = fill_embeddings(base, facts["files"][0], name="rotated", return_state=True)
     assert result_of(rotated)["filled"] == len(ANIMALS)
 

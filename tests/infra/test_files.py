@@ -98,6 +98,14 @@ def test_compressed_zip_member_is_read(tmp_path: Path) -> None:
     assert read(path) == TEXT
 
 
+def test_files_that_macos_adds_are_left_out(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        for name in ("may.json", "__MACOSX/._may.json", ".DS_Store"):
+            opened.writestr(name, "{}")
+    assert members(archive) == [archive / "may.json"]
+
+
 @compressors
 @given(data=st.data())
 def test_truncated_file_error_names_the_file(

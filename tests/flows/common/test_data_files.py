@@ -23,6 +23,8 @@ def test_own_files_override_the_catalog(two: list[str]) -> None:
     assert (files.validation_share, files.overlap) == (0.1, "refuse")
     files = find_files(DataParameters(train_files=two[:1], dev_files=two[1:]))
     assert (files.train, files.dev) == ([Path(two[0])], [Path(two[1])])
+    named = DataParameters(dataset="Support tickets", train_files=two[:1])
+    assert find_files(named).name == "Support-tickets", "the name that ask and rollback look up"
     assert files.name == "a", "must not compete with the champion of the default dataset"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flows.build_vocabulary import build_vocabulary
-from flows.common.encoding import encode_dataset, train_from_corpus
+from flows.common.encoding import encode_dataset, find_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from flows.compare_variants import compare_variants
@@ -21,6 +21,15 @@ from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.text.build_vocabulary import VocabularyParameters
 from tests.factories.stages import in_flow
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("bilm.safetensors", "vectors.contextual"), ("a.txt", "Name a file")]
+)
+def test_folder_without_a_set_is_refused(file: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / file).touch()
+    with pytest.raises(UserError, match=f"is a folder without vectors.parquet.*{message}"):
+        find_vectors(str(tmp_path))
 
 
 @pytest.mark.heavy

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from infra.errors import UserError
+from models.configs.presets import preset
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.tracking.registry import fetch_model
@@ -49,6 +50,17 @@ def test_model_starts_from_an_earlier_one(data: TrainingData, earlier: Path) -> 
     random, no_warm_start = new_model(small(seed=5), data)
     assert no_warm_start is None
     assert not (random.output.start_modeling.weight == 0.25).any()
+
+
+def test_model_without_word_vectors_is_warm_started(data: TrainingData, tmp_path: Path) -> None:
+    variant = preset("char-only").with_changes(hidden_size=8)
+    model, _ = new_model(variant, data)
+    weights = {name: torch.full_like(p, 0.25) for name, p in model.named_parameters()}
+    vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
+    save_model(tmp_path / "model", TrainedModel(variant, True, weights, vectors, data.vocabulary))
+    again, carried = new_model(variant, replace(data, start_from=tmp_path))
+    assert carried is not None
+    assert all((parameter == 0.25).all() for parameter in again.parameters())
 
 
 def test_random_vectors_agree_across_vocabularies(data: TrainingData, tmp_path: Path) -> None:
