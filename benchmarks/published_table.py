@@ -30,9 +30,10 @@ from benchmarks.common.machine import machine, today
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import markdown
 from benchmarks.common.trained import Row, Trained, rows_of
-from benchmarks.common.validation import add_expected_no_answer
+from benchmarks.common.validation import add_expected_no_answer, without_negatives
 from infra.atomic_files import write_atomically
 from models.arrays import BoolArray, FloatArray
+from tasks.data.negatives import negative_kind
 from tasks.evaluation.evaluate import Columns, load_split, read_predictions
 from tasks.evaluation.metrics import best_threshold, no_answer_auc, threshold_of_best_score
 from tasks.reports.comparison import format_gain
@@ -91,7 +92,6 @@ class Evaluated:
 
 def evaluate_training(trained: Trained, expected_no_answer: float) -> Evaluated:
     """Choose the threshold on validation, and read the dev predictions."""
-    validation, predictions = trained.validation()
     dev = load_split(trained.input("dev", "ingested"))
     lengths = dev.context_lengths[dev.context_of]
     return Evaluated(
@@ -99,13 +99,14 @@ def evaluate_training(trained: Trained, expected_no_answer: float) -> Evaluated:
         read_predictions(trained.folder / "predictions.parquet", dev, str(trained.folder)),
         dev.answerable,
         within=lengths <= trained.variant.training.max_context_tokens,
-        threshold=best_threshold(validation, predictions, expected_no_answer),
+        threshold=best_threshold(*without_negatives(trained.validation()), expected_no_answer),
     )
 
 
 def require_both_kinds(trained: Trained) -> None:
     """End the program if no threshold can be chosen for a training."""
-    answerable = load_split(trained.input("validation", "ingested")).answerable
+    split = load_split(trained.input("validation", "ingested"))
+    answerable = split.answerable[[negative_kind(id) is None for id in split.ids]]
     if answerable.all() or not answerable.any() or not trained.allows_no_answer:
         sys.exit(
             f"{trained.folder}: no threshold can be chosen, because its training or validation "

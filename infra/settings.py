@@ -118,7 +118,7 @@ class Settings(BaseSettings):
     def root(self) -> Path:
         """The storage root if it is a folder, else the folder of this machine's copies of it."""
         if self.address is None:
-            return Path(self.location)
+            return Path(self.location).expanduser()
         place = f"{self.address} {os.environ.get('AWS_ENDPOINT_URL_S3', '')}"
         return self.cache.expanduser() / hashlib.sha256(place.encode()).hexdigest()[:16]
 

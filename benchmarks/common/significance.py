@@ -24,9 +24,11 @@ def resampled_means(
 
     Both are (seeds, n), in percent, about the same n questions. Each sample draws questions, and
     for each side seeds, with replacement; one seed says nothing about the variation between seeds.
+    The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
+    deviations are enlarged first.
     """
     random = np.random.default_rng(0)
-    sides = [after] if before is None else [after, -before]
+    sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
     n = after.shape[1]
     means = []
     for _ in range(samples):
@@ -34,6 +36,12 @@ def resampled_means(
         drawn = (side[random.integers(len(side), size=len(side))].mean(axis=0) for side in sides)
         means.append(sum(float(f1[questions].mean()) for f1 in drawn))
     return np.array(means)
+
+
+def _enlarged(side: FloatArray) -> FloatArray:
+    """(seeds, n) with √(S/(S-1)) times the deviations from the mean over S seeds."""
+    seeds, mean = len(side), side.mean(axis=0)
+    return side if seeds == 1 else mean + (side - mean) * np.sqrt(seeds / (seeds - 1))
 
 
 def gain_of(mean: float, means: FloatArray) -> Gain:

@@ -102,7 +102,12 @@ class Trained:
         """A digest of the data that it was trained on."""
         digests = self.manifest["inputs"]["data"]
         return digest_of(
-            [digests["train"]["ingested"], digests["vectors"], digests.get("start_from")]
+            [
+                digests["train"]["ingested"],
+                digests["vectors"],
+                digests.get("start_from"),
+                digests.get("bilm"),
+            ]
         )
 
     @property

@@ -89,17 +89,23 @@ def final_cells(pilot: Path, also: Sequence[str] = ()) -> list[Cell]:
     return [Cell(arm, seed, FINAL_EPOCHS) for seed in FINAL_SEEDS for arm in arms]
 
 
-def run_cells(setting: Setting, cells: Sequence[Cell], limits: Limits) -> None:
-    """Run the cells that are not finished, up to the limits."""
+def run_cells(setting: Setting, cells: Sequence[Cell], limits: Limits) -> list[Cell]:
+    """Run the cells that are not finished, up to the limits; returns those that failed."""
+    failed = []
     began = time.perf_counter()
     pending = [cell for cell in cells if not (setting.out / cell.file).exists()]
     for number, cell in enumerate(pending):
         minutes = (time.perf_counter() - began) / 60
         if number == limits.cells or (limits.minutes is not None and minutes >= limits.minutes):
             print(f"{len(pending) - number} cells are left. Run the command again.", flush=True)
-            return
+            break
         print(f"Cell {number + 1} of {len(pending)}: {cell.arm}, seed {cell.seed}", flush=True)
-        run_cell(setting, cell)
+        try:
+            run_cell(setting, cell)
+        except (Exception, SystemExit) as error:  # the other arms do not depend on it
+            print(f"{cell.arm}, seed {cell.seed}, failed: {error}", file=sys.stderr, flush=True)
+            failed.append(cell)
+    return failed
 
 
 def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
@@ -162,8 +168,10 @@ def main() -> None:
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
     prepare_server(["train"])
     limits = Limits(options.cells, options.minutes)
-    run_cells(Setting(domain, folder, CHANGES, resources), wanted, limits)
+    failed = run_cells(Setting(domain, folder, CHANGES, resources), wanted, limits)
     write_table(folder, cells, folder)
+    if failed:
+        sys.exit(f"Failed: {', '.join(cell.file for cell in failed)}. Run the command again.")
 
 
 if __name__ == "__main__":

@@ -34,10 +34,10 @@ def vector_facts(
 
 
 def _set_facts(vectors: VectorInput) -> dict[str, Any]:
-    """The history of a set, and the facts of the stage that made it, if one did."""
+    """The history of a set, and the facts of the stage that made it, if one did, without words."""
     folder = Path(str(vectors)).parent
     made = facts_of(folder) if folder.is_relative_to(stages_folder()) else {}
-    return {**history_of(vectors), **made}
+    return {k: v for k, v in {**history_of(vectors), **made}.items() if k != "examples"}
 
 
 def question_counts(

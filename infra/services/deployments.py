@@ -261,11 +261,15 @@ def _current_sections() -> Sections:
 
 def command_environment() -> dict[str, str]:
     """The environment of a command that uses the Prefect server, and runs in the checkout."""
+    mirror = settings().mirror_folder
     return {
         **variables(),
         **os.environ,
         # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
         "PWD": str(CHECKOUT),
+        # A relative folder is relative to the caller's.
+        "BIDAFLOW_ROOT": settings().address or str(settings().root.resolve()),
+        **({} if mirror is None else {"BIDAFLOW_MIRROR": str(mirror.resolve())}),
         "BIDAFLOW_WORK_POOL": settings().work_pool,
     }
 

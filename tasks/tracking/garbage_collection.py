@@ -133,7 +133,9 @@ def find_garbage(uri: str) -> list[Garbage]:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
     stages = finished_stages(stages_folder())
-    trained = {s.folder.name for s in stages.values() if s.folder.parent.name == TRAINING_STAGE}
+    trained = {
+        s.folder.name for s in stages.values() if s.folder.parent.name in CHECKPOINTED_STAGES
+    }
     known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
     # A wrong or missing store keeps no run, so that all trainings would be removed.
     if trained and not trained & known:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # MLflow is imported locally, because it takes a second to load.
 
+DESCRIPTION_LENGTH = 5000  # of a version; PostgreSQL refuses a longer one
 INFERENCE_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
 
 
@@ -72,7 +73,7 @@ def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> s
         run.info.run_id,
         tags=tags,
         model_id=model_id,
-        description=card,
+        description=card[:DESCRIPTION_LENGTH],
     )
     client.log_text(run.info.run_id, card, "model_card.md")
     # MLflow's page of the logged model reads its registered version from this tag.

@@ -209,12 +209,20 @@ def champions(uri: str) -> list[RegisteredVersion]:
     Raises:
         UserError: the server does not respond.
     """
+    from mlflow.utils import get_results_from_paginated_fn
+
     client = reading_client(uri)
     if client is None:
         return []
+    models = get_results_from_paginated_fn(
+        lambda size, token: client.search_registered_models(
+            "name LIKE 'bidaf-%'", max_results=size, page_token=token
+        ),
+        max_results_per_page=1000,
+    )
     return [
         _version(client.get_model_version(model.name, model.aliases[CHAMPION]))
-        for model in client.search_registered_models()
+        for model in models
         if CHAMPION in model.aliases
     ]
 

@@ -77,7 +77,7 @@ def test_only_a_scheme_makes_an_address(folder: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("BIDAFLOW_ROOT", folder)
     assert (settings().address is None) == (folder != "odd://")
     if settings().address is None:
-        assert settings().root == Path(folder)
+        assert settings().root == Path(folder).expanduser()
 
 
 def test_size_of_the_cache_has_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
