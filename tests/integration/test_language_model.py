@@ -51,6 +51,7 @@ def test_model_is_trained_reused_and_continued(
     client = MlflowClient(settings().tracking_uri)
     run = client.get_run(facts["run_id"])
     assert run.info.status == "FINISHED" and run.data.params["elmo.preset"] == "filters-128"
+    assert client.get_run(run.data.tags["mlflow.parentRunId"]).info.status == "FINISHED"
     assert run.data.metrics["held_out/perplexity_mean"] == pytest.approx(
         last["held_out/perplexity_mean"], abs=1e-3
     )
