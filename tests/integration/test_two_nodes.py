@@ -1,6 +1,7 @@
 """Data steps on a Ray cluster of two nodes: the same files, facts and errors as in one process."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -100,9 +101,18 @@ def node_of() -> Callable[[int], tuple[int, str]]:
 
 
 def test_every_node_gives_results_in_order(
-    two_nodes: None, node_of: Callable[[int], tuple[int, str]]
+    two_nodes: None, node_of: Callable[[int], tuple[int, str]], tmp_path: Path
 ) -> None:
-    results = list(map_on_cluster(node_of, range(40)))
+    def when_both_are_there(number: int) -> tuple[int, str]:
+        """One node would otherwise do everything while the other one starts its process."""
+        _, node = node_of(number)
+        (tmp_path / node).touch()
+        end = time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        return number, node
+
+    results = list(map_on_cluster(when_both_are_there, range(40)))
     assert [number for number, _ in results] == list(range(40))
     assert len({node for _, node in results}) == 2
 
