@@ -61,7 +61,8 @@ def retire(
         retired += free
         if len(free) == len(variants) and not _is_protected(parent):
             retired.append(parent)
-    _delete(uri, retired)
+    for run in retired:
+        _delete(uri, run)
     return retired
 
 
@@ -69,23 +70,22 @@ def _is_protected(run: RecordedRun) -> bool:
     return run.status == "RUNNING" or any("@" in model for model in run.models)
 
 
-def _delete(uri: str, runs: Sequence[RecordedRun]) -> None:
+def _delete(uri: str, run: RecordedRun) -> None:
     client = client_of(uri)
     models = []
-    for run in runs:
-        for model in run.models:
-            name, version = model.rsplit("/", 1)
-            source = client.get_model_version(name, version).source
-            client.delete_model_version(name, version)
-            models.append(str(source).removeprefix("models:/"))
-            client.delete_logged_model(models[-1])
-        client.delete_run(run.id)
+    for model in run.models:
+        name, version = model.rsplit("/", 1)
+        source = client.get_model_version(name, version).source
+        client.delete_model_version(name, version)
+        models.append(str(source).removeprefix("models:/"))
+        client.delete_logged_model(models[-1])
+    client.delete_run(run.id)
     if uri.startswith("sqlite:"):
-        _erase(uri, [run.id for run in runs], models)
+        _erase(uri, run.id, models)
 
 
-def _erase(uri: str, runs: Sequence[str], models: Sequence[str]) -> None:
-    """Remove deleted runs and logged models for good, with their artifacts.
+def _erase(uri: str, run_id: str, models: Sequence[str]) -> None:
+    """Remove a deleted run and its deleted models for good, with their artifacts.
 
     `mlflow gc` would also remove all experiments and models that a user deleted and may still
     restore: it can't be limited to these.
@@ -94,14 +94,13 @@ def _erase(uri: str, runs: Sequence[str], models: Sequence[str]) -> None:
     from mlflow.tracking._tracking_service.utils import _get_store
 
     store: Any = _get_store(uri)
-    for run in runs:
-        artifacts = store.get_run(run).info.artifact_uri
-        get_artifact_repository(artifacts, tracking_uri=uri).delete_artifacts()
-        store._hard_delete_run(run)
     for model in models:
         location = store.get_logged_model(model, allow_deleted=True).artifact_location
         get_artifact_repository(location, tracking_uri=uri).delete_artifacts()
         store._hard_delete_logged_model(model)
+    artifacts = store.get_run(run_id).info.artifact_uri
+    get_artifact_repository(artifacts, tracking_uri=uri).delete_artifacts()
+    store._hard_delete_run(run_id)
 
 
 @dataclass(frozen=True)

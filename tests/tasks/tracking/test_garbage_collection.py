@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+from mlflow.tracking._tracking_service.utils import _get_store
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from flows.commands.maintenance import prune_data
@@ -290,6 +291,8 @@ def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.Monke
     client = MlflowClient(uri)
     other = client.create_experiment("tickets")
     run_id = client.create_run(other).info.run_id
+    model_id = client.create_logged_model(other).model_id
+    client.delete_logged_model(model_id)
     client.delete_experiment(other)
     for number in range(2):
         runs.finish(
@@ -299,5 +302,7 @@ def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.Monke
     (retired,) = retire(uri, EXPERIMENT, keep=1)
     with pytest.raises(MlflowException, match=retired.id):
         client.get_run(retired.id)
+    deleted = _get_store(uri).get_logged_model(model_id, allow_deleted=True)
+    assert deleted.model_id == model_id
     client.restore_experiment(other)
     assert client.get_run(run_id).info.lifecycle_stage == "active"
