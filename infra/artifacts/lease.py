@@ -1,9 +1,9 @@
 """Leases of Prefect's server, which runs on several machines hold one after the other."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.concurrency.sync import concurrency
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
@@ -28,13 +28,15 @@ def lease(name: str, strict: bool = False) -> Iterator[None]:
         yield
         return
     limit = f"bidaflow-{name}"
-    with get_client(sync_client=True) as client:
+    with get_client(sync_client=True) as client, ExitStack() as released:
         with suppress(ObjectAlreadyExists):  # another run creates it at the same time
             client.upsert_global_concurrency_limit_by_name(limit, 1)
-        try:
-            with concurrency(limit, lease_duration=LEASE_SECONDS, strict=strict):
-                yield
-        finally:
+        with concurrency(limit, lease_duration=LEASE_SECONDS, strict=strict):
             if not strict:
-                with suppress(ObjectNotFound):  # removed by another run that waited for it
-                    client.delete_global_concurrency_limit_by_name(limit)
+                released.callback(_remove, client, limit)
+            yield
+
+
+def _remove(client: SyncPrefectClient, limit: str) -> None:
+    with suppress(ObjectNotFound):  # removed by another run that waited for it
+        client.delete_global_concurrency_limit_by_name(limit)

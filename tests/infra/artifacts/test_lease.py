@@ -43,6 +43,12 @@ def test_second_holder_waits_for_the_first() -> None:
     assert limits() == []
 
 
+def test_failed_block_leaves_no_limit_on_the_server() -> None:
+    with pytest.raises(ZeroDivisionError), lease("write-key"):
+        1 / 0  # noqa: B018
+    assert limits() == []
+
+
 def test_no_one_else_holds_a_strict_lease() -> None:
     holders: list[str] = []
 
