@@ -98,8 +98,9 @@ def members(archive: Path) -> list[Path]:
         raise _unreadable(archive, error) from error
     for info in infos:
         _refuse_unsafe(archive, info)
-    paths = sorted(archive / info.filename for info in infos)
-    return [p for p in paths if "__MACOSX" not in p.parts and not p.name.startswith(".")]
+    names = (Path(info.filename) for info in infos)
+    shown = (n for n in names if "__MACOSX" not in n.parts and not n.name.startswith("."))
+    return sorted(archive / name for name in shown)
 
 
 def stored_size(path: Path) -> int:

@@ -99,7 +99,8 @@ def test_compressed_zip_member_is_read(tmp_path: Path) -> None:
 
 
 def test_files_that_macos_adds_are_left_out(tmp_path: Path) -> None:
-    archive = tmp_path / "a.zip"
+    archive = tmp_path / "__MACOSX" / "a.zip"
+    archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as opened:
         for name in ("may.json", "__MACOSX/._may.json", ".DS_Store"):
             opened.writestr(name, "{}")
