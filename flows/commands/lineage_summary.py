@@ -35,8 +35,7 @@ def summarize_run(stages: Stages, run: RecordedRun, verify: bool) -> list[str]:
     files = [*_outputs(stages, names, verify), *inputs]
     return [
         *_run_lines(run),
-        f"Trained    {trained.name[: -len(run.stage or '') + DIGITS]}, "
-        f"git {(trained.manifest['git'] or 'unknown')[:DIGITS]}",
+        f"Trained    {trained.name[: -len(run.stage or '') + DIGITS]}, git {trained.git[:DIGITS]}",
         *(f"Input      {_file_line(*file)}" for file in inputs[:SHOWN]),
         *_more("Input", len(inputs) - SHOWN),
         *_state_lines(files, len(names)),

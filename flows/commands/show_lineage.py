@@ -115,9 +115,7 @@ def _run_line(run: RecordedRun) -> str:
 
 
 def _stage_line(stage: FinishedStage) -> str:
-    manifest = stage.manifest
-    git = manifest["git"] or "unknown"
-    return f"[cyan]{stage.name}[/]  {manifest['finished']}  [dim]git {git}[/]"
+    return f"[cyan]{stage.name}[/]  {stage.manifest['finished']}  [dim]git {stage.git}[/]"
 
 
 def lineage(

@@ -11,6 +11,7 @@ from infra.errors import UserError
 from infra.settings import settings
 
 if TYPE_CHECKING:
+    from mlflow.entities.model_registry import RegisteredModel
     from mlflow.tracking import MlflowClient
 
 # MLflow is imported locally, because it takes a second to load.
@@ -93,6 +94,17 @@ def denied(error: Exception) -> UserError | None:
         f"The MLflow server at {server_url(settings().tracking_uri)} does not let the user {user} "
         f"write. {LOGIN} of one who may, or ask for the permission EDIT."
     )
+
+
+def registered_models(client: "MlflowClient", query: str | None = None) -> "list[RegisteredModel]":
+    """All registered models that fulfil MLflow's `query`, from all pages."""
+    from mlflow.utils import get_results_from_paginated_fn
+
+    models: list[RegisteredModel] = get_results_from_paginated_fn(
+        lambda size, token: client.search_registered_models(query, size, page_token=token),
+        max_results_per_page=1000,
+    )
+    return models
 
 
 def client_of(uri: str) -> "MlflowClient":

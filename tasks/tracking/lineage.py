@@ -11,7 +11,7 @@ from typing import Any
 from infra.artifacts.manifest import MANIFEST, Manifest, content_digest, hash_file, read_manifest
 from infra.artifacts.remote import ensure_local, published_stages
 from infra.errors import UserError
-from tasks.tracking.client import reading_client
+from tasks.tracking.client import reading_client, registered_models
 
 # MLflow is imported locally, because it takes a second to load.
 
@@ -80,11 +80,7 @@ def _models(client: Any) -> dict[str, tuple[str, ...]]:
     from mlflow.utils import get_results_from_paginated_fn
 
     names: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-    registered = get_results_from_paginated_fn(
-        lambda size, token: client.search_registered_models(max_results=size, page_token=token),
-        max_results_per_page=1000,
-    )
-    aliases = {model.name: model.aliases for model in registered}
+    aliases = {model.name: model.aliases for model in registered_models(client)}
     for model in get_results_from_paginated_fn(
         lambda size, token: client.search_model_versions(max_results=size, page_token=token),
         max_results_per_page=1000,
@@ -109,6 +105,11 @@ class FinishedStage:
     def name(self) -> str:
         """<stage>/<key>"""
         return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def git(self) -> str:
+        """The commit that it ran at; "unknown" if there was no git."""
+        return self.manifest["git"] or "unknown"
 
     @property
     def inputs(self) -> list[ManifestEntry]:

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.tracking.client import client_of, reading_client
+from tasks.tracking.client import client_of, reading_client, registered_models
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -209,20 +209,12 @@ def champions(uri: str) -> list[RegisteredVersion]:
     Raises:
         UserError: the server does not respond.
     """
-    from mlflow.utils import get_results_from_paginated_fn
-
     client = reading_client(uri)
     if client is None:
         return []
-    models = get_results_from_paginated_fn(
-        lambda size, token: client.search_registered_models(
-            "name LIKE 'bidaf-%'", max_results=size, page_token=token
-        ),
-        max_results_per_page=1000,
-    )
     return [
         _version(client.get_model_version(model.name, model.aliases[CHAMPION]))
-        for model in models
+        for model in registered_models(client, "name LIKE 'bidaf-%'")
         if CHAMPION in model.aliases
     ]
 

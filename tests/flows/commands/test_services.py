@@ -47,9 +47,9 @@ def test_status_lists_champions(
     folder = save_untrained_model(tmp_path)
     run = runs.parent_run(uri, "bidaflow/own", "flow", None, "compare", {"variant": "char"})
     runs.log_scores(uri, run, {"dev/f1": 74.364})
-    for name in ("bidaf-own", "bidaf-other"):
+    for name in ("bidaf-own", "bidaf-other", "of-another-project"):
         model_uri = model_logging.log_model(uri, run, folder, name, step=0)
-        if name == "bidaf-own":
+        if name != "bidaf-other":
             registry.set_champion(uri, registry.get_version(uri, model_uri))
     status()
     lines = capsys.readouterr().out.splitlines()
