@@ -30,12 +30,16 @@ from benchmarks.common.machine import machine, today
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import markdown
 from benchmarks.common.trained import Row, Trained, rows_of
-from benchmarks.common.validation import add_expected_no_answer, without_negatives
+from benchmarks.common.validation import (
+    add_expected_no_answer,
+    choose_threshold,
+    without_negatives,
+)
 from infra.atomic_files import write_atomically
 from models.arrays import BoolArray, FloatArray
 from tasks.data.negatives import negative_kind
 from tasks.evaluation.evaluate import Columns, load_split, read_predictions
-from tasks.evaluation.metrics import best_threshold, no_answer_auc, threshold_of_best_score
+from tasks.evaluation.metrics import no_answer_auc, threshold_of_best_score
 from tasks.reports.comparison import format_gain
 
 # EM, F1, NLL and AvNA of CS224n's report, after 30 epochs on all of SQuAD 2.0, over the 5,951
@@ -99,7 +103,7 @@ def evaluate_training(trained: Trained, expected_no_answer: float) -> Evaluated:
         read_predictions(trained.folder / "predictions.parquet", dev, str(trained.folder)),
         dev.answerable,
         within=lengths <= trained.variant.training.max_context_tokens,
-        threshold=best_threshold(*without_negatives(trained.validation()), expected_no_answer),
+        threshold=choose_threshold(without_negatives(trained.validation()), expected_no_answer),
     )
 
 

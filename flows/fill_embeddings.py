@@ -18,6 +18,8 @@ from tasks.embeddings.formats.export import publish_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training.config import A_LA_CARTE, EmbeddingSettings
 
+WINDOW, MIN_COUNT = 5, 5  # unless they are set
+
 
 @flow(name="fill-embeddings", description=__doc__)
 @report_user_errors
@@ -36,7 +38,7 @@ def fill_embeddings(
     corpus: CorpusParameters = CorpusParameters(),
     window: Annotated[
         int, Field(ge=1, le=100, description="Context words on each side. a-la-carte only.")
-    ] = 5,
+    ] = WINDOW,
     min_count: Annotated[
         int,
         Field(
@@ -44,7 +46,7 @@ def fill_embeddings(
             description="Minimum number of occurrences for a word to get a vector. a-la-carte "
             "only.",
         ),
-    ] = 5,
+    ] = MIN_COUNT,
     name: Annotated[
         str,
         Field(
@@ -59,7 +61,8 @@ def fill_embeddings(
     Raises:
         UserError: settings of a-la-carte are given for filling from another set.
     """
-    if fill_with != A_LA_CARTE and (corpus, window, min_count) != (CorpusParameters(), 5, 5):
+    unset = (corpus, window, min_count) == (CorpusParameters(), WINDOW, MIN_COUNT)
+    if fill_with != A_LA_CARTE and not unset:
         raise UserError(
             f"corpus, window and min_count would have no effect, because fill_with is {fill_with}. "
             f"Omit them, or set fill_with to {A_LA_CARTE}."

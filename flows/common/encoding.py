@@ -18,7 +18,7 @@ from infra.errors import UserError
 from infra.files import archive_of
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
-from tasks.embeddings.contextual.source import find_bilm
+from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (
     BILM,
@@ -115,7 +115,7 @@ def find_vectors(spec: str) -> VectorInput:
     if local.is_dir():
         hint = (
             "It holds a language model: choose it by vectors.contextual."
-            if (local / "bilm.safetensors").is_file()
+            if is_bilm(spec)
             else "Name a file of vectors, or the folder of a set that was trained here."
         )
         raise UserError(f"{spec} is a folder without {VECTORS}. {hint}")
