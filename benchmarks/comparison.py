@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.common.figures import save
-from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
+from benchmarks.trainings.finished import cells, finished_folders, input_folders
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.bootstrap import paired_gain

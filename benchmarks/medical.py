@@ -51,9 +51,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.evaluated_sets import Evaluation, evaluate_sets
 from benchmarks.common.figures import save
-from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
+from benchmarks.trainings.finished import cells, finished_folders, input_folders
 from flows.common.encoding import find_vectors
 from infra.artifacts.manifest import read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray

@@ -18,7 +18,8 @@ what is missing. After each training, OUT_FOLDER has the results so far:
   decide what pays (see `benchmarks.studies.validation_gains`, also for the Parquet files).
 - negatives.json and .md show how each model does on dev: AvNA on its unanswerable questions and on
   negatives of all kinds that are made from all of its answerable questions, and F1 of these, with
-  gains over the model without negatives. Intervals resample the questions. The no-answer threshold
+  gains over the model without negatives. Intervals resample the questions; a star marks those that
+  exclude zero, without correction for several comparisons. The no-answer threshold
   is the one that validation without generated negatives chose for --expected-no-answer, or if it
   has no unanswerable questions, that of the training.
 - dev-….parquet has a training's answers to all of these questions, without any text.
@@ -36,19 +37,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.answers import facts_about, threshold_fact, write_columns
 from benchmarks.common.overlap import classifier_auc, feature_rows
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
-from benchmarks.common.trained import Trained
-from benchmarks.common.validation import (
-    Answers,
-    add_expected_no_answer,
-    choose_threshold,
-    without_negatives,
-    write_gains,
-)
 from benchmarks.race import train
+from benchmarks.trainings.answered import Answered, read_answers
+from benchmarks.trainings.answers import facts_about, write_columns, write_validation
+from benchmarks.trainings.trained import Trained
+from benchmarks.trainings.validation import add_expected_no_answer, summary_of, write_gains
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
 from models.span_decoding import argmax_threshold
@@ -163,10 +159,10 @@ class Measured:
     scores: dict[str, FloatArray]  # percent, of each question, by what is measured
 
 
-def threshold_of(trained: Trained, validation: Answers, expected_no_answer: float) -> float:
+def threshold_of(trained: Trained, validation: Answered, expected_no_answer: float) -> float:
     """The threshold by the validation questions that people wrote; the training's own one if none
     of them is unanswerable."""
-    threshold = choose_threshold(without_negatives(validation), expected_no_answer)
+    threshold = validation.without_negatives().threshold(expected_no_answer)
     if math.isfinite(threshold):
         return threshold
     own = trained.facts["threshold"]
@@ -204,8 +200,9 @@ def measure(cell: str, trained: Trained, threshold: float, out: Path) -> Measure
     }
     for suffix, scored in scores.items():
         columns |= {f"em{suffix}": [s.em for s in scored], f"f1{suffix}": [s.f1 for s in scored]}
-    name = f"dev-{cell}-{trained.variant.name}-seed-{trained.seed}.parquet"
-    facts = {**facts_about(trained.folder), "threshold": threshold_fact(threshold)}
+    name = f"dev-{cell}-{trained.training.variant.name}-seed-{trained.training.seed}.parquet"
+    limit = "spans only" if math.isinf(threshold) else threshold
+    facts = {**facts_about(trained), "threshold": limit}
     write_columns(out / name, columns, facts)
     f1, avna = (
         np.array([100.0 * getattr(score, field) for score in scores["_at_threshold"]])
@@ -251,8 +248,8 @@ def table_row(measured: Measured, reference: Measured) -> dict[str, str]:
     trained = measured.trained
     added = facts_of(trained.input("train", "ingested"))["negatives"]
     return {
-        "variant": trained.variant.name,
-        "seed": str(trained.seed),
+        "variant": trained.training.variant.name,
+        "seed": str(trained.training.seed),
         "negatives": measured.cell,
         "added to train": f"{added:,}",
         "threshold": "–" if math.isinf(measured.threshold) else f"{measured.threshold:.2f}",
@@ -288,17 +285,20 @@ def _measure_overlap(file: Path, out: Path) -> None:
 def _train_and_evaluate(flags: list[str], out: Path, expected: float) -> None:
     rows: list[dict[str, str]] = []
     references: dict[str, Measured] = {}
-    validation: dict[str, dict[Trained, Answers]] = defaultdict(dict)
+    validation: dict[str, list[Path]] = defaultdict(list)
     trainings = []
     for cell, settings in CELLS.items():
         trained_now = map(Trained, train([*flags, *settings]))
-        for trained in sorted(trained_now, key=lambda each: each.variant.name):
-            variant = trained.variant.name
-            answers = validation[variant][trained] = trained.validation()
-            write_gains(out, f"validation-{variant}", PROGRAM, validation[variant], expected)
+        for trained in sorted(trained_now, key=lambda each: each.training.variant.name):
+            variant = trained.training.variant.name
+            file = out / f"validation-{trained.training.file_name}"
+            write_validation(file, trained)
+            answers = read_answers(file)
+            validation[variant].append(file)
+            write_gains(validation[variant], out, f"validation-{variant}", PROGRAM, expected)
             measured = measure(cell, trained, threshold_of(trained, answers, expected), out)
             rows.append(table_row(measured, references.setdefault(variant, measured)))
-            trainings.append(trained.summary)
+            trainings.append(summary_of(answers))
         facts = {"seed": SEED, "expected_no_answer": expected, "trainings": trainings}
         write_table(out, "negatives", PROGRAM, rows, **facts)
 

@@ -5,7 +5,7 @@ Usage: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered 
 Runs `bidaflow train` with these flags. For each variant, it writes a TSV file (epoch, hours of
 training, dev F1), a picture of it, a JSON file with each epoch's scores and times, evaluations
 included, and the scores of the epoch whose weights are kept, and a Parquet file with the answers of
-these weights to dev (see `benchmarks.common.answers`). Prints the seconds of training until
+these weights to dev (see `benchmarks.trainings.answers`). Prints the seconds of training until
 dev F1 0.73 and 0.75, examples per second, padding ratio and peak memory. For a variant that was
 trained before, it reports the earlier training.
 """
@@ -19,10 +19,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from benchmarks.common.answers import write_answers
 from benchmarks.common.clock import summary, write
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine
+from benchmarks.trainings.answers import write_answers
+from benchmarks.trainings.trained import Trained
 from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.manifest import facts_of, read_manifest, stages_folder
 from infra.settings import CHECKOUT
@@ -77,7 +78,8 @@ def main() -> None:
         result = result_of(folder, command)
         name = f"{result['config']['name']}-seed{result['config']['training']['seed']}"
         write(arguments.out, name, result)
-        write_answers(arguments.out / f"{name}.parquet", folder, facts_of(folder)["threshold"])
+        file = arguments.out / f"{name}.parquet"
+        write_answers(file, Trained(folder), facts_of(folder)["threshold"])
         draw(result["history"], name, arguments.out / f"{name}.png")
         print(name, json.dumps(summary(result["history"]), indent=1))
 

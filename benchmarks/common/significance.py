@@ -1,6 +1,7 @@
 """Intervals and p-values of means and gains over questions and seeds."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,6 +66,34 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         largest = max(largest, min(1.0, (len(p_values) - number) * p_values[name]))
         adjusted[name] = largest
     return adjusted
+
+
+@dataclass(frozen=True)
+class CorrectedGain:
+    """A mean gain with its interval, and its p-value after Holm's correction."""
+
+    gain: Gain
+    p: float
+
+    @property
+    def text(self) -> str:
+        """The gain, with a star if the p-value is significant."""
+        return starred(self.gain, self.p)
+
+
+def corrected_gains(pairs: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, CorrectedGain]:
+    """The gain of each pair (after, before), whose p-values are corrected over the pairs.
+
+    Both are (seeds, n), in percent (see `resampled_means`).
+    """
+    resampled = {name: resampled_means(*pair) for name, pair in pairs.items()}
+    corrected = holm({name: p_value(means) for name, means in resampled.items()})
+    return {
+        name: CorrectedGain(
+            gain_of(float(after.mean() - before.mean()), resampled[name]), corrected[name]
+        )
+        for name, (after, before) in pairs.items()
+    }
 
 
 def starred(gain: Gain, p: float) -> str:

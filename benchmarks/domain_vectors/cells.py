@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from prefect import flow
 
-from benchmarks.common.answers import write_answers
 from benchmarks.domain_vectors.arms import ARMS, Texts
 from benchmarks.domain_vectors.domains import Domain, parts
 from benchmarks.domain_vectors.vector_facts import vector_facts
+from benchmarks.trainings.answers import write_answers
+from benchmarks.trainings.trained import Trained
 from flows.common.encoding import encode_dataset, resolve_vectors
 from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_exit
 from flows.common.parameters import CorpusParameters, configure, vectors_for
@@ -85,7 +86,7 @@ def _train(setting: Setting, cell: Cell) -> None:
     questions: Any = pq.read_table(setting.out / QUESTIONS, columns=["part"])
     part_of = questions["part"].to_pylist()
     facts = vector_facts(resolve_vectors(vectors), splits.dev.folder, part_of)
-    write_answers(setting.out / cell.file, trained.folder, vectors=facts)
+    write_answers(setting.out / cell.file, Trained(trained.folder), vectors=facts)
 
 
 def texts_of(domain: Domain, splits: Splits) -> Texts:

@@ -21,7 +21,7 @@ minutes" is the F1 of the last epoch that ended before the first cell's training
 about contexts without a title, which are those of covid_qa, are scored apart.
 
 OUT_FOLDER gets DATASET.json and .md, and for each training a Parquet file with its answers (see
-`benchmarks.common.answers`).
+`benchmarks.trainings.answers`).
 """
 
 import argparse
@@ -35,11 +35,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.answers import write_answers
-from benchmarks.common.finished import cells, finished_folders, input_folders
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from benchmarks.comparison import Trained, splits_of
+from benchmarks.trainings.answers import write_answers
+from benchmarks.trainings.finished import cells, finished_folders, input_folders
+from benchmarks.trainings.trained import Trained as Finished
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.evaluate import load_split
@@ -153,7 +154,8 @@ def main() -> None:
         for trained in cell.trainings:
             seed = trained.config["training"]["seed"]
             name = f"{arguments.dataset}-{number}-{trained.variant}-seed-{seed}"
-            write_answers(arguments.out / f"{name}.parquet", trained.folder, vectors=cell.vectors)
+            file = arguments.out / f"{name}.parquet"
+            write_answers(file, Finished(trained.folder), vectors=cell.vectors)
             manifest = read_manifest(trained.folder)
             facts[name] = {"mixes": manifest["facts"]["mixes"], "git": manifest["git"]}
     rows = [row(cell, found[0], scored) for cell in found]

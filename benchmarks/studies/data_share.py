@@ -15,7 +15,7 @@ validation and questions that are skipped. The interval resamples the dev questi
 the smaller shares alone, shows how well such a curve predicts the F1 of the largest share.
 
 After each training, OUT_FOLDER gets data-share.json and .md, a Parquet file with the answers (see
-`benchmarks.common.answers`), and, from the second training on, the curve, data-share.png.
+`benchmarks.trainings.answers`), and, from the second training on, the curve, data-share.png.
 """
 
 import argparse
@@ -30,11 +30,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.answers import write_answers
 from benchmarks.common.figures import save
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from benchmarks.race import train
+from benchmarks.trainings.answers import write_answers
+from benchmarks.trainings.trained import Trained
 from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file
 from infra.settings import settings
@@ -114,7 +115,7 @@ def run(train_file: Path, dev_file: Path, percent: int, flags: Sequence[str], ou
     (trained,) = train([*name, *data, *flags])
     facts = facts_of(trained)
     answers = out / f"{percent}-percent.parquet"
-    write_answers(answers, trained, facts["threshold"])
+    write_answers(answers, Trained(trained), facts["threshold"])
     column = "f1" if facts["threshold"] is None else "f1_at_threshold"
     f1 = 100 * pq.read_table(answers)[column].to_numpy().astype(np.float64)
     return Point(percent, share.articles, share.questions, facts["trained_on"], f1)

@@ -27,8 +27,8 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import ScalarFormatter
 
 from benchmarks.common.figures import save
-from benchmarks.common.finished import finished_folders, input_folders
 from benchmarks.common.tables import write_table
+from benchmarks.trainings.finished import finished_folders, input_folders
 from infra.artifacts.manifest import Manifest, read_manifest
 from tasks.embeddings.contextual.bilm_file import load_bilm
 from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus

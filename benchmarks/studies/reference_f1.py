@@ -8,7 +8,7 @@ learning rate 0.001, products in float32, averaged weights): ours in batches of 
 `benchmarks.common.references` on packed sequences in batches in random order. Both answer all
 questions of dev, with spans only if no question of train is unanswerable. The interval of the
 difference resamples the questions of dev. With --out, the answers of both are beside FILE.json, as
-FILE-bidaflow.parquet and FILE-reference.parquet (see `benchmarks.common.answers`).
+FILE-bidaflow.parquet and FILE-reference.parquet (see `benchmarks.trainings.answers`).
 """
 
 import argparse
@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.common.answers import write_predictions
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
 from benchmarks.common.significance import bootstrap
 from benchmarks.step import Data, chunks, load, seconds_of
+from benchmarks.trainings.answers import write_predictions
 from models.arrays import FloatArray, IntArray
 from models.batching import ResidentExamples
 from models.bidaf import BiDAF
@@ -119,7 +119,7 @@ def measure(
             facts = {"implementation": name, "variant": variant, "seconds": seconds}
             facts |= {"date": today(), "machine": machine(), "config": asdict(config)}
             file = out.with_name(f"{out.stem}-{name}.parquet")
-            write_predictions(file, split, predictions, argmax, facts=facts)
+            write_predictions(file, split, predictions, argmax, facts)
     gain = bootstrap(f1["bidaflow"][None], f1["reference"][None])
     return {
         **measured,

@@ -3,10 +3,10 @@
 Usage: python -m benchmarks.studies.validation_gains OUT_FOLDER TRAINED… [--name validation]
        [--expected-no-answer 0.5] [--note …]
 
-TRAINED are folders of the stage `train`. Those that differ only in their seeds are a row of the
-table, and gains are over the row of the first one. Each saved model answers its validation split
-(minutes per training). Scores are over the questions that all have in common, by id; negatives that
-were made by rule are left out.
+TRAINED are folders of the stage `train`, or files validation-….parquet that this program wrote
+before. Those that differ only in their seeds are a row of the table, and gains are over the row of
+the first one. Each saved model answers its validation split (minutes per training). Scores are over
+the questions that all have in common, by id; negatives that were made by rule are left out.
 
 If some of these questions are unanswerable, each training's no-answer threshold is the best one for
 them, and EM, F1, AvNA and gains are weighted to the expected share of unanswerable questions.
@@ -14,14 +14,26 @@ Otherwise every answer is a span. Intervals resample questions and seeds, and p-
 over the rows (Holm): a setting pays if its gain is positive and starred (p below 0.05).
 
 OUT_FOLDER gets validation.md and .json (see --name), and for each training a Parquet file with its
-answers to the common questions, validation-….parquet (see `benchmarks.common.answers`).
+answers to its validation split, validation-….parquet (see `benchmarks.trainings.answers`).
 """
 
 import argparse
 from pathlib import Path
 
-from benchmarks.common.trained import Trained, rows_of
-from benchmarks.common.validation import Answers, add_expected_no_answer, write_gains
+from benchmarks.trainings.answers import write_validation
+from benchmarks.trainings.trained import Trained
+from benchmarks.trainings.validation import add_expected_no_answer, write_gains
+
+
+def answers_of(trained: Path, out: Path) -> Path:
+    """The file of a training's answers to validation, which is written for a folder."""
+    if trained.is_file():
+        return trained
+    training = Trained(trained.resolve())
+    file = out / f"validation-{training.training.file_name}"
+    write_validation(file, training)
+    print(f"{file.name}: answered validation", flush=True)
+    return file
 
 
 def main() -> None:
@@ -35,15 +47,10 @@ def main() -> None:
     add_expected_no_answer(parser)
     parser.add_argument("--note", default="", help="note to record with the results")
     arguments = parser.parse_args()
-    trainings = [Trained(folder.resolve()) for folder in arguments.trained]
-    rows_of(trainings)  # ends the program before the predictions if a seed is given twice
-    answers: dict[Trained, Answers] = {}
-    for trained in trainings:
-        answers[trained] = trained.validation()
-        print(f"{trained.variant.name}, seed {trained.seed}: answered validation", flush=True)
-    expected = arguments.expected_no_answer
+    files = [answers_of(trained, arguments.out) for trained in arguments.trained]
     program = "benchmarks.studies.validation_gains"
-    write_gains(arguments.out, arguments.name, program, answers, expected, note=arguments.note)
+    expected = arguments.expected_no_answer
+    write_gains(files, arguments.out, arguments.name, program, expected, note=arguments.note)
 
 
 if __name__ == "__main__":

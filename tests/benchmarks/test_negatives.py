@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import negatives
 from benchmarks.common.overlap import classifier_auc, overlap_features
-from benchmarks.common.trained import Trained
+from benchmarks.trainings.trained import Trained
 from models.predict import predict
 from tasks.data.negatives import NegativeShares
 from tasks.data.text_spans import Text

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import published_table
-from benchmarks.common.trained import Trained, rows_of
 from benchmarks.published_table import Evaluated, gain_rows
-from models.predict import predict
+from benchmarks.trainings.answered import read_answers
+from benchmarks.trainings.rows import rows_of
+from benchmarks.trainings.trained import Trained, Training
+from tasks.data.negatives import negative_kind
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.evaluation.metrics import best_threshold
-from tasks.text.encoded import load_encoded, load_types
-from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
-from tests.factories.finished_trainings import write_manifest, write_stages, write_training
+from tests.factories.finished_trainings import (
+    span_answers,
+    write_manifest,
+    write_stages,
+    write_training,
+)
 from tests.factories.training_data import small
 
 EPOCH = {"epochs": 1}
@@ -56,17 +62,11 @@ def test_writes_one_row_for_two_seeds_and_no_text(
         trained = Trained(folder)
         assert data.validation is not None
         validation = load_split(data.validation.ingested)
-        threshold = best_threshold(validation, trained.validation_predictions(), 0.5)
-        answers, _ = predict(
-            new_model(small(seed=int(folder.name)), data)[0].eval(),
-            load_encoded(data.dev.encoded),
-            load_types(data.vocabulary),
-            15,
-            None,
-        )
+        threshold = best_threshold(validation, trained.predictions("validation"), 0.5)
+        answers = trained.predictions("dev")
         expected.append(evaluate(dev, answers, threshold).scores)
         argmax.append(evaluate(dev, answers).scores)
-        table = pq.read_table(tmp_path / trained.file_name)
+        table = pq.read_table(tmp_path / trained.training.file_name)
         facts = json.loads(table.schema.metadata[b"facts"])
         assert facts["threshold"] == pytest.approx(threshold)
         means = [100 * np.mean(table[f"{name}_at_threshold"]) for name in ("em", "f1")]
@@ -86,30 +86,55 @@ def test_writes_one_row_for_two_seeds_and_no_text(
     assert "| char | – | 1 | 1, 1 | 0, 1 |" in (tmp_path / "published.md").read_text()
 
 
-def evaluated(folder: Path, f1: float) -> Evaluated:
+def test_trainings_are_added_one_after_the_other(
+    trainings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the storage root of the earlier one is gone."""
+    together = publish(tmp_path / "together", trainings, monkeypatch)
+    out = tmp_path / "out"
+    publish(out, trainings[:1], monkeypatch)
+    moved = trainings[0].rename(trainings[0].with_name("moved"))
+    added = publish(out, trainings[1:], monkeypatch)
+    moved.rename(trainings[0])
+    assert added["table"] == together["table"]
+    assert publish(out, [], monkeypatch)["table"] == together["table"]
+
+
+def test_threshold_is_not_chosen_on_negatives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write_stages(tmp_path, negatives=True)
+    folder = write_training(data, "0", **EPOCH)
+    (row, _) = publish(tmp_path / "out", [folder], monkeypatch)["table"]
+    assert data.validation is not None
+    answered = read_answers(tmp_path / "out" / f"validation-{Trained(folder).training.file_name}")
+    people = np.array([negative_kind(id) is None for id in answered.ids])
+    assert 0 < people.sum() < len(people)
+    assert float(row["threshold"]) == pytest.approx(answered.take(people).threshold(0.5), abs=0.006)
+
+
+def evaluated(training: Training, f1: float) -> Evaluated:
     """A training with this F1 (0 to 1) on two dev questions, and 1 on one that is too long."""
-    columns = dict.fromkeys(("best_em", "no_answer_em", "no_answer_score"), np.zeros(3))
-    answers = {**columns, "best_f1": np.array([f1, f1, 1]), "best_score": np.ones(3)}
-    answers["best_prediction"] = np.array(["Lima"] * 3)
-    ones = np.ones(3, bool)
-    return Evaluated(Trained(folder), answers, ones, np.array([True, True, False]), 0.0)
+    answered = span_answers(dict.fromkeys("abc", -1.0), "abc", training.facts)
+    scores = {"span_f1": np.array([f1, f1, 1]), "within": np.array([True, True, False])}
+    return Evaluated(replace(answered, **scores), 0.0)
 
 
 def test_gains_of_all_pairs_with_equal_epochs(data: TrainingData) -> None:
     changes = {"a": {"epochs": 1}, "b": {"epochs": 1, "schedule": "linear"}, "c": {"epochs": 2}}
     folders = [write_manifest(data, f"gain-{n}", small(**c)) for n, c in changes.items()]
-    rows = rows_of(list(map(Trained, folders)))
+    rows = rows_of([Trained(folder).training for folder in folders])
     scores = {
-        row.title: [evaluated(row.trainings[0].folder, f1)]
+        row.title: [evaluated(row.trainings[0], f1)]
         for row, f1 in zip(rows, (0.25, 0.75, 1), strict=True)
     }
-    everything, within = gain_rows(rows, scores)
+    (everything,), (within,) = (gain_rows(rows, scores, limit) for limit in (False, True))
     pair = ("char, schedule linear, 1 epochs", "char, schedule constant, 1 epochs")
     assert (everything["variant"], everything["over"]) == pair
     assert (everything["questions"], within["questions"]) == ("3", "2")
-    gain = "F1 gain, 95 % over questions and seeds"
-    assert everything[gain].startswith("+33.33")
-    assert within[gain].startswith("+50.00 (+50.00 to +50.00)")
+    assert everything["F1 gain, 95 %"].startswith("+33.33")
+    assert within["F1 gain, 95 %"] == "+50.00 (+50.00 to +50.00) *"
+    assert within["p (Holm)"] == "0.001"
 
 
 def test_refuses_data_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +143,10 @@ def test_refuses_data_of_one_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         publish(tmp_path / "out", [folder], monkeypatch)
 
 
-def test_refuses_a_model_with_other_scores_than_logged(trainings: list[Path]) -> None:
+def test_refuses_a_model_with_other_scores_than_logged(
+    trainings: list[Path], tmp_path: Path
+) -> None:
     history = trainings[0] / "history.json"
     history.write_text(json.dumps([{"validation/f1": 99.0}]))
     with pytest.raises(SystemExit, match=r"the saved model has F1 .* training logged 99\.00"):
-        published_table.evaluate_training(Trained(trainings[0]), 0.5)
+        published_table.add_answers(tmp_path, Trained(trainings[0]), 0.5)

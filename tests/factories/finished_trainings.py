@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.common.validation import Answers
-from infra.artifacts.manifest import digest_of
+from benchmarks.trainings.answered import Answered
+from infra.artifacts.manifest import Facts, digest_of
 from models.configs.variant import VariantConfig
 from models.predict import predict
-from models.span_decoding import Predictions, argmax_threshold
+from models.span_decoding import argmax_threshold
 from tasks.data.ingest import ingest_articles
 from tasks.data.negatives import SIGNS
 from tasks.data.schema import Article
@@ -21,8 +21,6 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import (
-    EvaluationSplit,
-    Gold,
     evaluate,
     load_split,
     write_predictions,
@@ -169,12 +167,22 @@ def write_manifest(data: TrainingData, name: str, variant: VariantConfig) -> Pat
     return out
 
 
-def span_answers(margins: dict[str, float], right: Collection[str] = ()) -> Answers:
+def span_answers(
+    margins: dict[str, float], right: Collection[str] = (), facts: Facts | None = None
+) -> Answered:
     """Answers to questions with these ids and margins, of which those with "u" are unanswerable.
     The span is right for some of the others."""
-    ids = list(margins)
-    golds = [[] if "u" in id else [Gold("Lima" if id in right else "Cusco", 0)] for id in ids]
-    n, zeros = len(ids), np.zeros(len(ids), np.int64)
-    tokens = (np.array([0]), np.array([4]), np.array([0, 1]))
-    split = EvaluationSplit(["Lima"], *tokens, ids, ["Where?"] * n, zeros, golds, zeros, zeros)
-    return split, Predictions(zeros, zeros, np.full(n, -9.0), np.array([*margins.values()]) - 9)
+    scores = np.array([float(id in right and "u" not in id) for id in margins])
+    answerable = np.array(["u" not in id for id in margins])
+    everything = np.ones(len(margins), bool)
+    return Answered(
+        facts or {},
+        list(margins),
+        np.array([*margins.values()]),
+        span_em=scores,
+        span_f1=scores,
+        no_answer_em=(~answerable).astype(float),
+        has_span=everything,
+        answerable=answerable,
+        within=everything,
+    )

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.common.trained import Trained
 from benchmarks.studies import validation_gains
+from benchmarks.trainings.trained import Trained
 from tasks.data.negatives import negative_kind
-from tasks.evaluation.evaluate import evaluate, load_split
+from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate, load_split
 from tasks.evaluation.metrics import best_threshold
 from tests.factories.finished_trainings import write_stages, write_training
 
@@ -31,16 +31,27 @@ def test_compares_trainings_with_other_negatives(
     first, second = result["rows"]
     assert first["questions"] == second["questions"] == str(len(split))
     assert second["settings"].endswith("negatives 12 swap")
-    predictions = Trained(folders[0]).validation_predictions()
+    predictions = Trained(folders[0]).predictions("validation")
     threshold = best_threshold(split, predictions, 0.5)
     scores = evaluate(split, predictions, threshold)
     assert first["threshold"] == f"{threshold:.2f}"
-    file = out / f"validation-{Trained(folders[0]).file_name}"
+    assert float(first["F1 of each seed"]) == pytest.approx(weighted_f1(scores, split), abs=0.006)
+    file = out / f"validation-{Trained(folders[0]).training.file_name}"
     table = pq.read_table(file)
     assert table["id"].to_pylist() == split.ids
-    assert 100 * np.mean(table["f1_at_threshold"]) == pytest.approx(scores.scores.f1, rel=1e-5)
-    facts = json.loads(table.schema.metadata[b"facts"])
-    assert (facts["split"], facts["threshold"]) == ("validation", pytest.approx(threshold))
+    assert json.loads(table.schema.metadata[b"facts"])["split"] == "validation"
     (negatives,) = (f for f in out.glob("*.parquet") if f != file)
     ids = pq.read_table(negatives)["id"].to_pylist()
-    assert ids == split.ids and not any(map(negative_kind, ids))
+    assert ids == other.ids and any(map(negative_kind, ids))
+    again = tmp_path / "again"
+    files = [str(file), str(negatives)]
+    monkeypatch.setattr(sys, "argv", ["validation_gains", str(again), *files])
+    validation_gains.main()
+    rows = json.loads((again / "validation.json").read_text(encoding="utf-8"))["rows"]
+    assert rows == [first, second], "files of answers stand for trainings that are gone"
+
+
+def weighted_f1(evaluation: Evaluation, split: EvaluationSplit) -> float:
+    """F1 (percent), weighted to half of unanswerable questions."""
+    f1 = np.array([question.f1 for question in evaluation.questions])
+    return 50 * (f1[split.answerable].mean() + f1[~split.answerable].mean())

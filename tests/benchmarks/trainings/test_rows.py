@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.common.trained import Row, Trained, rows_of
+from benchmarks.trainings.rows import Row, rows_of
+from benchmarks.trainings.trained import Trained, Training
 from tests.factories.finished_trainings import fact_stages, write_manifest
 from tests.factories.training_data import small
 
 
-def trained(root: Path, name: str, swaps: int = 0, **changes: Any) -> Trained:
+def trained(root: Path, name: str, swaps: int = 0, **changes: Any) -> Training:
     """A training with changed settings."""
-    return Trained(
-        write_manifest(fact_stages(root, swaps), name, small(**{"epochs": 12, **changes}))
-    )
+    variant = small(**{"epochs": 12, **changes})
+    return Trained(write_manifest(fact_stages(root, swaps), name, variant)).training
 
 
 def titles(rows: list[Row]) -> list[str]:
@@ -51,10 +51,5 @@ def test_budget_counts_not_the_kept_epoch(tmp_path: Path) -> None:
 
 def test_refuses_a_seed_given_twice(tmp_path: Path) -> None:
     twice = [trained(tmp_path, name, seed=1) for name in ("a", "b")]
-    with pytest.raises(SystemExit, match=r"are both char, 12 epochs, seed 1\. Give one of them"):
+    with pytest.raises(SystemExit, match=r"Two trainings are char, 12 epochs, seed 1\. Give one"):
         rows_of(twice)
-
-
-def test_names_a_folder_that_is_no_training(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="other is not a finished training"):
-        rows_of([Trained(tmp_path / "other")])

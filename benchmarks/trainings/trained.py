@@ -1,13 +1,10 @@
-"""Finished trainings: folders of the stage `train`, and the rows of tables that compare them."""
+"""Finished trainings: folders of the stage `train`, and what tells one from another."""
 
 import json
 import re
 import sys
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,59 @@ from tasks.training.inputs import SplitFolders
 LARGEST_F1_DIFFERENCE = 0.1
 # Settings that change neither weights nor predictions, and the seed: a row has several.
 NOT_OF_ROW = ("seed", "checkpoint_minutes", "checkpoint_steps", "expected_no_answer")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What tells a training from others. Files of answers store its facts."""
+
+    config: dict[str, Any]  # of its variant, as its release wrote it
+    data: str  # a digest of what it was trained on
+    inputs: dict[str, str]  # what it was trained on, in words
+
+    @classmethod
+    def from_facts(cls, facts: Facts) -> "Training":
+        """The training whose `facts` these are; others may be among them."""
+        return cls(facts["config"], facts["data"], facts["inputs"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its fields as JSON values."""
+        return vars(self)
+
+    @property
+    def variant(self) -> VariantConfig:
+        """Its configuration; settings that its release did not have are at their defaults."""
+        return VariantConfig.from_dict(self.config)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the training."""
+        return self.variant.training.seed
+
+    @property
+    def epochs(self) -> int:
+        """The epochs of its budget; early stopping may have ended it before."""
+        return self.variant.training.epochs
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All that distinguishes it from other trainings of its variant, but for seed and epochs:
+        its settings, and what it was trained on."""
+        config = self.variant.to_dict()
+        kept = {k: v for k, v in config["training"].items() if k not in (*NOT_OF_ROW, "epochs")}
+        return {name: str(value) for name, value in (config["model"] | kept | self.inputs).items()}
+
+    @property
+    def key(self) -> str:
+        """A digest of all that the trainings of a row have in common."""
+        return digest_of([self.variant.name, self.epochs, self.settings, self.data])
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file with its answers, which does not depend on other trainings."""
+        name = f"{self.variant.name}-{self.epochs}-epochs-{self.key[:6]}-seed-{self.seed}.parquet"
+        return re.sub(r"[^\w.-]+", "-", name)
 
 
 @dataclass(frozen=True)
@@ -49,57 +99,20 @@ class Trained:
         return facts
 
     @cached_property
-    def variant(self) -> VariantConfig:
-        """Its configuration; settings that its release did not have are at their defaults."""
-        return VariantConfig.from_dict(self.manifest["inputs"]["variant"])
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """Its configuration, facts and commit, for the files of results."""
-        return {
-            "config": self.variant.to_dict(),
-            "facts": self.facts,
-            "git": self.manifest["git"],
-        }
-
-    @property
-    def seed(self) -> int:
-        """The seed of the training."""
-        return self.variant.training.seed
-
-    @property
-    def epochs(self) -> int:
-        """The epochs of its budget; early stopping may have ended it before."""
-        return self.variant.training.epochs
-
-    @cached_property
-    def settings(self) -> dict[str, str]:
-        """All that distinguishes it from other trainings of its variant, but for seed and epochs:
-        its settings, and what it was trained on."""
-        config = self.variant.to_dict()
-        kept = {k: v for k, v in config["training"].items() if k not in (*NOT_OF_ROW, "epochs")}
+    def training(self) -> Training:
+        """What tells it from others."""
         train, vectors = facts_of(self.input("train", "ingested")), facts_of(self.input("vectors"))
-        return {
-            **{name: str(value) for name, value in (config["model"] | kept).items()},
+        language_model = self.manifest["inputs"]["data"].get("bilm") or "none"
+        inputs = {
             "vectors": str(vectors["source"]),
             "questions": f"{train['questions']:,}",
             "negatives": _negatives(train),
+            "language model": language_model[:6],
         }
+        return Training(self.manifest["inputs"]["variant"], self._data, inputs)
 
     @property
-    def key(self) -> str:
-        """A digest of all that the trainings of a row have in common."""
-        return digest_of([self.variant.name, self.epochs, self.settings, self.data])
-
-    @property
-    def file_name(self) -> str:
-        """The name of the file with its answers, which does not depend on other trainings."""
-        name = f"{self.variant.name}-{self.epochs}-epochs-{self.key[:6]}-seed-{self.seed}.parquet"
-        return re.sub(r"[^\w.-]+", "-", name)
-
-    @cached_property
-    def data(self) -> str:
-        """A digest of the data that it was trained on."""
+    def _data(self) -> str:
         digests = self.manifest["inputs"]["data"]
         return digest_of(
             [
@@ -132,7 +145,7 @@ class Trained:
         The program ends if they have another F1 than the training logged.
         """
         split = load_split(self.input("validation", "ingested"))
-        predictions = self.validation_predictions()
+        predictions = self.predictions("validation")
         history = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
         logged = history[self.facts["epoch"] - 1]["validation/f1"]
         argmax = argmax_threshold(self.allows_no_answer)
@@ -144,15 +157,15 @@ class Trained:
             )
         return split, predictions
 
-    def validation_predictions(self) -> Predictions:
-        """The saved model's predictions for the validation split."""
+    def predictions(self, role: str) -> Predictions:
+        """The saved model's predictions for a split, such as "validation"."""
         predictor = Predictor.load(self.folder / "model")
-        training = self.variant.training
-        has_layers = self.manifest["inputs"]["data"]["validation"].get("layers")
+        training = self.training.variant.training
+        has_layers = self.manifest["inputs"]["data"][role].get("layers")
         split = SplitFolders(
-            self.input("validation", "ingested"),
-            self.input("validation", "encoded"),
-            self.input("validation", "layers") if has_layers else None,
+            self.input(role, "ingested"),
+            self.input(role, "encoded"),
+            self.input(role, "layers") if has_layers else None,
         )
         predictions, _ = predict(
             predictor.model.eval(),
@@ -168,59 +181,3 @@ def _negatives(facts: Facts) -> str:
     """The negatives of a split, for example "2,400 paragraph"."""
     counts = {kind: facts.get(f"negatives_{kind}", 0) for kind in SIGNS}
     return " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
-
-
-@dataclass(frozen=True)
-class Row:
-    """Trainings that differ only in their seeds, in ascending order."""
-
-    trainings: list[Trained]
-    settings: str  # in which it differs from other rows of its variant; may be empty
-
-    @property
-    def variant(self) -> str:
-        """The name of its variant."""
-        return self.trainings[0].variant.name
-
-    @property
-    def epochs(self) -> int:
-        """The number of epochs of its budget."""
-        return self.trainings[0].epochs
-
-    @property
-    def title(self) -> str:
-        """Variant, settings and epochs."""
-        return ", ".join(filter(None, (self.variant, self.settings, f"{self.epochs} epochs")))
-
-
-def rows_of(trainings: Sequence[Trained]) -> list[Row]:
-    """The rows of a table, in the order of their first trainings. A row's trainings differ only in
-    their seeds; the program ends if two have the same one."""
-    groups: dict[str, list[Trained]] = {}
-    for trained in trainings:
-        groups.setdefault(trained.key, []).append(trained)
-    rows = [Row(sorted(group, key=lambda t: t.seed), "") for group in groups.values()]
-    rows = [replace(row, settings=_settings_of(row, rows)) for row in rows]
-    titles = Counter(row.title for row in rows)
-    rows = [_with_data(row) if titles[row.title] > 1 else row for row in rows]
-    for row in rows:
-        for first, second in pairwise(row.trainings):
-            if first.seed == second.seed:
-                sys.exit(
-                    f"{first.folder} and {second.folder} are both {row.title}, seed {first.seed}. "
-                    "Give one of them only."
-                )
-    return rows
-
-
-def _settings_of(row: Row, rows: Sequence[Row]) -> str:
-    """The settings in which a row differs from other rows of its variant."""
-    all_settings = [r.trainings[0].settings for r in rows if r.variant == row.variant]
-    own = row.trainings[0].settings
-    differing = [name for name in own if len({other[name] for other in all_settings}) > 1]
-    return ", ".join(f"{name} {own[name]}" for name in differing)
-
-
-def _with_data(row: Row) -> Row:
-    data = f"data {row.trainings[0].data[:6]}"
-    return replace(row, settings=", ".join(filter(None, (row.settings, data))))

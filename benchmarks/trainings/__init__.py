@@ -1,0 +1,1 @@
+"""Finished trainings, their answers, and the tables that compare them."""
