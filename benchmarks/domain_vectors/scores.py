@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.significance import (
-    SIGNIFICANT,
-    gain_of,
-    holm,
-    p_value,
-    resampled_means,
-    starred,
-)
+from benchmarks.common.significance import SIGNIFICANT, corrected_gains
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
@@ -90,17 +83,15 @@ def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[
     """A row per arm, with gains over GloVe (see `conditions`)."""
     reference = scores[REFERENCE].f1
     present = {name: mask for name, mask in parts.items() if mask.any()}
-    resampled = {
-        (arm, part): resampled_means(own.f1[:, mask], reference[:, mask])
-        for arm, own in scores.items()
-        if arm != REFERENCE
-        for part, mask in present.items()
-    }
-    corrected = {
-        part: holm(
-            {arm: p_value(means) for (arm, other), means in resampled.items() if other == part}
+    gains = {
+        part: corrected_gains(
+            {
+                arm: (own.f1[:, mask], reference[:, mask])
+                for arm, own in scores.items()
+                if arm != REFERENCE
+            }
         )
-        for part in present
+        for part, mask in present.items()
     }
     rows = []
     for arm, own in scores.items():
@@ -110,13 +101,14 @@ def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[
             "F1 on validation": f"{own.validation.mean():.2f}",
         }
         for part, mask in present.items():
-            row[f"{part} ({int(mask.sum()):,}): F1"] = f"{own.f1[:, mask].mean():.2f}"
-            gain, p = "reference", "–"
-            if arm != REFERENCE:
-                mean = float(own.f1[:, mask].mean() - reference[:, mask].mean())
-                gain = starred(gain_of(mean, resampled[arm, part]), corrected[part][arm])
-                p = f"{corrected[part][arm]:.3f}"
-            row |= {f"{part}: gain, 95 %": gain, f"{part}: p (Holm)": p}
+            gain, f1 = gains[part].get(arm), own.f1[:, mask].mean(axis=1)
+            row[f"{part} ({int(mask.sum()):,}): F1"] = f"{f1.mean():.2f}"
+            if len(f1) > 1:
+                row[f"{part}: F1 of each seed"] = ", ".join(f"{seed:.2f}" for seed in f1)
+            row |= {
+                f"{part}: gain, 95 %": gain.text if gain else "reference",
+                f"{part}: p (Holm)": f"{gain.p:.3f}" if gain else "–",
+            }
         rows.append(row)
     return rows
 
@@ -131,9 +123,9 @@ def conditions(scores: Mapping[str, Scores]) -> str:
         f"Variant {config['name']}, {config['training']['epochs']} epoch(s), seed(s) "
         f"{', '.join(seeds)}. F1 is in percent; gains are over GloVe. The 95 % intervals are not "
         f"corrected; they are percentiles of {SAMPLES:,} bootstrap samples that draw questions and "
-        f"seeds.{one} p-values are two-sided, with Holm's correction over the "
-        f"{len(scores) - 1} arms of the table, for each part of the questions. * p < "
-        f"{SIGNIFICANT}.\n"
+        f"seeds, as if questions about one text were independent.{one} p-values are two-sided, "
+        f"with Holm's correction over the {len(scores) - 1} arms of the table, for each part of "
+        f"the questions. * p < {SIGNIFICANT}.\n"
     )
 
 

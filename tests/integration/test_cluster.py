@@ -47,6 +47,25 @@ def test_nodes_see_neither_our_code_nor_each_other(two_nodes: Cluster) -> None:
     assert "No module named 'flows'" in head.run(head.python, "-c", program).stderr
 
 
+def test_a_node_that_dies_is_replaced(
+    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
+) -> None:
+    """The run trains what one machine trains, and promotes it."""
+    with Run("retrain", data, tmp_path, two_nodes.variables("killed")) as run:
+        run.read_until("epoch 1:")
+        for node in two_nodes.nodes:
+            fetched = {file.parts[-3] for file in node.folder.rglob(f"stages/*/*/{MANIFEST}")}
+            assert {"encode", "build-vocabulary", "select-vectors"} <= fetched
+        two_nodes.nodes[-1].kill()
+        two_nodes.join()
+        run.finish()
+    _, died, later = run.output.partition("a node of the cluster died.")
+    assert died and "continuing from epoch" in later
+    assert "is now the champion" in later
+    assert local.digests() == stored_digests(two_nodes.store, "killed") == run.digests()
+
+
+@pytest.mark.full
 def test_two_nodes_train_what_one_machine_trains(
     two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
 ) -> None:
@@ -54,22 +73,6 @@ def test_two_nodes_train_what_one_machine_trains(
         run.finish()
     assert "is now the champion" in run.output
     assert local.digests() == stored_digests(two_nodes.store, "whole") == run.digests()
-    for node in two_nodes.nodes:
-        fetched = {file.parts[-3] for file in node.folder.rglob(f"stages/*/*/{MANIFEST}")}
-        assert {"encode", "build-vocabulary", "select-vectors"} <= fetched
-
-
-def test_a_node_that_dies_is_replaced(
-    two_nodes: Cluster, local: Run, data: Path, tmp_path: Path
-) -> None:
-    with Run("train", data, tmp_path, two_nodes.variables("killed")) as run:
-        run.read_until("epoch 1:")
-        two_nodes.nodes[-1].kill()
-        two_nodes.join()
-        run.finish()
-    _, died, later = run.output.partition("a node of the cluster died.")
-    assert died and "continuing from epoch" in later
-    assert local.digests() == stored_digests(two_nodes.store, "killed")
 
 
 def test_wrong_token_is_refused_in_a_sentence(
