@@ -3,6 +3,7 @@
 import json
 import lzma
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -245,7 +246,10 @@ def test_cells_are_kept_and_not_run_again(
     out = tmp_path / "results"
     setting = Setting(domain, out, changes, Resources(cpus_per_worker=1))
     cells = [Cell("glove", 0, 1), Cell("gated", 0, 1)]
-    run_cells(setting, cells, Limits(cells=1))
+    failing = replace(setting, changes={**changes, "batch_size": 0})
+    assert run_cells(failing, cells, Limits()) == cells, "a failure does not end the others"
+    assert not list(out.glob("*seed*"))
+    assert run_cells(setting, cells, Limits(cells=1)) == []
     assert [file.name for file in out.glob("*seed*")] == [cells[0].file]
     before = (out / cells[0].file).stat().st_mtime_ns
     run_cells(setting, cells, Limits(minutes=60))
