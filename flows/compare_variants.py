@@ -57,7 +57,6 @@ from tasks.reports.run_report import REPORT, with_links_to, write_error_page
 from tasks.stages import comparing
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.tracking import runs
-from tasks.training.train_variant import parent_run_of
 
 # The columns that the terminal shows; the page and Prefect show all columns.
 TERMINAL_COLUMNS = ("dataset", "vectors", "variant", "EM", "F1", "F1 gain, 95 %", "minutes")
@@ -251,7 +250,7 @@ def _publish(comparison: Output, datasets: Iterable[str], complete: bool) -> dic
     if not comparison.cached:
         uri = settings().tracking_uri
         page = with_links_to(report.read_text(encoding="utf-8"), url_of(report.parent))
-        for run_id in map(parent_run_of, datasets):
+        for run_id in map(runs.parent_run_of, datasets):
             runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])
             runs.log_text(uri, run_id, PAGE, page)
             runs.add_link(uri, run_id, f"[Comparison]({url_of(report)})")

@@ -28,7 +28,6 @@ from tasks.reports.run_report import (
     write_run,
 )
 from tasks.tracking import client, registry, runs
-from tasks.training.train_variant import parent_run_of
 
 
 def reports_folder() -> Path:
@@ -91,7 +90,7 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
         )
         runs.finish_flow_run(uri, str(flow_run.id), "FINISHED")  # of an earlier attempt, if any
         return report
-    run_id = parent_run_of(dataset)
+    run_id = runs.parent_run_of(dataset)
     report = _write_report(trained, promotion, run_id)
     _show_in_prefect(trained, report, client.run_url(uri, run_id))
     _log_outcome(trained, promotion, report, run_id)

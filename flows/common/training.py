@@ -18,11 +18,11 @@ from infra.heartbeat import step
 from infra.settings import settings
 from models.configs.variant import VariantConfig
 from tasks import stages
-from tasks.tracking import registry
+from tasks.tracking import registry, runs
 from tasks.tracking.registry import find_model_files
 from tasks.training.inputs import SplitFolders, TrainingData
 from tasks.training.log_forwarding import forwarding_logs
-from tasks.training.train_variant import parent_run_of, remove_checkpoints
+from tasks.training.train_variant import remove_checkpoints
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def train_each(
             get_run_logger().info(f"Ray is ready after {seconds:.0f} s.")
         resources = with_parallel_trainings(resources, len(pending))
         for dataset in {training.splits.name for training in pending}:
-            parent_run_of(dataset)  # shared by all, so create it before they start
+            runs.parent_run_of(dataset)  # shared by all, so create it before they start
     runner: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=max(1, resources.trainings))
     calls = [(*t.inputs, resources) for t in trainings]
     with runner, forwarding_logs():

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError
+from infra.settings import settings
 from tasks.tracking.client import client_of, require_server
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
-# MLflow is imported locally, because it takes a second to load.
+# MLflow and Prefect are imported locally: they take seconds to load, and Ray's workers import this
+# module, but do not need Prefect.
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 Split = Literal["train", "validation", "dev"]
@@ -82,6 +84,20 @@ def parent_run(
     }
     own |= {key: value for key, value in optional.items() if value}
     return str(_open_run(uri, experiment_id, existing, name, {**own, **tags}).info.run_id)
+
+
+def parent_run_of(dataset: str) -> str:
+    """Id of the parent MLflow run of this flow run for a dataset."""
+    from prefect.runtime import flow_run
+
+    return parent_run(
+        settings().tracking_uri,
+        f"bidaflow/{dataset}",
+        flow_run_id=str(flow_run.id),
+        flow_run_url=flow_run.ui_url,
+        name=str(flow_run.name),
+        tags={"dataset": dataset},
+    )
 
 
 def start_variant_run(

@@ -15,7 +15,7 @@ from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.tracking import client, runs
-from tasks.training.train_variant import checkpoint_storage, finishing_run, parent_run_of
+from tasks.training.train_variant import checkpoint_storage, finishing_run
 
 # Modules that load torch or Ray Train are imported locally: flows import this module, and both take
 # seconds to load.
@@ -165,7 +165,9 @@ def _start_run(
         {"corpus.digest": digest, "lower_case": str(_lower_case(corpus))},
         [runs.InputDataset("corpus", digest, str(corpus), "train", corpus / "words.parquet")],
     )
-    return runs.start_variant_run(settings().tracking_uri, parent_run_of(EXPERIMENT), run, resumed)
+    return runs.start_variant_run(
+        settings().tracking_uri, runs.parent_run_of(EXPERIMENT), run, resumed
+    )
 
 
 def _how_it_was_made(corpus: Path, used: dict[str, Any], start: Path | None) -> dict[str, Any]:

@@ -113,18 +113,6 @@ def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
         raise UserError(str(error)) from error
 
 
-def parent_run_of(dataset: str) -> str:
-    """Id of the parent MLflow run of this flow run for a dataset."""
-    return runs.parent_run(
-        settings().tracking_uri,
-        f"bidaflow/{dataset}",
-        flow_run_id=str(flow_run.id),
-        flow_run_url=flow_run.ui_url,
-        name=str(flow_run.name),
-        tags={"dataset": dataset},
-    )
-
-
 def start_run(
     dataset: str,
     variant: VariantConfig,
@@ -148,7 +136,9 @@ def start_run(
         },
         datasets=runs.split_datasets(dataset, ingested),
     )
-    return runs.start_variant_run(settings().tracking_uri, parent_run_of(dataset), run, resumed)
+    return runs.start_variant_run(
+        settings().tracking_uri, runs.parent_run_of(dataset), run, resumed
+    )
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from tasks.embeddings.formats.source import stage_input
 from tasks.embeddings.formats.store import VECTORS, history_of, set_digest
 from tasks.tracking import metric_logger, runs
 from tasks.training.run_params import making_of
-from tasks.training.train_variant import parent_run_of
 
 EXPERIMENT = "embeddings"
 
@@ -37,7 +36,7 @@ def log_trained_vectors(name: str, trained: Path) -> None:
             "corpus", content_digest(corpus), str(corpus), "train", corpus / "words.parquet"
         )
     ]
-    parent = parent_run_of(EXPERIMENT)
+    parent = runs.parent_run_of(EXPERIMENT)
     run = runs.VariantRun(name, trained.name, config, tags, inputs)
     run_id = runs.start_variant_run(uri, parent, run)
     for epoch, loss in enumerate(facts["losses"], 1):

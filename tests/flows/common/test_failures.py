@@ -27,8 +27,7 @@ from infra.settings import settings
 from tasks.datasets import catalog, download
 from tasks.datasets.catalog import Dataset
 from tasks.datasets.fetch import Source
-from tasks.tracking.runs import VariantRun, finish, parent_run, start_variant_run
-from tasks.training.train_variant import parent_run_of
+from tasks.tracking.runs import VariantRun, finish, parent_run, parent_run_of, start_variant_run
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
