@@ -37,17 +37,6 @@ from models.span_decoding import Predictions
 # reading.
 STEPS_PER_READING = {"cpu": 1, "cuda": 10}
 
-
-# Options of DistributedDataParallel. There are no unused parameters, but searching for them keeps
-# the gradients in place in DDP's buffers. Otherwise DDP rearranges them after the first step, also
-# after the first step of a resumed training, and the sum of three or more numbers depends on the
-# order of addition.
-DATA_PARALLEL = {
-    "forward_sync_buffers": False,  # frozen word vectors, equal everywhere
-    "find_unused_parameters": True,
-}
-
-
 # The trainer's attributes that a resumed training takes over.
 COUNTERS = ("step", "epoch", "position", "nll", "epoch_began")
 

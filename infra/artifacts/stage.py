@@ -104,14 +104,18 @@ def _source_file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+def source_modules(module: str) -> list[str]:
+    """A module and all project modules that it imports, also indirectly, sorted."""
+    return sorted({module, *_imports().find_upstream_modules(module)})
+
+
 @lru_cache
 def source_digest(module: str) -> str:
     """Digest of the source of a module and of all project modules it imports, also indirectly.
 
     The files in `templates/` beside a module count as its source, because it may render them.
     """
-    modules = sorted({module, *_imports().find_upstream_modules(module)})
-    sources = {name: _source_file(name) for name in modules}
+    sources = {name: _source_file(name) for name in source_modules(module)}
     folders = {path.parent for path in sources.values()}
     templates = sorted(file for folder in folders for file in folder.glob("templates/*"))
     sources |= {path.relative_to(CHECKOUT).as_posix(): path for path in templates}

@@ -62,6 +62,11 @@ def root_store() -> Store | None:
     return _open(address, os.environ.get("AWS_ENDPOINT_URL_S3")) if address else None
 
 
+def checkpoint_storage() -> Store:
+    """The folder of the checkpoints of all trainings, which are in <stage key>/."""
+    return (root_store() or local_store(settings().root.resolve())).below("ray")
+
+
 @cache
 def _open(address: str, endpoint: str | None) -> Store:
     """The store at an address; pyarrow reads the endpoint from the environment, the cache key."""

@@ -3,7 +3,8 @@
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +13,7 @@ from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.client import client_of, require_server
+from tasks.tracking.metric_logger import system_metrics
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -256,6 +258,18 @@ def log_scores(uri: str, run_id: str, scores: Mapping[str, float]) -> None:
 def finish(uri: str, run_id: str, status: Status) -> None:
     """End a run with a status."""
     client_of(uri).set_terminated(run_id, status)
+
+
+@contextmanager
+def finishing_run(uri: str, run_id: str) -> Iterator[None]:
+    """Log system metrics during the block, then end the MLflow run with the block's outcome."""
+    try:
+        with system_metrics(uri, run_id):
+            yield
+    except BaseException as error:
+        finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+        raise
+    finish(uri, run_id, "FINISHED")
 
 
 def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:

@@ -8,7 +8,6 @@ gets a file system in which a file has its name only when it is complete (`infra
 """
 
 import json
-import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,22 +97,3 @@ def load_predictions(folder: Path) -> Predictions:
 def averaged_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The averaged weights, which are evaluated and served, by parameter name."""
     return with_prefix(load_file(folder / TENSORS), "averaged.")
-
-
-class CheckpointSchedule:
-    """Decides when a checkpoint between evaluations is due. All workers pass the same numbers, so
-    that they agree."""
-
-    def __init__(self, step: int, minutes: float | None, steps: int | None = None) -> None:
-        self.steps = steps or math.inf
-        self.seconds = 60 * (minutes or math.inf)
-        self.last_step = step
-        self.last_seconds: float | None = None  # set by the first call: workers' clocks differ
-
-    def is_due(self, step: int, seconds: float) -> bool:
-        if self.last_seconds is None:
-            self.last_seconds = seconds
-        due = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
-        if due:
-            self.last_step, self.last_seconds = step, seconds
-        return due

@@ -6,12 +6,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray.train
-import ray.train.torch
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -21,12 +19,16 @@ from models.language_model.config import BiLMConfig, LMTraining
 from models.language_model.objective import LanguageModel
 from models.language_model.trainer import WEIGHTS, DivergedLM, LMTrainer
 from models.optim import with_prefix
-from models.trainer import DATA_PARALLEL
 from tasks.embeddings.contextual.bilm_file import load_bilm
 from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.training.checkpoints import CheckpointSchedule
-from tasks.training.worker import PROGRESS_SECONDS, all_reduce, silence_checkpoint_lines
+from tasks.training.ray_workers import (
+    PROGRESS_SECONDS,
+    CheckpointSchedule,
+    all_reduce,
+    distributed,
+    silence_checkpoint_lines,
+)
 
 TITLE = "elmo"
 TENSORS, NUMBERS = "state.safetensors", "state.json"
@@ -77,7 +79,7 @@ def train_language_model_worker(config: dict[str, Any]) -> str | None:
         new_language_model(job),
         job.corpus.load(TRAIN, job.words),
         job.training,
-        wrap=partial(ray.train.torch.prepare_model, parallel_strategy_kwargs=DATA_PARALLEL),
+        wrap=distributed,
         all_reduce=all_reduce,
         rank=rank,
         world_size=size,

@@ -10,12 +10,12 @@ from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
 from infra.settings import settings
+from infra.storage.store import checkpoint_storage
 from models.language_model.config import PRESETS, BiLMConfig
 from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.tracking import client, runs
-from tasks.training.train_variant import checkpoint_storage, finishing_run
 
 # Modules that load torch or Ray Train are imported locally: flows import this module, and both take
 # seconds to load.
@@ -53,7 +53,7 @@ def train_language_model(
         new_language_model,
         train_language_model_worker,
     )
-    from tasks.training.ray_trainer import local_checkpoint, resumable, run_workers
+    from tasks.training.ray_workers import local_checkpoint, resumable, run_workers
 
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = allot(resources)
@@ -63,7 +63,7 @@ def train_language_model(
     config, words = _sizes_and_words(corpus, parameters, start)
     used = used_settings(parameters, start, config, len(words))
     run_id = _start_run(out.name, corpus, used, start, resources, resumed)
-    with finishing_run(uri, run_id):
+    with runs.finishing_run(uri, run_id):
         job = LanguageModelJob(
             config,
             parameters.elmo.training(parameters.epoch_count, parameters.seed),

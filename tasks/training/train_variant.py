@@ -2,8 +2,8 @@
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
 from infra.settings import settings
-from infra.storage.store import Store, local_store, root_store
+from infra.storage.store import checkpoint_storage
 from models.configs.variant import TrainingConfig, VariantConfig
-from tasks.tracking import client, metric_logger, model_logging, runs
+from tasks.tracking import client, model_logging, runs
 from tasks.training.inputs import TrainingData
 from tasks.training.run_params import run_parameters
 
@@ -63,7 +63,7 @@ def train_variant(
     resumed = storage.has(out.name)
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
     runs.tag(uri, run_id, {"allotment": str(allotment), **tags})
-    with finishing_run(uri, run_id):
+    with runs.finishing_run(uri, run_id):
         seconds["mlflow"] = time.perf_counter() - start
         job = Job(variant, data, uri, run_id)
         facts |= write_outputs(out, job, fit(job, allotment, out.name, storage))
@@ -84,11 +84,6 @@ def remove_checkpoints(trained: Path) -> None:
     if settings().address is not None:
         with suppress(FileNotFoundError):
             checkpoint_storage().remove_folder(trained.name)
-
-
-def checkpoint_storage() -> Store:
-    """The folder of the checkpoints of all trainings, which are in <stage key>/."""
-    return (root_store() or local_store(settings().root.resolve())).below("ray")
 
 
 def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
@@ -139,18 +134,6 @@ def start_run(
     return runs.start_variant_run(
         settings().tracking_uri, runs.parent_run_of(dataset), run, resumed
     )
-
-
-@contextmanager
-def finishing_run(uri: str, run_id: str) -> Iterator[None]:
-    """Log system metrics during the block, then end the MLflow run with the block's outcome."""
-    try:
-        with metric_logger.system_metrics(uri, run_id):
-            yield
-    except BaseException as error:
-        runs.finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
-        raise
-    runs.finish(uri, run_id, "FINISHED")
 
 
 def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> None:

@@ -1,19 +1,15 @@
 """The training loop of a Ray Train worker: the epochs of one variant, with checkpoints."""
 
-import logging
 import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray.train
-import ray.train.torch
-import ray.train.v2._internal.execution.context
 import torch
 from ray.train.collective import broadcast_from_rank_zero
 
@@ -23,7 +19,7 @@ from models.batching import Examples
 from models.configs.variant import VariantConfig
 from models.early_stopping import is_out_of_time, stop_reason
 from models.span_decoding import Predictions, argmax_threshold
-from models.trainer import DATA_PARALLEL, Diverged, Epoch, Reading, Trainer
+from models.trainer import Diverged, Epoch, Reading, Trainer
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.evaluation.metrics import (
     THRESHOLD,
@@ -38,18 +34,17 @@ from tasks.evaluation.metrics import (
 )
 from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.training.checkpoints import (
-    CheckpointSchedule,
-    TrainingRecord,
-    resume_from,
-    save_checkpoint,
-)
+from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
 from tasks.training.epoch_log import EpochResult, Report, history_entry, training_progress
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
-
-# Interval at which the first worker sends its progress to the driver.
-PROGRESS_SECONDS = 10.0
+from tasks.training.ray_workers import (
+    PROGRESS_SECONDS,
+    CheckpointSchedule,
+    all_reduce,
+    distributed,
+    silence_checkpoint_lines,
+)
 
 # Metric by which Ray ranks checkpoints: validation F1.
 PREFERENCE = "preference"
@@ -80,7 +75,7 @@ def make_trainer(job: Job, threads: int) -> Trainer:
     trainer = Trainer(
         new_model(job.variant, job.data)[0],
         training,
-        wrap=partial(ray.train.torch.prepare_model, parallel_strategy_kwargs=DATA_PARALLEL),
+        wrap=distributed,
         all_reduce=all_reduce,
         rank=rank,
         world_size=size,
@@ -114,17 +109,6 @@ def train_worker(config: dict[str, Any]) -> str | None:
             f"{training.learning_rate:g}{precision}."
         )
     return None
-
-
-def silence_checkpoint_lines() -> None:
-    """Keep Ray from printing a line about each checkpoint, whatever the log level of the run."""
-    logging.getLogger(ray.train.v2._internal.execution.context.__file__).setLevel(logging.WARNING)
-
-
-def all_reduce(tensor: torch.Tensor) -> None:
-    """Sum a tensor over all workers in place; with one worker, leave it as it is."""
-    if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(tensor)
 
 
 def _resume(trainer: Trainer) -> TrainingRecord:

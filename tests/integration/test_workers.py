@@ -9,7 +9,8 @@ import torch
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-from models.trainer import DATA_PARALLEL, Reading, Trainer
+from models.trainer import Reading, Trainer
+from tasks.training.ray_workers import DATA_PARALLEL
 from tests.factories.models import make_examples, make_model, make_types, small
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full]

@@ -24,7 +24,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
-from infra.artifacts.stage import PACKAGES, REFUSED, Output, Stage
+from infra.artifacts.stage import PACKAGES, REFUSED, Output, Stage, source_modules
 from infra.errors import UserError
 from infra.settings import CHECKOUT
 
@@ -436,6 +436,18 @@ def test_key_covers_imported_modules_and_templates(tmp_path: Path) -> None:
         {"tasks.reports.comparison", "tasks.stages"},
         set(),
     ]
+
+
+def test_bidaf_is_no_source_of_language_models() -> None:
+    """An edit of BiDAF or of its training leaves trained language models valid."""
+    modules = set(source_modules("tasks.training.train_language_model"))
+    assert "models.language_model.trainer" in modules
+    bidaf = {name for name in source_modules("models.trainer") if name.startswith("models.")}
+    shared = {"models.arrays", "models.configs.fields", "models.configs.variant", "models.optim"}
+    shared |= {"models.modules.layers", "models.modules.rnn"}
+    assert modules & bidaf == shared
+    training = {"train_variant", "ray_trainer", "worker", "checkpoints", "inputs", "outputs"}
+    assert not modules & {f"tasks.training.{name}" for name in training}
 
 
 def test_run_each_yields_the_others_if_one_fails() -> None:

@@ -36,7 +36,7 @@ from tasks.training.language_model_worker import (
     new_language_model,
     train_language_model_worker,
 )
-from tasks.training.ray_trainer import resumable, run_workers
+from tasks.training.ray_workers import resumable, run_workers
 from tests.factories.corpus import corpus_of, shuffled_topics
 from tests.factories.language_models import CONFIG
 from tests.factories.ray_processes import processes_of_ray

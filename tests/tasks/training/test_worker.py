@@ -26,8 +26,8 @@ from models.configs.variant import TrainingConfig, VariantConfig
 from models.trainer import Reading, Trainer
 from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import STEPS_PER_POINT
-from tasks.training import ray_trainer, worker
-from tasks.training.checkpoints import TENSORS, CheckpointSchedule, TrainingRecord, load_record
+from tasks.training import ray_trainer, ray_workers, worker
+from tasks.training.checkpoints import TENSORS, TrainingRecord, load_record
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 from tasks.training.ray_trainer import FitResult, fit
@@ -211,7 +211,7 @@ def test_user_error_of_a_worker_is_raised(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_trainer, "train_worker", refuse)
-    monkeypatch.setattr(ray_trainer, "MAX_RESTARTS", 0)
+    monkeypatch.setattr(ray_workers, "MAX_RESTARTS", 0)
     with pytest.raises(UserError, match="The store refuses access"):
         run(tmp_path, data, small())
 
@@ -282,12 +282,3 @@ def test_target_f1_stops_training(data: TrainingData, tmp_path: Path) -> None:
     assert record.ended is not None and "reached stop_at_f1" in record.ended
     assert record.history[-1]["validation/f1"] >= 1e-3
     assert all(entry["validation/f1"] < 1e-3 for entry in record.history[:-1])
-
-
-def test_checkpoint_timing_uses_the_shared_clock() -> None:
-    """The schedule ignores each worker's own clock: if one stopped to save and another did not,
-    both would wait forever."""
-    schedule = CheckpointSchedule(step=0, minutes=10)
-    times = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
-    due = [schedule.is_due(step, seconds) for step, seconds in enumerate(times)]
-    assert due == [False, False, True, False, False, True]

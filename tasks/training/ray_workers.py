@@ -1,0 +1,262 @@
+"""Runs trainings on Ray's workers: their start and results, and what all workers need."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+import ray
+import ray.train.v2._internal.execution.context
+import torch
+from ray.exceptions import RayActorError
+from ray.train import (
+    Checkpoint,
+    CheckpointConfig,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+    UserCallback,
+    WorkerGroupError,
+)
+from ray.train.torch import TorchConfig, TorchTrainer, prepare_model
+from ray.train.torch.config import (
+    _set_torch_distributed_env_vars,
+    _setup_torch_process_group,
+    _TorchBackend,
+)
+from torch import nn
+
+from infra.artifacts.node_cache import portable
+from infra.cluster.allotment import Allotment
+from infra.cluster.ray_cluster import is_remote, nodes, receiving
+from infra.errors import UserError
+from infra.progress import Progress
+from infra.progress_reporter import ProgressReporter
+from infra.settings import settings
+from infra.storage.store import Store, first_line
+
+# Interval at which the first worker sends its progress to the driver.
+PROGRESS_SECONDS = 10.0
+
+# The number of times that failed workers are replaced, apart from those on preempted nodes.
+MAX_RESTARTS = 3
+
+# Options of DistributedDataParallel. There are no unused parameters, but searching for them keeps
+# the gradients in place in DDP's buffers. Otherwise DDP rearranges them after the first step, also
+# after the first step of a resumed training, and the sum of three or more numbers depends on the
+# order of addition.
+DATA_PARALLEL = {
+    "forward_sync_buffers": False,  # frozen word vectors, equal everywhere
+    "find_unused_parameters": True,
+}
+
+
+def local_checkpoint(checkpoint: Checkpoint, name: str, storage: Store) -> Path:
+    """The folder of a checkpoint of the run `name`, or of a copy of it on this machine."""
+    if storage.is_local:
+        return Path(checkpoint.path)
+    copy = settings().root.resolve() / "ray" / name / Path(checkpoint.path).name
+    return Path(checkpoint.to_directory(copy))
+
+
+def run_workers(
+    title: str,
+    worker: Callable[[dict[str, Any]], str | None],
+    job: Any,
+    allotment: Allotment,
+    run_config: RunConfig,
+) -> Any:
+    """Run `worker` on each of Ray Train's workers, and show the progress under `title`.
+
+    Each gets a dictionary with the `job`, the `allotment`, and `send`, which sends a report to this
+    process. The job is a dataclass, whose paths other nodes fetch. Returns Ray Train's result.
+
+    Raises:
+        UserError: a worker returned an error message, or Ray Train's controller died.
+    """
+    try:
+        with (
+            ProgressReporter(title) as reporter,
+            receiving(_Receiver(title, reporter).show) as send,
+            process_group(allotment) as torch_config,
+        ):
+            reporter.log(f"{title}: starting {allotment}.")
+            result = TorchTrainer(
+                worker,
+                train_loop_config={
+                    "job": portable(job),
+                    "allotment": allotment,
+                    "send": send,
+                },
+                torch_config=torch_config,
+                scaling_config=ScalingConfig(
+                    num_workers=allotment.workers,
+                    use_gpu=allotment.gpus_per_worker > 0,
+                    resources_per_worker={
+                        "CPU": allotment.cpus_per_worker,
+                        "GPU": allotment.gpus_per_worker,
+                    },
+                ),
+                run_config=replace(run_config, callbacks=[_FailureReports(title, send)]),
+            ).fit()
+    except WorkerGroupError as error:
+        raise _user_error(error) or error from None
+    except RayActorError as error:
+        raise UserError(
+            "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
+            "the training from its last checkpoint."
+        ) from error
+    if result.return_value is not None:
+        # A diverged training can't be resumed.
+        files = run_config.storage_filesystem
+        files.delete_dir(f"{run_config.storage_path}/{run_config.name}")
+        raise UserError(result.return_value)
+    return result
+
+
+class _FailureReports(UserCallback):  # type: ignore[misc]
+    """Reports to the driver why workers failed, from Ray Train's controller."""
+
+    def __init__(self, title: str, send: Callable[[object], None]) -> None:
+        self.title, self.send = title, send
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Called each time that workers have failed."""
+        reason = _reason(list(map(_cause, worker_exceptions.values())))
+        self.send(f"{self.title}: {reason}. New workers continue from the last checkpoint.")
+
+
+def _reason(causes: list[Exception]) -> str:
+    """The cause of the failure of workers, in words."""
+    deaths = [cause for cause in causes if isinstance(cause, RayActorError)]
+    if deaths:
+        preempted = any(death.preempted for death in deaths)
+        return "a node was preempted" if preempted else "a worker died"
+    message = first_line(causes[0])
+    if "Connection closed" in message:
+        return "a worker lost its connection to another one"
+    return f"a worker failed ({message})"
+
+
+def _user_error(error: WorkerGroupError) -> UserError | None:
+    """The UserError that a worker raised, if one did."""
+    causes = map(_cause, error.worker_failures.values())
+    return next((cause for cause in causes if isinstance(cause, UserError)), None)
+
+
+def _cause(failure: Exception) -> Exception:
+    """The error inside of Ray Train's error about a worker."""
+    names = ("health_check_failure", "_base_exc")
+    return next((getattr(failure, name) for name in names if hasattr(failure, name)), failure)
+
+
+class _Receiver:
+    """Shows what the workers report, and says if a node has died meanwhile."""
+
+    def __init__(self, title: str, reporter: ProgressReporter) -> None:
+        self.title, self.reporter, self.nodes = title, reporter, nodes()
+
+    def show(self, report: object) -> None:
+        """Show a report as a line or as progress."""
+        before, self.nodes = self.nodes, nodes()
+        if before - self.nodes:  # Ray notices a node's death later than the workers on others
+            self.reporter.log(f"{self.title}: a node of the cluster died.")
+        if isinstance(report, Progress):
+            self.reporter.show(report)
+        else:
+            self.reporter.log(str(report))
+
+
+def resumable(name: str, storage: Store, **ranking: Any) -> RunConfig:
+    """The configuration of a run that resumes from its checkpoints in `storage`.
+
+    `ranking` says which checkpoints are kept, besides the last one.
+    """
+    return RunConfig(
+        name=name,
+        storage_path=storage.folder,
+        storage_filesystem=storage.files,
+        # A node that its provider announces to take back is not a failure.
+        failure_config=FailureConfig(max_failures=MAX_RESTARTS, max_preemption_failures=-1),
+        checkpoint_config=CheckpointConfig(num_to_keep=settings().keep_checkpoints, **ranking),
+        logging_config=LoggingConfig(log_level="WARNING"),
+    )
+
+
+@contextmanager
+def process_group(allotment: Allotment) -> Iterator[TorchConfig]:
+    """Yield the configuration of the process group of a training within the block.
+
+    Ray's own sets up a TCP store, which listens on all interfaces. A cluster that was started here
+    needs none: its workers find each other through a file.
+    """
+    if is_remote():
+        yield TorchConfig()
+    else:
+        with TemporaryDirectory(prefix="bidaflow-") as folder:
+            yield _FileConfig("nccl" if allotment.gpus_per_worker else "gloo", folder=folder)
+
+
+class _FileBackend(_TorchBackend):  # type: ignore[misc]
+    def on_start(self, worker_group: Any, backend_config: "_FileConfig") -> None:
+        worker_group.execute(_set_torch_distributed_env_vars)
+        # A file serves one group of workers; those that replace them need another one.
+        url = f"file://{backend_config.folder}/{uuid4()}"
+        size = len(worker_group)
+        setups = [
+            worker_group.execute_single_async(
+                rank, _setup_torch_process_group, backend_config.backend, rank, size, url
+            )
+            for rank in range(size)
+        ]
+        ray.get(setups)
+
+
+@dataclass
+class _FileConfig(TorchConfig):  # type: ignore[misc]
+    folder: str = ""
+
+    @property
+    def backend_cls(self) -> type[_FileBackend]:
+        return _FileBackend
+
+
+def distributed(model: nn.Module) -> nn.Module:
+    """The model on this worker's device; its gradients are averaged over all workers."""
+    return prepare_model(model, parallel_strategy_kwargs=DATA_PARALLEL)
+
+
+def silence_checkpoint_lines() -> None:
+    """Keep Ray from printing a line about each checkpoint, whatever the log level of the run."""
+    logging.getLogger(ray.train.v2._internal.execution.context.__file__).setLevel(logging.WARNING)
+
+
+def all_reduce(tensor: torch.Tensor) -> None:
+    """Sum a tensor over all workers in place; with one worker, leave it as it is."""
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(tensor)
+
+
+class CheckpointSchedule:
+    """Decides when a checkpoint between evaluations is due. All workers pass the same numbers, so
+    that they agree."""
+
+    def __init__(self, step: int, minutes: float | None, steps: int | None = None) -> None:
+        self.steps = steps or math.inf
+        self.seconds = 60 * (minutes or math.inf)
+        self.last_step = step
+        self.last_seconds: float | None = None  # set by the first call: workers' clocks differ
+
+    def is_due(self, step: int, seconds: float) -> bool:
+        if self.last_seconds is None:
+            self.last_seconds = seconds
+        due = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
+        if due:
+            self.last_step, self.last_seconds = step, seconds
+        return due
