@@ -4,9 +4,6 @@ Caliskan, Bryson and Narayanan (2017), "Semantics derived automatically from lan
 contain human-like biases", Science 356. The word lists are from its supplement (WEAT 1, 6, 7).
 """
 
-import math
-from collections.abc import Iterator
-from itertools import combinations
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -18,7 +15,9 @@ from tasks.embeddings.evaluation.nearest_neighbors import (
     known_vectors,
 )
 
-# Maximum number of partitions: all are tried if there are no more, else 10,000 random ones.
+# scipy is imported locally, because it takes a second to load.
+
+# Maximum number of partitions: all are tried if there are no more, else random ones.
 PERMUTATIONS = 10_000
 
 
@@ -94,16 +93,15 @@ def p_value(scores: Float32Array, first: int, seed: int) -> float:
 
     The observed partition is the first `first` scores and the rest.
     """
-    observed = scores[:first].sum() - COSINE_TOLERANCE
-    sums = [scores[list(rows)].sum() for rows in _partitions(len(scores), first, seed)]
-    return float(np.mean(np.array(sums) >= observed))
+    from scipy.stats import permutation_test
 
-
-def _partitions(size: int, first: int, seed: int) -> Iterator[tuple[int, ...]]:
-    if math.comb(size, first) <= PERMUTATIONS:
-        yield from combinations(range(size), first)
-        return
-    yield tuple(range(first))  # the observed partition counts too, so that p is never zero
-    rng = np.random.default_rng(seed)
-    for _ in range(PERMUTATIONS - 1):
-        yield tuple(rng.permutation(size)[:first].tolist())
+    exact = scores.astype(np.float64)
+    least = exact[:first].sum() - COSINE_TOLERANCE
+    test = permutation_test(
+        (exact[:first], exact[first:]),
+        lambda x, y, axis: x.sum(axis=axis) >= least,
+        n_resamples=PERMUTATIONS - 1,  # besides the observed partition, so that p is never zero
+        alternative="greater",
+        rng=seed,
+    )
+    return float(test.pvalue)
