@@ -10,7 +10,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.encoding import fill, find_vectors
 from flows.common.failures import report_user_errors
-from flows.common.parameters import CorpusParameters, VectorFill, VectorStart
+from flows.common.parameters import CorpusParameters, SetName, VectorFill, VectorStart
 from infra.artifacts.shared_folder import shared_folder, shown_path
 from infra.errors import UserError
 from infra.settings import settings
@@ -47,14 +47,7 @@ def fill_embeddings(
             "only.",
         ),
     ] = MIN_COUNT,
-    name: Annotated[
-        str,
-        Field(
-            pattern=r"^\w[\w.-]*$",
-            description="Name of the set. It is written to .bidaflow/embeddings/<name>, where "
-            "retrain can read it.",
-        ),
-    ] = "filled",
+    name: SetName = "filled",
 ) -> dict[str, Any]:
     """Fill the set and publish it. Returns the facts about it, and the paths of its files.
 

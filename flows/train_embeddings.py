@@ -13,7 +13,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
 from flows.common.encoding import train_bilm, train_from_corpus
 from flows.common.failures import TRAINING_FLOW, report_user_errors
-from flows.common.parameters import CorpusParameters, DataParameters, check_start
+from flows.common.parameters import CorpusParameters, DataParameters, SetName, check_start
 from flows.common.splits import ingest_dataset
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.shared_folder import local_path, shared_folder, shown_path
@@ -48,14 +48,7 @@ def train_embeddings(
             "folder), whose sizes and words are kept. Empty: train from scratch.",
         ),
     ] = None,
-    name: Annotated[
-        str,
-        Field(
-            pattern=r"^\w[\w.-]*$",
-            description="Name of the set. It is written to .bidaflow/embeddings/<name>, where "
-            "retrain can read it.",
-        ),
-    ] = "trained",
+    name: SetName = "trained",
     exports: Annotated[
         list[ExportFormat],
         Field(

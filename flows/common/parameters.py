@@ -71,6 +71,15 @@ def check_start(spec: str) -> str:
 
 VectorStart = Annotated[str, AfterValidator(check_start)]
 
+SetName = Annotated[
+    str,
+    Field(
+        pattern=r"^\w[\w.-]*$",
+        description="Name of the set. It is written to .bidaflow/embeddings/<name>, where retrain "
+        "can read it.",
+    ),
+]
+
 
 class Form(BaseModel):
     """A group of fields that rejects unknown fields and NaN or infinite numbers."""
