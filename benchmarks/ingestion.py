@@ -18,8 +18,9 @@ from benchmarks.common.machine import machine, today
 from tasks.data.ingest import ingest_file
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
+from tasks.text.split_texts import wanted_words
 
 RESULT = Path(__file__).parent / "results" / "ingestion.json"
 SPLITS = ("train", "dev")

@@ -63,7 +63,7 @@ from tasks.evaluation.bootstrap import paired_gain
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.slices import questions_with_oov_words
 from tasks.reports.comparison import format_gain
-from tasks.text.build_vocabulary import form_counts
+from tasks.text.split_texts import form_counts
 
 DATASET, COMPARED = "covid_qa", "medical"
 WIKIPEDIA = "enwiki2015-64M.txt.xz"

@@ -24,8 +24,9 @@ from tasks.data.schema import Article
 from tasks.data.splits import Shares, write_split
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
+from tasks.text.split_texts import wanted_words
 
 RESULT = Path(__file__).parent / "results" / "scale.json"
 HELD_OUT = Shares(validation=0.1, dev=0.1)

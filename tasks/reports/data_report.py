@@ -17,7 +17,8 @@ from tasks.evaluation.evaluate import Gold
 from tasks.evaluation.slices import bucket_names, question_word
 from tasks.reports.examples import Segment, marked_segments
 from tasks.reports.html import View, write_page
-from tasks.text.build_vocabulary import coverage, form_counts, vector_rows
+from tasks.text.build_vocabulary import coverage, vector_rows
+from tasks.text.split_texts import form_counts
 from tasks.text.vocabulary import is_known
 
 # Inclusive upper edges of the histograms of lengths in tokens.

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from infra.cluster.map_reduce import map_on_cluster
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
-from tasks.text.build_vocabulary import TOKENS, read_shards, token_texts
+from tasks.text.split_texts import TOKENS, read_shards, token_texts
 from tasks.text.vocabulary import SPECIAL
 
 _TOKENS = pa.list_(pa.int32())

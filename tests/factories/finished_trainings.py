@@ -26,9 +26,10 @@ from tasks.evaluation.evaluate import (
     write_predictions,
 )
 from tasks.inference.model_folder import TrainedModel, save_model
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
+from tasks.text.split_texts import wanted_words
 from tasks.training.initialization import new_model
 from tasks.training.inputs import SplitFolders, TrainingData
 from tests.factories.training_data import small

@@ -12,8 +12,9 @@ from tasks.data.schema import Article
 from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
+from tasks.text.split_texts import wanted_words
 from tasks.training.inputs import SplitFolders, TrainingData
 from tasks.training.worker import Job
 

@@ -24,7 +24,7 @@ from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS
 from tasks.embeddings.evaluation.weat import TESTS
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
-from tasks.text.build_vocabulary import form_counts
+from tasks.text.split_texts import form_counts
 from tests.factories.cli import bidaflow
 from tests.factories.file_server import Served, serving
 from tests.factories.vectors import write_lines

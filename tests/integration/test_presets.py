@@ -29,9 +29,10 @@ from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_types
+from tasks.text.split_texts import wanted_words
 from tasks.text.vocabulary import Lexicon
 from tasks.training.inputs import SplitFolders
 from tests.factories.answers import COMMON, LONG, STRANGE, is_token_span, same_answers

@@ -25,9 +25,10 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
+from tasks.text.split_texts import wanted_words
 from tests.factories.tiny import best_sentence_candidates, datasets, mean_f1
 
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(5400)]

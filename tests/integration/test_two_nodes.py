@@ -21,9 +21,10 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training import corpus
 from tasks.embeddings.training.corpus_files import TextFile
-from tasks.text import build_vocabulary as vocabulary
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text import split_texts
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
+from tasks.text.split_texts import wanted_words
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("small_shards")]
 
@@ -34,7 +35,7 @@ Results = dict[str, Any]
 def small_shards() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readers, "SHARD_BYTES", 100_000)
-        patch.setattr(vocabulary, "SHARD_BYTES", 100_000)
+        patch.setattr(split_texts, "SHARD_BYTES", 100_000)
         patch.setattr(corpus, "BLOCK_CHARACTERS", 100_000)
         yield
 

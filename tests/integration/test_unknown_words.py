@@ -25,12 +25,8 @@ from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.stages import selecting_vectors
-from tasks.text.build_vocabulary import (
-    VocabularyParameters,
-    build_vocabulary,
-    vector_rows,
-    wanted_words,
-)
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, vector_rows
+from tasks.text.split_texts import wanted_words
 from tests.factories.splits import ingest
 from tests.factories.stages import in_flow
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tasks.text.build_vocabulary import form_counts
+from tasks.text.split_texts import form_counts
 from tasks.text.vocabulary import is_known, word_of
 
 NEARBY = 10  # tokens on each side of an answer

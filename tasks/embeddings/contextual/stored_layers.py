@@ -22,7 +22,7 @@ from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 from infra.settings import settings
 from models.arrays import Float32Array
-from tasks.text.build_vocabulary import TEXT_COLUMNS, TOKENS, read_batches
+from tasks.text.split_texts import TEXT_COLUMNS, TOKENS, read_batches
 
 if TYPE_CHECKING:
     from models.token_layers import TokenLayers

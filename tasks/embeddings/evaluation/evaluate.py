@@ -35,7 +35,7 @@ from tasks.embeddings.evaluation.weat import TESTS, weat
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import VectorInput, short_name
 from tasks.embeddings.formats.store import history_of, set_name
-from tasks.text.build_vocabulary import form_counts
+from tasks.text.split_texts import form_counts
 
 EVALUATION = "evaluation.json"
 # The metrics of each part of an evaluation: the suffix of the metric's name, and the field.

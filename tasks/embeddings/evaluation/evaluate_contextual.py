@@ -26,7 +26,7 @@ from tasks.embeddings.evaluation.homonyms import (
 from tasks.embeddings.evaluation.nearest_neighbors import ScoredWords, coordinates, unit
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.formats.source import short_name
-from tasks.text.build_vocabulary import form_counts
+from tasks.text.split_texts import form_counts
 from tasks.text.vocabulary import case_key
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from tasks.embeddings.formats.store import (
 )
 from tasks.embeddings.formats.word2vec_format import TextReader, Word2VecReader
 from tasks.embeddings.formats.word_vectors import WordSet
-from tasks.text.build_vocabulary import wanted_words
+from tasks.text.split_texts import wanted_words
 
 # Reader of a set of vectors, in the set's order: `rows` yields the kept ones, `dimension` is known
 # before, and `row_count`, of the whole set, after all rows have been read.

@@ -19,9 +19,10 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text import encode as encoding
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, wanted_words
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
+from tasks.text.split_texts import wanted_words
 from tasks.text.vocabulary import UNKNOWN
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
