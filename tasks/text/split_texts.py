@@ -41,6 +41,15 @@ def read_shards(path: Path, columns: list[str]) -> Iterator[list[pa.RecordBatch]
     return in_shards(read_batches(path, columns), lambda batch: batch.nbytes, SHARD_BYTES)
 
 
+def read_texts(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each text of a split's file (see `TEXT_COLUMNS`), and its tokens."""
+    column = TEXT_COLUMNS[file.name]
+    for batch in read_batches(file, [column, *TOKENS]):
+        columns = (batch.column(name).to_pylist() for name in (column, *TOKENS))
+        for text, starts, ends in zip(*columns, strict=True):
+            yield text, [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
 def token_texts(batch: pa.RecordBatch, column: str) -> pa.StringArray:
     """The text of every token, row after row.
 

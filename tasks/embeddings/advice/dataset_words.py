@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tasks.text.split_texts import form_counts
+from tasks.text.split_texts import form_counts, read_texts
 from tasks.text.vocabulary import is_known, word_of
 
 NEARBY = 10  # tokens on each side of an answer
@@ -53,7 +53,7 @@ def read_dataset_words(
     for split in splits:
         contexts = [
             [word_of(form, main, lower_case) for form in forms]
-            for forms in _tokens(split / "contexts.parquet", "text")
+            for _, forms in read_texts(split / "contexts.parquet")
         ]
         for context in contexts:
             words.contexts.update(set(context))
@@ -75,16 +75,5 @@ def _questions(split: Path) -> Iterator[tuple[list[str], int, int, int]]:
     columns = ("context_id", "span_start", "span_end")
     table: Any = pq.read_table(split / "questions.parquet", columns=list(columns))
     places = (table[name].to_pylist() for name in columns)
-    yield from zip(_tokens(split / "questions.parquet", "question"), *places, strict=True)
-
-
-def _tokens(file: Path, column: str) -> Iterator[list[str]]:
-    """Yield the tokens of each text of a split."""
-    for batch in pq.ParquetFile(file).iter_batches(
-        1024, columns=[column, "token_starts", "token_ends"]
-    ):
-        rows: Any = batch.to_pydict()
-        for text, starts, ends in zip(
-            rows[column], rows["token_starts"], rows["token_ends"], strict=True
-        ):
-            yield [text[start:end] for start, end in zip(starts, ends, strict=True)]
+    tokens = (forms for _, forms in read_texts(split / "questions.parquet"))
+    yield from zip(tokens, *places, strict=True)

@@ -6,7 +6,7 @@ computing its layers each time would take longer than the rest of a training ste
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from infra.progress_reporter import ProgressReporter
 from infra.run_logger import logger
 from infra.settings import settings
 from models.arrays import Float32Array
-from tasks.text.split_texts import TEXT_COLUMNS, TOKENS, read_batches
+from tasks.text.split_texts import TEXT_COLUMNS, read_texts
 
 if TYPE_CHECKING:
     from models.token_layers import TokenLayers
@@ -50,9 +50,9 @@ def write_layers(out: Path, split: Path, bilm: Path) -> dict[str, Any]:
         ProgressReporter("contextual layers", _tokens(split), "words") as progress,
         _Writer(out / LAYERS, model, progress) as writer,
     ):
-        for name, column in TEXT_COLUMNS.items():
+        for name in TEXT_COLUMNS:
             own_rows = []
-            for text, words in read_texts(split / name, column):
+            for text, words in read_texts(split / name):
                 writer.read += len(words)
                 if text not in rows:
                     rows[text] = len(rows)
@@ -60,14 +60,6 @@ def write_layers(out: Path, split: Path, bilm: Path) -> dict[str, Any]:
                 own_rows.append(rows[text])
             np.save(out / f"{Path(name).stem}.npy", np.array(own_rows, np.int32))
     return {"texts": len(rows), "tokens": writer.tokens, "bytes": (out / LAYERS).stat().st_size}
-
-
-def read_texts(file: Path, column: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each text of a split's file, and its tokens."""
-    for batch in read_batches(file, [column, *TOKENS]):
-        columns = (batch.column(name).to_pylist() for name in (column, *TOKENS))
-        for text, starts, ends in zip(*columns, strict=True):
-            yield text, [text[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _tokens(split: Path) -> int:

@@ -12,7 +12,6 @@ from infra.run_logger import logger
 from models.arrays import Float32Array
 from tasks.embeddings.contextual.select_bilm import read_bilm
 from tasks.embeddings.contextual.source import BilmInput
-from tasks.embeddings.contextual.stored_layers import read_texts
 from tasks.embeddings.evaluation.coverage import coverage_by_band
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries, metrics
 from tasks.embeddings.evaluation.homonyms import (
@@ -26,7 +25,7 @@ from tasks.embeddings.evaluation.homonyms import (
 from tasks.embeddings.evaluation.nearest_neighbors import ScoredWords, coordinates, unit
 from tasks.embeddings.evaluation.published_tests import SIMILARITY_TESTS, read_pairs, similarity
 from tasks.embeddings.formats.source import short_name
-from tasks.text.split_texts import form_counts
+from tasks.text.split_texts import form_counts, read_texts
 from tasks.text.vocabulary import case_key
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def _neighbours(
         pool = sentences + [
             words
             for split in splits
-            for _, words in islice(read_texts(split / "contexts.parquet", "text"), POOL_CONTEXTS)
+            for _, words in islice(read_texts(split / "contexts.parquet"), POOL_CONTEXTS)
         ]
         places = [(text, position) for text in pool for position in range(len(text))]
         vectors = unit(np.concatenate(model.layers(pool, layer)))
