@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from infra.run_logger import logger
 
-# Seconds without a line after which one says what is under way. Workers report every ten seconds.
-QUIET = 12.0
+# Time without a line after which one says what is under way. Workers report every ten seconds.
+QUIET_SECONDS = 12.0
 
 _last_sign = time.monotonic()
 _steps: dict[object, tuple[str, float]] = {}  # those under way: title and start
@@ -46,7 +46,7 @@ def heartbeat() -> Iterator[None]:
     def beat() -> None:
         while not finished.wait(1):
             now = time.monotonic()
-            if _steps and now - _last_sign >= QUIET:
+            if _steps and now - _last_sign >= QUIET_SECONDS:
                 steps = (f"{title} ({now - start:.0f} s)" for title, start in list(_steps.values()))
                 log.info(f"Still working: {', '.join(steps)}")
 

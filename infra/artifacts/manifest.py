@@ -18,8 +18,8 @@ from infra.errors import UserError
 from infra.files import archive_of
 from infra.settings import CHECKOUT, settings
 
-# Packages whose version can change a result.
-PACKAGES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
+# Dependencies whose version can change a result.
+DEPENDENCIES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")
 MANIFEST = "manifest.json"
 TABLE_FORMATS: dict[str, Literal["parquet", "arrow"]] = {".parquet": "parquet", ".arrow": "arrow"}
 Manifest = dict[str, Any]
@@ -63,8 +63,8 @@ def git_commit() -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that can change a result."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    """Versions of Python and of the dependencies that can change a result."""
+    return {"python": platform.python_version(), **{name: version(name) for name in DEPENDENCIES}}
 
 
 def stages_folder() -> Path:

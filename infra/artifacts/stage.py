@@ -45,12 +45,11 @@ from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.heartbeat import step
 from infra.run_logger import logger
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, PACKAGES
 
 P = ParamSpec("P")
 Build = Callable[Concatenate[Path, P], Facts]
 
-PACKAGES = ("flows", "tasks", "models", "infra")
 # The state of a stage that ended with an error message instead of a traceback.
 REFUSED = "Refused"
 # The message of a flow run that was refused starts with this. Its state has a standard name: the

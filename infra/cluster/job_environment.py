@@ -11,9 +11,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from infra.errors import UserError
 from infra.masking import mask_secrets
-from infra.settings import CHECKOUT, settings
+from infra.settings import CHECKOUT, PACKAGES, settings
 
-PACKAGES = ("flows", "tasks", "models", "infra")
 # Variables that have the same value on all nodes, if they are set.
 FORWARDED = (
     *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),

@@ -46,7 +46,7 @@ CONNECT_SECONDS = 10.0
 VERSION_MISMATCH = "Version mismatch: "
 
 # The interface on which the workers of a cluster started here talk to each other.
-LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 
 def is_remote() -> bool:
@@ -148,8 +148,8 @@ def _local_cluster_variables() -> dict[str, str]:
     return {
         "PYTHONPATH": str(CHECKOUT),
         "RAY_ADDRESS": f"{ray.util.get_node_ip_address()}:{port}",
-        "GLOO_SOCKET_IFNAME": LOOPBACK,
-        "NCCL_SOCKET_IFNAME": LOOPBACK,
+        "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
+        "NCCL_SOCKET_IFNAME": LOOPBACK_INTERFACE,
     }
 
 

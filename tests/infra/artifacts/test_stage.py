@@ -24,9 +24,9 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
-from infra.artifacts.stage import PACKAGES, REFUSED, Output, Stage, source_modules
+from infra.artifacts.stage import REFUSED, Output, Stage, source_modules
 from infra.errors import UserError
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, PACKAGES
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 

@@ -6,9 +6,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from infra.cluster.job_environment import PACKAGES, forwarded_variables, write_code
+from infra.cluster.job_environment import forwarded_variables, write_code
 from infra.errors import UserError
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, PACKAGES
 
 
 def test_the_zip_has_our_packages_alone(tmp_path: Path) -> None:
