@@ -18,7 +18,7 @@ from tasks.embeddings.advice.question_coverage import (
     questions_reached,
     share_of_missing,
 )
-from tasks.embeddings.advice.recommend import Source, recommend
+from tasks.embeddings.advice.recommend import WordSource, recommend
 from tasks.embeddings.advice.trial import Trial, TrialWords, nearest, try_contexts, try_rotation
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, ScoredWords
 from tasks.embeddings.formats.select import load_vectors
@@ -90,7 +90,7 @@ def advise(
 class _Found:
     """A source, the dataset's words that it has, and the neighbours of the shown terms."""
 
-    source: Source
+    source: WordSource
     words: Words
     neighbours: dict[str, ScoredWords]
 
@@ -159,7 +159,7 @@ class _Work:
     ) -> _Found:
         words = covered_words(self.dataset, known)
         new = words - self.covered
-        source = Source(
+        source = WordSource(
             name=name,
             kind=kind,
             new_words=len(new),

@@ -30,7 +30,7 @@ NEEDS_SET = "Needs a second set: train one by `bidaflow embeddings train`, and a
 
 
 @dataclass(frozen=True)
-class Source:
+class WordSource:
     """A corpus or a second set of vectors, and what it adds to the main set for a dataset."""
 
     name: str
@@ -54,7 +54,7 @@ class Advice:
     source: str | None = None
 
 
-def recommend(sources: Sequence[Source], questions: int) -> list[Advice]:
+def recommend(sources: Sequence[WordSource], questions: int) -> list[Advice]:
     """All ways, the most promising first.
 
     Filling is promising if it reaches enough questions for a gain of 1 F1, and places hidden terms
@@ -85,16 +85,16 @@ def recommend(sources: Sequence[Source], questions: int) -> list[Advice]:
     return sorted([*fills, keep, *others, *rest], key=lambda advice: VERDICTS.index(advice.verdict))
 
 
-def needed_gain(source: Source, questions: int) -> float:
+def needed_gain(source: WordSource, questions: int) -> float:
     """F1 points that the reached questions have to gain on average for 1 F1 over all questions."""
     return questions / source.reached if source.reached else float("inf")
 
 
-def _fill(source: Source) -> Way:
+def _fill(source: WordSource) -> Way:
     return "fill a-la-carte" if source.kind == "corpus" else "fill by rotation"
 
 
-def _merit(source: Source, questions: int) -> float:
+def _merit(source: WordSource, questions: int) -> float:
     """The share of questions reached times that of terms placed; 0 if either is too small."""
     placed = source.placed or 0.0
     if needed_gain(source, questions) > LARGEST_GAIN or placed < LEAST_PLACED:
@@ -102,7 +102,7 @@ def _merit(source: Source, questions: int) -> float:
     return source.reached / questions * placed
 
 
-def _fill_reason(source: Source, questions: int) -> str:
+def _fill_reason(source: WordSource, questions: int) -> str:
     if not source.new_words:
         return "It has none of the missing words."
     if not source.reached:
@@ -126,7 +126,7 @@ def _fill_reason(source: Source, questions: int) -> str:
     return f"{reach}; {placed}{rough}."
 
 
-def _ways_for_known_words(source: Source) -> list[Advice]:
+def _ways_for_known_words(source: WordSource) -> list[Advice]:
     """The ways that also change the vectors of known words."""
     if source.kind == "corpus":
         return [_mittens(source)]
@@ -149,7 +149,7 @@ def _ways_for_known_words(source: Source) -> list[Advice]:
     ]
 
 
-def _mittens(source: Source) -> Advice:
+def _mittens(source: WordSource) -> Advice:
     enough = source.tokens >= MITTENS_WORDS
     reason = (
         f"Moves known words to their sense in these {source.tokens:,} words; takes a training of "

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.embeddings.advice.recommend import VERDICTS, Advice, Source, needed_gain, recommend
+from tasks.embeddings.advice.recommend import VERDICTS, Advice, WordSource, needed_gain, recommend
 
-CORPUS = Source("texts", "corpus", 50, 0.5, 400, 0.9, 300, 0.4, tokens=3_000_000)
-SET = Source("own", "set", 50, 0.5, 400, 0.9, 300, 0.4)
+CORPUS = WordSource("texts", "corpus", 50, 0.5, 400, 0.9, 300, 0.4, tokens=3_000_000)
+SET = WordSource("own", "set", 50, 0.5, 400, 0.9, 300, 0.4)
 
 
-def verdicts(*sources: Source) -> dict[tuple[str, str | None], str]:
+def verdicts(*sources: WordSource) -> dict[tuple[str, str | None], str]:
     return {(a.way, a.source): a.verdict for a in recommend(sources, 1000)}
 
 
-def first(*sources: Source) -> Advice:
+def first(*sources: WordSource) -> Advice:
     return recommend(sources, 1000)[0]
 
 
@@ -55,7 +55,7 @@ def test_ways_for_known_words_need_enough_text() -> None:
 
 
 SOURCES = st.builds(
-    Source,
+    WordSource,
     name=st.sampled_from("abc"),
     kind=st.sampled_from(["corpus", "set"]),
     new_words=st.integers(0, 5),
@@ -69,7 +69,7 @@ SOURCES = st.builds(
 
 
 @given(st.lists(SOURCES, max_size=4))
-def test_one_way_is_first_and_each_has_a_reason(sources: list[Source]) -> None:
+def test_one_way_is_first_and_each_has_a_reason(sources: list[WordSource]) -> None:
     advice = recommend(sources, 1000)
     order = [VERDICTS.index(a.verdict) for a in advice]
     assert order == sorted(order) and order.count(0) == 1
