@@ -57,6 +57,12 @@ def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset
     ]
 
 
+def corpus_dataset(corpus: Path) -> InputDataset:
+    """A corpus that vectors or a language model were trained on, a folder of `prepare_corpus`."""
+    words = corpus / "words.parquet"
+    return InputDataset("corpus", content_digest(corpus), str(corpus), "train", words)
+
+
 def parent_run(
     uri: str,
     experiment: str,

@@ -157,13 +157,12 @@ def _start_run(
         "start": None if start is None else content_digest(start),
         "resources": resources.model_dump(),
     }
-    digest = content_digest(corpus)
     run = runs.VariantRun(
         f"elmo · seed {used['seed']}",
         stage,
         config,
-        {"corpus.digest": digest, "lower_case": str(_lower_case(corpus))},
-        [runs.InputDataset("corpus", digest, str(corpus), "train", corpus / "words.parquet")],
+        {"corpus.digest": content_digest(corpus), "lower_case": str(_lower_case(corpus))},
+        [runs.corpus_dataset(corpus)],
     )
     return runs.start_variant_run(
         settings().tracking_uri, runs.parent_run_of(EXPERIMENT), run, resumed

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from infra.artifacts.manifest import content_digest, identity, read_manifest, stages_folder
+from infra.artifacts.manifest import identity, read_manifest, stages_folder
 from infra.settings import settings
 from tasks.embeddings.formats.source import stage_input
 from tasks.embeddings.formats.store import VECTORS, history_of, set_digest
@@ -31,13 +31,8 @@ def log_trained_vectors(name: str, trained: Path) -> None:
         "vectors.digest": set_digest(identity(stage_input(vectors))),
         "corpus.digest": origin["digest"],
     }
-    inputs = [
-        runs.InputDataset(
-            "corpus", content_digest(corpus), str(corpus), "train", corpus / "words.parquet"
-        )
-    ]
     parent = runs.parent_run_of(EXPERIMENT)
-    run = runs.VariantRun(name, trained.name, config, tags, inputs)
+    run = runs.VariantRun(name, trained.name, config, tags, [runs.corpus_dataset(corpus)])
     run_id = runs.start_variant_run(uri, parent, run)
     for epoch, loss in enumerate(facts["losses"], 1):
         metric_logger.EpochLogger(uri, run_id).epoch(epoch, {"train/loss": loss})
