@@ -1,9 +1,10 @@
 """The size of the folder of stages on a machine whose storage root is at an address."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from infra.artifacts.locks import lock_file, lock_if_free
+from infra.artifacts.locks import exclusive_lock, lock_file, lock_if_free
 from infra.artifacts.manifest import MANIFEST, read_manifest, stages_folder
 from infra.artifacts.staging import remove_folder
 from infra.settings import settings
@@ -23,15 +24,27 @@ def evict() -> list[Path]:
     limit = settings().cache_size
     if settings().address is None or limit is None:
         return []
-    sizes = {
-        file.parent: _size(file.parent) for file in stages_folder().glob(f"*/[!.]*/{MANIFEST}")
-    }
+    # One process at a time: two would remove more than either has to.
+    with exclusive_lock(
+        settings().root.resolve() / "locks" / "eviction",
+        "Another process is removing stages to make room; waiting for it to finish.",
+    ):
+        return _remove_least_recently_used(limit)
+
+
+def _remove_least_recently_used(limit: int) -> list[Path]:
+    used: dict[Path, float] = {}
+    sizes: dict[Path, int] = {}
+    for manifest in stages_folder().glob(f"*/[!.]*/{MANIFEST}"):
+        with suppress(FileNotFoundError):  # `bidaflow prune` has just removed the stage
+            used[manifest.parent] = manifest.stat().st_mtime
+            sizes[manifest.parent] = _size(manifest.parent)
     excess, removed = sum(sizes.values()) - limit, []
-    for folder in sorted(sizes, key=lambda folder: (folder / MANIFEST).stat().st_mtime):
+    for folder in sorted(sizes, key=used.__getitem__):
         if excess <= 0:
             break
         with lock_if_free(lock_file(folder, "use")) as free:
-            if free:
+            if free and folder.exists():
                 remove_folder(folder)
                 removed.append(folder)
                 excess -= sizes[folder]

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -55,6 +57,22 @@ def test_stage_in_use_is_kept_beyond_the_limit(limit: Limit) -> None:
     with shared_lock(lock_file(used, "use")):
         assert evict() == [free]
     assert evict() == [used]
+
+
+def test_concurrent_evictions_remove_no_more(limit: Limit) -> None:
+    newest_last = [stage(f"{number:02}", 40 - number) for number in range(40)]
+    limit(2000)
+    all_ready = Barrier(8)
+
+    def evict_at_once(_: int) -> list[Path]:
+        all_ready.wait()
+        return evict()
+
+    with ThreadPoolExecutor(8) as threads:
+        evictions = list(threads.map(evict_at_once, range(8)))
+    removed = [folder for eviction in evictions for folder in eviction]
+    assert sorted(removed) == newest_last[:20]
+    assert sorted(newest_last[0].parent.iterdir()) == newest_last[20:]
 
 
 def test_local_root_is_never_evicted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
