@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel, Group, UnusedCliTokensEr
 from rich.panel import Panel
 
 from infra.errors import UserError
+from infra.settings import settings
 
 # Each command is imported only when it is called: Prefect and torch take seconds to load.
 
@@ -83,15 +84,17 @@ def _describe(error: CycloptsError) -> Panel:
 
 
 def prepare_server(words: Sequence[str]) -> None:
-    """Check the Prefect server if the command runs a flow. If none is named, start one, and import
-    the flow meanwhile.
+    """Check the Prefect server if the command needs one. If none is named, start one, and import
+    the command meanwhile.
 
     Raises:
         UserError: the named server does not respond, or refuses access.
     """
-    flows = COMMANDS[PIPELINE] | {f"embeddings {name}": flow for name, flow in EMBEDDINGS.items()}
+    commands = COMMANDS[PIPELINE] | {f"embeddings {name}": c for name, c in EMBEDDINGS.items()}
+    if settings().address is not None:
+        commands["rollback"] = COMMANDS[RESULTS]["rollback"]  # holds a lease of the server
     name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
-    if name not in flows or "--help" in words:
+    if name not in commands or "--help" in words:
         return
     if api := os.environ.get("PREFECT_API_URL"):
         from infra.services.prefect_status import require_access
@@ -101,7 +104,7 @@ def prepare_server(words: Sequence[str]) -> None:
         from infra.services.supervisor import temporary_server
 
         server = temporary_server()
-        import_module(flows[name][0].partition(":")[0])
+        import_module(commands[name][0].partition(":")[0])
         server.wait()
 
 

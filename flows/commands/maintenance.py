@@ -8,11 +8,12 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 from flows.commands.terminal import table
+from flows.common.promote import deciding_on_champion
 from flows.common.publish import update_index
-from infra.artifacts.locks import exclusive_lock
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
 from tasks.tracking import registry
+from tasks.tracking.client import require_server
 from tasks.tracking.garbage_collection import Garbage, find_garbage, prune
 
 
@@ -59,14 +60,12 @@ def rollback(
     """Make the previous champion of a dataset the champion again, and print its version.
 
     Raises:
-        UserError: there is no previous champion.
+        UserError: there is no previous champion, or the MLflow server does not respond.
     """
-    name = f"bidaf-{dataset_name(dataset)}"
-    with exclusive_lock(
-        settings().root.resolve() / "locks" / f"promotion-{name}",
-        "Another run decides on a promotion; waiting for it to finish.",
-    ):
-        restored, replaced = registry.rollback(settings().tracking_uri, name)
+    name, uri = f"bidaf-{dataset_name(dataset)}", settings().tracking_uri
+    require_server(uri)
+    with deciding_on_champion(name):
+        restored, replaced = registry.rollback(uri, name)
     update_index()
     previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
     print(f"Version {restored.version} of {name} is the champion again{previous}.")

@@ -4,7 +4,8 @@ Each decision is an event in Prefect, to which automations react.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,15 +82,25 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     """Promote the best trained variant to champion if the rule allows it.
 
     Champion and challenger are compared on the validation split if one is held out of the training
-    data, otherwise on dev. A lock, and on several machines a lease of Prefect's server, allow one
-    promotion of a model at a time, so that a second promotion sees the champion of the first.
+    data, otherwise on dev. A second promotion at the same time sees the champion of the first.
     """
     uri = settings().tracking_uri
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
     models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
     scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
     best = models[scores.index(max(scores))]
-    promotion = f"promotion-{best.name}"
+    with deciding_on_champion(best.name):
+        champion = registry.with_alias(uri, best.name, registry.CHAMPION)
+        decision = _decide_once(champion, best, split.folder, rule)
+    questions = f"{split.facts['questions']} {name} questions"
+    return PromotionResult(best, champion, questions, max(scores), decision)
+
+
+@contextmanager
+def deciding_on_champion(model: str) -> Iterator[None]:
+    """Let one process at a time change a model's champion within the block, by a lock and, on
+    several machines, a lease of Prefect's server."""
+    promotion = f"promotion-{model}"
     with (
         exclusive_lock(
             settings().root.resolve() / "locks" / promotion,
@@ -97,10 +108,7 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
         ),
         lease(promotion, strict=True),
     ):
-        champion = registry.with_alias(uri, best.name, registry.CHAMPION)
-        decision = _decide_once(champion, best, split.folder, rule)
-    questions = f"{split.facts['questions']} {name} questions"
-    return PromotionResult(best, champion, questions, max(scores), decision)
+        yield
 
 
 def _decide_once(

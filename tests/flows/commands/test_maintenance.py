@@ -1,0 +1,53 @@
+"""The rollback of a champion, with the MLflow and Prefect servers that several machines share."""
+
+from threading import Event, Thread
+
+import pytest
+from urllib3.util import Retry
+
+from flows.__main__ import prepare_server
+from flows.commands.maintenance import rollback
+from infra.artifacts.lease import lease
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.tracking import registry
+from tests.factories.ports import free_port
+
+
+@pytest.mark.usefixtures("root")
+def test_rollback_needs_the_mlflow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    # MLflow itself retries for two minutes.
+    monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(UserError, match="No MLflow server responds"):
+        rollback("planted")
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("prefect_server", "store")
+def test_rollback_waits_for_another_machine() -> None:
+    uri = settings().tracking_uri
+    registry.with_alias(uri, "bidaf-planted", registry.CHAMPION)  # creates the database
+    ended = Event()
+
+    def roll_back() -> None:
+        with pytest.raises(UserError, match="no previous champion"):
+            rollback("planted")
+        ended.set()
+
+    thread = Thread(target=roll_back)
+    with lease("promotion-bidaf-planted", strict=True):
+        thread.start()
+        assert not ended.wait(5)
+    thread.join()
+    assert ended.is_set()
+
+
+@pytest.mark.usefixtures("root")
+def test_shared_root_needs_prefect_for_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
+    prepare_server(["rollback", "tickets"])  # without a server, since the root is a folder
+    monkeypatch.setenv("BIDAFLOW_ROOT", "s3://results/team")
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow.example:5000")
+    with pytest.raises(UserError, match="No Prefect server responds"):
+        prepare_server(["rollback", "tickets"])
