@@ -90,9 +90,8 @@ def _disable_retries() -> None:
     policy = context.flow_run.empirical_policy
     if policy.retries:
         no_retries = policy.model_copy(update={"retries": 0})
-        get_client(sync_client=True).update_flow_run(
-            context.flow_run.id, empirical_policy=no_retries
-        )
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(context.flow_run.id, empirical_policy=no_retries)
 
 
 def result_or_exit(state: State[Any]) -> Any:
