@@ -35,6 +35,7 @@ from tasks.tracking.lineage import (
 TRAINING_STAGE = "train"
 CHECKPOINTED_STAGES = (TRAINING_STAGE, "train-language-model")
 STALE_SECONDS = 3 * 24 * 3600
+RETIRED = "bidaflow.retired"  # tag of runs that retention deletes
 LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
 
 
@@ -46,8 +47,10 @@ def retire(
 
     Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
     `kept_stages` (<stage>/<key>), and runs that are still running. With a local database, the
-    artifacts of deleted runs are removed too.
+    artifacts of deleted runs are removed too, also those that an interrupted call has left.
     """
+    if _is_local(uri):
+        _erase_rest(uri, experiment)
     runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
     parents = [run for run in runs if run.parent is None]
     retired: list[RecordedRun] = []
@@ -72,19 +75,37 @@ def _is_protected(run: RecordedRun) -> bool:
 
 def _delete(uri: str, run: RecordedRun) -> None:
     client = client_of(uri)
-    models = []
+    client.set_tag(run.id, RETIRED, "true")
     for model in run.models:
-        name, version = model.rsplit("/", 1)
-        source = client.get_model_version(name, version).source
-        client.delete_model_version(name, version)
-        models.append(str(source).removeprefix("models:/"))
-        client.delete_logged_model(models[-1])
+        client.delete_model_version(*model.rsplit("/", 1))
+    experiment = client.get_run(run.id).info.experiment_id
+    for logged in client.search_logged_models([experiment], f"source_run_id = '{run.id}'"):
+        client.delete_logged_model(logged.model_id)
     client.delete_run(run.id)
-    if uri.startswith("sqlite:"):
-        _erase(uri, run.id, models)
+    if _is_local(uri):
+        _erase(uri, run.id)
 
 
-def _erase(uri: str, run_id: str, models: Sequence[str]) -> None:
+def _is_local(uri: str) -> bool:
+    return uri.startswith("sqlite:")
+
+
+def _erase_rest(uri: str, experiment: str) -> None:
+    """Erase the runs that retention has deleted, but not erased before it was interrupted.
+
+    Runs that a user deleted lack the tag.
+    """
+    from mlflow.entities import ViewType
+
+    client = client_of(uri)
+    existing = client.get_experiment_by_name(experiment)
+    if existing is not None:
+        own = f"tags.`{RETIRED}` = 'true'"
+        for run in client.search_runs([existing.experiment_id], own, ViewType.DELETED_ONLY):
+            _erase(uri, run.info.run_id)
+
+
+def _erase(uri: str, run_id: str) -> None:
     """Remove a deleted run and its deleted models for good, with their artifacts.
 
     `mlflow gc` would also remove all experiments and models that a user deleted and may still
@@ -94,10 +115,12 @@ def _erase(uri: str, run_id: str, models: Sequence[str]) -> None:
     from mlflow.tracking._tracking_service.utils import _get_store
 
     store: Any = _get_store(uri)
-    for model in models:
-        location = store.get_logged_model(model, allow_deleted=True).artifact_location
-        get_artifact_repository(location, tracking_uri=uri).delete_artifacts()
-        store._hard_delete_logged_model(model)
+    for model_id in store._get_deleted_logged_models():
+        model = store.get_logged_model(model_id, allow_deleted=True)
+        if model.source_run_id == run_id:
+            repository = get_artifact_repository(model.artifact_location, tracking_uri=uri)
+            repository.delete_artifacts()
+            store._hard_delete_logged_model(model_id)
     artifacts = store.get_run(run_id).info.artifact_uri
     get_artifact_repository(artifacts, tracking_uri=uri).delete_artifacts()
     store._hard_delete_run(run_id)

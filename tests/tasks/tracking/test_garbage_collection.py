@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking import MlflowClient
 from mlflow.tracking._tracking_service.utils import _get_store
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
@@ -294,6 +295,8 @@ def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.Monke
     model_id = client.create_logged_model(other).model_id
     client.delete_logged_model(model_id)
     client.delete_experiment(other)
+    own = runs.parent_run(uri, EXPERIMENT, "deleted", None, "", {})
+    client.delete_run(own)
     for number in range(2):
         runs.finish(
             uri, runs.parent_run(uri, EXPERIMENT, f"flow-{number}", None, "", {}), "FINISHED"
@@ -306,3 +309,28 @@ def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.Monke
     assert deleted.model_id == model_id
     client.restore_experiment(other)
     assert client.get_run(run_id).info.lifecycle_stage == "active"
+    assert client.get_run(own).info.lifecycle_stage == "deleted"
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["delete_logged_model", "delete_run", "_hard_delete_logged_model", "_hard_delete_run"],
+)
+def test_next_retention_completes_a_killed_one(
+    step: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save_untrained_model(tmp_path)
+    for number in range(2):
+        flow_run_with_model(uri, number, model)
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(SqlAlchemyStore, step, kill)
+        retire(uri, EXPERIMENT, keep=1)
+    retire(uri, EXPERIMENT, keep=1)
+    left = {run.name for run in recorded_runs(uri, include_deleted=True)}
+    assert left == {"flow-1", "variant-1"}
+    assert _get_store(uri)._get_deleted_logged_models() == []
+    assert len(list((tmp_path / "mlartifacts").rglob("MLmodel"))) == 1
