@@ -34,6 +34,7 @@ from tasks.tracking.lineage import (
 
 TRAINING_STAGE = "train"
 CHECKPOINTED_STAGES = (TRAINING_STAGE, "train-language-model")
+VECTORS_TRAINING = "train-embeddings"  # a flow, and its stage
 STALE_SECONDS = 3 * 24 * 3600
 RETIRED = "bidaflow.retired"  # tag of runs that retention deletes
 LOCKS_AT_ONCE = 256  # each lock is an open file, and their number is limited
@@ -155,9 +156,7 @@ def find_garbage(uri: str) -> list[Garbage]:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
     stages = finished_stages(stages_folder())
-    trained = {
-        s.folder.name for s in stages.values() if s.folder.parent.name in CHECKPOINTED_STAGES
-    }
+    trained = _logged_trainings(stages)
     known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
     # A wrong or missing store keeps no run, so that all trainings would be removed.
     if trained and not trained & known:
@@ -174,6 +173,20 @@ def find_garbage(uri: str) -> list[Garbage]:
         *_ended_trainings(stages, runs),
         *_stale_downloads(),
     ]
+
+
+def _logged_trainings(stages: Mapping[str, FinishedStage]) -> set[str]:
+    """The keys of the stages that trained a model, a language model or word vectors, and logged it.
+
+    Word vectors are logged by the flow `train-embeddings`, but not if another flow trains them.
+    """
+    vectors = stages_of_newest_runs(VECTORS_TRAINING)
+    return {
+        stage.folder.name
+        for name, stage in stages.items()
+        if stage.folder.parent.name in CHECKPOINTED_STAGES
+        or (stage.folder.parent.name == VECTORS_TRAINING and name in vectors)
+    }
 
 
 def prune(uri: str) -> list[Garbage]:

@@ -26,7 +26,7 @@ from tasks.tracking.garbage_collection import find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.reports import run_record
-from tests.factories.stages import Trained, counting, in_flow, reading, train, trained
+from tests.factories.stages import Trained, counting, in_flow, read, reading, train, trained
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
 
@@ -222,6 +222,30 @@ def test_rejects_a_store_without_the_trainings(
             command(f"sqlite:///{other}")
     assert other.exists() == exists
     assert all(training.model.exists() for training in two)
+
+
+@pytest.mark.parametrize("name", ["train-language-model", "train-embeddings"])
+def test_rejects_a_store_without_trained_vectors(
+    name: str, files: list[Path], tmp_path: Path, database: Path
+) -> None:
+    other = tmp_path / "other.db"
+    shutil.copyfile(database, other)
+    training = Stage(train, name, code="infra.errors")
+
+    def work() -> Path:
+        words = reading(files).folder
+        return training(words, counting(words, 1).folder).folder
+
+    folder = in_flow(work, "train-embeddings")
+    with pytest.raises(UserError, match=r"None of the 1 trainings .* is recorded"):
+        find_garbage(f"sqlite:///{other}")
+    assert find_garbage(settings().tracking_uri) == []
+    assert folder.exists()
+
+
+def test_other_flows_do_not_log_vectors(files: list[Path]) -> None:
+    in_flow(lambda: Stage(read, "train-embeddings", code="infra.errors")(files), "retrain")
+    assert find_garbage(settings().tracking_uri) == []
 
 
 def test_removes_trainings_once_all_runs_are_deleted(two: tuple[Trained, Trained]) -> None:
