@@ -33,7 +33,7 @@ from tasks.stages import (
     fetching,
     reporting_embeddings,
 )
-from tasks.tracking import metric_logger, runs
+from tasks.tracking import runs
 from tasks.training.run_params import source_digest, vector_parameters
 
 EXPERIMENT = "bidaflow/embeddings"
@@ -209,7 +209,7 @@ def _log(
         tags = {"vectors.digest": source_digest(manifest)}
         run = runs.VariantRun(name, output.folder.name, config, tags, inputs)
         run_id = runs.start_variant_run(uri, parent, run)
-        metric_logger.EpochLogger(uri, run_id).epoch(0, facts["metrics"])
+        runs.log_scores(uri, run_id, facts["metrics"])
         runs.log_artifacts(uri, run_id, [output.folder / EVALUATION])
         runs.finish(uri, run_id, "FINISHED")
     runs.log_artifacts(uri, parent, [page])

@@ -27,7 +27,7 @@ from tasks.reports.examples import (
 from tasks.reports.html import View, write_page
 from tasks.reports.variant_result import VariantResult, load_variant
 from tasks.text.vocabulary import Lexicon
-from tasks.tracking import metric_logger, runs
+from tasks.tracking import runs
 
 if TYPE_CHECKING:
     from tasks.inference.predictor import Predictor
@@ -186,5 +186,5 @@ def report_errors(
     known = packaged_words()  # empty if the GloVe package is not installed
     outside = scores_outside_glove(split, run.answers, known) if known else {}
     kept = next(entry for entry in run.history if entry["epoch"] == run.facts["epoch"])
-    metric_logger.EpochLogger(uri, run_id).epoch(int(kept["step"]), outside)
+    runs.log_scores(uri, run_id, outside, step=int(kept["step"]))
     return {"variant": run.name, "scores": outside}

@@ -252,12 +252,12 @@ def add_link(uri: str, run_id: str, link: str) -> None:
     tag(uri, run_id, {note: " · ".join(dict.fromkeys([*filter(None, links), link]))})
 
 
-def log_scores(uri: str, run_id: str, scores: Mapping[str, float]) -> None:
-    """Log a run's final scores."""
+def log_scores(uri: str, run_id: str, scores: Mapping[str, float], step: int = 0) -> None:
+    """Log scores of a run, at an optimisation step or an epoch."""
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
-    metrics = [Metric(name, value, now, 0) for name, value in scores.items()]
+    metrics = [Metric(name, value, now, step) for name, value in scores.items()]
     client_of(uri).log_batch(run_id, metrics=metrics)
 
 

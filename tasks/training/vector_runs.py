@@ -6,7 +6,7 @@ from infra.artifacts.manifest import identity, read_manifest, stages_folder
 from infra.settings import settings
 from tasks.embeddings.formats.source import stage_input
 from tasks.embeddings.formats.store import VECTORS, history_of, set_digest
-from tasks.tracking import metric_logger, runs
+from tasks.tracking import runs
 from tasks.training.run_params import making_of
 
 EXPERIMENT = "embeddings"
@@ -35,6 +35,6 @@ def log_trained_vectors(name: str, trained: Path) -> None:
     run = runs.VariantRun(name, trained.name, config, tags, [runs.corpus_dataset(corpus)])
     run_id = runs.start_variant_run(uri, parent, run)
     for epoch, loss in enumerate(facts["losses"], 1):
-        metric_logger.EpochLogger(uri, run_id).epoch(epoch, {"train/loss": loss})
+        runs.log_scores(uri, run_id, {"train/loss": loss}, step=epoch)
     for ended in (run_id, parent):
         runs.finish(uri, ended, "FINISHED")

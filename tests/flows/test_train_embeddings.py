@@ -30,6 +30,7 @@ from tasks.embeddings.training.config import METHODS, EmbeddingParameters, Embed
 from tasks.embeddings.training.word2vec import make_model
 from tests.factories.corpus import ANIMALS, two_topic_sentences
 from tests.factories.language_models import write_bilm
+from tests.factories.tracking_store import refusing_metrics
 
 SMALL = {"dimension": 8, "min_count": 2, "epochs": 1, "workers": 1}
 
@@ -71,6 +72,25 @@ def test_trained_set_is_published_and_reused(root: Path, prefect_server: None, t
     failed = train_embeddings(**parameters, return_state=True)
     with pytest.raises(UserError, match="does not exist"):
         result_of(failed)
+
+
+@pytest.mark.heavy
+def test_unlogged_losses_fail_the_flow(root: Path, prefect_server: None, text: Path) -> None:
+    root.mkdir()
+    client = MlflowClient(settings().tracking_uri)
+    client.search_experiments()  # creates the database
+    parameters: Any = {
+        "corpus": CorpusParameters(files=[str(text)]),
+        "embedding": EmbeddingParameters(**SMALL),
+    }
+    with refusing_metrics(root / "mlflow.db"):
+        assert train_embeddings(**parameters, return_state=True).is_failed()
+    result = result_of(train_embeddings(**parameters, return_state=True))
+    assert result["cached"]
+    experiment = client.get_experiment_by_name("bidaflow/embeddings")
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`bidaflow.role` = 'variant'")
+    assert run.data.metrics["train/loss"] == pytest.approx(result["losses"][-1])
+    assert run.info.status == "FINISHED"
 
 
 @pytest.mark.heavy

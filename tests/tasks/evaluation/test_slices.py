@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from tasks.embeddings.formats.select import packaged_words
@@ -22,6 +23,7 @@ from tasks.reports.error_report import report_errors
 from tasks.tracking import runs
 from tests.factories.runs import untrained_run
 from tests.factories.splits import ingest, write_split
+from tests.factories.tracking_store import refusing_metrics
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,8 @@ def test_runs_log_scores_outside_glove(root: Path, tmp_path: Path) -> None:
     (run / "history.json").write_text(json.dumps(history))
     model = json.loads((run / "model" / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(model["variant"]))
+    with refusing_metrics(root / "mlflow.db"), pytest.raises(MlflowException):
+        report_errors(new_folder(tmp_path / "failed"), "made", run, split)
     report_errors(new_folder(tmp_path / "out"), "made", run, split)
     answers = pq.read_table(run / "predictions.parquet").to_pylist()
     outside = answers[2:]  # GloVe lacks "≈" and "𝔘x"
