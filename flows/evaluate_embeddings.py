@@ -14,7 +14,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_sets, require_unique
 from flows.common.encoding import find_vectors, warn_if_casing_differs
-from flows.common.failures import report_user_errors
+from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters
 from flows.common.publish import publish_page
 from flows.common.splits import ingest_dataset
@@ -66,7 +66,7 @@ def check_set(spec: str) -> str:
     return spec if is_bilm(spec) else check_source(spec)
 
 
-@flow(name="evaluate-embeddings", description=__doc__)
+@flow(name="evaluate-embeddings", description=__doc__, **STATE_HOOKS)
 @report_user_errors
 def evaluate_embeddings(
     vectors: Annotated[

@@ -114,10 +114,14 @@ def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> 
         report_cancellation(flow_run)
 
 
-# The time limit and the state hooks of a flow that trains.
-TRAINING_FLOW: dict[str, Any] = {
-    "timeout_seconds": settings().time_limit_hours * 3600,
+# The state hooks of a flow that logs to MLflow.
+STATE_HOOKS: dict[str, Any] = {
     "on_failure": [_fail_runs],
     "on_crashed": [_end_runs_and_processes],
     "on_cancellation": [_end_runs_and_processes],
+}
+# The options of a flow that trains.
+TRAINING_FLOW: dict[str, Any] = {
+    "timeout_seconds": settings().time_limit_hours * 3600,
+    **STATE_HOOKS,
 }

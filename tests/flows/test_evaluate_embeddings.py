@@ -27,6 +27,7 @@ from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.split_texts import form_counts
 from tests.factories.cli import bidaflow
 from tests.factories.file_server import Served, serving
+from tests.factories.tracking_store import refusing_metrics
 from tests.factories.vectors import write_lines
 
 
@@ -104,6 +105,26 @@ def test_run_records_how_the_set_was_trained(
     }
     assert {name: params.get(name) for name in expected} == expected
     assert runs[0].inputs.dataset_inputs == []
+
+
+@pytest.mark.heavy
+def test_failed_logging_ends_the_runs(root: Path, prefect_server: None, tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    source = write_lines(tmp_path / "v.txt", "the 1 0", "is 0 1")
+    root.mkdir()
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
+    client.search_experiments()  # creates the database
+
+    def statuses() -> list[str]:
+        experiment = client.get_experiment_by_name("bidaflow/embeddings")
+        return [run.info.status for run in client.search_runs([experiment.experiment_id])]
+
+    with refusing_metrics(root / "mlflow.db"):
+        assert evaluate_embeddings([source], return_state=True).is_failed()
+    assert statuses() == ["FAILED", "FAILED"]
+    result_of(evaluate_embeddings([source], return_state=True))
+    assert sorted(statuses()) == ["FAILED", "FINISHED", "FINISHED"]
 
 
 @pytest.mark.heavy
