@@ -122,7 +122,7 @@ def _keys(store: Store) -> Iterator[tuple[str, str]]:
 
 def _read_manifest(store: Store, final: Path) -> Manifest:
     """The manifest of a stage at the root's address, from the copy here if there is one."""
-    if (final / MANIFEST).is_file():
+    with suppress(FileNotFoundError):
         return read_manifest(final)
     with explained_errors(), store.files.open_input_stream(_place(store, final, MANIFEST)) as file:
         manifest: Manifest = json.loads(file.read())

@@ -26,5 +26,7 @@ def new_folder(final: Path) -> Iterator[Path]:
 def remove_folder(folder: Path) -> None:
     """Remove a folder. It is renamed first, so that a partly removed one never looks finished."""
     pruned = folder.with_name(PRUNED + folder.name.removeprefix(PRUNED))
-    folder.rename(pruned)
+    if pruned != folder:
+        shutil.rmtree(pruned, ignore_errors=True)  # left by a killed removal
+        folder.rename(pruned)
     shutil.rmtree(pruned)

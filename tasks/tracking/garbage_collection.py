@@ -240,7 +240,8 @@ def _interrupted() -> Iterator[Garbage]:
         final = folder.with_name(folder.name.removeprefix(BUILDING))
         yield Garbage(folder, "interrupted while it was built", lock_file(final, "build"))
     for folder in sorted(stages_folder().glob(f"*/{PRUNED}*")):
-        yield Garbage(folder, "interrupted while it was removed", lock_file(folder, "use"))
+        final = folder.with_name(folder.name.removeprefix(PRUNED))
+        yield Garbage(folder, "interrupted while it was removed", lock_file(final, "use"))
 
 
 def _old_reports(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,7 +125,10 @@ class FinishedStage:
 
 def finished_stages(stages: Path) -> dict[str, FinishedStage]:
     """All finished stages by name, those at the root's address included."""
-    here = {file.parent: read_manifest(file.parent) for file in stages.glob(f"*/[!.]*/{MANIFEST}")}
+    here: dict[Path, Manifest] = {}
+    for file in stages.glob(f"*/[!.]*/{MANIFEST}"):
+        with suppress(FileNotFoundError):  # another process has just removed it
+            here[file.parent] = read_manifest(file.parent)
     finished = [
         FinishedStage(*item)
         for item in sorted((published_stages() | here).items(), key=lambda item: item[0])

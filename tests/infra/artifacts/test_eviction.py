@@ -11,7 +11,7 @@ import pytest
 from infra.artifacts.eviction import evict, note_use
 from infra.artifacts.locks import lock_file, shared_lock
 from infra.artifacts.manifest import MANIFEST, stages_folder, write_manifest
-from infra.artifacts.staging import new_folder
+from infra.artifacts.staging import PRUNED, new_folder
 
 Limit = Callable[[int], None]
 
@@ -73,6 +73,16 @@ def test_concurrent_evictions_remove_no_more(limit: Limit) -> None:
     removed = [folder for eviction in evictions for folder in eviction]
     assert sorted(removed) == newest_last[:20]
     assert sorted(newest_last[0].parent.iterdir()) == newest_last[20:]
+
+
+def test_rest_of_a_killed_removal_is_replaced(limit: Limit) -> None:
+    fetched_again = stage("again", 1)
+    rest = fetched_again.with_name(f"{PRUNED}again")
+    rest.mkdir()
+    (rest / "data").touch()
+    limit(1)
+    assert evict() == [fetched_again]
+    assert list(rest.parent.iterdir()) == []
 
 
 def test_local_root_is_never_evicted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
