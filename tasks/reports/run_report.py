@@ -8,6 +8,7 @@ all datasets.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from html import escape, unescape
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.parse import quote, urljoin
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
+from infra.artifacts.locks import lock_file, shared_lock
 from infra.artifacts.manifest import stages_folder
 from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
@@ -165,12 +167,14 @@ def _compared(record: RunRecord, earlier: Sequence[RunRecord]) -> View | None:
 def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
     """The gain in F1 if both answered the same questions and their answers are still there."""
     folders = [stages_folder() / "train" / variant.stage for variant in (before, now)]
-    for folder in folders:
-        ensure_local(folder)
-    old, new = (folder / "predictions.parquet" for folder in folders)
-    if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
-        return None
-    return paired_gain(_question_f1(old), _question_f1(new))
+    with ExitStack() as locks:  # against removal
+        for folder in folders:
+            locks.enter_context(shared_lock(lock_file(folder, "use")))
+            ensure_local(folder)
+        old, new = (folder / "predictions.parquet" for folder in folders)
+        if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
+            return None
+        return paired_gain(_question_f1(old), _question_f1(new))
 
 
 def _question_f1(predictions: Path) -> FloatArray:
