@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands import show_lineage
+from infra.artifacts import manifest
 from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from tests.factories.cli import bidaflow
@@ -68,6 +69,17 @@ def test_run_lineage_reaches_input_digests(pipeline: Trained, files: list[Path])
         assert ("8 rows" in line) == (file.suffix == ".parquet")
     assert str(files[0]) in output
     assert output.index("train/") < output.index("read/") < output.index(str(files[0]))
+
+
+def test_lineage_works_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "CHECKOUT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
+    (tmp_path / "a.txt").write_text("one two two")
+    run_id = trained([tmp_path / "a.txt"], 1).run_id
+    steps = set(re.findall(r"(\w+)/\w+ .* git unknown", lineage(run_id)))
+    assert steps == {"read", "count", "train"}
+    assert ", git unknown" in lineage(run_id, full=False)
 
 
 def test_run_is_found_by_each_of_its_names(pipeline: Trained) -> None:
