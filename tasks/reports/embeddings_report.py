@@ -120,14 +120,14 @@ def _homonyms(evaluations: Sequence[Mapping[str, Any]]) -> str:
     """The best accuracy of each set on the homonym test, if a language model is among them."""
     if not any("layer" in entry for entry in evaluations):
         return ""
-    best = {}
+    shares = []
     for entry in evaluations:
-        scores = {k: c["accuracy"] for k, c in entry["homonyms"].items() if c["accuracy"]}
-        if scores:
-            name = max(scores, key=lambda k: scores[k])
-            best[f"{entry['name']} ({name})"] = scores[name]
-    shares = ", ".join(f"{percent(share)} {name}" for name, share in best.items())
-    return f"Of the homonyms' senses, {shares} are right; chance is 50 %."
+        accuracies = {name: cell["accuracy"] for name, cell in entry["homonyms"].items()}
+        measured = {name: share for name, share in accuracies.items() if share is not None}
+        if measured:
+            name = max(measured, key=lambda k: measured[k])
+            shares.append(f"{percent(measured[name])} {entry['name']} ({name})")
+    return f"Of the homonyms' senses, {', '.join(shares)} are right; chance is 50 %."
 
 
 def _quality(evaluations: Sequence[Mapping[str, Any]]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.reports.embeddings_report import best, write_embeddings_report
+from tasks.reports.embeddings_report import best, verdict, write_embeddings_report
 from tests.factories.html import visible_text
 from tests.factories.reports import vector_evaluation
 
@@ -74,3 +74,12 @@ def test_verdict_says_if_no_test_could_be_used(tmp_path: Path) -> None:
     text = page(tmp_path, {"one": one}, "own")
     assert "No similarity test could be used, because there is none of whose pairs the set" in text
     assert "Of the tokens of own, 90.0 % have a vector." in text
+
+
+def test_verdict_shows_a_homonym_score_of_zero() -> None:
+    vectors: dict[str, Any] = {"name": "glove", "similarity": {}, "coverage": {}}
+    vectors["homonyms"] = {"mean of context": {"accuracy": 0.0}}
+    elmo = vectors | {"name": "elmo", "layer": 1}
+    elmo["homonyms"] = {"layer 0": {"accuracy": None}, "layer 1": {"accuracy": 0.7}}
+    text = verdict([vectors, elmo], None)
+    assert "senses, 0.0 % glove (mean of context), 70.0 % elmo (layer 1) are right" in text
