@@ -3,11 +3,13 @@ names the dataset, under which runs and models are filed."""
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from infra.errors import UserError, did_you_mean
 from infra.files import archive_of, inner_suffix, matches, members
 from infra.masking import mask_secrets
+from infra.run_logger import logger
 from tasks.datasets.catalog import DATASETS
 from tasks.datasets.remote_files import is_uri
 
@@ -57,11 +59,23 @@ def expand_data_file(path: Path) -> list[Path]:
 def assign_splits(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """Training and dev files, distinguished by names that begin with "train" and "dev".
 
-    Unless there are files of both kinds, all are training files, to be divided by article.
+    Unless there are files of both kinds, all are training files, to be divided by article. If there
+    are, other files are not used, and a line in the log names them.
     """
     dev = [file for file in files if file.name.startswith("dev")]
     train = [file for file in files if file.name.startswith("train")]
-    return (train, dev) if train and dev else (list(files), [])
+    if not (train and dev):
+        return list(files), []
+    unused = [file.name for file in files if not file.name.startswith(("train", "dev"))]
+    if unused:
+        _log_unused(tuple(unused))
+    return train, dev
+
+
+@cache  # `check` assigns them twice
+def _log_unused(names: tuple[str, ...]) -> None:
+    listed = ", ".join([*names[:5], *(["…"] if names[5:] else [])])
+    logger().warning(f"Not used, as the names begin with neither train nor dev: {listed}")
 
 
 def dataset_name(dataset: str) -> str:

@@ -1,6 +1,7 @@
 """Data files: found by the path that a user gives, and assigned to splits by file name; names of
 datasets from their paths and URLs."""
 
+import logging
 import re
 import zipfile
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
 def test_names_distinguish_train_from_dev(names: str, train: str, dev: str) -> None:
     files, *expected = ([Path("train") / n for n in row.split()] for row in (names, train, dev))
     assert list(assign_splits(files)) == expected
+
+
+def test_files_of_neither_split_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    assign_splits([Path(name) for name in ("dev.json", "may.json", "test.json", "train.json")])
+    assign_splits([Path(name) for name in ("dev.json", "train.json", *map(str, range(7)))])
+    assign_splits([Path("train.json"), Path("may.json")])  # without dev files, both are used
+    names = [line.rpartition("neither train nor dev: ")[2] for line in caplog.messages]
+    assert names == ["may.json, test.json", "0, 1, 2, 3, 4, …"]
 
 
 @pytest.mark.parametrize(
