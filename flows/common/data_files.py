@@ -7,16 +7,18 @@ from typing import Any
 
 from flows.common.parameters import DataParameters
 from infra.errors import UserError
+from infra.files import inner_suffix
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS, Dataset, SplitName
 from tasks.datasets.paths import (
+    EXTENSIONS,
     EXTENSIONS_TEXT,
     assign_splits,
     data_files,
     dataset_name,
     expand_data_file,
 )
-from tasks.datasets.remote_files import find_remote_files, is_uri
+from tasks.datasets.remote_files import RemoteFile, find_remote_files, is_uri
 from tasks.stages import fetching, fetching_remote_file, generating
 
 # Share of the training articles held out for validation, unless a dataset suggests another.
@@ -87,7 +89,8 @@ def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Pa
             "data.dataset."
         )
     if known is None:
-        return assign_splits(_resolve(data.dataset, "train", data.seed))
+        train_files, dev_files = assign_splits(_find(data.dataset))
+        return _local_copies(train_files), _local_copies(dev_files)
     train = _known_file(known, "train", data.seed)
     dev = _known_file(known, "dev", data.seed)
     return [train], [] if dev == train else [dev]
@@ -101,16 +104,36 @@ def _resolve(spec: str, split: SplitName, seed: int) -> list[Path]:
     known = DATASETS.get(spec)
     if known:
         return [_known_file(known, split, seed)]
-    return _fetch(spec) if is_uri(spec) else data_files(spec)
+    return _local_copies(_find(spec))
 
 
-def _fetch(url: str) -> list[Path]:
-    """Local copies of remote files; a file that has changed is fetched again."""
-    copies = [fetching_remote_file(file).folder / file.name for file in find_remote_files(url)]
-    files = [file for copy in copies for file in expand_data_file(copy)]
+def _find(path_or_uri: str) -> list[Path | RemoteFile]:
+    """The data files at a path or URI; remote ones are not fetched, except zips, to list them."""
+    if not is_uri(path_or_uri):
+        return [*data_files(path_or_uri)]
+    files = [file for stored in find_remote_files(path_or_uri) for file in _expand(stored)]
     if not files:
-        raise UserError(f"{url}: unsupported file name; expected one of {EXTENSIONS_TEXT}.")
+        raise UserError(f"{path_or_uri}: unsupported file name; expected one of {EXTENSIONS_TEXT}.")
     return files
+
+
+def _expand(stored: RemoteFile) -> list[Path | RemoteFile]:
+    """The file itself, or the members of a zip, if their names end in a data extension."""
+    name = Path(stored.name)
+    if name.name.startswith("."):
+        return []
+    if name.suffix.lower() == ".zip":
+        return [*expand_data_file(_fetch(stored))]
+    return [stored] if inner_suffix(name) in EXTENSIONS else []
+
+
+def _local_copies(files: Sequence[Path | RemoteFile]) -> list[Path]:
+    return [file if isinstance(file, Path) else _fetch(file) for file in files]
+
+
+def _fetch(file: RemoteFile) -> Path:
+    """A local copy of a remote file, which is fetched again if it has changed."""
+    return fetching_remote_file(file).folder / file.name
 
 
 def _known_file(known: Dataset, split: SplitName, seed: int) -> Path:

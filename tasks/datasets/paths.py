@@ -5,16 +5,20 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from infra.errors import UserError, did_you_mean
 from infra.files import archive_of, inner_suffix, matches, members
 from infra.masking import mask_secrets
 from infra.run_logger import logger
 from tasks.datasets.catalog import DATASETS
-from tasks.datasets.remote_files import is_uri
+from tasks.datasets.remote_files import RemoteFile, is_uri
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
 EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
+
+
+DataFile = TypeVar("DataFile", bound=Path | RemoteFile)
 
 
 def data_files(path_or_glob: str) -> list[Path]:
@@ -56,7 +60,7 @@ def expand_data_file(path: Path) -> list[Path]:
     return [file for file in files if inner_suffix(file) in EXTENSIONS]
 
 
-def assign_splits(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
     """Training and dev files, distinguished by names that begin with "train" and "dev".
 
     Unless there are files of both kinds, all are training files, to be divided by article. If there

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -210,6 +211,23 @@ def test_store_folder_is_a_dataset(store: str) -> None:
     files = flow(lambda: find_files(data), name="finding")()
     assert files.name == "months"
     assert [file.name for file in files.train] == ["dev.json", "june.json", "may.json"]
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_only_used_objects_are_fetched(root: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    for name in ("train.json", "dev.jsonl.gz", "test.json", ".train.json", "readme.md"):
+        (folder / name).touch()
+    with zipfile.ZipFile(folder / "more.zip", "w") as archive:
+        for name in ("train-2.json", "other.json"):
+            archive.writestr(name, "{}")
+    data = DataParameters(dataset=folder.as_uri())
+    files = flow(lambda: find_files(data), name="finding")()
+    assert [file.name for file in files.train] == ["train-2.json", "train.json"]
+    assert [file.name for file in files.dev] == ["dev.jsonl.gz"]
+    fetched = {file.name for file in (root / "stages" / "fetch-remote-file").glob("*/*")}
+    assert fetched == {"dev.jsonl.gz", "manifest.json", "more.zip", "train.json"}
 
 
 @pytest.mark.usefixtures("prefect_server", "root")
