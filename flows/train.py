@@ -107,7 +107,10 @@ def announce(summary: dict[str, Any]) -> None:
     ]
     decision = summary["decision"]
     dataset = summary["dataset"]
-    options = "" if dataset == "tiny" else f"--dataset {dataset} "
+    if summary["model"]:
+        options, asked = f"--model {summary['model']} ", "this run's best model"
+    else:
+        options, asked = "" if dataset == "tiny" else f"--dataset {dataset} ", "the champion"
     show(
         table(
             columns,
@@ -117,7 +120,7 @@ def announce(summary: dict[str, Any]) -> None:
         *([f"Promotion  {decision}"] if decision else []),
         f"Report     {summary['report']}",
         "",
-        f"Next       bidaflow ask {options}QUESTION --context FILE   ask the champion",
+        f"Next       bidaflow ask {options}QUESTION --context FILE   ask {asked}",
         "           bidaflow up                            start Prefect and MLflow with their UIs",
         "           bidaflow retrain --data.dataset FILE   train on your own SQuAD-format data",
     )

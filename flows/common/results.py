@@ -87,6 +87,11 @@ class TrainedVariants:
             for output in self.variants
         ]
 
+    def best_model(self) -> str:
+        """The URI of the registered model of the variant with the highest F1 on dev."""
+        best = max(self.variants, key=lambda output: output.facts["scores"]["dev/f1"])
+        return str(best.facts["model_uri"])
+
     def scores(self) -> list[VariantScores]:
         """Each variant's scores for the record of the run."""
         return [
@@ -110,6 +115,7 @@ class TrainedVariants:
             "rows": self.rows(),
             "trained": len(self.new),
             "decision": promotion.sentence if promotion and promotion.decision else None,
+            "model": None if promotion else self.best_model(),  # a promotion leaves a champion
             "report": str(report),
             "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.variants},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},

@@ -11,8 +11,11 @@ from flows.common.parameters import (
     VariantName,
     VectorParameters,
 )
+from flows.common.results import TrainedVariants
+from flows.common.splits import Splits
 from flows.compare_variants import build_grid
 from flows.train import TrainingInputs, announce, train_variants
+from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -40,13 +43,30 @@ def test_contextual_options_are_checked_first(
 
 
 @pytest.mark.parametrize(
-    ("dataset", "command"),
-    [("tiny", "bidaflow ask QUESTION"), ("tickets", "bidaflow ask --dataset tickets QUESTION")],
+    ("dataset", "model", "command"),
+    [
+        ("tiny", None, "QUESTION --context FILE   ask the champion"),
+        ("tickets", None, "--dataset tickets QUESTION --context FILE   ask the champion"),
+        (
+            "tickets",
+            "models:/bidaf-tickets/3",
+            "--model models:/bidaf-tickets/3 QUESTION --context FILE   ask this run's best model",
+        ),
+    ],
 )
-def test_next_command_asks_about_the_dataset(
-    dataset: str, command: str, capsys: pytest.CaptureFixture[str]
+def test_next_command_asks_a_model_that_exists(
+    dataset: str, model: str | None, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [{"variant": "char", "F1": "1.00"}]
     facts = {"trained": ["char"], "decision": None, "questions": 2, "report": "report.html"}
-    announce({"dataset": dataset, "rows": rows, **facts})
-    assert f"Next       {command} --context FILE" in capsys.readouterr().out
+    announce({"dataset": dataset, "rows": rows, "model": model, **facts})
+    assert f"Next       bidaflow ask {command}\n" in capsys.readouterr().out
+
+
+def test_best_model_has_the_highest_f1(tmp_path: Path) -> None:
+    outputs = [
+        Output(tmp_path, {"scores": {"dev/f1": f1}, "model_uri": f"models:/bidaf-own/{f1}"}, False)
+        for f1 in (60, 70, 65)
+    ]
+    splits = Splits("own", outputs[0], None, outputs[0])
+    assert TrainedVariants(splits, outputs, outputs[0], []).best_model() == "models:/bidaf-own/70"
