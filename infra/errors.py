@@ -16,6 +16,11 @@ class UserError(Exception):
         super().__init__(mask_secrets(message))
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, without a final dot and the number of S3's request."""
+    return str(error).strip().partition("\n")[0].partition(" (Request ID")[0].rstrip(".")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question that suggests the known name closest to `name`; empty if none is close."""
     matches = get_close_matches(name, list(known), n=1)

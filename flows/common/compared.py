@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from flows.common.training import Training
 from infra.artifacts.stage import Output
-from infra.errors import UserError
+from infra.errors import UserError, first_line
 from infra.progress import Progress
 from tasks.reports.comparison import Cell, CellTrainings, Missing
 
@@ -91,6 +91,5 @@ def _sentence(outcome: object) -> str | None:
     if isinstance(outcome, UserError):
         return str(outcome)
     if isinstance(outcome, Exception):
-        first_line = "".join(str(outcome).strip().splitlines()[:1])
-        return f"{type(outcome).__name__}: {first_line}"
+        return f"{type(outcome).__name__}: {first_line(outcome)}"
     return None

@@ -13,7 +13,7 @@ from secrets import token_hex
 
 import httpx
 
-from infra.errors import UserError
+from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
 from infra.settings import CHECKOUT, settings
 from infra.storage.store import require_store
@@ -173,9 +173,8 @@ def _check_ray() -> Finding:
     except UserError as error:
         return _finding(error)
     except (RuntimeError, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
         return (
-            f"{address}: {reason}",
+            f"{address}: {first_line(error)}",
             "Correct RAY_ADDRESS, or install its version of Ray",
         )
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
-from infra.errors import UserError
+from infra.errors import UserError, first_line
 from infra.settings import settings
 
 if TYPE_CHECKING:
@@ -139,8 +139,3 @@ def _problem(error: OSError) -> str | None:
             "AWS_SECRET_ACCESS_KEY, and what they may do there"
         )
     return None
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, without the number of the request."""
-    return str(error).partition("\n")[0].partition(" (Request ID")[0].rstrip(".")

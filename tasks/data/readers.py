@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from infra.cluster.map_reduce import in_shards
-from infra.errors import UserError
+from infra.errors import UserError, first_line
 from infra.files import READ_PROGRESS, inner_suffix, open_input, row_batches
 from tasks.data.format_errors import (
     FormatError,
@@ -264,7 +264,7 @@ def _complete_parquet() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise FormatError(f"not a complete Parquet file ({reason}); download it again.") from error
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pydantic import BaseModel, field_serializer
 
-from infra.errors import UserError
+from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
 from tasks.datasets.download import DownloadError, discard, download, validator
 
@@ -133,8 +133,7 @@ def _explained_errors(uri: str) -> Iterator[None]:
             f"{error}. Check the URL, or download the file and give the path of the copy."
         ) from error
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(
-            f"{uri} can't be read: {reason}. Check the URI, the network and the credentials, or "
-            "copy the files and give the path of the copies."
+            f"{uri} can't be read: {first_line(error)}. Check the URI, the network and the "
+            "credentials, or copy the files and give the path of the copies."
         ) from error

@@ -35,11 +35,11 @@ from torch import nn
 from infra.artifacts.node_cache import portable
 from infra.cluster.allotment import Allotment
 from infra.cluster.ray_cluster import is_remote, nodes, receiving
-from infra.errors import UserError
+from infra.errors import UserError, first_line
 from infra.progress import Progress
 from infra.progress_reporter import ProgressReporter
 from infra.settings import settings
-from infra.storage.store import Store, first_line
+from infra.storage.store import Store
 
 # Interval at which the first worker sends its progress to the driver.
 PROGRESS_SECONDS = 10.0
