@@ -14,6 +14,7 @@ from infra.services.deployments import deploy as deploy_flows
 from infra.services.prefect_status import next_run, progress_of, require_access, responds
 from infra.settings import settings
 from tasks.tracking import registry
+from tasks.tracking.client import server_url
 from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
 
 START = "Start them with: bidaflow up"
@@ -22,18 +23,24 @@ START = "Start them with: bidaflow up"
 def status() -> None:
     """Show the services, the flow runs in progress, the next scheduled run and the champions.
 
+    The services are those of `bidaflow up` and the servers that variables name.
+
     Raises:
         UserError: BIDAFLOW_MLFLOW_TRACKING_URI names a server that does not respond.
     """
     record = read_record()
+    api = _named_server(record)
     runs = [_run(run_id, run) for run_id, run in active_flow_runs().items()]
     show(
         f"Root       {settings().address or settings().root.resolve()}",
-        *_services(record),
+        *([f"Prefect    {_answer(api)}"] if api else []),
+        *(_services(record) if record or not api else []),
         *(runs or ["Running    no flow run"]),
-        f"Next run   {_next_run(record)}",
+        f"Next run   {_next_run(record, api)}",
     )
-    show(*_champions())
+    champions = _champions()
+    server = server_url(settings().tracking_uri)
+    show(*([f"MLflow     {server} responds"] if server else []), *champions)
 
 
 def deploy() -> None:
@@ -53,6 +60,21 @@ def deploy() -> None:
     require_access(api)
     deploy_flows()
     show(f"Deployed   to {settings().work_pool} at {mask_secrets(api)}")
+
+
+def _named_server(record: ServicesRecord | None) -> str | None:
+    """The API in PREFECT_API_URL, unless it is that of `bidaflow up`."""
+    api = os.environ.get("PREFECT_API_URL")
+    return None if record and api == f"{record.prefect_url}/api" else api
+
+
+def _answer(api: str) -> str:
+    """Whether a Prefect server responds and accepts the login."""
+    try:
+        require_access(api)
+    except UserError as error:
+        return str(error)
+    return f"{mask_secrets(api)} responds"
 
 
 def _services(record: ServicesRecord | None) -> list[str | Table]:
@@ -87,13 +109,16 @@ def _run(run_id: str, run: ActiveRun) -> str:
     return f"Running    {', '.join(filter(None, (title, since, progress)))}"
 
 
-def _next_run(record: ServicesRecord | None) -> str:
-    if record is None or not record.supervisor.alive:
-        return "none, as schedules need the services"
+def _next_run(record: ServicesRecord | None, api: str | None) -> str:
+    """The next run of the server at `api`, or of `bidaflow up`."""
+    if api is None:
+        if record is None or not record.supervisor.alive:
+            return "none, as schedules need the services"
+        api = f"{record.prefect_url}/api"
     try:
-        run = next_run(f"{record.prefect_url}/api")
-    except httpx.HTTPError:
-        return "unknown, as Prefect does not respond"
+        run = next_run(api)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return "unknown, as the request to Prefect failed"
     if run is None:
         return "none scheduled"
     zone = getattr(run.time.tzinfo, "key", run.time.tzname())

@@ -15,6 +15,7 @@ from prefect.settings import PREFECT_API_URL
 
 from flows.commands.services import status
 from infra.errors import UserError
+from infra.masking import mask_secrets
 from infra.processes import ProcessRecord, ServicesRecord, record_process
 from infra.services.prefect_status import next_run
 from infra.services.supervisor import down
@@ -58,6 +59,37 @@ def test_status_lists_champions(
     ]
 
 
+def test_status_of_a_named_server_that_is_down(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = f"http://user:hidden@127.0.0.1:{free_port()}/api"
+    monkeypatch.setenv("PREFECT_API_URL", api)
+    status()
+    shown = capsys.readouterr().out
+    assert f"Prefect    No Prefect server responds at {mask_secrets(api)} (" in shown
+    assert "Next run   unknown, as the request to Prefect failed" in shown
+    assert "Services" not in shown and "hidden" not in shown
+
+
+@pytest.mark.heavy
+def test_status_of_named_servers(
+    root: Path,
+    prefect_server: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    api = PREFECT_API_URL.value() or ""
+    monkeypatch.setenv("PREFECT_API_URL", api)
+    status()
+    shown = capsys.readouterr().out
+    assert f"Prefect    {api} responds\n" in shown and "Next run   none scheduled\n" in shown
+    alive = record_process(os.getpid())
+    record_services(alive, worker=alive)
+    status()
+    shown = capsys.readouterr().out
+    assert f"Prefect    {api} responds\n" in shown and "worker" in shown
+
+
 def record_services(supervisor: ProcessRecord, **services: ProcessRecord) -> None:
     """Write services.json, with URLs at which no server responds."""
     port = free_port()
@@ -85,7 +117,7 @@ def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[s
         ["mlflow", "stopped", str(ENDED.pid)]
     ]
     assert ["worker", "running", str(os.getpid())] in rows
-    assert "Next run   unknown, as Prefect does not respond" in shown
+    assert "Next run   unknown, as the request to Prefect failed" in shown
 
 
 def test_status_of_a_killed_up(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
