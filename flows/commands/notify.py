@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from typing import Annotated
+from uuid import UUID
 
 from cyclopts import Parameter
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -14,7 +15,7 @@ from prefect.exceptions import ObjectNotFound
 from flows.commands.terminal import show
 from flows.common.promote import PROMOTED, REFUSED, RESOURCE
 from infra.errors import UserError
-from infra.settings import settings
+from infra.services.prefect_status import require_access
 
 LINKS = "Report: {{ event.payload.report }}\nRun: {{ event.payload.flow_run }}"
 # Per automation: the events, the id of their resource, and the notification's subject and text.
@@ -57,15 +58,18 @@ def notify(
     Automations that were paused in Prefect stay paused.
 
     Raises:
-        UserError: no server runs, or it has no such block, or the block can't send notifications.
+        UserError: no server runs, or it refuses access, or it has no such block, or the block can't
+            send notifications.
     """
     if block and remove:
         raise UserError("Use either --block or --remove.")
-    if "PREFECT_API_URL" not in os.environ:
+    api = os.environ.get("PREFECT_API_URL")
+    if not api:
         raise UserError("Notifications need the Prefect server. Start it with: bidaflow up")
+    require_access(api)
     with get_client(sync_client=True) as client:
         if block:
-            _register(client, _find_block(client, block))
+            _register(client, _find_block(client, block, api.removesuffix("/api")))
         existing = _existing(client)
         if remove:
             for automation in existing:
@@ -77,19 +81,20 @@ def notify(
             print("No notifications. Send them with: bidaflow notify --block TYPE/NAME")
 
 
-def _find_block(client: SyncPrefectClient, block: str) -> BlockDocument:
+def _find_block(client: SyncPrefectClient, block: str, pages: str) -> BlockDocument:
+    """The block of a type and name; `pages` is the URL of the server's UI, for error messages."""
     kind, _, name = block.partition("/")
     try:
         document = client.read_block_document_by_name(name, kind, include_secrets=False)
     except ObjectNotFound as error:
         raise UserError(
             f"Prefect has no block {block!r}. Create it at "
-            f"{settings().prefect_url}/blocks/catalog, or choose another one."
+            f"{pages}/blocks/catalog, or choose another one."
         ) from error
     if document.block_schema is None or "notify" not in document.block_schema.capabilities:
         raise UserError(
             f"Block {block!r} can't send notifications. Choose one of a type with the capability "
-            f"`notify`: {settings().prefect_url}/blocks/catalog?capability=notify"
+            f"`notify`: {pages}/blocks/catalog?capability=notify"
         )
     return document
 
@@ -130,9 +135,21 @@ def _existing(client: SyncPrefectClient) -> list[Automation]:
 
 
 def _line(client: SyncPrefectClient, automation: Automation) -> str:
-    """An automation, the block that it uses, and whether it is paused."""
-    (action,) = automation.actions
-    assert isinstance(action, SendNotification)
-    document = client.read_block_document(action.block_document_id, include_secrets=False)
+    """An automation, the blocks by which it sends notifications, and whether it is paused."""
+    ids = [
+        action.block_document_id
+        for action in automation.actions
+        if isinstance(action, SendNotification)
+    ]
+    blocks = ", ".join(_block(client, id) for id in ids) or "sends nothing"
+    return f"{automation.name:<29}{blocks}{'' if automation.enabled else ' (paused)'}"
+
+
+def _block(client: SyncPrefectClient, block_id: UUID) -> str:
+    """The type and the name of a block, which may have been deleted."""
+    try:
+        document = client.read_block_document(block_id, include_secrets=False)
+    except ObjectNotFound:
+        return "sends nothing, as its block was deleted"
     kind = document.block_type.slug if document.block_type else ""
-    return f"{automation.name:<29}{kind}/{document.name}{'' if automation.enabled else ' (paused)'}"
+    return f"{kind}/{document.name}"
