@@ -229,7 +229,8 @@ class _FileConfig(TorchConfig):  # type: ignore[misc]
 
 def distributed(model: nn.Module) -> nn.Module:
     """The model on this worker's device; its gradients are averaged over all workers."""
-    return prepare_model(model, parallel_strategy_kwargs=DATA_PARALLEL)
+    prepared: nn.Module = prepare_model(model, parallel_strategy_kwargs=DATA_PARALLEL)
+    return prepared
 
 
 def silence_checkpoint_lines() -> None:
