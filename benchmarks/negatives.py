@@ -44,7 +44,7 @@ from benchmarks.race import train
 from benchmarks.trainings.answered import Answered, read_answers
 from benchmarks.trainings.answers import facts_about, write_columns, write_validation
 from benchmarks.trainings.trained import Trained
-from benchmarks.trainings.validation import add_expected_no_answer, summary_of, write_gains
+from benchmarks.trainings.validation import add_expected_no_answer, write_gains
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
 from models.span_decoding import argmax_threshold
@@ -298,7 +298,7 @@ def _train_and_evaluate(flags: list[str], out: Path, expected: float) -> None:
             write_gains(validation[variant], out, f"validation-{variant}", PROGRAM, expected)
             measured = measure(cell, trained, threshold_of(trained, answers, expected), out)
             rows.append(table_row(measured, references.setdefault(variant, measured)))
-            trainings.append(summary_of(answers))
+            trainings.append(answers.summary)
         facts = {"seed": SEED, "expected_no_answer": expected, "trainings": trainings}
         write_table(out, "negatives", PROGRAM, rows, **facts)
 

@@ -34,7 +34,7 @@ from benchmarks.trainings.answered import Answered, read_answers
 from benchmarks.trainings.answers import write_answers, write_validation
 from benchmarks.trainings.rows import Row, rows_of
 from benchmarks.trainings.trained import Trained
-from benchmarks.trainings.validation import add_expected_no_answer, summary_of
+from benchmarks.trainings.validation import add_expected_no_answer
 from infra.atomic_files import write_atomically
 from models.arrays import FloatArray
 from tasks.data.negatives import negative_kind
@@ -70,9 +70,7 @@ class Evaluated:
 
 
 def add_answers(out: Path, trained: Trained, expected_no_answer: float) -> None:
-    """Write a training's answers to validation and to dev. The program ends if validation cannot
-    choose a threshold."""
-    require_both_kinds(trained)
+    """Write a training's answers to validation and to dev."""
     name = trained.training.file_name
     write_validation(out / f"{VALIDATION}{name}", trained)
     threshold = threshold_of(out / name, expected_no_answer)
@@ -84,6 +82,25 @@ def threshold_of(file: Path, expected_no_answer: float) -> float:
     """The threshold by validation of the training whose file of answers to dev this is."""
     validation = read_answers(file.with_name(f"{VALIDATION}{file.name}"))
     return validation.without_negatives().threshold(expected_no_answer)
+
+
+def require_comparable(out: Path, trainings: Sequence[Trained]) -> None:
+    """End the program, before models predict for minutes, if the trainings can't share a table with
+    each other and with those of a folder of results."""
+    for trained in trainings:
+        require_both_kinds(trained)
+    rows_of([trained.training for trained in trainings])  # refuses a seed that is given twice
+    dev = [load_split(trained.input("dev", "ingested")).ids for trained in trainings]
+    if len({tuple(ids) for ids in [*dev, *(read_answers(file).ids for file in files_of(out))]}) > 1:
+        sys.exit(
+            f"The trainings, and those in {out}, have different dev splits. Give those of one dev "
+            "split only."
+        )
+
+
+def files_of(out: Path) -> list[Path]:
+    """The files of answers to dev in a folder of results."""
+    return sorted(file for file in out.glob("*.parquet") if not file.name.startswith(VALIDATION))
 
 
 def require_both_kinds(trained: Trained) -> None:
@@ -99,16 +116,13 @@ def require_both_kinds(trained: Trained) -> None:
 
 def evaluated_in(out: Path, expected_no_answer: float) -> dict[str, Evaluated]:
     """The trainings of a folder of results, by the names of their files."""
-    files = sorted(file for file in out.glob("*.parquet") if not file.name.startswith(VALIDATION))
+    files = files_of(out)
     if not files:
         sys.exit(f"{out} has no answers of trainings yet. Give folders ROOT/stages/train/….")
-    evaluated = {
+    return {
         file.name: Evaluated(read_answers(file), threshold_of(file, expected_no_answer))
         for file in files
     }
-    if len({tuple(own.answered.ids) for own in evaluated.values()}) > 1:
-        sys.exit(f"The trainings in {out} have different dev splits. Keep those of one only.")
-    return evaluated
 
 
 Evaluations = Mapping[str, Sequence[Evaluated]]
@@ -200,8 +214,10 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     expected = arguments.expected_no_answer
-    for folder in arguments.trained:
-        add_answers(arguments.out, Trained(folder.resolve()), expected)
+    trainings = [Trained(folder.resolve()) for folder in arguments.trained]
+    require_comparable(arguments.out, trainings)
+    for trained in trainings:
+        add_answers(arguments.out, trained, expected)
     write(arguments.out, expected, arguments.note)
 
 
@@ -220,7 +236,7 @@ def write(out: Path, expected_no_answer: float, note: str) -> None:
         "expected_no_answer": expected_no_answer,
         "date": today(),
         "machine": machine(),
-        "trainings": [{"answers": name, **summary_of(own.answered)} for name, own in found.items()],
+        "trainings": [{"answers": name, **own.answered.summary} for name, own in found.items()],
         "table": table,
         "gains": gains,
     }

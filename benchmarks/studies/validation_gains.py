@@ -20,9 +20,18 @@ answers to its validation split, validation-….parquet (see `benchmarks.trainin
 import argparse
 from pathlib import Path
 
+from benchmarks.trainings.answered import read_answers
 from benchmarks.trainings.answers import write_validation
-from benchmarks.trainings.trained import Trained
+from benchmarks.trainings.rows import rows_of
+from benchmarks.trainings.trained import Trained, Training
 from benchmarks.trainings.validation import add_expected_no_answer, write_gains
+
+
+def training_of(trained: Path) -> Training:
+    """The training of a folder, or of a file of answers."""
+    if trained.is_file():
+        return read_answers(trained).training
+    return Trained(trained.resolve()).training
 
 
 def answers_of(trained: Path, out: Path) -> Path:
@@ -47,6 +56,7 @@ def main() -> None:
     add_expected_no_answer(parser)
     parser.add_argument("--note", default="", help="note to record with the results")
     arguments = parser.parse_args()
+    rows_of(list(map(training_of, arguments.trained)))  # refuses a seed given twice, before minutes
     files = [answers_of(trained, arguments.out) for trained in arguments.trained]
     program = "benchmarks.studies.validation_gains"
     expected = arguments.expected_no_answer

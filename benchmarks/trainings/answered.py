@@ -48,9 +48,9 @@ class Answered:
         return Training.from_facts(self.facts)
 
     @property
-    def has_both_kinds(self) -> bool:
-        """Whether some questions are answerable, and others are not."""
-        return bool(self.answerable.any() and not self.answerable.all())
+    def summary(self) -> dict[str, Any]:
+        """The configuration, commit, date and kept epoch of the training, for files of results."""
+        return {name: self.facts[name] for name in ("config", "inputs", "git", "date", "kept")}
 
     @property
     def auc(self) -> float | None:

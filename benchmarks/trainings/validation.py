@@ -140,12 +140,7 @@ def write_gains(
         expected,
     )
     summaries = [
-        {"answers": file.name, **summary_of(own)} for file, own in zip(files, answered, strict=True)
+        {"answers": file.name, **own.summary} for file, own in zip(files, answered, strict=True)
     ]
     facts = {"expected_no_answer": expected, "trainings": summaries, **facts}
     write_table(out, name, program, table(rows, validated), **facts)
-
-
-def summary_of(answered: Answered) -> dict[str, Any]:
-    """The configuration, commit, date and kept epoch of a training, for the files of results."""
-    return {name: answered.facts[name] for name in ("config", "inputs", "git", "date", "kept")}

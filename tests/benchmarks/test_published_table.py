@@ -1,6 +1,7 @@
 """The table of published scores, from small trainings with an untrained model."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -150,3 +151,25 @@ def test_refuses_a_model_with_other_scores_than_logged(
     history.write_text(json.dumps([{"validation/f1": 99.0}]))
     with pytest.raises(SystemExit, match=r"the saved model has F1 .* training logged 99\.00"):
         published_table.add_answers(tmp_path, Trained(trainings[0]), 0.5)
+
+
+def test_refuses_trainings_before_models_predict(
+    trainings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seed that is given twice, and another dev split than that of the results."""
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit, match="Two trainings are char, 1 epochs, seed 1"):
+        publish(out, [trainings[1]] * 2, monkeypatch)
+    assert not list(out.iterdir())
+    publish(out, trainings[1:], monkeypatch)
+    other = write_stages(tmp_path / "other", negatives=True)
+    shutil.rmtree(other.dev.ingested)
+    shutil.copytree(other.train.ingested, other.dev.ingested)
+    folder = write_manifest(other, "0", small(**EPOCH))
+    (folder / "model").mkdir()
+    config = folder / "model" / "config.json"
+    config.write_text(json.dumps({"allow_no_answer": True}), encoding="utf-8")
+    before = sorted(out.iterdir())
+    with pytest.raises(SystemExit, match="different dev splits"):
+        publish(out, [folder], monkeypatch)
+    assert sorted(out.iterdir()) == before
