@@ -31,11 +31,16 @@ class Texts:
 
 @dataclass(frozen=True)
 class Arm:
-    """An arm's title, and its vectors; `gate` is the size of a learned gate, 0 for none."""
+    """An arm's title, and its vectors.
+
+    `gate` is the size of a learned gate, 0 for none. `random`: the words that the vectors add to
+    GloVe get random ones instead.
+    """
 
     title: str
     vectors: Callable[[Texts], VectorParameters]
     gate: int = 0
+    random: bool = False
 
 
 def filled(texts: Texts) -> VectorParameters:
@@ -76,21 +81,11 @@ def all_covered(texts: Texts) -> VectorParameters:
     return with_contexts(texts).model_copy(update={"training": EVERY_WORD})
 
 
-def random_filled(texts: Texts) -> VectorParameters:
-    """GloVe with random vectors for the words that `filled` adds."""
-    return VectorParameters(source=_random_set("random", texts.domain, EmbeddingSettings()))
-
-
-def random_covered(texts: Texts) -> VectorParameters:
-    """GloVe with random vectors for the words that `all_covered` adds."""
-    return VectorParameters(source=_random_set("random-all", texts.with_contexts, EVERY_WORD))
-
-
 SKIPGRAM = EmbeddingParameters(method="skipgram", dimension=DIMENSION, workers=1)
 EVERY_WORD = EmbeddingSettings(min_count=1)
 ARMS = {
     "glove": Arm("GloVe", lambda _: VectorParameters(source=PACKAGED)),
-    "random": Arm("random vectors for the filled words", random_filled),
+    "random": Arm("random vectors for the filled words", filled, random=True),
     "a-la-carte": Arm("filled à la carte", filled),
     "procrustes": Arm("filled by Procrustes", rotated),
     "concatenated": Arm("concatenated", joined),
@@ -99,10 +94,16 @@ ARMS = {
     "continued": Arm("GloVe continued by skip-gram", continued),
     "contexts": Arm("filled à la carte, also from the contexts", with_contexts),
     "oracle": Arm("oracle: all words of the contexts filled", all_covered),
-    "random-oracle": Arm("random vectors for all words of the contexts", random_covered),
+    "random-oracle": Arm("random vectors for all words of the contexts", all_covered, random=True),
 }
 REFERENCE, CONTROL = "glove", "random"
 CONTROLS = (REFERENCE, CONTROL, "contexts", "oracle", "random-oracle")  # never among the best
+
+
+def vectors_of(arm: Arm, texts: Texts, seed: int) -> VectorParameters:
+    """The arm's vectors; random ones differ from seed to seed."""
+    vectors = arm.vectors(texts)
+    return VectorParameters(source=_random_set(vectors, seed)) if arm.random else vectors
 
 
 def own_set(texts: Texts) -> str:
@@ -114,27 +115,31 @@ def _trained(texts: Texts, embedding: EmbeddingParameters, start: str | None) ->
     return str(train_from_corpus(texts.domain, embedding, start).folder / VECTORS)
 
 
-def _random_set(name: str, corpus: CorpusParameters, settings_: EmbeddingSettings) -> str:
-    filled_set = fill(find_vectors(PACKAGED), A_LA_CARTE, corpus, settings_).folder
-    out = settings().root.resolve() / "embeddings" / f"{name}-{filled_set.name}" / VECTORS
+def _random_set(vectors: VectorParameters, seed: int) -> str:
+    filled_set = fill(find_vectors(PACKAGED), A_LA_CARTE, vectors.corpus, vectors.training).folder
+    folder_name = f"random-{filled_set.name}-seed-{seed}"
+    out = settings().root.resolve() / "embeddings" / folder_name / VECTORS
     if not out.exists():
         folder = out.parent.with_name(f".{out.parent.name}.{token_hex(4)}")
         folder.mkdir(parents=True)
         try:
-            write_random(folder, load_vectors(str(filled_set / VECTORS)), packaged_words())
+            write_random(folder, load_vectors(str(filled_set / VECTORS)), packaged_words(), seed)
             folder.rename(out.parent)
         finally:
             rmtree(folder, ignore_errors=True)
     return str(out)
 
 
-def write_random(folder: Path, word_set: WordSet, kept: frozenset[str] | Sequence[str]) -> None:
-    """Write the set with random vectors for its words outside `kept`.
+def write_random(
+    folder: Path, word_set: WordSet, kept: frozenset[str] | Sequence[str], seed: int
+) -> None:
+    """Write the set with random directions for the vectors of its words outside `kept`.
 
-    They have the standard deviation of the kept words' vectors.
+    Their lengths stay, so that only the directions tell them from the vectors that they replace.
     """
     new = np.array([word not in kept for word in word_set.words])
     vectors = word_set.vectors.copy()
-    random = np.random.default_rng(0)
-    vectors[new] = vectors[~new].std() * random.standard_normal((int(new.sum()), vectors.shape[1]))
+    drawn = np.random.default_rng(seed).standard_normal((int(new.sum()), vectors.shape[1]))
+    lengths = np.linalg.norm(vectors[new], axis=1, keepdims=True)
+    vectors[new] = lengths * drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     write_vectors(folder, WordSet(word_set.words, vectors), {"method": "random"})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from prefect import flow
 
-from benchmarks.domain_vectors.arms import ARMS, Texts
+from benchmarks.domain_vectors.arms import ARMS, Texts, vectors_of
 from benchmarks.domain_vectors.domains import Domain, parts
 from benchmarks.domain_vectors.vector_facts import vector_facts
 from benchmarks.trainings.answers import write_answers
@@ -80,7 +80,8 @@ def _train(setting: Setting, cell: Cell) -> None:
     arm = ARMS[cell.arm]
     changes = {**setting.changes, "epochs": cell.epochs, "seed": cell.seed}
     config = configure("char", changes, {"vector_gate": arm.gate} if arm.gate else {})
-    vectors = vectors_for([config], arm.vectors(texts_of(setting.domain, splits)))
+    texts = texts_of(setting.domain, splits)
+    vectors = vectors_for([config], vectors_of(arm, texts, cell.seed))
     encoded = encode_dataset(splits, vectors, VocabularyParameters())
     (trained,) = train_all([Training(config, splits, encoded)], setting.resources)
     questions: Any = pq.read_table(setting.out / QUESTIONS, columns=["part"])

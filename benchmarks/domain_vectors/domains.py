@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from math import log, sqrt
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from tasks.text.tokenizer import tokenize
 SQUAD = "squad-v1.1-recovered"
 WIKIPEDIA = "enwiki2015-64M"
 PARAGRAPHS = 30_000  # of Wikipedia that are about a topic: about as much text as `medquad`
+SHARED_WORDS = 8  # in a row: two texts that share them have the same origin
 HALVES_SEED = 7
 
 # Titles of SQuAD about living things. Models learn from the former, and answer about the latter.
@@ -58,17 +60,43 @@ def medical_texts() -> CorpusParameters:
 
 
 def biology_texts() -> CorpusParameters:
-    """Wikipedia's paragraphs that are nearest to SQuAD's training articles about living things."""
+    """Wikipedia's paragraphs that are nearest to SQuAD's training articles about living things.
+
+    Those that share SHARED_WORDS words in a row with a dev context are left out, so that no vectors
+    are trained on the texts that models answer from.
+    """
     out = settings().root.resolve() / "embeddings" / "biology.txt"
     if not out.exists():
-        (train,) = find_files(DataParameters(dataset=SQUAD)).train
-        table: Any = pq.read_table(ingesting(train).folder / "contexts.parquet")
-        contexts = zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
+        files = find_files(DataParameters(dataset=SQUAD))
+        train, dev = _contexts(files.train), _contexts(files.dev)
+        known = {run for _, text in dev for run in runs_of_words(text)}
         (wikipedia,) = corpus_files(CorpusParameters(files=[WIKIPEDIA]))
         with lzma.open(wikipedia.path, "rt", encoding="utf-8") as lines:
-            chosen = nearest_texts(list(contexts), TRAIN_TITLES, lines, PARAGRAPHS)
+            others = (line for line in lines if known.isdisjoint(runs_of_words(line)))
+            chosen = nearest_texts(train, TRAIN_TITLES, others, PARAGRAPHS)
         write_atomically(out, "".join(chosen))
     return CorpusParameters(files=[str(out)])
+
+
+def _contexts(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """The title and the text of each context of SQuAD's files."""
+    tables: list[Any] = [
+        pq.read_table(ingesting(file).folder / "contexts.parquet") for file in files
+    ]
+    return [
+        (title, text)
+        for table in tables
+        for title, text in zip(table["title"].to_pylist(), table["text"].to_pylist(), strict=True)
+    ]
+
+
+def runs_of_words(text: str) -> Iterator[str]:
+    """All runs of SHARED_WORDS words of a text, without case and punctuation."""
+    words = [word for word in _words(text) if word[0].isalnum()]
+    return (
+        " ".join(words[start : start + SHARED_WORDS])
+        for start in range(len(words) - SHARED_WORDS + 1)
+    )
 
 
 def nearest_texts(

@@ -125,7 +125,9 @@ def conditions(scores: Mapping[str, Scores]) -> str:
         f"corrected; they are percentiles of {SAMPLES:,} bootstrap samples that draw questions and "
         f"seeds, as if questions about one text were independent.{one} p-values are two-sided, "
         f"with Holm's correction over the {len(scores) - 1} arms of the table, for each part of "
-        f"the questions. * p < {SIGNIFICANT}.\n"
+        f"the questions. * p < {SIGNIFICANT}. The arms of the final were chosen by their scores on "
+        f"{SELECTION}, so gains there, on {ALL} and on {OUTSIDE} favour them; {DECISION} and "
+        f"{GENERAL} had no part in the choice.\n"
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.domain_vectors.__main__ import Limits, final_cells, run_cells, write_table
-from benchmarks.domain_vectors.arms import ARMS, CONTROLS, write_random
+from benchmarks.domain_vectors.arms import ARMS, CONTROLS, vectors_of, write_random
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell, Setting, texts_of
 from benchmarks.domain_vectors.domains import (
     DECISION,
@@ -24,6 +24,7 @@ from benchmarks.domain_vectors.domains import (
     Domain,
     nearest_texts,
     parts,
+    runs_of_words,
 )
 from benchmarks.domain_vectors.scores import Scores, read_scores, table
 from benchmarks.domain_vectors.vector_facts import PLACES, question_counts
@@ -66,12 +67,27 @@ def test_texts_of_a_topic_are_nearest() -> None:
 def test_random_vectors_replace_only_new_words(tmp_path: Path) -> None:
     vectors = np.random.default_rng(1).normal(0, 2, (1000, 8)).astype(np.float32)
     words = [f"w{number}" for number in range(1000)]
-    write_random(tmp_path, WordSet(words, vectors), frozenset(words[:500]))
-    written = load_vectors(str(tmp_path / "vectors.parquet"))
-    assert written.words == words
-    np.testing.assert_array_equal(written.vectors[:500], vectors[:500])
-    assert written.vectors[500:].std() == pytest.approx(2, rel=0.05)
-    assert abs(np.corrcoef(written.vectors[500:].ravel(), vectors[500:].ravel())[0, 1]) < 0.1
+    sets = []
+    for seed in (0, 1):
+        write_random(tmp_path, WordSet(words, vectors), frozenset(words[:500]), seed)
+        written = load_vectors(str(tmp_path / "vectors.parquet"))
+        assert written.words == words
+        np.testing.assert_array_equal(written.vectors[:500], vectors[:500])
+        sets.append(written.vectors[500:])
+    lengths = [np.linalg.norm(each, axis=1) for each in (vectors[500:], *sets)]
+    np.testing.assert_allclose(lengths[1:], [lengths[0]] * 2, rtol=1e-5)
+    for one, other in ((sets[0], vectors[500:]), (sets[1], vectors[500:]), sets):
+        assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.1
+
+
+def test_texts_of_the_same_origin_share_runs_of_words() -> None:
+    context = "Oxygen is a chemical element with symbol O and atomic number 8."
+    for text, shared in (
+        ("It is said that oxygen (is) a chemical element, with symbol “O”, of great use", True),
+        ("Oxygen is a chemical element with number 8", False),
+        ("Oxygen is", False),
+    ):
+        assert shared != set(runs_of_words(text)).isdisjoint(runs_of_words(context))
 
 
 def write_cell(out: Path, cell: Cell, f1: list[float], validation: float) -> None:
@@ -214,11 +230,11 @@ def domain(tmp_path: Path, shared_data: Path) -> Domain:
 @pytest.mark.full
 @pytest.mark.timeout(1500)
 def test_vectors_of_all_arms(root: Path, prefect_server: None, domain: Domain) -> None:
-    """Every arm keeps all of GloVe's words; those that fill add as many as their controls."""
+    """Every arm keeps all of GloVe's words; their random controls have the same words."""
 
     def work() -> dict[str, Any]:
         texts = texts_of(domain, ingest_dataset(domain.data))
-        return {name: resolve_vectors(arm.vectors(texts)) for name, arm in ARMS.items()}
+        return {name: resolve_vectors(vectors_of(arm, texts, 0)) for name, arm in ARMS.items()}
 
     vectors = in_flow(work, "arms")
     joined = {name for name, source in vectors.items() if isinstance(source, JoinedVectors)}
