@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
-from benchmarks.trainings.finished import cells, finished_folders, input_folders
+from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.bootstrap import paired_gain
@@ -78,7 +78,7 @@ class Trained:
 def trainings() -> dict[str, list[Trained]]:
     """The trainings of all finished comparisons, by dataset, vectors and seed, in order."""
     tables: defaultdict[str, list[Trained]] = defaultdict(list)
-    for comparison in finished_folders("compare"):
+    for comparison in complete_comparisons():
         for title, trained in tables_of(comparison).items():
             tables[title] += trained
     if not tables:

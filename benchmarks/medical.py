@@ -53,7 +53,12 @@ from benchmarks.common.evaluated_sets import Evaluation, evaluate_sets
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.tables import bars, markdown
-from benchmarks.trainings.finished import cells, finished_folders, input_folders
+from benchmarks.trainings.finished import (
+    cells,
+    complete_comparisons,
+    finished_folders,
+    input_folders,
+)
 from flows.common.encoding import find_vectors
 from infra.artifacts.manifest import read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray
@@ -136,7 +141,7 @@ def trained(dataset: str) -> dict[ComparedModel, list[Path]]:
     """Folders of the stage `train`, one per seed, of a dataset's newest comparison for each policy;
     earlier comparisons may have used other epochs or flags."""
     newest: dict[str, dict[ComparedModel, list[Path]]] = {}
-    for comparison in finished_folders("compare"):
+    for comparison in complete_comparisons():
         models = models_of(comparison, dataset)
         for policy in {model.unknown_words for model in models}:
             newest[policy] = {m: models[m] for m in models if m.unknown_words == policy}

@@ -27,6 +27,7 @@ what is missing. After each training, OUT_FOLDER has the results so far:
 
 import argparse
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ from benchmarks.trainings.answers import facts_about, write_columns, write_valid
 from benchmarks.trainings.trained import Trained
 from benchmarks.trainings.validation import add_expected_no_answer, write_gains
 from infra.artifacts.manifest import facts_of
+from infra.errors import UserError
 from models.arrays import FloatArray
 from models.span_decoding import argmax_threshold
 from models.squad_metrics import QuestionScore, score_questions
@@ -276,7 +278,10 @@ def main() -> None:
 
 def _measure_overlap(file: Path, out: Path) -> None:
     with TemporaryDirectory() as folder:
-        facts = ingest_file(Path(folder), file)
+        try:
+            facts = ingest_file(Path(folder), file)
+        except UserError as error:
+            sys.exit(str(error))
         rows = list(overlap_rows(Path(folder)))
     data = {"file": file.name, **facts}
     write_table(out, "overlap", PROGRAM, rows, seed=SEED, data=data, shares=SAMPLED.model_dump())

@@ -73,14 +73,16 @@ def add_answers(out: Path, trained: Trained, expected_no_answer: float) -> None:
     """Write a training's answers to validation and to dev."""
     name = trained.training.file_name
     write_validation(out / f"{VALIDATION}{name}", trained)
-    threshold = threshold_of(out / name, expected_no_answer)
-    write_answers(out / name, trained, threshold)
-    print(f"{name}: threshold {threshold:.3f}", flush=True)
+    write_answers(out / name, trained)
+    print(f"{name}: threshold {threshold_of(out / name, expected_no_answer):.3f}", flush=True)
 
 
 def threshold_of(file: Path, expected_no_answer: float) -> float:
     """The threshold by validation of the training whose file of answers to dev this is."""
-    validation = read_answers(file.with_name(f"{VALIDATION}{file.name}"))
+    validation_file = file.with_name(f"{VALIDATION}{file.name}")
+    if not validation_file.exists():
+        sys.exit(f"{file} has no {validation_file.name} beside it, which chooses the threshold.")
+    validation = read_answers(validation_file)
     return validation.without_negatives().threshold(expected_no_answer)
 
 
@@ -90,11 +92,20 @@ def require_comparable(out: Path, trainings: Sequence[Trained]) -> None:
     for trained in trainings:
         require_both_kinds(trained)
     rows_of([trained.training for trained in trainings])  # refuses a seed that is given twice
+    earlier = [read_answers(file) for file in files_of(out)]
     dev = [load_split(trained.input("dev", "ingested")).ids for trained in trainings]
-    if len({tuple(ids) for ids in [*dev, *(read_answers(file).ids for file in files_of(out))]}) > 1:
+    if len({tuple(ids) for ids in [*dev, *(answers.ids for answers in earlier)]}) > 1:
         sys.exit(
             f"The trainings, and those in {out}, have different dev splits. Give those of one dev "
             "split only."
+        )
+    facts = [*(own.training for own in trainings), *(own.training for own in earlier)]
+    limits = {training.variant.training.max_context_tokens for training in facts}
+    if len(limits) > 1:
+        sys.exit(
+            f"The trainings, and those in {out}, have different limits of context tokens "
+            f"({', '.join(map(str, sorted(limits)))}), so their scores within it are about "
+            "different questions. Give those of one limit only."
         )
 
 

@@ -31,8 +31,14 @@ from tasks.training.epoch_log import History
 
 
 def train(flags: list[str]) -> list[Path]:
-    """Run the flow, and return the stages of the variants that it trained or reused."""
-    subprocess.run([sys.executable, "-m", "flows", "train", *flags], cwd=CHECKOUT, check=True)
+    """Run the flow, and return the stages of the variants that it trained or reused.
+
+    If the flow fails, which it explains, the program ends with its exit status.
+    """
+    command = [sys.executable, "-m", "flows", "train", *flags]
+    status = subprocess.run(command, cwd=CHECKOUT, check=False).returncode
+    if status:
+        sys.exit(status)
     used = [stages_folder() / stage for stage in sorted(stages_of_newest_runs("train"))]
     return [folder for folder in used if folder.parent.name == "train"]
 

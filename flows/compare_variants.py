@@ -174,6 +174,7 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
         with TemporaryDirectory() as folder:
             compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, left)
             page = f" So far: {publish_page(Path(folder) / PAGE, f'{_folder()}/{PAGE}')}"
+        update_index()
     get_run_logger().info(
         "%d of %d trainings have ended%s.%s",
         len(outcomes.ended),

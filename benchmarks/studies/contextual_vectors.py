@@ -39,7 +39,7 @@ from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from benchmarks.comparison import Trained, splits_of
 from benchmarks.trainings.answers import write_answers
-from benchmarks.trainings.finished import cells, finished_folders, input_folders
+from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
 from benchmarks.trainings.trained import Trained as Finished
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from models.arrays import BoolArray, FloatArray
@@ -81,7 +81,7 @@ class Cell:
 
 def newest(dataset: str) -> list[Cell]:
     """The cells of the newest comparison on the dataset."""
-    for comparison in reversed(finished_folders("compare")):
+    for comparison in reversed(complete_comparisons()):
         found = list(cells(comparison))
         if {cell["dataset"] for cell, _ in found} == {dataset}:
             return [

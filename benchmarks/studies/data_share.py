@@ -204,6 +204,8 @@ def main() -> None:
     )
     parser.add_argument("--variant", default="char")
     arguments, others = parser.parse_known_args()
+    if any(flag.partition("=")[0] == "--variants" for flag in others):
+        parser.error("use --variant: the curve is about one variant")
     for file in (arguments.train, arguments.dev):
         if not file.is_file():
             parser.error(f"{file} is not a file")

@@ -1,11 +1,12 @@
 """Which unanswerable questions a model answers: draws some to read, and counts their categories.
 
     python -m benchmarks.studies.fooled draw ANSWERS.parquet DEV.json OUT.txt [--count 100]
+        [--expected-no-answer 0.5]
 
-ANSWERS.parquet is a training's file of `benchmarks.published_table`, with answers at the threshold
-that validation chose, and DEV.json is the file with their questions. OUT.txt gets the id, question,
-context, the model's answer and the plausible answers of unanswerable questions that it answers,
-drawn by --seed. It contains texts of the dataset, so it must be outside the repository.
+ANSWERS.parquet is a training's file of `benchmarks.published_table`, with that of validation beside
+it, which chooses the threshold. DEV.json is the file with the questions. OUT.txt gets the id,
+question, context, the model's answer and the plausible answers of unanswerable questions that it
+answers, drawn by --seed. It contains texts of the dataset, so it must be outside the repository.
 
     python -m benchmarks.studies.fooled count CATEGORIES.tsv OUT_FOLDER [--note …]
 
@@ -25,6 +26,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.common.tables import write_table
+from benchmarks.published_table import threshold_of
+from benchmarks.trainings.validation import add_expected_no_answer
 from infra.atomic_files import write_atomically
 from infra.settings import CHECKOUT
 from tasks.data.ingested import hash_uniform
@@ -41,23 +44,30 @@ def unanswerable(dev_file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield paragraph["context"], entry
 
 
-def answered_spans(answers: Path) -> dict[str, tuple[int, int]]:
-    """The spans that the model answers with instead of nothing, by the ids of unanswerable
-    questions; other questions may be among them."""
-    table = pq.read_table(answers)
-    if "em_at_threshold" not in table.column_names:
-        sys.exit(f"{answers} has no answers at a threshold. Give a file of published_table.")
+def answered_spans(answers: Path, expected_no_answer: float) -> dict[str, tuple[int, int]]:
+    """The spans that the model answers with instead of nothing, by the ids of the questions."""
+    threshold = threshold_of(answers, expected_no_answer)
     return {
         row["id"]: (row["span_start_char"], row["span_end_char"])
-        for row in table.to_pylist()
-        if not row["em_at_threshold"]
+        for row in pq.read_table(answers).to_pylist()
+        if row["margin"] < threshold
     }
 
 
-def draw(answers: Path, dev_file: Path, count: int, seed: int) -> list[str]:
-    """Texts to read about questions that fool the model, in the order of the draw."""
-    spans = answered_spans(answers)
+def draw(
+    answers: Path, dev_file: Path, count: int, seed: int, expected_no_answer: float
+) -> list[str]:
+    """Texts to read about questions that fool the model, in the order of the draw.
+
+    The program ends if there are none.
+    """
+    spans = answered_spans(answers, expected_no_answer)
     fooled = [(context, q) for context, q in unanswerable(dev_file) if q["id"] in spans]
+    if not fooled:
+        sys.exit(
+            f"{answers} answers none of the unanswerable questions of {dev_file}. Is it about "
+            "another file?"
+        )
     fooled.sort(key=lambda item: hash_uniform("fooled", seed, item[1]["id"]))
     return [_text(context, entry, spans[entry["id"]]) for context, entry in fooled[:count]]
 
@@ -112,6 +122,7 @@ def main() -> None:
     drawing.add_argument("out", type=Path, metavar="OUT.txt")
     drawing.add_argument("--count", type=int, default=100)
     drawing.add_argument("--seed", type=int, default=7)
+    add_expected_no_answer(drawing)
     counting = modes.add_parser("count", help="count the categories of a table made by hand")
     counting.add_argument("categories", type=Path, metavar="CATEGORIES.tsv")
     counting.add_argument("out", type=Path, metavar="OUT_FOLDER")
@@ -122,7 +133,16 @@ def main() -> None:
         return
     if arguments.out.resolve().is_relative_to(CHECKOUT):
         drawing.error(f"{arguments.out} is in the repository; write the texts elsewhere")
-    texts = draw(arguments.answers, arguments.dev, arguments.count, arguments.seed)
+    for file in (arguments.answers, arguments.dev):
+        if not file.is_file():
+            drawing.error(f"{file} is not a file")
+    texts = draw(
+        arguments.answers,
+        arguments.dev,
+        arguments.count,
+        arguments.seed,
+        arguments.expected_no_answer,
+    )
     numbered = (f"{n} of {len(texts)}\n{text}" for n, text in enumerate(texts, 1))
     write_atomically(arguments.out, "\n".join(numbered))
     print(f"{arguments.out} has {len(texts)} questions.")

@@ -12,6 +12,15 @@ def finished_folders(stage: str) -> list[Path]:
     return sorted(folders, key=lambda folder: str(read_manifest(folder)["finished"]))
 
 
+def complete_comparisons() -> list[Path]:
+    """The folders of comparisons none of whose trainings failed, the newest last."""
+    return [
+        folder
+        for folder in finished_folders("compare")
+        if not read_manifest(folder)["inputs"].get("missing")
+    ]
+
+
 def input_folders(folder: Path, field: str) -> list[Path]:
     """The folders of the stages that a stage was made from, by the name of the input."""
     origins = read_manifest(folder)["made_from"]

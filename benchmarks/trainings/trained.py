@@ -117,6 +117,7 @@ class Trained:
         return digest_of(
             [
                 digests["train"]["ingested"],
+                digests["vocabulary"],
                 digests["vectors"],
                 digests.get("start_from"),
                 digests.get("bilm"),

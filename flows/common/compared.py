@@ -42,14 +42,14 @@ class Outcomes:
 
     @property
     def cells(self) -> list[CellTrainings]:
-        """The cells of the table that have results."""
+        """All cells of the table, in the order of the grid, with the results so far."""
         return [
             CellTrainings(
-                group[0].cell,
-                [result.trained.folder for result in group],
-                [result.error_report.folder for result in group],
+                cell,
+                [result.trained.folder for result in self.finished if result.cell == cell],
+                [result.error_report.folder for result in self.finished if result.cell == cell],
             )
-            for group in grouped(self.finished, "cell")
+            for cell in dict.fromkeys(cell for cell, _ in self.grid)
         ]
 
     @property
@@ -69,8 +69,11 @@ class Outcomes:
         then.
         """
         durations = [(r.cell, r.trained.facts["scores"]["seconds"]) for r in self.finished]
+        # A training that resumed has more seconds than it took since then.
         trained_now = [
-            r.trained.facts["scores"]["seconds"] for r in self.finished if not r.trained.cached
+            min(r.trained.facts["scores"]["seconds"], r.trained.facts["seconds"]["fit"])
+            for r in self.finished
+            if not r.trained.cached
         ]
         if not trained_now:
             return ""

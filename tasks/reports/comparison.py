@@ -52,7 +52,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellTrainings:
-    """A cell and its trainings: a folder of `train` and one of `error-report` for each seed."""
+    """A cell and its trainings: a folder of `train` and one of `error-report` for each seed.
+
+    Seeds without results are left out.
+    """
 
     cell: Cell
     trained: Sequence[Path]
@@ -79,9 +82,14 @@ class SeedStats:
 
 @dataclass(frozen=True)
 class Row:
-    """The results of a cell. `gain` is the F1 gain (points) over the first cell of its dataset."""
+    """The results of a cell.
+
+    `gain` is the F1 gain (points) over the first cell of its dataset, which is the reference. None
+    for the reference, and for all if the reference has no results.
+    """
 
     cell: Cell
+    is_reference: bool
     em: SeedStats
     f1: SeedStats
     nll: SeedStats
@@ -103,11 +111,11 @@ def compare(
     """Write comparison.html and comparison.json about cells, each trained with one or more seeds.
 
     `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
-    same dataset, question by question, by the mean F1 over the seeds. The page lists the `missing`
-    trainings, and `time_left`, such as "1:23:00 left".
+    same dataset, question by question, by the mean F1 over the seeds. Cells without results have no
+    row. The page lists the `missing` trainings, and `time_left`, such as "1:23:00 left".
     """
-    references: dict[str, FloatArray] = {}
-    rows = [_row(trainings, references) for trainings in cells]
+    references = {trainings.cell.dataset: trainings for trainings in reversed(cells)}
+    rows = [_row(own, references[own.cell.dataset]) for own in cells if own.trained]
     text = json.dumps({"seeds": seeds, "rows": [asdict(row) for row in rows]}, indent=1)
     (out / "comparison.json").write_text(f"{text}\n", encoding="utf-8")
     write_page(
@@ -115,7 +123,7 @@ def compare(
         "comparison.html.j2",
         rows=rows,
         seeds=seeds,
-        datasets=list(references),
+        datasets=list(dict.fromkeys(trainings.cell.dataset for trainings in cells)),
         f1_chart=_f1_chart(rows),
         further=_further_columns(rows),
         pages=pages,
@@ -127,14 +135,16 @@ def compare(
     return {"rows": table, "markdown": _markdown(table)}
 
 
-def _row(trainings: CellTrainings, references: dict[str, FloatArray]) -> Row:
-    """The results of a cell, which becomes its dataset's reference if there is none yet."""
+def _row(trainings: CellTrainings, reference: CellTrainings) -> Row:
+    """The results of a cell, and its gain over the reference."""
     scores = [
         _scores(trained, report)
         for trained, report in zip(trainings.trained, trainings.reports, strict=True)
     ]
-    question_f1 = _question_f1(trainings.trained)
-    reference = references.setdefault(trainings.cell.dataset, question_f1)
+    is_reference = trainings == reference
+    gain = None
+    if reference.trained and not is_reference:
+        gain = paired_gain(_question_f1(reference.trained), _question_f1(trainings.trained))
 
     def stats(metric: str) -> SeedStats:
         values = [run_scores[metric] for run_scores in scores]
@@ -143,6 +153,7 @@ def _row(trainings: CellTrainings, references: dict[str, FloatArray]) -> Row:
 
     return Row(
         trainings.cell,
+        is_reference,
         em=stats("dev/em"),
         f1=stats("dev/f1"),
         nll=stats("dev/nll"),
@@ -154,7 +165,7 @@ def _row(trainings: CellTrainings, references: dict[str, FloatArray]) -> Row:
         },
         examples_per_second=stats("examples_per_second").mean,
         minutes=stats("seconds").mean / 60,
-        gain=None if reference is question_f1 else paired_gain(reference, question_f1),
+        gain=gain,
     )
 
 
@@ -232,7 +243,7 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
                 name: _format(row.further[name], places) if name in row.further else "–"
                 for name, places in columns.items()
             },
-            "F1 gain, 95 %": format_gain(row.gain),
+            "F1 gain, 95 %": format_gain(row.gain) if row.gain or row.is_reference else "–",
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
         }

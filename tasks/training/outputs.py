@@ -26,8 +26,8 @@ SCORES = (
     *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
     *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
     "dev/no_answer_auc",
-    *("examples_per_second", "seconds"),
 )
+SPEED = ("examples_per_second", "seconds")  # of all epochs, whichever one is kept
 
 
 def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
@@ -57,7 +57,10 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
         "ended": record.ended,
         "epoch": kept["epoch"],
         "step": kept["step"],
-        "scores": {name: kept[name] for name in SCORES if name in kept},
+        "scores": {
+            **{name: kept[name] for name in SCORES if name in kept},
+            **{name: record.history[-1][name] for name in SPEED},
+        },
         "threshold": model.threshold,
         "expected_no_answer": share_to_expect(
             job.variant.training.expected_no_answer, encoded["train"]

@@ -67,11 +67,8 @@ def test_writes_one_row_for_two_seeds_and_no_text(
         answers = trained.predictions("dev")
         expected.append(evaluate(dev, answers, threshold).scores)
         argmax.append(evaluate(dev, answers).scores)
-        table = pq.read_table(tmp_path / trained.training.file_name)
-        facts = json.loads(table.schema.metadata[b"facts"])
-        assert facts["threshold"] == pytest.approx(threshold)
-        means = [100 * np.mean(table[f"{name}_at_threshold"]) for name in ("em", "f1")]
-        assert means == pytest.approx([expected[-1].em, expected[-1].f1], rel=1e-5)
+        file = tmp_path / trained.training.file_name
+        assert published_table.threshold_of(file, 0.5) == pytest.approx(threshold)
     for column in ("em", "f1", "avna"):
         title = {"em": "EM", "f1": "F1", "avna": "AvNA"}[column]
         mean = np.mean([getattr(scores, column) for scores in expected])
@@ -154,9 +151,9 @@ def test_refuses_a_model_with_other_scores_than_logged(
 
 
 def test_refuses_trainings_before_models_predict(
-    trainings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: TrainingData, trainings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seed that is given twice, and another dev split than that of the results."""
+    """A seed that is given twice; another dev split, or limit of tokens, than in the results."""
     out = tmp_path / "out"
     with pytest.raises(SystemExit, match="Two trainings are char, 1 epochs, seed 1"):
         publish(out, [trainings[1]] * 2, monkeypatch)
@@ -165,11 +162,14 @@ def test_refuses_trainings_before_models_predict(
     other = write_stages(tmp_path / "other", negatives=True)
     shutil.rmtree(other.dev.ingested)
     shutil.copytree(other.train.ingested, other.dev.ingested)
-    folder = write_manifest(other, "0", small(**EPOCH))
-    (folder / "model").mkdir()
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps({"allow_no_answer": True}), encoding="utf-8")
     before = sorted(out.iterdir())
-    with pytest.raises(SystemExit, match="different dev splits"):
-        publish(out, [folder], monkeypatch)
-    assert sorted(out.iterdir()) == before
+    for refused, message in (
+        (write_manifest(other, "0", small(**EPOCH)), "different dev splits"),
+        (write_manifest(data, "limit", small(**EPOCH, max_context_tokens=300)), r"\(300, 400\)"),
+    ):
+        (refused / "model").mkdir()
+        config = refused / "model" / "config.json"
+        config.write_text(json.dumps({"allow_no_answer": True}), encoding="utf-8")
+        with pytest.raises(SystemExit, match=message):
+            publish(out, [refused], monkeypatch)
+        assert sorted(out.iterdir()) == before

@@ -26,15 +26,29 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     dev = tmp_path / "dev.json"
     data = [{"title": "t", "paragraphs": [{"context": "Ann met Bob.", "qas": qas}]}]
     dev.write_text(json.dumps({"data": data}), encoding="utf-8")
-    columns = {
-        "id": [f"q{n}" for n in range(22)],
-        "span_start_char": [8] * 22,
-        "span_end_char": [11] * 22,
-        "em_at_threshold": [float(12 <= n < 20) for n in range(22)],
-    }
     answers = tmp_path / "answers.parquet"
-    pq.write_table(pa.table(columns), answers)
+    # Margins of 0 to 21; with half of the questions unanswerable, validation chooses 12, else 15.
+    write_answers(answers, [float(n) for n in range(22)], [n > 19 for n in range(22)])
+    margins = {11.0: True, 12.0: False, 14.0: True, 15.0: False}
+    write_answers(answers.with_name("validation-answers.parquet"), [*margins], [*margins.values()])
     return answers, dev
+
+
+def write_answers(file: Path, margins: list[float], answerable: list[bool]) -> None:
+    """Answers with right spans to questions about the 'Bob' of the context."""
+    columns = {
+        "id": [f"q{n}" for n in range(len(margins))],
+        "span_start_char": [8] * len(margins),
+        "span_end_char": [11] * len(margins),
+        "margin": margins,
+        "span_em": [float(own) for own in answerable],
+        "span_f1": [float(own) for own in answerable],
+        "no_answer_em": [float(not own) for own in answerable],
+        "answerable": answerable,
+        "within": [True] * len(margins),
+    }
+    table = pa.table(columns, metadata={"facts": "{}"})
+    pq.write_table(table, file)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
@@ -50,9 +64,9 @@ def test_draws_unanswerable_questions_with_answers(
     assert first.startswith("1 of 5\nid: q") and "\n5 of 5\n" in first
     assert first.count("model's answer: Bob\nplausible: Ann | Bob\n") == 5
     assert first.count("context: Ann met [[Bob]].") == 5
-    drawn = [fooled.draw(*files, count, 7) for count in (5, 100)]
+    drawn = [fooled.draw(*files, count, 7, 0.5) for count in (5, 100)]
     assert drawn[0] == drawn[1][:5] and len(drawn[1]) == 12
-    assert fooled.draw(*files, 5, 8) != drawn[0]
+    assert fooled.draw(*files, 5, 8, 0.5) != drawn[0]
 
 
 def test_texts_stay_out_of_the_repository(
@@ -63,11 +77,20 @@ def test_texts_stay_out_of_the_repository(
     assert "is in the repository" in capsys.readouterr().err
 
 
-def test_needs_answers_at_a_threshold(files: tuple[Path, Path]) -> None:
+def test_share_that_is_expected_chooses_the_threshold(files: tuple[Path, Path]) -> None:
+    assert [len(fooled.draw(*files, 100, 7, share)) for share in (0.05, 0.5)] == [15, 12]
+
+
+def test_explains_files_that_do_not_belong_together(files: tuple[Path, Path]) -> None:
     answers, dev = files
-    pq.write_table(pq.read_table(answers).drop(["em_at_threshold"]), answers)
-    with pytest.raises(SystemExit, match="has no answers at a threshold"):
-        fooled.draw(answers, dev, 5, 7)
+    other = dev.with_name("other.json")
+    other.write_text(dev.read_text("utf-8").replace('"id": "q', '"id": "o'), encoding="utf-8")
+    with pytest.raises(SystemExit, match="none of the unanswerable questions"):
+        fooled.draw(answers, other, 5, 7, 0.5)
+    validation = answers.with_name(f"validation-{answers.name}")
+    validation.unlink()
+    with pytest.raises(SystemExit, match=f"no {validation.name} beside it"):
+        fooled.draw(answers, dev, 5, 7, 0.5)
 
 
 def test_counts_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

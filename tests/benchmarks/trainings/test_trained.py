@@ -1,5 +1,6 @@
 """Finished trainings, and what tells one from another."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,16 @@ def test_facts_are_enough_to_tell_trainings_apart(tmp_path: Path) -> None:
     training = Trained(write_manifest(fact_stages(tmp_path), "a", small(seed=3))).training
     assert Training.from_facts({**training.facts, "git": "abc"}) == training
     assert training.settings["questions"] == "1,000" and "seed" not in training.settings
+
+
+def test_vocabularies_tell_trainings_apart(tmp_path: Path) -> None:
+    data = fact_stages(tmp_path)
+    other = replace(data, vocabulary=data.vocabulary.with_name("b"))
+    own = [
+        Trained(write_manifest(each, name, small())).training
+        for name, each in (("a", data), ("b", other))
+    ]
+    assert own[0].key != own[1].key
 
 
 def test_settings_of_later_releases_have_defaults(tmp_path: Path) -> None:

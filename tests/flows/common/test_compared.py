@@ -24,8 +24,10 @@ def training(name: str, seed: int) -> Training:
 GRID = [(cell, training(cell.variant, seed)) for cell in (BASELINE, CHAR) for seed in (0, 1)]
 
 
-def result(number: int, seconds: float, cached: bool = False) -> ComparedVariant:
-    facts = {"scores": {"seconds": seconds}}
+def result(
+    number: int, seconds: float, cached: bool = False, fit: float | None = None
+) -> ComparedVariant:
+    facts = {"scores": {"seconds": seconds}, "seconds": {"fit": fit or seconds + 1}}
     trained, errors = (Output(Path(f"{name}{number}"), facts, cached) for name in ("t", "e"))
     return ComparedVariant(*GRID[number], trained, errors)
 
@@ -39,6 +41,7 @@ def test_finished_trainings_are_in_the_grids_order() -> None:
         CellTrainings(BASELINE, [Path("t0")], [Path("e0")]),
         CellTrainings(CHAR, [Path("t3")], [Path("e3")]),
     ]
+    assert Outcomes(GRID).cells == [CellTrainings(BASELINE, [], []), CellTrainings(CHAR, [], [])]
     assert outcomes.missing == [
         Missing(BASELINE, 1, None),
         Missing(CHAR, 0, "char diverged."),
@@ -62,6 +65,8 @@ def test_crash_is_shown_with_its_type_in_one_line() -> None:
         ({0: result(0, 60), 2: result(2, 180)}, 120.0, "2:00 left"),
         # The cached one tells how long its cell takes, not how fast this run is.
         ({0: result(0, 60, cached=True), 2: result(2, 180)}, 180.0, "4:00 left"),
+        # The resumed one took 60 of its 600 s now; the others take 600 s each.
+        ({0: result(0, 600, fit=60)}, 60.0, "30:00 left"),
         # The failed one is not waited for.
         ({0: result(0, 60), 2: result(2, 180), 1: UserError("no")}, 240.0, "3:00 left"),
         ({number: result(number, 60) for number in range(4)}, 240.0, ""),

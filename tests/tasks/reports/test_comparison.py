@@ -163,6 +163,7 @@ def test_unfinished_comparison_shows_what_is_missing(out: Path, tmp_path: Path) 
     trainings = [
         CellTrainings(cells[0], finished[:2], [folder / "errors" for folder in finished[:2]]),
         CellTrainings(cells[1], finished[2:], [finished[2] / "errors"]),
+        CellTrainings(cells[2], [], []),
     ]
     missing = [
         Missing(cells[1], 1, None),
@@ -178,6 +179,10 @@ def test_unfinished_comparison_shows_what_is_missing(out: Path, tmp_path: Path) 
     assert "c · v · d · seed 0: failed. b diverged: the loss is <nan>." in text
     assert "c · v · d · seed 1: not finished" in text
     assert "v · d · 1 of 2 seeds" in text and "v · d · 2 of 2 seeds" not in text
+    without = compare(out, [CellTrainings(cells[2], [], []), *trainings[:2]], [0, 1], {}, missing)
+    assert {row["F1 gain, 95 %"] for row in without["rows"]} == {"–"}, "c is the reference"
+    page = (out / "comparison.html").read_text(encoding="utf-8")
+    assert "<small>reference</small>" not in page
     complete = comparison_facts(out, cells[:1], [finished[:2]], [0, 1])
     assert len(complete["rows"]) == 1
     assert "without results" not in (out / "comparison.html").read_text(encoding="utf-8")

@@ -30,6 +30,7 @@ from tasks.training import ray_trainer, ray_workers, worker
 from tasks.training.checkpoints import TENSORS, TrainingRecord, load_record
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
+from tasks.training.outputs import write_outputs
 from tasks.training.ray_trainer import FitResult, fit
 from tasks.training.worker import Job, _Loop, make_trainer, train_worker
 from tests.factories.ray_processes import processes_of_ray
@@ -231,11 +232,17 @@ def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:
 
 @pytest.mark.full
 def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path: Path) -> None:
-    fitted = run(tmp_path, data, small(epochs=30, patience=1, learning_rate=1e-9))
+    variant = small(epochs=30, patience=1, learning_rate=1e-9)
+    fitted = run(tmp_path, data, variant)
     record = load_record(fitted.last)
     assert record.ended is not None and "has not improved for 1 epoch(s)" in record.ended
     assert len(record.history) == 2
     assert len(load_record(fitted.best).history) == 1, "of equal ones the first"
+    (tmp_path / "out").mkdir()
+    facts = write_outputs(tmp_path / "out", make_job(tmp_path, data, variant), fitted)
+    assert facts["epoch"] == 1
+    assert facts["scores"]["seconds"] == record.history[-1]["seconds"], "of all epochs"
+    assert facts["scores"]["seconds"] > record.history[0]["seconds"]
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (logged,) = client.search_runs(["1"])
     assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
