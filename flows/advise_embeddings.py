@@ -62,7 +62,8 @@ def advise_embeddings(
     if corpus.files or corpus.dataset is not None:
         corpora[CORPUS] = prepare_corpus(corpus_files(corpus), corpus).folder
     sets = dict(zip(names, map(find_vectors, vectors), strict=True))
-    output = advising(list(splits.folders.values()), sets, corpora, corpus.lower_case)
+    held_out = [split.folder for split in (splits.validation, splits.dev) if split is not None]
+    output = advising(splits.train.folder, held_out, sets, corpora, corpus.lower_case)
     advice = json.loads((output.folder / ADVICE).read_text(encoding="utf-8"))
     ways = commands(dataset, vectors, names, corpus, advice["dimension"])
     create_table_artifact(
@@ -111,6 +112,7 @@ def commands(
         fill = {"vectors.fill": A_LA_CARTE, "vectors.corpus": text}
         mittens = {"embedding.method": "glove", "embedding.dimension": size}
         mittens |= {"embedding.mittens_mu": MITTENS_MU, "start": main, "corpus": text}
+        mittens |= {"name": "mittens" if name == CORPUS else "mittens-own"}
         found[f"fill a-la-carte · {name}"] = retrain(main, fill)
         found[f"Mittens · {name}"] = command_of("train-embeddings", mittens)
     for name, other in zip(names[1:], others, strict=True):
@@ -169,7 +171,7 @@ def _source_table(advice: dict[str, Any]) -> Table:
         "source",
         *(
             Column(title, justify="right")
-            for title in ("new words", "of missing text", "questions reached", "terms placed")
+            for title in ("new words", "of missing text", "held-out reached", "terms placed")
         ),
     ]
     rows = [
@@ -177,7 +179,7 @@ def _source_table(advice: dict[str, Any]) -> Table:
             source["name"],
             f"{source['new_words']:,}",
             f"{source['share_of_missing']:.0%}",
-            f"{source['reached']:,} ({source['reached'] / advice['questions']:.0%})",
+            f"{source['reached']:,} ({source['reached'] / advice['held_out']:.0%})",
             "too few"
             if source["placed"] is None
             else f"{source['placed']:.0%} of {source['hidden_terms']:,}",
@@ -185,8 +187,9 @@ def _source_table(advice: dict[str, Any]) -> Table:
         for source in advice["sources"]
     ]
     title = (
-        "What each source adds. Terms placed: share of hidden terms, as rare there as the missing "
-        "words, that it puts among the 10 words nearest to their own vectors"
+        f"What each source adds. Held-out reached: questions (of {advice['held_out']:,}) with a "
+        "word that it adds. Terms placed: share of hidden terms, as rare there as the missing "
+        "words, whose own vectors are among the 10 nearest to the place that it gives them"
     )
     return table(columns, rows, title=title, **STYLE)
 

@@ -11,11 +11,13 @@ from prefect import get_run_logger
 
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import Splits, ingest_dataset
+from infra.artifacts.manifest import Facts
 from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.files import archive_of
+from infra.run_logger import logger
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.contextual.source import find_bilm, is_bilm
@@ -86,10 +88,27 @@ def fill(
     """Fill a set with words that it lacks: from the corpus if `spec` is a-la-carte, else from the
     set that `spec` names. Of the training settings, only those of contexts in a corpus are used."""
     if spec != A_LA_CARTE:
-        return filling_from_set(source, find_vectors(spec))
-    prepared = prepare_corpus(corpus_files(corpus), corpus)
-    used = EmbeddingSettings(**training.model_dump(include=set(CONTEXT_SETTINGS)))
-    return filling_from_corpus(source, prepared.folder, used)
+        filled = filling_from_set(source, find_vectors(spec))
+    else:
+        prepared = prepare_corpus(corpus_files(corpus), corpus)
+        used = EmbeddingSettings(**training.model_dump(include=set(CONTEXT_SETTINGS)))
+        filled = filling_from_corpus(source, prepared.folder, used)
+    _log_filled(filled.facts)
+    return filled
+
+
+def _log_filled(facts: Facts) -> None:
+    """Log how many words a set got, and how well they fit it; warn if it got none."""
+    if facts["filled"]:
+        logger().info(
+            f"{facts['filled']:,} words were added to {facts['base']}, placed by "
+            f"{facts['anchors']:,} known words (mean cosine {facts['cosine']:.2f} to their own "
+            "vectors)."
+        )
+    else:
+        logger().warning(
+            f"No words were added to {facts['base']}: it has all those that occur often enough."
+        )
 
 
 def find_vectors(spec: str) -> VectorInput:
@@ -139,7 +158,7 @@ def train_from_corpus(
 
 
 def prepare_corpus(files: list[TextFile], corpus: CorpusParameters) -> Output:
-    """Prepare the corpus, and log which words in it ran together."""
+    """Prepare the corpus, and log which words in it seem to have run together."""
     prepared = preparing_corpus(files, corpus.lower_case, corpus.split_joined)
     joined = prepared.facts["joined"]
     if joined["words"]:
@@ -148,8 +167,8 @@ def prepare_corpus(files: list[TextFile], corpus: CorpusParameters) -> Output:
             "were split" if joined["split"] else "stay as they are; corpus.split_joined splits them"
         )
         get_run_logger().info(
-            f"{joined['words']:,} words of the corpus ({joined['occurrences']:,} occurrences) ran "
-            f"together at a lost space, for example {examples}. They {action}."
+            f"{joined['words']:,} words of the corpus ({joined['occurrences']:,} occurrences) seem "
+            f"to have lost a space, for example {examples}. They {action}."
         )
     return prepared
 

@@ -80,7 +80,7 @@ def test_random_vectors_replace_only_new_words(tmp_path: Path) -> None:
         assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.1
 
 
-def test_texts_of_the_same_origin_share_runs_of_words() -> None:
+def test_texts_of_one_origin_share_runs_of_words() -> None:
     context = "Oxygen is a chemical element with symbol O and atomic number 8."
     for text, shared in (
         ("It is said that oxygen (is) a chemical element, with symbol “O”, of great use", True),

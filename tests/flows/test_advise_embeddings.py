@@ -86,7 +86,9 @@ def test_commands_can_be_pasted_into_a_shell() -> None:
         50,
     )
     flags = ["--corpus.files", "my texts/", "--corpus.no-lower-case", "--corpus.split-joined"]
-    assert shlex.split(found["Mittens · the corpus"])[-4:] == flags
+    mittens = shlex.split(found["Mittens · the corpus"])
+    assert mittens[-6:] == [*flags, "--name", "mittens"]
+    assert shlex.split(found["Mittens · own texts"])[-1] == "mittens-own"
     own = shlex.split(found["fill a-la-carte · own texts"])
     retrain = ["bidaflow", "retrain", "--data.dataset", "my tickets.json"]
     assert own == [

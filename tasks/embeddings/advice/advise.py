@@ -34,15 +34,18 @@ SHOWN_TERMS, SHOWN_NEIGHBOURS, SHOWN_MISSING = 5, 5, 12
 
 def advise(
     out: Path,
-    splits: Sequence[Path],
+    train: Path,
+    held_out: Sequence[Path],
     sets: Mapping[str, VectorInput],
     corpora: Mapping[str, Path],
     lower_case: bool,
 ) -> dict[str, Any]:
     """Write advice.json.
 
-    `splits` are the dataset's ingested splits. The first of the `sets` is the main one; the others,
-    and the prepared `corpora`, are what could be added to it. All are by their names for people.
+    `train` and `held_out` are the dataset's ingested splits. What a source reaches is counted on
+    the questions that are held out, because a source may have the texts of the others. The first of
+    the `sets` is the main one; the others, and the prepared `corpora`, are what could be added to
+    it. All are by their names for people.
 
     Raises:
         UserError: the main set is empty, or the dataset has no questions.
@@ -51,12 +54,13 @@ def advise(
     main = load_vectors(str(main_source))
     if not main.words:
         raise UserError(f"{main_name} contains no words. Choose another set of vectors.")
-    dataset = read_dataset_words(splits, main.rows, lower_case)
-    if not dataset.questions:
+    dataset = read_dataset_words([train, *held_out], main.rows, lower_case)
+    asked = read_dataset_words(held_out, main.rows, lower_case)
+    if not asked.questions:
         raise UserError("The dataset has no questions to advise on. Add some.")
     terms = characteristic_terms(dataset, main.words)
     shown = first_of_both_kinds(terms, main.rows, SHOWN_TERMS)
-    work = _Work(main, dataset, terms, shown, lower_case)
+    work = _Work(main, dataset, asked, terms, shown, lower_case)
     found = [work.of_corpus(name, folder) for name, folder in corpora.items()]
     found += [work.of_set(name, vectors) for name, vectors in others]
     covered = work.covered
@@ -67,9 +71,11 @@ def advise(
     if len(found) > 1:
         everything = covered.union(*(f.words for f in found))
         coverage["with all"] = question_coverage(dataset, everything)
-    advice = recommend([f.source for f in found], len(dataset.questions))
+    has_subwords = main.subwords is not None
+    advice = recommend([f.source for f in found], len(asked.questions), has_subwords)
     result = {
         "questions": len(dataset.questions),
+        "held_out": len(asked.questions),
         "dimension": main.vectors.shape[1],
         "occurrences": dataset.counts.total(),
         "coverage": {name: asdict(shares) for name, shares in coverage.items()},
@@ -101,6 +107,7 @@ class _Work:
 
     main: WordSet
     dataset: DatasetWords
+    asked: DatasetWords  # only the held-out splits
     terms: list[str]
     shown: list[str]
     lower_case: bool
@@ -164,7 +171,7 @@ class _Work:
             kind=kind,
             new_words=len(new),
             share_of_missing=share_of_missing(self.dataset, self.covered, new),
-            reached=questions_reached(self.dataset, new),
+            reached=questions_reached(self.asked, new),
             coverage=question_coverage(self.dataset, words).occurrences,
             hidden_terms=trial.terms,
             placed=trial.placed,

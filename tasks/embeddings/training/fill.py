@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from infra.artifacts.manifest import content_digest, facts_of, read_manifest
+from infra.artifacts.manifest import content_digest, facts_of, identity, read_manifest
 from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import VectorInput
-from tasks.embeddings.formats.store import History, history_of, set_name, write_vectors
+from tasks.embeddings.formats.store import History, history_of, set_digest, set_name, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.alignment import Rotation, mean_cosine
 from tasks.embeddings.training.config import A_LA_CARTE, EmbeddingSettings
@@ -85,7 +85,14 @@ def fill_from_set(out: Path, source: VectorInput, own: VectorInput) -> dict[str,
     rotation = Rotation.fit(other.vectors[common], target)
     ranks = [row for row, word in enumerate(other.words) if _lacks(base, word)]
     filled = WordSet([other.words[row] for row in ranks], rotation.apply(other.vectors[ranks]))
-    history = {**history_of(own), "method": "procrustes"}
+    made = history_of(own)
+    history = {
+        **made,
+        "method": "procrustes",
+        "own": set_name(own),
+        "own_digest": set_digest(identity(own)),
+        "own_method": made["method"],
+    }
     fit_facts = {
         "anchors": len(common),
         "cosine": mean_cosine(rotation.apply(other.vectors[common]), target),
@@ -124,7 +131,8 @@ def _write_filled(
     if base.subwords is not None:
         base.subwords.save(out)
     facts = {"base": set_name(source), "dimension": vectors.shape[1]}
-    write_vectors(out, WordSet([words[row] for row in order], vectors), {**history, **facts})
+    metadata = {**history, **facts, "base_digest": set_digest(identity(source))}
+    write_vectors(out, WordSet([words[row] for row in order], vectors), metadata)
     return {
         "method": history["method"],
         "words": len(words),

@@ -1,4 +1,4 @@
-"""Finds words of a corpus that ran together at a lost space, such as "diabetesthe".
+"""Finds words of a corpus that seem to have run together at a lost space, as "diabetesthe" did.
 
 A word counts as joined if it is long, consists of letters, has no vector in the packaged set, and
 can be cut into two words that are both frequent. Prefixes and suffixes are not such words, because
@@ -16,7 +16,8 @@ LEAST_COUNT = 50  # of either half
 LEAST_RATIO = 20  # of either half's count to the joined word's
 PREFIXES = frozenset(
     [
-        *("ante", "anti", "auto", "bio", "cardio", "counter", "extra", "hyper", "hypo", "immuno"),
+        *("alpha", "ante", "anti", "auto", "beta", "bio", "cardio", "counter", "extra", "gamma"),
+        *("hyper", "hypo", "immuno"),
         *("infra", "inter", "intra", "macro", "mega", "meta", "micro", "mid", "mini", "mono"),
         *("multi", "neuro", "non", "out", "over", "para", "poly", "post", "pre", "pro", "pseudo"),
         *("radio", "semi", "sub", "super", "trans", "ultra", "under"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.trainings.finished import complete_comparisons
 
 
-def test_comparisons_with_failed_trainings_are_left_out(root: Path) -> None:
+def test_incomplete_comparisons_are_left_out(root: Path) -> None:
     for name, missing in (("a", []), ("b", [{"seed": 1}]), ("c", None)):
         folder = root / "stages" / "compare" / name
         folder.mkdir(parents=True)

@@ -15,6 +15,7 @@ from tasks.embeddings.training.a_la_carte import fit_map, sum_contexts
 from tasks.embeddings.training.alignment import Rotation
 from tasks.embeddings.training.config import EmbeddingSettings
 from tasks.embeddings.training.fill import fill_from_corpus, fill_from_set
+from tasks.training.run_params import making_of
 from tests.factories.corpus import ANIMALS, TOOLS, corpus_of, two_topic_sentences
 
 CONTEXTS = EmbeddingSettings(min_count=2)
@@ -82,7 +83,10 @@ def test_set_is_filled_from_another_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(filled.vectors[rows[80:]], vectors[80:], atol=1e-6)
     assert max(filled.rows[word] for word in words[90:]) < 20, "frequent words of both come first"
     history = history_of(tmp_path / "out" / "vectors.parquet")
-    assert (history["method"], history["base"]) == ("procrustes", "base")
+    made = {"method": "procrustes", "base": "base", "own": "own", "own_method": "glove"}
+    assert made.items() <= history.items()
+    assert history["base_digest"] != history["own_digest"]
+    assert making_of(history)["own_digest"] == history["own_digest"][:12]
 
 
 def test_set_is_filled_from_a_corpus(tmp_path: Path) -> None:
