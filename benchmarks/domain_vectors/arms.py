@@ -33,8 +33,8 @@ class Texts:
 class Arm:
     """An arm's title, and its vectors.
 
-    `gate` is the size of a learned gate, 0 for none. `random`: the words that the vectors add to
-    GloVe get random ones instead.
+    `gate` is the size of a learned gate, 0 for none. `random`: what the domain adds to GloVe is
+    replaced by random vectors.
     """
 
     title: str
@@ -90,6 +90,7 @@ ARMS = {
     "procrustes": Arm("filled by Procrustes", rotated),
     "concatenated": Arm("concatenated", joined),
     "gated": Arm("gated", joined, gate=DIMENSION),
+    "random-concatenated": Arm("concatenated with random vectors", joined, random=True),
     "mittens": Arm("Mittens", pulled),
     "continued": Arm("GloVe continued by skip-gram", continued),
     "contexts": Arm("filled à la carte, also from the contexts", with_contexts),
@@ -97,13 +98,20 @@ ARMS = {
     "random-oracle": Arm("random vectors for all words of the contexts", all_covered, random=True),
 }
 REFERENCE, CONTROL = "glove", "random"
-CONTROLS = (REFERENCE, CONTROL, "contexts", "oracle", "random-oracle")  # never among the best
+# Never among the best:
+CONTROLS = (REFERENCE, CONTROL, "random-concatenated", "contexts", "oracle", "random-oracle")
 
 
 def vectors_of(arm: Arm, texts: Texts, seed: int) -> VectorParameters:
     """The arm's vectors; random ones differ from seed to seed."""
     vectors = arm.vectors(texts)
-    return VectorParameters(source=_random_set(vectors, seed)) if arm.random else vectors
+    if not arm.random:
+        return vectors
+    if vectors.fill is None:
+        main, own = vectors.parts
+        return VectorParameters(source=f"{main}+{_random_set(Path(own), frozenset(), seed)}")
+    filled_set = fill(find_vectors(PACKAGED), A_LA_CARTE, vectors.corpus, vectors.training).folder
+    return VectorParameters(source=_random_set(filled_set / VECTORS, packaged_words(), seed))
 
 
 def own_set(texts: Texts) -> str:
@@ -115,15 +123,14 @@ def _trained(texts: Texts, embedding: EmbeddingParameters, start: str | None) ->
     return str(train_from_corpus(texts.domain, embedding, start).folder / VECTORS)
 
 
-def _random_set(vectors: VectorParameters, seed: int) -> str:
-    filled_set = fill(find_vectors(PACKAGED), A_LA_CARTE, vectors.corpus, vectors.training).folder
-    folder_name = f"random-{filled_set.name}-seed-{seed}"
+def _random_set(file: Path, kept: frozenset[str] | Sequence[str], seed: int) -> str:
+    folder_name = f"random-{file.parent.name}-seed-{seed}"
     out = settings().root.resolve() / "embeddings" / folder_name / VECTORS
     if not out.exists():
         folder = out.parent.with_name(f".{out.parent.name}.{token_hex(4)}")
         folder.mkdir(parents=True)
         try:
-            write_random(folder, load_vectors(str(filled_set / VECTORS)), packaged_words(), seed)
+            write_random(folder, load_vectors(str(file)), kept, seed)
             folder.rename(out.parent)
         finally:
             rmtree(folder, ignore_errors=True)

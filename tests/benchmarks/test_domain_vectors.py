@@ -238,7 +238,12 @@ def test_vectors_of_all_arms(root: Path, prefect_server: None, domain: Domain) -
 
     vectors = in_flow(work, "arms")
     joined = {name for name, source in vectors.items() if isinstance(source, JoinedVectors)}
-    assert joined == {"concatenated", "gated"}
+    assert joined == {"concatenated", "gated", "random-concatenated"}
+    own, random = (
+        load_vectors(str(source.parts[1]))
+        for source in (vectors["concatenated"], vectors["random-concatenated"])
+    )
+    assert own.words == random.words and not np.allclose(own.vectors, random.vectors)
     sets = {n: load_vectors(str(source)) for n, source in vectors.items() if n not in joined}
     sizes = {name: len(word_set.words) for name, word_set in sets.items()}
     assert all(word_set.rows.keys() >= sets["glove"].rows.keys() for word_set in sets.values())
