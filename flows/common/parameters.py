@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from flows.common.config_fields import changes_to, describe, with_fields
 from infra.errors import UserError
-from models.configs.presets import preset
+from models.configs.presets import PRESETS, preset
 from models.configs.variant import (
     CharacterConfig,
     ContextualConfig,
@@ -31,19 +31,10 @@ from tasks.embeddings.training.config import (
     reject_unused_settings,
 )
 
-VariantName = Literal[
-    "baseline",
-    "char",
-    "char-selfattn",
-    "char-selfattn-dot",
-    "char-selfattn-v1",
-    "seo2016",
-    "char-only",
-    "kim-char",
-    "docqa",
-    "elmo",
-    "char-elmo",
-]
+if TYPE_CHECKING:  # type checkers need literal values
+    VariantName: TypeAlias = str
+else:
+    VariantName = Literal[tuple(PRESETS)]
 Variants = Annotated[
     list[VariantName], Field(min_length=1, description="Model variants to train, in this order.")
 ]
