@@ -36,6 +36,8 @@ def data_files(path_or_glob: str) -> list[Path]:
         files = [path]
     else:
         files = [file for match in matches(path) for file in data_files(str(match))]
+    if not files and path.exists():
+        raise UserError(f"{path_or_glob} has no {EXTENSIONS_TEXT} files. Check the path.")
     if not files:
         raise UserError(
             f"{path_or_glob} is neither a known dataset nor a file, nor a folder, zip or glob with "

@@ -45,12 +45,21 @@ def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
     assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
 
 
-@pytest.mark.parametrize("name", ["empty", "nowhere", "squad-v3", "*.json", "e.zip"])
+@pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json"])
 def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
+        data_files(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["empty", "notes", "e.zip"])
+def test_error_names_a_place_without_data(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").touch()
     with zipfile.ZipFile(tmp_path / "e.zip", "w"):
         pass
-    with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
+    message = f"{name} has no .json, .jsonl, .ndjson or .parquet files. Check the path."
+    with pytest.raises(UserError, match=f"{re.escape(message)}$"):
         data_files(str(tmp_path / name))
 
 
