@@ -31,6 +31,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+# A Python of another version, which creates no environment.
+INTERPRETER = f"""\
+#!/bin/sh
+[ "$1" = -c ] || exit 7
+exec {sys.executable} -c "import sys; sys.version_info = ({{version}}, 0); $2"
+"""
+
+
 def make(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the Makefile in this folder, outside any other run of make."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
@@ -121,6 +129,21 @@ def test_services_are_started_and_stopped(folder: Path, target: str) -> None:
 )
 def test_unknown_variables_are_refused(folder: Path, words: list[str], message: str) -> None:
     assert message in refused(folder, *words)
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [("3, 10", False), ("3, 11", True), ("3, 13", True), ("3, 14", False)],
+)
+def test_unsupported_python_is_refused(folder: Path, version: str, supported: bool) -> None:
+    (folder / ".venv" / ".installed").unlink()
+    python = folder / "python"
+    python.write_text(INTERPRETER.format(version=version), encoding="utf-8")
+    python.chmod(0o755)
+    done = make(folder, "install", f"PYTHON={python}")
+    assert ("Installing the environment" in done.stdout) == supported
+    message = "bidaflow needs Python 3.11 to 3.13. Run: make PYTHON=python3.13"
+    assert (message in done.stderr) == (not supported)
 
 
 def test_help_lists_targets_and_variables(folder: Path) -> None:

@@ -34,6 +34,10 @@ SENTENCE_END = re.compile(
     r"""(?<!\b[A-Z])[.!?…]["'”’»)\]]*\s+(?![a-z]) | [。！？][」』”’）]* | \n\s*\n""", re.VERBOSE
 )
 
+# A context like this is a mistyped path: without white space, and with a file extension or, in
+# ASCII, a slash. Texts in languages without spaces may have slashes and numbers such as 3.5.
+PATH = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{0,7}|[!-~]*/[!-~]*")
+
 
 def ask(
     question: Annotated[str, Parameter(help="Question to answer.")],
@@ -87,7 +91,7 @@ def _read_context(context: str | None) -> str:
     """The text given, of the file given, or of standard input if `context` is None.
 
     Raises:
-        UserError: there is no text, or the file can't be read.
+        UserError: there is no text, or the file does not exist or can't be read.
     """
     if context is None:
         if sys.stdin.isatty():
@@ -101,6 +105,8 @@ def _read_context(context: str | None) -> str:
             source, text = context, _decode(context, Path(context).read_bytes())
         except OSError as error:
             raise UserError(f"Can't read the context {context}: {error.strerror}.") from error
+    elif PATH.fullmatch(context):
+        raise UserError(f"No such file: {context}. Check the path, or pass the text itself.")
     else:
         source, text = "The context", context
     if not tokenize(text):

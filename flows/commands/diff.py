@@ -1,7 +1,7 @@
 """Show two runs' answers to the same questions side by side where they differ."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -31,7 +31,7 @@ RunName = Annotated[
 
 
 def diff(first: RunName, second: RunName, /) -> None:
-    """Compare the answers of two runs, for example `bidaf-tiny/1` and `champion`."""
+    """Compare the answers of two runs, for example `bidaf-tiny/1` and `bidaf-tiny@champion`."""
     comparison, page = compare_runs(first, second)
     gain = comparison.gain
     rows = [
@@ -63,15 +63,28 @@ def compare_runs(first: str, second: str) -> tuple[Comparison, Path]:
 def _scored_run(
     stages: Mapping[str, FinishedStage], runs: list[RecordedRun], name: str
 ) -> ScoredRun:
-    matches = find_runs(runs, name)
-    if len(matches) > 1:
-        listed = ", ".join(f"{run.name} {run.id}" for run in matches)
-        raise UserError(
-            f"{name} matches {len(matches)} runs ({listed}). Give the id of one of them."
-        )
-    (run,) = matches
+    run = only_run(runs, name)
     trained = required_stage(stages, run)
     model = next(iter(run.models), run.id[:8])
     evaluation = parent_with_digest(stages, trained, run.digests["dev.digest"])
     fetch_stages(stages, [trained.name, evaluation.name])
     return ScoredRun(f"{run.name} ({model})", trained.folder, evaluation.folder)
+
+
+def only_run(runs: Sequence[RecordedRun], name: str) -> RecordedRun:
+    """The variant run that a name refers to.
+
+    Raises:
+        UserError: the name is unknown or ambiguous.
+    """
+    matches = find_runs(runs, name)
+    if len(matches) > 1:
+        listed = ", ".join(f"{run.name} {run.id}" for run in matches)
+        models = [model for run in matches for model in run.models]
+        # An alias, such as champion, is unambiguous with its model.
+        example = next((model for model in models if model.endswith(f"@{name}")), None)
+        or_model = f", or for example {example}" if example else ""
+        raise UserError(
+            f"{name} matches {len(matches)} runs ({listed}). Give the id of one of them{or_model}."
+        )
+    return matches[0]

@@ -222,7 +222,9 @@ def _nested(options: Sequence[Option], typed: dict[str, Any]) -> dict[str, Any]:
 
 def _error_line(detail: Any) -> str:
     choices = re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
+    path = detail["loc"][:-1] if isinstance(detail["loc"][-1], int) else detail["loc"]
+    reason = detail["msg"].removeprefix("Value error, ")
     return (
-        f"{flag_of(detail['loc'])}: {detail['msg']}, got {detail['input']!r}."
+        f"{flag_of(path)}: {reason}, got {detail['input']!r}."
         f"{did_you_mean(str(detail['input']), choices)} --help lists all options."
     )

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from flows.common.config_fields import changes_to, describe, with_fields
 from infra.errors import UserError
-from models.configs.presets import preset
+from infra.settings import settings
+from models.configs.presets import PRESETS, preset
 from models.configs.variant import (
     CharacterConfig,
     ContextualConfig,
@@ -22,7 +24,14 @@ from tasks.data.negatives import NegativeShares
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.embeddings.contextual.source import find_bilm
-from tasks.embeddings.formats.source import NO_VECTORS, PACKAGED, check_source, parts_of
+from tasks.embeddings.formats.source import (
+    KNOWN_SOURCES,
+    NO_VECTORS,
+    PACKAGED,
+    check_source,
+    parts_of,
+)
+from tasks.embeddings.formats.store import VECTORS
 from tasks.embeddings.training.config import (
     A_LA_CARTE,
     CONTEXT_SETTINGS,
@@ -31,19 +40,10 @@ from tasks.embeddings.training.config import (
     reject_unused_settings,
 )
 
-VariantName = Literal[
-    "baseline",
-    "char",
-    "char-selfattn",
-    "char-selfattn-dot",
-    "char-selfattn-v1",
-    "seo2016",
-    "char-only",
-    "kim-char",
-    "docqa",
-    "elmo",
-    "char-elmo",
-]
+if TYPE_CHECKING:  # type checkers need literal values
+    VariantName: TypeAlias = str
+else:
+    VariantName = Literal[tuple(PRESETS)]
 Variants = Annotated[
     list[VariantName], Field(min_length=1, description="Model variants to train, in this order.")
 ]
@@ -54,7 +54,7 @@ def check_vector_source(spec: str) -> str:
     parts = parts_of(spec)
     for part in parts:
         if part not in METHODS:
-            check_source(part)
+            _check_source(part)
     if len(parts) > 1 and NO_VECTORS in parts:
         raise ValueError(f"{NO_VECTORS!r} can't be joined with other vectors; omit it")
     if len(parts) != len(set(parts)) or len(set(METHODS).intersection(parts)) > 1:
@@ -66,6 +66,14 @@ def check_start(spec: str) -> str:
     """Accept a set of vectors to start from; `none` is not one."""
     if spec == NO_VECTORS:
         raise ValueError(f"{NO_VECTORS!r} is not valid for start; omit it to train from scratch")
+    return _check_source(spec)
+
+
+def _check_source(spec: str) -> str:
+    """Accept a set of vectors. The error for the bare name of a set trained here has its folder."""
+    folder = settings().root / "embeddings" / spec
+    if spec not in KNOWN_SOURCES and (folder / VECTORS).is_file() and not Path(spec).exists():
+        raise ValueError(f"{spec!r} is a set trained here; give its folder, {str(folder)!r}")
     return check_source(spec)
 
 

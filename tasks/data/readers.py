@@ -50,6 +50,12 @@ OPTIONAL = ("title", "is_impossible")
 
 SHARD_BYTES = 1 << 20
 
+# Added to the error of a file such as questions.csv.
+OTHER_NAMES = (
+    "A file is read as SQuAD's JSON unless its name ends in .jsonl, .ndjson or .parquet. Convert "
+    "or rename the file."
+)
+
 # Values that replace invalid fields of a question.
 _REPLACEMENTS: dict[int | str, Any] = {"question": "", "answers": [], "is_impossible": False}
 
@@ -138,8 +144,9 @@ def _json_shards(path: Path) -> Iterator[Shard]:
     with _json_input(path) as (file, read):
         document = Document(file)
         if document.peek() != "{":
+            hint = "" if inner_suffix(path) == ".json" else f" {OTHER_NAMES}"
             raise FormatError(
-                f'the top level must be {{"data": [articles]}}, not {document.preview()}.'
+                f'the top level must be {{"data": [articles]}}, not {document.preview()}.{hint}'
             )
         articles = enumerate(array_items(document, "data"), 1)
         for shard in in_shards(articles, lambda article: len(article[1].content), SHARD_BYTES):

@@ -36,6 +36,8 @@ def data_files(path_or_glob: str) -> list[Path]:
         files = [path]
     else:
         files = [file for match in matches(path) for file in data_files(str(match))]
+    if not files and path.exists():
+        raise UserError(f"{path_or_glob} has no {EXTENSIONS_TEXT} files. Check the path.")
     if not files:
         raise UserError(
             f"{path_or_glob} is neither a known dataset nor a file, nor a folder, zip or glob with "
@@ -64,11 +66,14 @@ def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataF
     """Training and dev files, distinguished by names that begin with "train" and "dev".
 
     Unless there are files of both kinds, all are training files, to be divided by article. If there
-    are, other files are not used, and a line in the log names them.
+    are, other files are not used, and a line in the log names them. A line in the log also says if
+    a file beside one named "train", such as test.json, is a training file.
     """
     dev = [file for file in files if file.name.startswith("dev")]
     train = [file for file in files if file.name.startswith("train")]
     if not (train and dev):
+        if 0 < len(train) < len(files):
+            _log_all_train(tuple(file.name for file in files))
         return list(files), []
     unused = [file.name for file in files if not file.name.startswith(("train", "dev"))]
     if unused:
@@ -78,8 +83,20 @@ def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataF
 
 @cache  # `check` assigns them twice
 def _log_unused(names: tuple[str, ...]) -> None:
-    listed = ", ".join([*names[:5], *(["…"] if names[5:] else [])])
-    logger().warning(f"Not used, as the names begin with neither train nor dev: {listed}")
+    logger().warning(f"Not used, as the names begin with neither train nor dev: {_listed(names)}")
+
+
+@cache  # `check` assigns them twice
+def _log_all_train(names: tuple[str, ...]) -> None:
+    logger().warning(
+        f"No file name begins with dev, so all {len(names)} files are training files: "
+        f"{_listed(names)}. To evaluate on one of them, rename it to dev…, or set "
+        "data.train_files and data.dev_files."
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join([*names[:5], *(["…"] if names[5:] else [])])
 
 
 def dataset_name(dataset: str) -> str:

@@ -6,14 +6,17 @@ import runpy
 import shlex
 import subprocess
 from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
 from string import Template
 from typing import Any
 
 import pytest
 from cyclopts import CycloptsError
 from prefect import Flow
+from rich.console import Console
 
-from flows.__main__ import build_app
+from flows.__main__ import COMMANDS, EMBEDDINGS, build_app
 from flows.commands.flow_command import options_of, parse_parameters
 from infra.settings import CHECKOUT
 
@@ -24,20 +27,22 @@ FLOWS: dict[str, Flow[..., Any]] = runpy.run_path(str(CHECKOUT / "docs" / "confi
 APP = build_app()
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`((?:make|bidaflow) [^`]+)`")
+OPTION = re.compile(r"`(--[a-z][\w.-]*)[^`]*`")
 PLACEHOLDERS = ("…", "<", "COMMAND", "QUESTION", "FILE")
 """A command that contains one of these is not complete, so it is not parsed."""
 MENTIONS = ("bidaflow ask", "bidaflow diff")
 """The text names these commands without the arguments that they require."""
+OPTIONS_OF_MLFLOW = {"--allowed-hosts", "--no-serve-artifacts"}
+PAGES = [
+    CHECKOUT / "README.md",
+    CHECKOUT / "CONTRIBUTING.md",
+    *(CHECKOUT / "docs").glob("*.md"),
+]
 
 
 def commands(program: str) -> list[str]:
     """All complete commands of a program in the shell blocks and code spans of the documents."""
-    pages = [
-        CHECKOUT / "README.md",
-        CHECKOUT / "CONTRIBUTING.md",
-        *(CHECKOUT / "docs").glob("*.md"),
-    ]
-    texts = [page.read_text(encoding="utf-8") for page in pages]
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
     typed = dict.fromkeys(command for text in texts for command in _commands(text))
     return [
         command
@@ -69,6 +74,28 @@ def require_valid(command: str) -> None:
     name = next((name for name in FLOWS if words[: name.count(" ") + 1] == name.split()), None)
     if name and "--help" not in words:
         parse_parameters(FLOWS[name], options_of(FLOWS[name]), bound.arguments)
+
+
+@pytest.fixture(scope="module")
+def options() -> set[str]:
+    """The options of all commands, and their groups, such as --vectors.corpus."""
+    names = [[name] for group in COMMANDS.values() for name in group]
+    words: set[str] = set()
+    for command in [[], *names, *(["embeddings", name] for name in EMBEDDINGS)]:
+        console = Console(width=1000, file=StringIO())
+        APP.help_print(command, console=console)
+        assert isinstance(console.file, StringIO)
+        for line in console.file.getvalue().splitlines():
+            first_column, *_ = re.split(r" {2,}", line.strip("│* "))
+            words.update(re.findall(r"--[a-z][\w.-]*", first_column))
+    groups = {word.rsplit(".", n)[0] for word in words for n in range(1, word.count(".") + 1)}
+    return words | groups
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_in_the_text_exist(page: Path, options: set[str]) -> None:
+    named = OPTION.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+    assert set(named) - options <= OPTIONS_OF_MLFLOW
 
 
 @pytest.mark.parametrize("command", commands("bidaflow"))

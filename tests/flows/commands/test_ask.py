@@ -218,11 +218,25 @@ def test_model_directory_needs_no_registry(
         ({"top": 0}, "--top must be at least 1, but is 0"),
         ({"context": " \n"}, "The context is empty"),
         ({"context": str(CHECKOUT)}, "Can't read the context .*: Is a directory"),
+        (
+            {"context": "tikcet.txt"},
+            r"No such file: tikcet\.txt\. Check the path, or pass the text",
+        ),
+        ({"context": "texts/ticket"}, "No such file: texts/ticket"),
+        ({"context": "数据/五月.txt"}, "No such file: 数据/五月"),
     ],
 )
 def test_errors_name_the_option(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         ask(QUESTION, **{"context": CONTEXT, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "context", ["hill", "It.", "磨坊和/或客栈高3.5米。", "See mills.txt or a/b"]
+)
+def test_short_texts_are_not_paths(context: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ask(QUESTION, context=context)
+    assert "Answered by" in capsys.readouterr().out
 
 
 def test_empty_question_is_rejected() -> None:

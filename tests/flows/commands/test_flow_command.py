@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,19 +176,31 @@ def test_rejects_training_flags_for_pretrained_vectors() -> None:
     assert "--vectors: " in message and "corpus and training would have no effect" in message
     assert "source is glove-6b-50d" in message and "a training method (cbow, " in message
     message = refused("--vectors.source", "cbow", "--vectors.start", "none")
-    assert "'none' is not valid for start" in message
+    assert message.startswith("--vectors.start: 'none' is not valid for start")
+
+
+def test_name_of_a_trained_set_gives_its_folder(root: Path) -> None:
+    folder = root / "embeddings" / "support"
+    words = ["--vectors.source", "glove-6b-50d+support"]
+    assert refused(*words).startswith("--vectors.source: unknown vectors 'support'; expected")
+    folder.mkdir(parents=True)
+    (folder / "vectors.parquet").touch()
+    message = f"'support' is a set trained here; give its folder, {str(folder)!r}, got"
+    assert refused(*words).startswith(f"--vectors.source: {message}")
+    assert refused("--vectors.fill", "support").startswith(f"--vectors.fill: {message}")
+    assert read("--vectors.source", str(folder))["vectors"].source == str(folder)
 
 
 def test_each_invalid_field_gets_one_error_line() -> None:
     words = ["--training.epochs", "many", "--training.seed", "-1", "--data.dev-share", "1.5"]
     lines = refused(*words, "--variants", "char,cahr").splitlines()
     errors = {line.partition(": ")[0]: line for line in lines}
-    expected = {"--training.epochs", "--training.seed", "--data.dev-share", "--variants.1"}
+    expected = {"--training.epochs", "--training.seed", "--data.dev-share", "--variants"}
     assert set(errors) == expected and len(lines) == len(expected)
     assert "integer" in errors["--training.epochs"] and "'many'" in errors["--training.epochs"]
     assert "greater than or equal to 0, got '-1'" in errors["--training.seed"]
     assert "less than 1" in errors["--data.dev-share"] and "1.5" in errors["--data.dev-share"]
-    assert "'baseline', 'char', " in errors["--variants.1"] and "'cahr'" in errors["--variants.1"]
+    assert "'baseline', 'char', " in errors["--variants"] and "got 'cahr'" in errors["--variants"]
     assert all("--help" in line for line in lines)
 
 

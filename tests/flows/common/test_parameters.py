@@ -1,9 +1,11 @@
 """Forms of the flows' parameters, and the variants that they configure."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from prefect.utilities.callables import parameter_schema
@@ -16,7 +18,6 @@ from flows.common.parameters import (
     ContextualParameters,
     DataParameters,
     TrainingParameters,
-    VariantName,
     VectorParameters,
     configs_for,
     configure,
@@ -30,6 +31,7 @@ from flows.train import train
 from flows.train_embeddings import train_embeddings
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
+from infra.settings import CHECKOUT
 from models.configs.presets import PRESETS, preset
 from models.configs.variant import CharacterConfig, ContextualConfig, ModelConfig, TrainingConfig
 from tasks.datasets.catalog import DATASETS
@@ -155,8 +157,18 @@ def test_dataset_help_names_every_known_dataset() -> None:
     assert [name for name in DATASETS if name not in description] == []
 
 
-def test_every_preset_can_be_selected() -> None:
-    assert set(get_args(VariantName)) == set(PRESETS)
+def test_new_preset_can_be_selected() -> None:
+    program = """
+from pydantic import TypeAdapter
+from models.configs.presets import CHAR, PRESETS
+PRESETS["char-wide"] = CHAR
+from flows.common.parameters import Variants
+print(TypeAdapter(Variants).validate_python(["char-wide"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "['char-wide']", done.stderr
 
 
 def test_form_lists_config_fields_in_their_order() -> None:

@@ -218,6 +218,18 @@ def test_rejects_files_of_another_format(tmp_path: Path, content: Any, sentence:
     assert error_message(tmp_path, content).startswith(sentence)
 
 
+@pytest.mark.parametrize("name", ["own.csv", "own", "own.csv.gz"])
+def test_unknown_names_are_read_as_json(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    compress = gzip.compress if name.endswith(".gz") else bytes
+    file.write_bytes(compress(b"id,context\n1,The gold bar\n"))
+    message = file_error_message(file)
+    assert message.startswith('the top level must be {"data": [articles]}, not id,context')
+    assert message.endswith("ends in .jsonl, .ndjson or .parquet. Convert or rename the file.")
+    file.write_bytes(compress(json.dumps(squad(QUESTION)).encode()))
+    assert [article.title for article in read_articles(file)] == ["Bars"]
+
+
 def test_unreadable_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"can't be read \(Is a directory"):
         list(read_articles(tmp_path))

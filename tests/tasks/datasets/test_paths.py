@@ -45,12 +45,21 @@ def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
     assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
 
 
-@pytest.mark.parametrize("name", ["empty", "nowhere", "squad-v3", "*.json", "e.zip"])
+@pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json"])
 def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
+        data_files(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["empty", "notes", "e.zip"])
+def test_error_names_a_place_without_data(name: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").touch()
     with zipfile.ZipFile(tmp_path / "e.zip", "w"):
         pass
-    with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
+    message = f"{name} has no .json, .jsonl, .ndjson or .parquet files. Check the path."
+    with pytest.raises(UserError, match=f"{re.escape(message)}$"):
         data_files(str(tmp_path / name))
 
 
@@ -75,9 +84,21 @@ def test_files_of_neither_split_are_named(
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
     assign_splits([Path(name) for name in ("dev.json", "may.json", "test.json", "train.json")])
     assign_splits([Path(name) for name in ("dev.json", "train.json", *map(str, range(7)))])
-    assign_splits([Path("train.json"), Path("may.json")])  # without dev files, both are used
     names = [line.rpartition("neither train nor dev: ")[2] for line in caplog.messages]
     assert names == ["may.json, test.json", "0, 1, 2, 3, 4, …"]
+
+
+def test_files_beside_train_without_dev_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    files = [Path("test.json"), Path("train.json")]
+    assert assign_splits(files) == (files, [])
+    for names in ("train-1 train-2", "mills inns", "dev-1 test", "train dev"):
+        assign_splits([Path(name) for name in names.split()])
+    (line,) = caplog.messages
+    assert line.startswith("No file name begins with dev, so all 2 files are training files: test")
+    assert line.endswith("set data.train_files and data.dev_files.")
 
 
 @pytest.mark.parametrize(
