@@ -238,11 +238,6 @@ def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path
     assert record.ended is not None and "has not improved for 1 epoch(s)" in record.ended
     assert len(record.history) == 2
     assert len(load_record(fitted.best).history) == 1, "of equal ones the first"
-    (tmp_path / "out").mkdir()
-    facts = write_outputs(tmp_path / "out", make_job(tmp_path, data, variant), fitted)
-    assert facts["epoch"] == 1
-    assert facts["scores"]["seconds"] == record.history[-1]["seconds"], "of all epochs"
-    assert facts["scores"]["seconds"] > record.history[0]["seconds"]
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (logged,) = client.search_runs(["1"])
     assert {"validation/f1", "dev/f1", "elapsed_seconds"} <= set(logged.data.metrics)
@@ -255,6 +250,11 @@ def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path
             assert entry[f"dev/{name}_within"] == pytest.approx(entry[f"dev/{name}"])
         assert entry["dev/nll_within"] == entry["dev/nll"]
     assert {"validation/threshold", "dev/f1_at_threshold", "dev/ece"} <= set(logged.data.metrics)
+    (tmp_path / "out").mkdir()
+    facts = write_outputs(tmp_path / "out", make_job(tmp_path, data, variant), fitted)
+    assert facts["epoch"] == 1
+    assert facts["scores"]["seconds"] == record.history[-1]["seconds"], "of all epochs"
+    assert facts["scores"]["seconds"] > record.history[0]["seconds"]
 
 
 @pytest.mark.full
