@@ -37,7 +37,7 @@ from tasks.training.epoch_log import History
 
 
 @dataclass(frozen=True)
-class Trained:
+class Compared:
     """A training of a comparison: its variant, its folder and the folders of its splits."""
 
     variant: str
@@ -75,9 +75,9 @@ class Trained:
         return ~impossible.to_numpy()
 
 
-def trainings() -> dict[str, list[Trained]]:
+def trainings() -> dict[str, list[Compared]]:
     """The trainings of all finished comparisons, by dataset, vectors and seed, in order."""
-    tables: defaultdict[str, list[Trained]] = defaultdict(list)
+    tables: defaultdict[str, list[Compared]] = defaultdict(list)
     for comparison in complete_comparisons():
         for title, trained in tables_of(comparison).items():
             tables[title] += trained
@@ -89,19 +89,19 @@ def trainings() -> dict[str, list[Trained]]:
     return {title: newest_comparable(trained) for title, trained in tables.items()}
 
 
-def newest_comparable(trained: Sequence[Trained]) -> list[Trained]:
+def newest_comparable(trained: Sequence[Compared]) -> list[Compared]:
     """The newest training of each variant, among those with the data and epochs of the last one."""
     comparable = [run for run in trained if run.conditions == trained[-1].conditions]
     return list({run.variant: run for run in comparable}.values())
 
 
-def tables_of(comparison: Path) -> dict[str, list[Trained]]:
+def tables_of(comparison: Path) -> dict[str, list[Compared]]:
     """The trainings of one comparison, by dataset, vectors and seed."""
-    tables: defaultdict[str, list[Trained]] = defaultdict(list)
+    tables: defaultdict[str, list[Compared]] = defaultdict(list)
     seeds = read_manifest(comparison)["inputs"]["seeds"]
     for cell, folders in cells(comparison):
         for seed, folder in zip(seeds, folders, strict=True):
-            trained = Trained(cell["variant"], folder, splits_of(folder))
+            trained = Compared(cell["variant"], folder, splits_of(folder))
             tables[f"{cell['dataset']}, {cell['vectors']}, seed {seed}"].append(trained)
     return tables
 
@@ -114,7 +114,7 @@ def splits_of(trained: Path) -> dict[str, Path]:
     return {role: digests[data[role]["ingested"]] for role in roles}
 
 
-def row(trained: Trained, before: Trained | None) -> dict[str, str]:
+def row(trained: Compared, before: Compared | None) -> dict[str, str]:
     """The table row of a training; `before` is the training in the row above."""
     facts, f1, answerable = facts_of(trained.folder), trained.f1, trained.answerable
     scores, last = facts["scores"], trained.history[-1]
@@ -154,12 +154,12 @@ def join_scores(scores: Mapping[str, float], suffix: str, names: Sequence[str]) 
     return ", ".join(f"{scores[f'dev/{name}_{suffix}']:.2f}" for name in names)
 
 
-def rows(trained: Sequence[Trained]) -> list[dict[str, str]]:
+def rows(trained: Sequence[Compared]) -> list[dict[str, str]]:
     """The rows of a table, one per training."""
     return [row(run, trained[i - 1] if i else None) for i, run in enumerate(trained)]
 
 
-def draw(tables: Mapping[str, Sequence[Trained]], file: Path) -> None:
+def draw(tables: Mapping[str, Sequence[Compared]], file: Path) -> None:
     """Draw F1 on dev and on validation after each epoch, one panel per table."""
     size = (4.5 * len(tables), 3.8)
     figure, panels = plt.subplots(1, len(tables), figsize=size, layout="constrained", squeeze=False)

@@ -77,8 +77,8 @@ class CorrectedGain:
 
     @property
     def text(self) -> str:
-        """The gain, with a star if the p-value is significant."""
-        return starred(self.gain, self.p)
+        """The gain with its interval, and a star if the p-value is significant."""
+        return self.gain.text + (" *" if self.p < SIGNIFICANT else "")
 
 
 def corrected_gains(pairs: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, CorrectedGain]:
@@ -94,9 +94,3 @@ def corrected_gains(pairs: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[
         )
         for name, (after, before) in pairs.items()
     }
-
-
-def starred(gain: Gain, p: float) -> str:
-    """A gain with its interval, and a star if the corrected p-value is significant."""
-    star = " *" if p < SIGNIFICANT else ""
-    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){star}"

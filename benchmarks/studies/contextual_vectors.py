@@ -37,10 +37,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
-from benchmarks.comparison import Trained, splits_of
+from benchmarks.comparison import Compared, splits_of
 from benchmarks.trainings.answers import write_answers
 from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
-from benchmarks.trainings.trained import Trained as Finished
+from benchmarks.trainings.trained import Trained
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.evaluate import load_split
@@ -53,7 +53,7 @@ class Cell:
     """The trainings of a variant with its vectors, one per seed."""
 
     vectors: str
-    trainings: Sequence[Trained]
+    trainings: Sequence[Compared]
 
     @cached_property
     def f1(self) -> FloatArray:
@@ -85,7 +85,7 @@ def newest(dataset: str) -> list[Cell]:
         found = list(cells(comparison))
         if {cell["dataset"] for cell, _ in found} == {dataset}:
             return [
-                Cell(cell["vectors"], [Trained(cell["variant"], f, splits_of(f)) for f in own])
+                Cell(cell["vectors"], [Compared(cell["variant"], f, splits_of(f)) for f in own])
                 for cell, own in found
             ]
     sys.exit(f"There is no finished comparison on {dataset}. Run bidaflow compare first.")
@@ -99,7 +99,7 @@ def parts(dev: Path) -> dict[str, BoolArray]:
     return {name: rows for name, rows in both.items() if rows.any()}
 
 
-def layers_of(trained: Trained) -> dict[str, dict[str, float]]:
+def layers_of(trained: Compared) -> dict[str, dict[str, float]]:
     """What computing the contextual layers of each split of a training took, by role."""
     data = read_manifest(trained.folder)["inputs"]["data"]
     stages = {content_digest(folder): folder for folder in input_folders(trained.folder, "data")}
@@ -155,7 +155,7 @@ def main() -> None:
             seed = trained.config["training"]["seed"]
             name = f"{arguments.dataset}-{number}-{trained.variant}-seed-{seed}"
             file = arguments.out / f"{name}.parquet"
-            write_answers(file, Finished(trained.folder), vectors=cell.vectors)
+            write_answers(file, Trained(trained.folder), vectors=cell.vectors)
             manifest = read_manifest(trained.folder)
             facts[name] = {"mixes": manifest["facts"]["mixes"], "git": manifest["git"]}
     rows = [row(cell, found[0], scored) for cell in found]

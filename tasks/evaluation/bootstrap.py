@@ -27,6 +27,11 @@ class Gain:
         """Whether the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
+    @property
+    def text(self) -> str:
+        """For example "+1.20 (+0.35 to +2.05)"."""
+        return f"{self.mean:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
+
 
 def paired_gain(before: FloatArray, after: FloatArray, seed: int = 0) -> Gain:
     """The mean gain of `after` over `before`, in the unit of the scores.

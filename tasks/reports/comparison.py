@@ -267,8 +267,9 @@ def _markdown(table: Sequence[Mapping[str, str]]) -> str:
 
 def format_gain(gain: Gain | None) -> str:
     """A gain with its confidence interval, starred if significant; "reference" for None."""
-    star = " *" if gain and gain.is_certain else ""
-    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f}){star}" if gain else "reference"
+    if gain is None:
+        return "reference"
+    return gain.text + (" *" if gain.is_certain else "")
 
 
 def _format(stats: SeedStats, places: int) -> str:

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from benchmarks.comparison import Trained, newest_comparable
+from benchmarks.comparison import Compared, newest_comparable
 
 
-def trained(folder: Path, variant: str, dev: str, epochs: int) -> Trained:
+def trained(folder: Path, variant: str, dev: str, epochs: int) -> Compared:
     """A training with this number of epochs, scored on the split with this name."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"training": {"epochs": epochs}}), "utf-8")
-    return Trained(variant, folder, {"dev": folder.parent / dev})
+    return Compared(variant, folder, {"dev": folder.parent / dev})
 
 
 def test_table_keeps_newest_comparable_run_per_variant(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.common.significance import bootstrap, holm, p_value, starred
+from benchmarks.common.significance import CorrectedGain, bootstrap, holm, p_value
 from tasks.evaluation.bootstrap import Gain
 
 
@@ -34,5 +34,5 @@ def test_p_value_counts_the_smaller_tail() -> None:
 def test_star_follows_the_corrected_p_value() -> None:
     """The interval excludes zero in both cases."""
     gain = Gain(2.0, 0.5, 3.5)
-    assert starred(gain, 0.09) == "+2.00 (+0.50 to +3.50)"
-    assert starred(gain, 0.04) == "+2.00 (+0.50 to +3.50) *"
+    assert CorrectedGain(gain, 0.09).text == "+2.00 (+0.50 to +3.50)"
+    assert CorrectedGain(gain, 0.04).text == "+2.00 (+0.50 to +3.50) *"

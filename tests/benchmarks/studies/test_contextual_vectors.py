@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.comparison import Trained
+from benchmarks.comparison import Compared
 from benchmarks.studies.contextual_vectors import Cell, row
 
 
@@ -27,7 +27,7 @@ def trained(folder: Path, variant: str, f1: float, seconds: float) -> Cell:
         for epoch in (1, 2)
     ]
     (folder / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    return Cell("glove-6b-50d", [Trained(variant, folder, {})])
+    return Cell("glove-6b-50d", [Compared(variant, folder, {})])
 
 
 def test_rows_compare_equal_epochs_and_equal_minutes(tmp_path: Path) -> None:
