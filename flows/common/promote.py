@@ -26,9 +26,11 @@ from tasks.evaluation.promotion_rule import (
     PromotionRule,
     decide,
     markdown,
+    too_few,
 )
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.score_model import load_f1
+from tasks.inference.trained_contexts import new_to_models
 from tasks.stages import scoring
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
@@ -42,11 +44,12 @@ PROMOTED, REFUSED, RESOURCE = "bidaflow.model.promoted", "bidaflow.model.refused
 
 @dataclass(frozen=True)
 class PromotionResult:
-    """The two models of a promotion, the evaluation set in words, and the decision."""
+    """The two models of a promotion, the evaluation set, and the decision."""
 
     challenger: RegisteredVersion
     champion: RegisteredVersion | None  # before the decision
-    evaluation_set: str
+    split: str  # name of the evaluation set
+    questions: int  # of the evaluation set
     f1: float  # of the challenger on the evaluation set, 0 to 100
     decision: Decision | None  # None: an earlier flow run decided it
 
@@ -55,14 +58,30 @@ class PromotionResult:
         """The decision in one line."""
         if self.decision is None:
             return f"{registry.title(self.challenger)}: decided by an earlier run."
-        return f"{verdict(self.challenger, self.decision)} Compared on {self.evaluation_set}."
+        sentence = verdict(self.challenger, self.decision)
+        return f"{sentence} Compared on {self._compared}." if self.decision.parts else sentence
+
+    @property
+    def _compared(self) -> str:
+        assert self.decision is not None
+        compared = self.decision.parts[0].questions
+        if compared == self.questions:
+            return f"{compared} {self.split} questions"
+        return (
+            f"{compared} of {self.questions} {self.split} questions, whose contexts neither model "
+            "was trained on"
+        )
 
     @property
     def champion_f1(self) -> float | None:
-        """F1 of the champion after the decision, on the questions of the decision, 0 to 100."""
+        """F1 of the champion after the decision, on the questions of the decision, 0 to 100; None
+        if they are unknown or too few."""
         if self.decision is None:
             return None
-        return self.f1 if self.decision.promoted else self.decision.parts[0].champion
+        if not self.decision.parts:
+            return self.f1 if self.decision.promoted else None
+        overall = self.decision.parts[0]
+        return overall.challenger if self.decision.promoted else overall.champion
 
     @property
     def champion_title(self) -> str | None:
@@ -82,7 +101,8 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     """Promote the best trained variant to champion if the rule allows it.
 
     Champion and challenger are compared on the validation split if one is held out of the training
-    data, otherwise on dev. A second promotion at the same time sees the champion of the first.
+    data, otherwise on dev, without the contexts that either was trained on. A second promotion at
+    the same time sees the champion of the first.
     """
     uri = settings().tracking_uri
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
@@ -92,8 +112,7 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     with deciding_on_champion(best.name):
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
-    questions = f"{split.facts['questions']} {name} questions"
-    return PromotionResult(best, champion, questions, max(scores), decision)
+    return PromotionResult(best, champion, name, split.facts["questions"], max(scores), decision)
 
 
 @contextmanager
@@ -181,7 +200,20 @@ def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | Non
 def _compare(
     champion: RegisteredVersion, challenger: RegisteredVersion, split: Path, rule: PromotionRule
 ) -> Decision:
-    scored = scoring(challenger.model_id, split).folder
-    slices = guarded_slices(load_split(split), Lexicon.load(scored / "model"))
-    champion_f1 = load_f1(scoring(champion.model_id, split).folder)
-    return decide(champion_f1, load_f1(scored), slices, rule)
+    """Decide on the questions about contexts on which neither of the models was trained.
+
+    A champion may have been trained on the challenger's validation split if the split's settings or
+    the data have changed since then; so may the model of a warm start.
+    """
+    scored, earlier = (scoring(m.model_id, split).folder for m in (challenger, champion))
+    questions = load_split(split)
+    new = new_to_models(questions, [scored / "model", earlier / "model"])
+    if not new.all() and new.sum() < rule.slice_questions:
+        return too_few(int(new.sum()), rule)
+    slices = guarded_slices(questions, Lexicon.load(scored / "model"))
+    return decide(
+        load_f1(earlier)[new],
+        load_f1(scored)[new],
+        {name: mask[new] for name, mask in slices.items()},
+        rule,
+    )

@@ -51,6 +51,16 @@ class Decision:
 FIRST_CHAMPION = Decision(True, "there was no champion before", [])
 
 
+def too_few(questions: int, rule: PromotionRule) -> Decision:
+    """The decision if only a few questions are new to both models."""
+    reason = (
+        f"only {questions} questions are about contexts that neither it nor the champion was "
+        f"trained on, and {rule.slice_questions} are needed. Hold out the same articles again "
+        "(data.seed, data.validation_share), or set the alias champion in MLflow yourself"
+    )
+    return Decision(False, reason, [])
+
+
 def decide(
     champion: FloatArray,
     challenger: FloatArray,

@@ -14,6 +14,7 @@ from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
 from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.encoded import load_encoded
 from tasks.training.checkpoints import averaged_weights, load_predictions, load_record
 from tasks.training.ray_trainer import FitResult
@@ -43,6 +44,8 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
     allow_no_answer = bool(encoded["train"].impossible.any())
     model = _trained_model(job, averaged_weights(checkpoint), allow_no_answer, kept.get(THRESHOLD))
     save_model(out / "model", model)
+    start = job.data.start_from
+    write_trained_contexts(out / "model", job.data.train.ingested, start and start / "model")
     dev = load_split(job.data.dev.ingested)
     answers = evaluate(dev, load_predictions(checkpoint), argmax_threshold(allow_no_answer))
     write_predictions(out / "predictions.parquet", dev, answers)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from mlflow.exceptions import MlflowException
@@ -22,8 +24,10 @@ from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
 from infra.settings import settings
+from tasks.data.ingested import fingerprint
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.inference.predictor import Predictor
+from tasks.inference.trained_contexts import FILE
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.http_server import http_server
 from tests.factories.logged_models import CONTEXT, save_untrained_model
@@ -102,10 +106,18 @@ def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
 
 @pytest.fixture
 def promote(
-    prefect_server: None, root: Path, models: dict[str, Path], dataset: DataParameters
+    prefect_server: None,
+    root: Path,
+    models: dict[str, Path],
+    dataset: DataParameters,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., PromotionResult]]:
-    """A flow that enters a model for promotion; the models are logged as if just trained."""
+    """A flow that enters a model for promotion; the models are logged as if just trained.
+
+    With a parameter, `old` was trained on the contexts of so many dev questions.
+    """
     uri = settings().tracking_uri
+    write_known_contexts(models["old"], dataset, getattr(request, "param", 0))
     parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
     uris = {}
     for name, folder in models.items():
@@ -119,6 +131,13 @@ def promote(
         return promote_best(ingest_dataset(dataset), [trained], PromotionRule())
 
     yield promoting
+
+
+def write_known_contexts(model: Path, dataset: DataParameters, count: int) -> None:
+    """Let a model know the contexts of the first dev questions."""
+    paragraphs = json.loads(Path(dataset.dev_files[0]).read_text("utf-8"))["data"][0]["paragraphs"]
+    known = [fingerprint(paragraph["context"]) for paragraph in paragraphs[:count]]
+    pq.write_table(pa.table({"fingerprint": pa.array(known, pa.binary(16))}), model / FILE)
 
 
 def version(alias: str) -> str | None:
@@ -161,6 +180,21 @@ def test_champion_stays_until_a_better_model_comes(
     assert (version("champion"), version("previous")) == ("old", "better")
     rollback("planted")
     assert version("champion") == "better"
+
+
+@pytest.mark.parametrize(("promote", "compared"), [(60, 60), (100, 0)], indirect=["promote"])
+def test_questions_that_a_champion_knows_are_left_out(
+    promote: Callable[..., PromotionResult], compared: int
+) -> None:
+    promote("old")
+    result = promote("better")
+    assert result.decision is not None and result.decision.promoted == bool(compared)
+    if compared:
+        assert result.decision.parts[0].questions == compared
+        assert f"{compared} of {QUESTIONS} dev questions, whose contexts" in result.sentence
+    else:
+        assert "only 20 questions are about contexts that neither" in result.sentence
+        assert result.champion_f1 is None
 
 
 def test_retried_promotion_returns_first_decision(

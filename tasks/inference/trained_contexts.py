@@ -1,0 +1,44 @@
+"""The contexts that a model was trained on, so that two models are compared on others.
+
+A model folder has their fingerprints, 16 bytes each, and no text.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.arrays import BoolArray
+from tasks.data.ingested import fingerprint, fingerprints
+from tasks.evaluation.evaluate import EvaluationSplit
+
+FILE = "trained-contexts.parquet"
+
+
+def write_trained_contexts(model: Path, train: Path, start_from: Path | None) -> None:
+    """Write the contexts of an ingested train split, and those of the model folder of a warm start,
+    into the folder of the model that was trained on them."""
+    known = fingerprints([train])
+    if start_from is not None:
+        known |= trained_contexts(start_from)
+    table = pa.table({"fingerprint": pa.array(sorted(known), pa.binary(16))})
+    pq.write_table(table, model / FILE, compression="none")  # digests don't compress
+
+
+def trained_contexts(model: Path) -> set[bytes]:
+    """The fingerprints in a model folder; none are known of a model of an earlier release."""
+    file = model / FILE
+    if not file.exists():
+        return set()
+    column: Any = pq.read_table(file)["fingerprint"]
+    return set(column.to_pylist())
+
+
+def new_to_models(split: EvaluationSplit, models: Iterable[Path]) -> BoolArray:
+    """Whether none of the models, given by their folders, was trained on a question's context."""
+    known = set().union(*map(trained_contexts, models))
+    new = np.array([fingerprint(text) not in known for text in split.contexts], dtype=np.bool_)
+    return new[split.context_of]
