@@ -24,6 +24,8 @@ from infra.errors import UserError
 from infra.storage.store import local_store
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.trainer import Reading, Trainer
+from tasks.data.ingested import fingerprints
+from tasks.inference.trained_contexts import trained_contexts
 from tasks.text.encoded import load_encoded, load_types
 from tasks.tracking.metric_logger import STEPS_PER_POINT
 from tasks.training import ray_trainer, ray_workers, worker
@@ -253,6 +255,7 @@ def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path
     (tmp_path / "out").mkdir()
     facts = write_outputs(tmp_path / "out", make_job(tmp_path, data, variant), fitted)
     assert facts["epoch"] == 1
+    assert trained_contexts(tmp_path / "out" / "model") == fingerprints([data.train.ingested])
     assert facts["scores"]["seconds"] == record.history[-1]["seconds"], "of all epochs"
     assert facts["scores"]["seconds"] > record.history[0]["seconds"]
 
