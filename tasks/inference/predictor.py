@@ -21,7 +21,7 @@ from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
-from models.predict import predict, predict_top
+from models.predict import EVALUATION_PAIRS, predict, predict_top
 from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
 from models.token_layers import TokenLayers
@@ -108,9 +108,10 @@ class Predictor:
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
 
-        A pair whose question or context has no tokens gets a row with an `error`.
+        A pair whose question or context has no tokens gets a row with an `error`, and so does one
+        whose context is too long for the model's self-attention.
         """
-        errors = [_error(question, context) for question, context in pairs]
+        errors = [self._error(question, context) for question, context in pairs]
         valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
         rows = (row for group in self._groups(valid) for row in self._answer_valid(group))
         return [
@@ -121,6 +122,28 @@ class Predictor:
             else next(rows)
             for error in errors
         ]
+
+    def _error(self, question: str, context: str) -> str:
+        """Why a pair can't be answered; "" if it can."""
+        if not tokenize(question):
+            return "The question is empty. Provide some text."
+        tokens, limit = len(tokenize(context)), self._max_context_tokens
+        if not tokens:
+            return "The context is empty. Provide some text."
+        if tokens > limit:
+            return (
+                f"The context has {tokens:,} tokens, but this model reads at most {limit:,}. Split "
+                "the context, or train a model that reads windows: --training.window-stride."
+            )
+        return ""
+
+    @property
+    def _max_context_tokens(self) -> float:
+        """The longest context whose self-attention, which grows with the square of its length,
+        fits into a prediction batch."""
+        if self.variant.training.window or self.variant.model.self_attention == "none":
+            return math.inf
+        return math.isqrt(EVALUATION_PAIRS) - 1  # for the null token
 
     def _groups(self, pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
         """The pairs that are answered together: all, but not too many layers in memory.
@@ -295,11 +318,6 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
             "Use no_answer='argmax'."
         )
     return float(chosen)
-
-
-def _error(question: str, context: str) -> str:
-    empty = "question" if not tokenize(question) else "" if tokenize(context) else "context"
-    return empty and f"The {empty} is empty. Provide some text."
 
 
 def _row(

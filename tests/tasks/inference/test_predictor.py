@@ -255,6 +255,25 @@ def test_empty_text_is_an_error_of_its_row_only(empty: str, predictor: Predictor
     assert (no_context["answer"], no_context["probability"]) == ("", 0)
 
 
+def test_context_too_long_for_attention_is_refused(
+    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor_module, "EVALUATION_PAIRS", 81)  # eight tokens and the null token
+    attending = Predictor.load(save_untrained_model(tmp_path, self_attention="dot"))
+    question, fits, longer = (
+        "Where?",
+        "The mill stands on the hill now.",
+        "It is on the hill, so here.",
+    )
+    rows = attending.answer([(question, longer), (question, fits)])
+    assert [bool(row["answer"]) for row in rows] == [False, True]
+    assert rows[0]["error"].startswith("The context has 9 tokens, but this model reads at most 8.")
+    training = replace(attending.variant.training, max_context_tokens=8, window_stride=4)
+    windows = replace(attending, variant=replace(attending.variant, training=training))
+    for reader in (windows, predictor):
+        assert all(row["answer"] for row in reader.answer([(question, longer)]))
+
+
 def test_answers_do_not_cut_joined_emoji(predictor: Predictor) -> None:
     context = "It was 👩🏽‍🚀👩‍👩‍👧 and 🇬🇧🇫🇷 who built the mill."
     borders = {0, *(match.end() for match in regex.finditer(r"\X", context))}
