@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -36,6 +37,7 @@ TextPair = tuple[str, str]  # question and context
 # Contexts whose contextual layers are in memory together: about 64,000 tokens, 0.5 GB for three
 # layers of 640 numbers.
 GROUP_CHARACTERS = 1 << 18
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # What `Predictor.load` raises if the folder was written by incompatible code.
 INCOMPATIBLE = (KeyError, RuntimeError, SafetensorError, TypeError, ValueError)
 
@@ -109,8 +111,10 @@ class Predictor:
         """Answers to (question, context) pairs, in order.
 
         A pair whose question or context has no tokens gets a row with an `error`, and so does one
-        whose context is too long for the model's self-attention.
+        whose context is too long for the model's self-attention. Unpaired surrogates, which UTF-8
+        can't encode, are read as U+FFFD.
         """
+        pairs = [(_encodable(question), _encodable(context)) for question, context in pairs]
         errors = [self._error(question, context) for question, context in pairs]
         valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
         rows = (row for group in self._groups(valid) for row in self._answer_valid(group))
@@ -318,6 +322,11 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
             "Use no_answer='argmax'."
         )
     return float(chosen)
+
+
+def _encodable(text: str) -> str:
+    """The text with U+FFFD for each unpaired surrogate; offsets stay the same."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def _row(

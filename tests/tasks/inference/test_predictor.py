@@ -108,6 +108,14 @@ def test_questions_about_a_context_share_its_layers(
         assert [len(group) for group in contextual._groups(pairs)] == sizes
 
 
+def test_unpaired_surrogates_fail_no_request(contextual: Predictor) -> None:
+    broken = ("Where\ud800 is it?", "The \udfffmill\ud83d stands \udc00 there.")
+    replaced = ("Where\ufffd is it?", "The \ufffdmill\ufffd stands \ufffd there.")
+    rows = contextual.answer([COMMON[0], broken])
+    assert rows == contextual.answer([COMMON[0], replaced])
+    assert is_token_span(rows[1], replaced[1], contextual.variant.training.max_answer_tokens)
+
+
 def test_contextual_vectors_cover_words_and_windows(contextual: Predictor) -> None:
     """Unknown words of the same letters differ by their neighbours; windows keep their vectors."""
     first, second = ("Which?", "Zyx qua zyx."), ("Which?", "Zyx vuu zyx.")
