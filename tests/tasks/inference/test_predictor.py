@@ -99,13 +99,23 @@ def test_contextual_answers_do_not_depend_on_the_batch(
     assert len({row["probability"] for row in singles}) > len(STRANGE) / 2
 
 
-def test_questions_about_a_context_share_its_layers(
-    contextual: Predictor, monkeypatch: pytest.MonkeyPatch
+def test_questions_about_a_context_share_its_group(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pairs = [("Which?", "One mill."), ("Who?", "One mill."), ("Where?", "One mill."), LONG, LONG]
     for characters, sizes in ((1 << 18, [5]), (100, [3, 2]), (1, [3, 2])):
         monkeypatch.setattr(predictor_module, "GROUP_CHARACTERS", characters)
-        assert [len(group) for group in contextual._groups(pairs)] == sizes
+        assert [len(group) for group in predictor_module._groups(pairs)] == sizes
+
+
+def test_each_context_is_encoded_once(contextual: Predictor) -> None:
+    first, second = COMMON
+    encoded = contextual._encode([first, LONG, second])
+    assert encoded.examples.context_of.tolist() == [0, 1, 0]
+    assert len(encoded.examples.contexts) == 2
+    assert [offsets[-1][1] for offsets in encoded.context_offsets] == [
+        len(context) for _, context in (first, LONG, second)
+    ]
 
 
 def test_unpaired_surrogates_fail_no_request(contextual: Predictor) -> None:
