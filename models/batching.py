@@ -268,20 +268,31 @@ def shuffled_batches(
 
 
 def sorted_batches(
-    lengths: IntArray, max_tokens: int, max_pairs: float = math.inf
+    contexts: IntArray,
+    questions: IntArray,
+    max_tokens: int,
+    max_pairs: float = math.inf,
+    self_attention: bool = False,
 ) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield batches that cover every position in `lengths` once, in ascending order of length.
+    """Yield batches that cover every example once, in ascending order of length: that of the
+    context or of the question, whichever is longer.
 
-    A padded batch, null tokens included, has at most `max_tokens` tokens and at most `max_pairs`
-    pairs of tokens of the same example. An example that exceeds a limit alone is its own batch.
+    `contexts` and `questions` are their lengths, (n,). A padded batch, null tokens included, has at
+    most `max_tokens` tokens in its contexts, and as many in its questions. It has at most
+    `max_pairs` pairs of a context token and a question token of the same example; with
+    `self_attention`, also of two context tokens. An example that exceeds a limit alone is its own
+    batch.
     """
 
-    def fit(rows: int, width: int) -> bool:
-        return rows * width <= max_tokens and rows * width**2 <= max_pairs
+    def fit(rows: npt.NDArray[np.intp]) -> bool:
+        context, question = 1 + int(contexts[rows].max()), 1 + int(questions[rows].max())
+        longest = max(context, question)
+        pairs = context * (longest if self_attention else question)
+        return len(rows) * longest <= max_tokens and len(rows) * pairs <= max_pairs
 
-    order = np.argsort(lengths, kind="stable")
+    order = np.argsort(np.maximum(contexts, questions), kind="stable")
     first = 0
     for i in range(1, len(order) + 1):
-        if i == len(order) or not fit(i + 1 - first, int(lengths[order[i]]) + 1):
+        if i == len(order) or not fit(order[first : i + 1]):
             yield order[first:i]
             first = i

@@ -1,6 +1,5 @@
 """Predictions of a model for any number of examples, and the training loss."""
 
-import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -24,11 +23,13 @@ from models.modules.layers import MASKED
 from models.sliding_windows import Windows, cut
 from models.span_decoding import Predictions, best_spans, top_spans
 
-# Context tokens in one prediction batch, including padding: bounds memory on long contexts.
+# Context tokens in one prediction batch, including padding, and also question tokens: bounds memory
+# on long texts.
 EVALUATION_TOKENS = 32_768
 
-# Pairs of context tokens in one prediction batch of a model with self-attention, which weights all
-# pairs: 128 MiB per matrix. This is the tighter bound for contexts of 1,024 tokens or more.
+# Pairs of tokens in one prediction batch whose attention weights are computed: of a context token
+# and a question token, or with self-attention of two context tokens. 128 MiB per matrix. This is
+# the tighter bound if both texts have 1,024 tokens or more.
 EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
 
 
@@ -105,12 +106,21 @@ class _Logits:
             examples = self.windows.examples
         device = next(model.parameters()).device
         self.resident = ResidentExamples(examples, types, model.max_characters, device)
-        self.max_pairs = EVALUATION_PAIRS if model.config.self_attention != "none" else math.inf
+        self.questions = examples.questions.lengths
 
     def batches(self) -> Iterator[npt.NDArray[np.intp]]:
         """Rows of the examples whose logits are computed together."""
-        pairs = self.max_pairs if self.windows is None else math.inf
-        return sorted_batches(self.lengths, EVALUATION_TOKENS, pairs)
+        if self.windows is None:
+            return self._bounded(self.lengths, self.questions)
+        no_questions = np.zeros_like(self.lengths)  # only the joined logits are in memory together
+        return sorted_batches(self.lengths, no_questions, EVALUATION_TOKENS)
+
+    def _bounded(self, contexts: IntArray, questions: IntArray) -> Iterator[npt.NDArray[np.intp]]:
+        """Rows of texts of these lengths that the model reads together."""
+        has_self_attention = self.model.config.self_attention != "none"
+        return sorted_batches(
+            contexts, questions, EVALUATION_TOKENS, EVALUATION_PAIRS, has_self_attention
+        )
 
     def compute(self, rows: IntArray) -> tuple[Tensor, Tensor]:
         """Logits of start and end, (B, T + 1) each, with the null token first."""
@@ -136,7 +146,7 @@ class _Logits:
         window_rows = windows.windows_of(rows)
         position_of = {int(row): i for i, row in enumerate(rows)}
         lengths = windows.examples.context_lengths[window_rows]
-        for chosen in sorted_batches(lengths, EVALUATION_TOKENS, self.max_pairs):
+        for chosen in self._bounded(lengths, self.questions[window_rows]):
             batch = self.resident.batch(window_rows[chosen])
             window_logits = torch.stack(self.model(batch)).double().cpu()
             for i, window in enumerate(window_rows[chosen].tolist()):

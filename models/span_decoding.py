@@ -67,6 +67,7 @@ def best_spans(
         start, end (B,) in batch positions (0, 0 for a context without tokens), log-probabilities of
         that span and of no answer, (B,) each.
     """
+    max_tokens = min(max_tokens, start.shape[1])  # bounds memory
     scores, no_answer = _span_scores(start, end, max_tokens)
     best, index = scores.flatten(1).max(1)
     first = index // max_tokens
@@ -85,6 +86,7 @@ def top_spans(start: Tensor, end: Tensor, max_tokens: int, count: int) -> Predic
     Returns:
         One row per span. The log-probability of no answer is the same in all rows.
     """
+    max_tokens = min(max_tokens, len(start))
     scores, no_answer = _span_scores(start.unsqueeze(0), end.unsqueeze(0), max_tokens)
     # A stable sort keeps the order of tied spans, of which `best_spans` takes the first.
     ranked, index = scores.flatten().sort(descending=True, stable=True)

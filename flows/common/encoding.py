@@ -240,6 +240,22 @@ def require_same_casing(
             )
 
 
+def require_all_words(vocabulary: VocabularyParameters, compose_oov: bool) -> None:
+    """Refuse a limit on the words of a vocabulary for models that compose OOV words.
+
+    A word above the limit would have no vector in training, but a composed one when served.
+
+    Raises:
+        UserError: `compose_oov` is true, and the vocabulary has a limit.
+    """
+    if compose_oov and vocabulary.max_words is not None:
+        raise UserError(
+            "unknown_words 'subword' composes the vectors of all words, but vocabulary.max_words "
+            f"is {vocabulary.max_words}. Leave max_words empty, or set unknown_words to 'zero', "
+            "'random' or 'trainable'."
+        )
+
+
 def warn_if_casing_differs(name: str, history: History, field: str, lower_case: bool) -> None:
     """Log a warning if a set was trained in a different case from what `field` says.
 

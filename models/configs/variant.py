@@ -189,8 +189,8 @@ class TrainingConfig:
 
     `models.optim.learning_rate` computes the learning rate. Training counts the examples that it
     skips. It ends after `epochs`, or earlier by `patience`, `stop_at_f1` or `max_minutes`. Without
-    `patience`, the last epoch's weights are the result. With `precision` "bfloat16", sums stay in
-    float32.
+    `patience`, the last epoch's weights are the result. With `precision` "bfloat16", training steps
+    round matrix products and logits to bfloat16; losses and predictions stay in float32.
     """
 
     epochs: int = option(30, "Maximum number of passes over the training data.", ge=1, le=1000)

@@ -1,7 +1,7 @@
 """Scores predicted spans on every question of an ingested split, by the official rules."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +153,8 @@ def evaluate(
     span and no answer, at infinity always the span, at -infinity always no answer. The SQuAD 2.0
     rule applies if any question of the split has no answer, else the v1.1 rule.
 
+    A question without tokens gets no answer, as from the served model.
+
     Raises UserError if the number of predictions differs from the number of questions, and
     ValueError as `character_spans` does.
     """
@@ -161,7 +163,7 @@ def evaluate(
             f"Got {len(predictions.span_score)} predictions for the {len(split)} questions of the "
             "split. Predict every question, in the order of the split."
         )
-    answers = predictions.answers(threshold)
+    answers = _without_unreadable(predictions, split).answers(threshold)
     starts, ends = character_spans(split, answers.span_start, answers.span_end)
     spans = zip(starts.tolist(), ends.tolist(), strict=True)
     texts = [split.context(row)[start:end] for row, (start, end) in enumerate(spans)]
@@ -227,6 +229,15 @@ def _answer_columns(evaluation: Evaluation, prefix: str = "") -> "dict[str, pa.A
         f"{prefix}em": pa.array([question.em for question in evaluation.questions], pa.float32()),
         f"{prefix}f1": pa.array([question.f1 for question in evaluation.questions], pa.float32()),
     }
+
+
+def _without_unreadable(predictions: "Predictions", split: EvaluationSplit) -> "Predictions":
+    """The predictions, without spans for the questions that the served model refuses to read."""
+    return replace(
+        predictions,
+        span_start=np.where(split.has_tokens, predictions.span_start, -1),
+        span_end=np.where(split.has_tokens, predictions.span_end, -1),
+    )
 
 
 def _check_spans(split: EvaluationSplit, span_start: IntArray, span_end: IntArray) -> None:

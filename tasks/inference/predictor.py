@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -21,7 +22,7 @@ from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
-from models.predict import predict, predict_top
+from models.predict import EVALUATION_PAIRS, predict, predict_top
 from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
 from models.token_layers import TokenLayers
@@ -33,9 +34,10 @@ from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
 
 Offsets = list[tuple[int, int]]
 TextPair = tuple[str, str]  # question and context
-# Contexts whose contextual layers are in memory together: about 64,000 tokens, 0.5 GB for three
-# layers of 640 numbers.
+# Contexts that are encoded in memory together: about 64,000 tokens, whose contextual layers take
+# 0.5 GB for three layers of 640 numbers.
 GROUP_CHARACTERS = 1 << 18
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # What `Predictor.load` raises if the folder was written by incompatible code.
 INCOMPATIBLE = (KeyError, RuntimeError, SafetensorError, TypeError, ValueError)
 
@@ -108,11 +110,15 @@ class Predictor:
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         """Answers to (question, context) pairs, in order.
 
-        A pair whose question or context has no tokens gets a row with an `error`.
+        A pair whose question or context has no tokens gets a row with an `error`, and so does one
+        whose context is too long for the model's self-attention. Unpaired surrogates, which UTF-8
+        can't encode, are read as U+FFFD.
         """
-        errors = [_error(question, context) for question, context in pairs]
+        pairs = [(_encodable(question), _encodable(context)) for question, context in pairs]
+        tokens = {text: len(tokenize(text)) for text in {text for pair in pairs for text in pair}}
+        errors = [self._error(tokens[question], tokens[context]) for question, context in pairs]
         valid = [pair for pair, error in zip(pairs, errors, strict=True) if not error]
-        rows = (row for group in self._groups(valid) for row in self._answer_valid(group))
+        rows = (row for group in _groups(valid) for row in self._answer_valid(group))
         return [
             AnswerRow(
                 answer="", start=-1, end=-1, probability=0.0, no_answer_probability=0.0, error=error
@@ -122,24 +128,27 @@ class Predictor:
             for error in errors
         ]
 
-    def _groups(self, pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
-        """The pairs that are answered together: all, but not too many layers in memory.
+    def _error(self, question_tokens: int, context_tokens: int) -> str:
+        """Why texts of these lengths can't be answered; "" if they can."""
+        if not question_tokens:
+            return "The question is empty. Provide some text."
+        if not context_tokens:
+            return "The context is empty. Provide some text."
+        if context_tokens > self._max_context_tokens:
+            return (
+                f"The context has {context_tokens:,} tokens, but this model reads at most "
+                f"{self._max_context_tokens:,}. Split the context, or train a model that reads "
+                "windows: --training.window-stride."
+            )
+        return ""
 
-        Consecutive questions about the same context stay together, so its layers are computed once.
-        """
-        if self.bilm is None:
-            yield pairs
-            return
-        group: list[TextPair] = []
-        characters = 0
-        for question, context in pairs:
-            if not group or context != group[-1][1]:
-                if group and characters + len(context) > GROUP_CHARACTERS:
-                    yield group
-                    group, characters = [], 0
-                characters += len(context)
-            group.append((question, context))
-        yield group
+    @property
+    def _max_context_tokens(self) -> float:
+        """The longest context whose self-attention, which grows with the square of its length,
+        fits into a prediction batch."""
+        if self.variant.training.window or self.variant.model.self_attention == "none":
+            return math.inf
+        return math.isqrt(EVALUATION_PAIRS) - 1  # for the null token
 
     def _answer_valid(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         encoded = self._encode(pairs)
@@ -215,12 +224,13 @@ class Predictor:
 
     def _encode(self, pairs: Sequence[tuple[str, str]]) -> _EncodedInput:
         questions = [tokenize(question) for question, _ in pairs]
-        contexts = [tokenize(context) for _, context in pairs]
+        distinct = {context: tokenize(context) for context in dict.fromkeys(c for _, c in pairs)}
+        row_of = {context: row for row, context in enumerate(distinct)}
         # Each distinct form gets a type; types 0 and 1 are padding and the null token.
         ids = defaultdict[str, int](count(UNKNOWN + 1).__next__)
         context_ids = [
             [ids[context[start:end]] for start, end in offsets]
-            for (_, context), offsets in zip(pairs, contexts, strict=True)
+            for context, offsets in distinct.items()
         ]
         question_ids = [
             [ids[question[start:end]] for start, end in offsets]
@@ -230,16 +240,17 @@ class Predictor:
         examples = Examples(
             contexts=Ragged.from_rows(context_ids),
             questions=Ragged.from_rows(question_ids),
-            context_of=np.arange(len(pairs)),
+            context_of=np.array([row_of[context] for _, context in pairs], dtype=np.int64),
             span_start=no_span,
             span_end=no_span,
             impossible=np.zeros(len(pairs), dtype=bool),
-            context_layers=self._layers([context for _, context in pairs], contexts),
+            context_layers=self._layers(list(distinct), list(distinct.values())),
             question_layers=self._layers([question for question, _ in pairs], questions),
         )
         words, model = self._words(ids)
         characters = [[], [UNKNOWN], *map(self.lexicon.characters, ids)]
         types = Types(np.array([0, UNKNOWN, *words], np.int32), Ragged.from_rows(characters))
+        contexts = [distinct[context] for _, context in pairs]
         return _EncodedInput(questions, contexts, examples, types, model)
 
     def _layers(self, texts: Sequence[str], offsets: Sequence[Offsets]) -> TokenLayers | None:
@@ -273,6 +284,23 @@ class Predictor:
         return words, _with_vectors(self.model, self.subwords.vectors(oov_rows))
 
 
+def _groups(pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
+    """The pairs that are answered together: all, but not too many contexts in memory.
+
+    Consecutive questions about the same context stay together, so it is encoded once.
+    """
+    group: list[TextPair] = []
+    characters = 0
+    for question, context in pairs:
+        if not group or context != group[-1][1]:
+            if group and characters + len(context) > GROUP_CHARACTERS:
+                yield group
+                group, characters = [], 0
+            characters += len(context)
+        group.append((question, context))
+    yield group
+
+
 def _with_vectors(model: BiDAF, added: Float32Array) -> BiDAF:
     """A shallow copy of a model with added word vectors: (words, dimension)."""
     model, words = copy(model), copy(model.words)
@@ -297,9 +325,9 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
     return float(chosen)
 
 
-def _error(question: str, context: str) -> str:
-    empty = "question" if not tokenize(question) else "" if tokenize(context) else "context"
-    return empty and f"The {empty} is empty. Provide some text."
+def _encodable(text: str) -> str:
+    """The text with U+FFFD for each unpaired surrogate; offsets stay the same."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def _row(

@@ -1,23 +1,49 @@
 """The pyfunc of the logged model, which MLflow runs where the model is loaded."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast, get_type_hints
 
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 from pydantic import BaseModel, create_model
 
-try:
-    from tasks.inference.predictor import AnswerRow, Predictor
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("infra", "models", "tasks"):
-        raise
-    # This process has loaded a model of an earlier release, whose code has packages of the same
-    # names. That model keeps the modules that it has imported.
-    for module in list(sys.modules):
-        if module.partition(".")[0] in ("infra", "models", "tasks"):
-            del sys.modules[module]
+OWN = ("infra", "models", "tasks")  # the packages that are logged with the model
+
+
+@contextmanager
+def _own_packages() -> Iterator[None]:
+    """Import the packages of this model's code, whatever has been imported under their names.
+
+    MLflow puts this code first in `sys.path`, but a process may already have modules of these
+    names: its own, or those of another version of the model. They are put back afterwards, so the
+    code of `Predictor` must not import modules of these packages when it runs.
+    """
+    replaced = _remove_modules() if any(map(_is_replaced, OWN)) else {}
+    try:
+        yield
+    finally:
+        if replaced:
+            _remove_modules()
+            sys.modules.update(replaced)
+
+
+def _is_replaced(package: str) -> bool:
+    """Whether `sys.path` finds another package of this name than the imported one."""
+    module, spec = sys.modules.get(package), PathFinder.find_spec(package)
+    return bool(module and spec and getattr(module, "__file__", None) != spec.origin)
+
+
+def _remove_modules() -> dict[str, ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] in OWN]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+with _own_packages():
     from tasks.inference.predictor import AnswerRow, Predictor
 
 

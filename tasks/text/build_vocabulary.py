@@ -38,7 +38,10 @@ class VocabularyParameters(BaseModel):
         "the training split.",
     )
     max_words: int | None = Field(
-        None, ge=1, description="Keep at most this many words, the most frequent. Empty: no limit."
+        None,
+        ge=1,
+        description="Keep at most this many words, the most frequent. Empty: no limit, as "
+        "`training.unknown_words` subword requires.",
     )
     lower_case: bool = Field(
         True, description="Look up words in lower case. Characters always keep their case."

@@ -5,6 +5,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -47,7 +48,9 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 600) -
     raise AssertionError(f"no response from {url}")
 
 
-def save_untrained_model(root: Path, bilm: Path | None = None) -> Path:
+def save_untrained_model(
+    root: Path, bilm: Path | None = None, self_attention: Literal["none", "dot"] = "none"
+) -> Path:
     """Save a small untrained model below `root`, with contextual vectors of a language model if
     there is one; returns its folder."""
     split = ingest(root / "split", (CONTEXT, [row["question"] for row in MODEL_INPUT]))
@@ -62,7 +65,10 @@ def save_untrained_model(root: Path, bilm: Path | None = None) -> Path:
     torch.manual_seed(0)
     contextual = ContextualConfig(where="both") if bilm else None
     config = ModelConfig(
-        hidden_size=4, characters=CharacterConfig(3, (3,), (4,), 6), contextual=contextual
+        hidden_size=4,
+        characters=CharacterConfig(3, (3,), (4,), 6),
+        contextual=contextual,
+        self_attention=self_attention,
     )
     lexicon = Lexicon.load(root / "vocabulary")
     shape = layers_shape(bilm) if bilm else (0, 0)

@@ -42,6 +42,20 @@ def test_contextual_options_are_checked_first(
     assert not (root / "stages").exists()
 
 
+def test_rejects_a_word_limit_for_subword_models(root: Path) -> None:
+    """A word above the limit would have no vector in training, but a composed one when served."""
+    data, vectors = DataParameters(), VectorParameters(source="fasttext")
+    vocabulary = VocabularyParameters(max_words=9)
+    training = TrainingParameters(unknown_words="subword")
+    message = r"^unknown_words 'subword' .*, but vocabulary\.max_words is 9\. Leave max_words empty"
+    with pytest.raises(UserError, match=message):
+        inputs = TrainingInputs(data, vectors, vocabulary)
+        train_variants(inputs, ["char"], training, Resources(), [])
+    with pytest.raises(UserError, match=message):
+        build_grid([data], [vectors], [("char", 0)], vocabulary, training, None)
+    assert not (root / "stages").exists()
+
+
 @pytest.mark.parametrize(
     ("dataset", "model", "command"),
     [

@@ -195,28 +195,51 @@ def test_shuffled_batches_group_similar_lengths() -> None:
     assert sum(a > b for a, b in pairwise(firsts)) > 20, "batches come in the order of length"
 
 
-@given(lengths=LENGTHS, budget=st.integers(1, 200), pairs=st.integers(1, 2000) | st.just(math.inf))
-def test_sorted_batches_are_full_and_within_budget(
-    lengths: IntArray, budget: int, pairs: float
-) -> None:
-    def too_large(rows: int, longest: int) -> bool:
-        return rows * (longest + 1) > budget or rows * (longest + 1) ** 2 > pairs
+PAIRS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=60)
 
-    batches = list(sorted_batches(lengths, budget, pairs))
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+
+@given(
+    lengths=PAIRS,
+    budget=st.integers(1, 200),
+    max_pairs=st.integers(1, 2000) | st.just(math.inf),
+    self_attention=st.booleans(),
+)
+def test_sorted_batches_are_full_and_within_budget(
+    lengths: list[tuple[int, int]], budget: int, max_pairs: float, self_attention: bool
+) -> None:
+    contexts, questions = np.array(lengths).T
+
+    def too_large(rows: IntArray) -> bool:
+        context, question = int(contexts[rows].max()) + 1, int(questions[rows].max()) + 1
+        pairs = [context * question, context * context if self_attention else 0]
+        return len(rows) * max(context, question) > budget or len(rows) * max(pairs) > max_pairs
+
+    batches = list(sorted_batches(contexts, questions, budget, max_pairs, self_attention))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(contexts)))
     for batch in batches:
-        assert len(batch) == 1 or not too_large(len(batch), int(lengths[batch].max()))
+        assert len(batch) == 1 or not too_large(batch)
     # No batch had room for the first row of the next one.
     for batch, following in pairwise(batches):
-        assert too_large(len(batch) + 1, int(lengths[following[0]]))
+        assert too_large(np.append(batch, following[0]))
+
+
+@given(lengths=LENGTHS, budget=st.integers(1, 200), self_attention=st.booleans())
+def test_short_questions_change_no_sorted_batch(
+    lengths: IntArray, budget: int, self_attention: bool
+) -> None:
+    limits = (budget, 20 * budget, self_attention)  # questions of fewer than 20 tokens
+    short = np.minimum(np.arange(len(lengths)) % 19, lengths)
+    batches = as_lists(list(sorted_batches(lengths, short, *limits)))
+    assert batches == as_lists(list(sorted_batches(lengths, 0 * lengths, *limits)))
 
 
 def test_row_above_the_budget_gets_its_own_batch() -> None:
-    batches = as_lists(list(sorted_batches(np.array([3, 50, 3, 60]), 10)))
-    assert batches == [[0, 2], [1], [3]]
+    contexts, questions = np.array([3, 50, 3, 60, 2]), np.array([1, 1, 1, 1, 40])
+    batches = as_lists(list(sorted_batches(contexts, questions, 10)))
+    assert batches == [[0, 2], [4], [1], [3]]
 
 
 def test_no_rows_give_no_batches() -> None:
     nothing = np.array([], dtype=np.int64)
-    assert list(sorted_batches(nothing, 10)) == []
+    assert list(sorted_batches(nothing, nothing, 10)) == []
     assert shuffled_batches(nothing, 4, 0, 0) == []

@@ -269,6 +269,17 @@ def test_batches_stay_within_the_token_budget(monkeypatch: pytest.MonkeyPatch) -
     assert sum(rows for rows, _ in read) >= 700 / 4
 
 
+@pytest.mark.parametrize("window", [None, Window(12, 4)])
+def test_long_question_is_read_alone(
+    window: Window | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.predict, "EVALUATION_TOKENS", 60)
+    model, read = make_model(small("baseline")), []
+    model.register_forward_pre_hook(lambda _, batch: read.append(tuple(batch[0].question.shape)))
+    predict(model, make_examples([9, 9, 9, 9], [3, 3, 50, 3]), TYPES, 3, window)
+    assert sorted(read) == [(1, 56), (3, 8)]
+
+
 @pytest.mark.parametrize(
     ("name", "window", "rows"),
     [
@@ -278,13 +289,13 @@ def test_batches_stay_within_the_token_budget(monkeypatch: pytest.MonkeyPatch) -
         ("docqa", Window(15, 7), [1, 3, 3, 3, 3, 3, 3]),
     ],
 )
-def test_self_attention_batches_respect_pair_budget(
+def test_batches_respect_pair_budget(
     name: str, window: Window | None, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models.predict, "EVALUATION_PAIRS", 1000)
     model, read = make_model(small(name)), []
     model.register_forward_pre_hook(lambda _, batch: read.append(len(batch[0].context)))
-    predict(model, make_examples([70, 50, 20, 20]), TYPES, 3, window)
+    predict(model, make_examples([70, 50, 20, 20], [2] * 4), TYPES, 3, window)
     assert sorted(read) == rows
 
 

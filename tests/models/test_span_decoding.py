@@ -98,6 +98,13 @@ def test_top_spans_match_exhaustive_search(
     assert spans[0] == (best.span_start[0], best.span_end[0]), "the same one of tied spans"
 
 
+def test_memory_does_not_grow_with_the_token_limit() -> None:
+    starts, ends = padded([[(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]])
+    first, last, *_ = best_spans(starts, ends, 10**12)
+    assert (first.item(), last.item()) == (1, 2)
+    assert len(top_spans(starts[0], ends[0], 10**12, 9).span_start) == 3
+
+
 def test_context_without_tokens_has_no_top_spans() -> None:
     logits = torch.tensor([0.3, MASKED], dtype=torch.float64)
     assert len(top_spans(logits, logits, 3, 5).span_start) == 0

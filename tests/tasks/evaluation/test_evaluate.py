@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from tasks.evaluation.evaluate import (
     load_split,
     write_predictions,
 )
-from tests.factories.splits import WRITTEN, write_split
+from tests.factories.splits import WRITTEN, ingest, write_split
 
 
 def predictions(start: list[int], end: list[int]) -> Predictions:
@@ -68,6 +69,17 @@ def test_v1_rule_applies_if_all_questions_have_answers(tmp_path: Path) -> None:
     assert split.answerable.all() and not split.v2
     evaluation = evaluate(split, predictions([0, 0, 0], [1, 0, 0]))
     assert [row.em for row in evaluation.questions] == [1, 0, 0]
+
+
+def test_question_without_tokens_gets_no_answer(tmp_path: Path) -> None:
+    split = load_split(ingest(tmp_path / "split", ("Ada wrote notes.", ["Who?", " \n", "What?"])))
+    predicted = predictions([0, 1, 2], [1, 2, 2])
+    evaluation = evaluate(split, predicted, math.inf)
+    assert evaluation.texts == ["Ada wrote", "", "notes"]
+    assert evaluation.start_chars.tolist() == [0, -1, 10]
+    assert evaluation.end_chars.tolist() == [9, -1, 15]
+    scores = [predicted.span_score[0], predicted.no_answer_score[1], predicted.span_score[2]]
+    assert evaluation.log_probabilities.tolist() == scores
 
 
 def test_rejects_wrong_prediction_counts(split: EvaluationSplit) -> None:

@@ -99,13 +99,31 @@ def test_contextual_answers_do_not_depend_on_the_batch(
     assert len({row["probability"] for row in singles}) > len(STRANGE) / 2
 
 
-def test_questions_about_a_context_share_its_layers(
-    contextual: Predictor, monkeypatch: pytest.MonkeyPatch
+def test_questions_about_a_context_share_its_group(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pairs = [("Which?", "One mill."), ("Who?", "One mill."), ("Where?", "One mill."), LONG, LONG]
     for characters, sizes in ((1 << 18, [5]), (100, [3, 2]), (1, [3, 2])):
         monkeypatch.setattr(predictor_module, "GROUP_CHARACTERS", characters)
-        assert [len(group) for group in contextual._groups(pairs)] == sizes
+        assert [len(group) for group in predictor_module._groups(pairs)] == sizes
+
+
+def test_each_context_is_encoded_once(contextual: Predictor) -> None:
+    first, second = COMMON
+    encoded = contextual._encode([first, LONG, second])
+    assert encoded.examples.context_of.tolist() == [0, 1, 0]
+    assert len(encoded.examples.contexts) == 2
+    assert [offsets[-1][1] for offsets in encoded.context_offsets] == [
+        len(context) for _, context in (first, LONG, second)
+    ]
+
+
+def test_unpaired_surrogates_fail_no_request(contextual: Predictor) -> None:
+    broken = ("Where\ud800 is it?", "The \udfffmill\ud83d stands \udc00 there.")
+    replaced = ("Where\ufffd is it?", "The \ufffdmill\ufffd stands \ufffd there.")
+    rows = contextual.answer([COMMON[0], broken])
+    assert rows == contextual.answer([COMMON[0], replaced])
+    assert is_token_span(rows[1], replaced[1], contextual.variant.training.max_answer_tokens)
 
 
 def test_contextual_vectors_cover_words_and_windows(contextual: Predictor) -> None:
@@ -253,6 +271,25 @@ def test_empty_text_is_an_error_of_its_row_only(empty: str, predictor: Predictor
     assert no_question["error"] == "The question is empty. Provide some text."
     assert no_context == {**no_question, "error": "The context is empty. Provide some text."}
     assert (no_context["answer"], no_context["probability"]) == ("", 0)
+
+
+def test_context_too_long_for_attention_is_refused(
+    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor_module, "EVALUATION_PAIRS", 81)  # eight tokens and the null token
+    attending = Predictor.load(save_untrained_model(tmp_path, self_attention="dot"))
+    question, fits, longer = (
+        "Where?",
+        "The mill stands on the hill now.",
+        "It is on the hill, so here.",
+    )
+    rows = attending.answer([(question, longer), (question, fits)])
+    assert [bool(row["answer"]) for row in rows] == [False, True]
+    assert rows[0]["error"].startswith("The context has 9 tokens, but this model reads at most 8.")
+    training = replace(attending.variant.training, max_context_tokens=8, window_stride=4)
+    windows = replace(attending, variant=replace(attending.variant, training=training))
+    for reader in (windows, predictor):
+        assert all(row["answer"] for row in reader.answer([(question, longer)]))
 
 
 def test_answers_do_not_cut_joined_emoji(predictor: Predictor) -> None:

@@ -1,5 +1,6 @@
 """The logged and registered model, loaded and served without a checkout."""
 
+import ast
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import grimp
@@ -18,11 +20,17 @@ from mlflow.entities import LoggedModel
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from infra.errors import UserError
+from infra.settings import CHECKOUT
 from tasks.inference.predictor import AnswerRow, Predictor
 from tasks.tracking import metric_logger, model_logging, runs
 from tests.factories.logged_models import CONTEXT, MODEL_INPUT, save_untrained_model, wait_for
 from tests.factories.ports import free_port
+
+
+@pytest.fixture(autouse=True)
+def import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undoes what MLflow prepends to `sys.path` when it loads a model."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +118,37 @@ OWN = ("infra", "models", "tasks")
 """The packages whose code is logged with a model."""
 
 
+def is_own(name: str) -> bool:
+    """Whether a module belongs to one of these packages."""
+    return name.partition(".")[0] in OWN
+
+
 def test_requirements_match_the_imported_packages() -> None:
     graph = grimp.build_graph(*OWN, include_external_packages=True, cache_dir=None)
     reached = graph.find_upstream_modules("tasks.inference.pyfunc_model")
-    outside = {name for name in reached if name.partition(".")[0] not in OWN}
+    outside = {name for name in reached if not is_own(name)}
     outside -= set(sys.stdlib_module_names)
     assert outside == set(model_logging.INFERENCE_PACKAGES)
+
+
+def test_inference_code_imports_nothing_when_it_runs() -> None:
+    """`pyfunc_model` takes the model's modules out of `sys.modules` once they are imported."""
+    graph = grimp.build_graph(*OWN, exclude_type_checking_imports=True, cache_dir=None)
+    for module in graph.find_upstream_modules("tasks.inference.predictor"):
+        path = CHECKOUT / module.replace(".", "/")
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        functions = [
+            node
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.FunctionDef)
+        ]
+        imports = [
+            ast.unparse(node)
+            for function in functions
+            for node in ast.walk(function)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        assert not [line for line in imports if is_own(line.split()[1])], file
 
 
 def test_loaded_model_answers_like_the_folder(uri: str, model_uri: str, model_folder: Path) -> None:
@@ -125,9 +158,49 @@ def test_loaded_model_answers_like_the_folder(uri: str, model_uri: str, model_fo
     assert model.predict([]) == []
 
 
+def own_modules() -> dict[str, ModuleType]:
+    return {name: module for name, module in sys.modules.items() if is_own(name)}
+
+
+def code_of(model: mlflow.pyfunc.PyFuncModel) -> str:
+    """The file of the predictor that a loaded model runs."""
+    file: str = model.unwrap_python_model().predictor.answer.__code__.co_filename
+    return file
+
+
+def test_each_version_runs_its_own_code(artifact: Path, model_folder: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later"
+    shutil.copytree(artifact, later)
+    changed = later / "code/tasks/inference/predictor.py"
+    changed.write_text(changed.read_text().replace("is empty.", "has no text."))
+    before = own_modules()
+    models = [mlflow.pyfunc.load_model(str(folder)) for folder in (artifact, later, artifact)]
+    assert own_modules() == before
+    for model, folder in zip(models, (artifact, later, artifact), strict=True):
+        assert code_of(model) == str(folder / "code/tasks/inference/predictor.py")
+        assert model.predict(MODEL_INPUT) == expected(model_folder)
+    without_text = [{"question": "", "context": CONTEXT}]
+    errors = [model.predict(without_text)[0]["error"].partition(".")[0] for model in models]
+    assert errors == ["The question is empty", "The question has no text", "The question is empty"]
+
+
+def test_other_packages_of_these_names_are_kept(
+    artifact: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in own_modules():
+        monkeypatch.delitem(sys.modules, name)
+    foreign = {name: ModuleType(name) for name in ("models", "models.users")}
+    for name, module in foreign.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    model = mlflow.pyfunc.load_model(str(artifact))
+    assert own_modules() == foreign
+    assert model.predict(MODEL_INPUT) == expected(model_folder)
+
+
 def test_rejects_threshold_if_none_was_chosen(uri: str, model_uri: str) -> None:
     mlflow.set_tracking_uri(uri)
-    with pytest.raises(UserError, match="this model has no threshold"):
+    # The error is a `UserError` of the model's own code.
+    with pytest.raises(Exception, match="this model has no threshold"):
         mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
 
 
