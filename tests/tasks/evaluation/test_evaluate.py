@@ -9,6 +9,7 @@ from infra.errors import UserError
 from models.span_decoding import Predictions
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
+from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.evaluation.evaluate import (
     EvaluationSplit,
     Gold,
@@ -68,6 +69,20 @@ def test_v1_rule_applies_if_all_questions_have_answers(tmp_path: Path) -> None:
     assert split.answerable.all() and not split.v2
     evaluation = evaluate(split, predictions([0, 0, 0], [1, 0, 0]))
     assert [row.em for row in evaluation.questions] == [1, 0, 0]
+
+
+def test_silence_is_wrong_if_the_answer_is_unknown(tmp_path: Path) -> None:
+    """A dropped question without answers is not unanswerable; without others, v1.1 applies."""
+    asked = Question(id="1", question="Who?", answers=[Answer(text="Ada", answer_start=0)])
+    dropped = Question(id="2", question="When?", answers=[])
+    paragraph = Paragraph(context="Ada wrote", qas=[asked, dropped])
+    facts = ingest_articles([Article(paragraphs=[paragraph])], tmp_path)
+    split = load_split(tmp_path)
+    assert split.answerable.all() and not split.v2
+    assert evaluate(split, predictions([-1, -1], [-1, -1])).questions == [(0, 0, 0)] * 2
+    scores = evaluate(split, predictions([0, 1], [0, 1])).scores
+    assert (scores.em, scores.f1, scores.avna) == (50, 50, 100)
+    assert (facts["oracle_em"], facts["oracle_f1"]) == (50, 50)
 
 
 def test_rejects_wrong_prediction_counts(split: EvaluationSplit) -> None:
