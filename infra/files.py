@@ -249,6 +249,14 @@ class _GuardedStream(io.RawIOBase):
         super().close()
 
 
+def open_parquet(file: Path | IO[bytes]) -> pq.ParquetFile:
+    """Open a Parquet file to be streamed: columns are read in blocks of 1 MB.
+
+    By default, pyarrow reads whole row groups, and a file may consist of a single one.
+    """
+    return pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20)
+
+
 def row_batches(
     file: pq.ParquetFile,
     rows: int,

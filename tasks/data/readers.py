@@ -31,7 +31,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from infra.cluster.map_reduce import in_shards
 from infra.errors import UserError, first_line
-from infra.files import READ_PROGRESS, inner_suffix, open_input, row_batches
+from infra.files import READ_PROGRESS, inner_suffix, open_input, open_parquet, row_batches
 from tasks.data.format_errors import (
     FormatError,
     explain,
@@ -259,7 +259,7 @@ def _parquet_shards(path: Path) -> Iterator[Shard]:
             with open_input(path) as packed:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
-        with _complete_parquet(), pq.ParquetFile(file) as opened:
+        with _complete_parquet(), open_parquet(file) as opened:
             rows = opened.metadata.num_rows
             for shard in in_shards(_numbered_batches(opened), lambda b: b[1].nbytes, SHARD_BYTES):
                 first, last = shard[-1]

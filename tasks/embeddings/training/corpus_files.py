@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.files import (
@@ -17,6 +16,7 @@ from infra.files import (
     matches,
     members,
     open_input,
+    open_parquet,
     row_batches,
 )
 from infra.run_logger import logger
@@ -107,7 +107,7 @@ def read_texts(file: TextFile) -> Iterator[str]:
 
 def _read_column(file: Path, column: str) -> Iterator[str]:
     try:
-        with pq.ParquetFile(file) as table:
+        with open_parquet(file) as table:
             _require_strings(file, column, table.schema_arrow)
             read = 0
             for batch in row_batches(table, 1024, [column]):

@@ -9,6 +9,7 @@ import tracemalloc
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from zipfile import ZipFile
 
 import psutil
@@ -118,6 +119,17 @@ def test_rejects_json_files(tmp_path: Path, name: str) -> None:
 def test_dataset_contexts_can_be_a_corpus(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["A b.", None, "", "C"]}), tmp_path / "contexts.parquet")
     assert prepare(tmp_path, tmp_path / "contexts.parquet", lower_case=False) == ["A b .", "C"]
+
+
+def test_one_large_row_group_is_streamed(tmp_path: Path) -> None:
+    random, file = Random(0), tmp_path / "pages.parquet"
+    table = pa.table({"text": [random.randbytes(1000).hex() for _ in range(10_000)]})
+    pq.write_table(table, file, use_dictionary=False)
+    assert pq.read_metadata(file).num_row_groups == 1
+    before = pa.total_allocated_bytes()
+    texts = read_texts(*find_texts(str(file)))
+    peak = max(pa.total_allocated_bytes() - before for _ in texts)
+    assert 0 < peak < file.stat().st_size / 2
 
 
 def test_rejects_missing_corpus(tmp_path: Path) -> None:
