@@ -24,18 +24,16 @@ DataFile = TypeVar("DataFile", bound=Path | RemoteFile)
 def data_files(path_or_glob: str) -> list[Path]:
     """The data files of a path: one file, or those in a folder (recursively), a glob or a zip.
 
+    A file of another name is a data file only if the path names it exactly.
+
     Raises:
         UserError: the path has no data files.
     """
     path = Path(path_or_glob).expanduser()
-    if path.is_dir():
-        files = [file for entry in sorted(path.rglob("*")) for file in expand_data_file(entry)]
-    elif path.suffix.lower() == ".zip" and path.is_file():
-        files = expand_data_file(path)
-    elif path.is_file() or archive_of(path):
-        files = [path]
-    else:
-        files = [file for match in matches(path) for file in data_files(str(match))]
+    if archive_of(path) or (path.is_file() and path.suffix.lower() != ".zip"):
+        return [path]
+    places = [path] if path.exists() else matches(path)
+    files = list(dict.fromkeys(file for place in places for file in _files_at(place)))
     if not files and path.exists():
         raise UserError(f"{path_or_glob} has no {EXTENSIONS_TEXT} files. Check the path.")
     if not files:
@@ -45,6 +43,11 @@ def data_files(path_or_glob: str) -> list[Path]:
             "`bidaflow datasets` lists the known datasets."
         )
     return files
+
+
+def _files_at(place: Path) -> list[Path]:
+    entries = sorted(place.rglob("*")) if place.is_dir() else [place]
+    return [file for entry in entries for file in expand_data_file(entry)]
 
 
 def _known_names(path: Path) -> list[str]:

@@ -3,8 +3,9 @@ that pyarrow opens by URI."""
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -47,7 +48,7 @@ def is_uri(name_or_uri: str) -> bool:
 
 def find_remote_files(uri: str) -> list[RemoteFile]:
     """The current version of the file at a URL; or the object at a URI, those below a folder
-    (recursively), or those that match a *.
+    (recursively), or those that match a glob, in which ** stands for folders at any depth.
 
     Raises:
         UserError: there are none, the URI of an object contains a password, or it can't be read;
@@ -87,6 +88,7 @@ def _list_objects(uri: str) -> list[RemoteFile]:
     location, mark, query = uri.partition("?")
     folder = location.partition("*")[0].rpartition("/")[0] if "*" in location else location
     address = folder + mark + query
+    pattern = PurePosixPath(location[len(folder) :].lstrip("/")).parts
     store, path = fs.FileSystem.from_uri(address)
     infos: list[Any] = [store.get_file_info(path)]
     if infos[0].type == fs.FileType.Directory:
@@ -100,8 +102,21 @@ def _list_objects(uri: str) -> list[RemoteFile]:
         )
         for info in sorted(infos, key=lambda info: info.path)
         if info.type == fs.FileType.File
-        and ("*" not in location or PurePosixPath(info.path).match(path + location[len(folder) :]))
+        and (not pattern or _matches(PurePosixPath(info.path).relative_to(path).parts, pattern))
     ]
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a glob; ** matches any number of folders.
+
+    `PurePosixPath.match` takes ** for * before Python 3.13.
+    """
+    if not parts or not pattern:
+        return not parts and set(pattern) <= {"**"}
+    first, *rest = pattern
+    if first == "**":
+        return _matches(parts, rest) or _matches(parts[1:], pattern)
+    return fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
 
 
 def fetch_remote_file(out: Path, file: RemoteFile) -> dict[str, Any]:

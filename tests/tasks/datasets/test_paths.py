@@ -24,20 +24,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+ALL = "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.ndjson"
+
+
 @pytest.mark.parametrize(
     ("named", "files"),
     [
-        ("", "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.ndjson"),
+        ("", ALL),
         ("b", "b/c.json"),
         ("notes.txt", "notes.txt"),
         ("e.zip", "e.zip/deep/dev.json.xz e.zip/train.json"),
         ("e.zip/train.json", "e.zip/train.json"),
         ("**/*.json", "b/c.json"),
         ("[ab]*", "a.jsonl.gz b/c.json"),
+        ("[bn]*", "b/c.json"),
+        ("*", ALL),
+        ("**", ALL),
     ],
 )
 def test_finds_files_by_path_glob_or_archive(named: str, files: str, folder: Path) -> None:
-    assert data_files(str(folder / named)) == [folder / file for file in files.split()]
+    paths = data_files(str(folder / named))
+    assert sorted(paths) == [folder / file for file in files.split()]
 
 
 def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
@@ -45,8 +52,9 @@ def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
     assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
 
 
-@pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json"])
+@pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json", "*.md", "**"])
 def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
+    (tmp_path / "README.md").touch()
     with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
         data_files(str(tmp_path / name))
 

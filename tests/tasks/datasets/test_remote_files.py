@@ -192,6 +192,10 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ("s3://bucket/months/", "dev.json june.json may.json readme.md"),
         ("s3://bucket/months/*.json", "june.json may.json"),
         ("s3://bucket/months/m*", "may.json"),
+        ("s3://bucket/months/*/*.json", "dev.json"),
+        ("s3://bucket/months/**", "dev.json june.json may.json readme.md"),
+        ("s3://bucket/months/**/*.json", "dev.json june.json may.json"),
+        ("s3://bucket/**/d*/*", "dev.json"),
         ("s3://bucket/months/may.json", "may.json"),
     ],
 )
