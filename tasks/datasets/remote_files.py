@@ -15,7 +15,7 @@ from pyarrow import fs
 from pydantic import BaseModel, field_serializer
 
 from infra.errors import UserError, first_line
-from infra.masking import mask_secrets
+from infra.masking import digest_of_keys, mask_secrets
 from tasks.datasets.download import DownloadError, discard, download, validator
 
 
@@ -28,7 +28,8 @@ class RemoteFile(BaseModel, frozen=True):
     data differ by store.
 
     Its dump, which goes into the stage's key and manifest, has the address with its secrets masked.
-    So a new token or signature for the same content does not fetch the file again.
+    So a new token or signature for the same content does not fetch the file again. A new ?key=
+    does, because it may be the name of other content with an equal ETag.
     """
 
     address: str  # the URL of the file, or the URI of its store
@@ -39,6 +40,11 @@ class RemoteFile(BaseModel, frozen=True):
     @field_serializer("address")
     def _masked_address(self, address: str) -> str:
         return mask_secrets(address)
+
+    @field_serializer("version")
+    def _version_of_key(self, version: str) -> str:
+        keys = digest_of_keys(self.address)
+        return f"{version}, key {keys}" if keys else version
 
 
 def is_uri(name_or_uri: str) -> bool:

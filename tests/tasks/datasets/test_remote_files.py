@@ -19,7 +19,7 @@ from flows.common.parameters import DataParameters
 from infra.artifacts.manifest import read_manifest
 from infra.errors import UserError
 from tasks.datasets import download
-from tasks.datasets.remote_files import fetch_remote_file, find_remote_files
+from tasks.datasets.remote_files import RemoteFile, fetch_remote_file, find_remote_files
 from tests.factories.file_server import Served, serving
 from tests.factories.http_server import http_server
 
@@ -126,6 +126,18 @@ def test_secrets_of_a_url_are_masked_in_errors(fault: str, served: Served) -> No
 def test_rejects_html_pages(served: Served) -> None:
     with pytest.raises(UserError, match="unsupported file name"):
         fetched_training_file(served.url.replace(".json", ".html"))
+
+
+def test_key_may_be_the_name_of_the_content() -> None:
+    """Files whose addresses differ in a key are different ones, unlike those of other tokens."""
+
+    def dump(query: str) -> dict[str, Any]:
+        file = RemoteFile(address=f"https://h/a?{query}", path="/a", name="a.json", version="1")
+        return file.model_dump()
+
+    assert dump("token=hidden1") == dump("token=hidden2")
+    assert dump("key=hidden1") != dump("key=hidden2")
+    assert "hidden" not in str(dump("key=hidden1"))
 
 
 # Objects
