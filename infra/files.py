@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -86,7 +86,7 @@ def matches(pattern: Path) -> list[Path]:
 
 
 def members(archive: Path) -> list[Path]:
-    """The paths of a zip's files, sorted, without hidden ones and those that macOS adds.
+    """The paths of a zip's files, once each, sorted, without hidden ones and those of macOS.
 
     Raises:
         UserError: the file is not a zip, or it holds a link or a name that leads outside.
@@ -98,8 +98,8 @@ def members(archive: Path) -> list[Path]:
         raise _unreadable(archive, error) from error
     for info in infos:
         _refuse_unsafe(archive, info)
-    names = (Path(info.filename) for info in infos)
-    shown = (n for n in names if "__MACOSX" not in n.parts and not n.name.startswith("."))
+    names = {Path(info.filename) for info in infos}
+    shown = (n for n in names if n.name and "__MACOSX" not in n.parts and n.name[0] != ".")
     return sorted(archive / name for name in shown)
 
 
@@ -161,22 +161,29 @@ def _open_stored(path: Path, closing: ExitStack) -> _Stored:
         return _Stored(closing.enter_context(path.open("rb")), size, size)
     opened = closing.enter_context(ZipFile(archive))
     name = path.relative_to(archive).as_posix()
-    try:
-        info = opened.getinfo(name)
-    except KeyError:
+    info = _member(opened, name)
+    if info is None:
         closing.close()
         names = ", ".join(info.filename for info in opened.infolist()[:5]) or "no files"
         raise UserError(
             f"{archive} does not contain {name} (it contains: {names}); correct the path."
-        ) from None
+        )
     _refuse_unsafe(archive, info)
     return _Stored(closing.enter_context(opened.open(info)), info.compress_size, info.file_size)
 
 
+def _member(archive: ZipFile, name: str) -> ZipInfo | None:
+    """The member with a name, which the zip may spell in another way, such as ./a.json."""
+    with suppress(KeyError):
+        return archive.getinfo(name)
+    path = PurePosixPath(name)
+    return next((i for i in archive.infolist() if PurePosixPath(i.filename) == path), None)
+
+
 def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
-    name = PurePosixPath(info.filename.replace("\\", "/"))
+    name = PureWindowsPath(info.filename)  # its separators are both / and \, its root may be C:
     linked = stat.S_ISLNK(info.external_attr >> 16)
-    if linked or name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+    if linked or name.anchor or ".." in name.parts:
         problem = "is a link" if linked else "points outside the archive"
         raise UserError(
             f"{archive}: member {info.filename!r} {problem}; create the archive again without it."
