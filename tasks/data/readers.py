@@ -50,6 +50,8 @@ OPTIONAL = ("title", "is_impossible")
 
 SHARD_BYTES = 1 << 20
 
+PARQUET_MAGIC = b"PAR1"
+
 # Added to the error of a file such as questions.csv.
 OTHER_NAMES = (
     "A file is read as SQuAD's JSON unless its name ends in .jsonl, .ndjson or .parquet. Convert "
@@ -255,7 +257,7 @@ def _parquet_shards(path: Path) -> Iterator[Shard]:
     """The shards of a Parquet file, of whole record batches."""
     with TemporaryFile() as unpacked:
         file: Path | IO[bytes] = path
-        if not path.is_file() or path.suffix.lower() != ".parquet":  # compressed: not seekable
+        if not _is_parquet(path):  # compressed, or in a zip: not seekable
             with open_input(path) as packed:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
@@ -264,6 +266,14 @@ def _parquet_shards(path: Path) -> Iterator[Shard]:
             for shard in in_shards(_numbered_batches(opened), lambda b: b[1].nbytes, SHARD_BYTES):
                 first, last = shard[-1]
                 yield Shard(shard, _row_entries, (first + last.num_rows - 1) / rows)
+
+
+def _is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet as it is stored, by its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
 
 
 @contextmanager

@@ -373,9 +373,10 @@ def test_reads_parquet_rows(tmp_path: Path) -> None:
     questions = [question_of("a", ROW_ANSWER), question_of("b", impossible=True)]
     paragraph = Paragraph(context="The gold bar", qas=questions)
     assert list(read_articles(file)) == [Article(title="Bars", paragraphs=[paragraph])]
-    packed = tmp_path / "own.parquet.gz"
-    packed.write_bytes(gzip.compress(file.read_bytes()))
-    assert list(read_articles(packed)) == list(read_articles(file))
+    for name in ("own.parquet.gz", "gzip.parquet"):
+        packed = tmp_path / name
+        packed.write_bytes(gzip.compress(file.read_bytes()))
+        assert list(read_articles(packed)) == list(read_articles(file))
 
 
 def test_one_large_parquet_row_group_is_streamed(tmp_path: Path) -> None:
