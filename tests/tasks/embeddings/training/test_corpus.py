@@ -223,6 +223,23 @@ def test_rejects_missing_or_non_text_columns(tmp_path: Path) -> None:
         prepare(tmp_path, f"{tmp_path / 'a.parquet'}#n")
 
 
+@pytest.mark.parametrize(
+    "type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_reads_text_columns_of_every_type(tmp_path: Path, type_: pa.DataType) -> None:
+    texts = pa.array(["An owl", None, "A bee", "An owl"]).cast(type_)
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    files = find_texts(str(tmp_path / "a.parquet"))
+    assert [text for file in files for text in read_texts(file)] == ["An owl", "A bee", "An owl"]
+
+
+def test_error_names_the_rows_that_are_not_utf8(tmp_path: Path) -> None:
+    texts = pa.array([b"a"] * 1500 + ["ü".encode("latin-1")]).view(pa.string())
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet: not UTF-8 .* rows 1,025 to 1,501\."):
+        prepare(tmp_path, tmp_path / "a.parquet")
+
+
 @given(st.text(alphabet="aé日😀' \t\n.", max_size=60), st.integers(8, 20))
 def test_long_lines_are_split_at_white_space(
     tmp_path_factory: pytest.TempPathFactory, text: str, longest: int
