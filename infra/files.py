@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -85,6 +85,17 @@ def matches(pattern: Path) -> list[Path]:
     return [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
 
 
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and its subfolders, sorted, without hidden ones."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(file for file in files if not is_hidden(file.relative_to(folder)))
+
+
+def is_hidden(path: PurePath) -> bool:
+    """Whether a path names a hidden file, or leads through a hidden folder."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 def members(archive: Path) -> list[Path]:
     """The paths of a zip's files, once each, sorted, without hidden ones and those of macOS.
 
@@ -99,7 +110,7 @@ def members(archive: Path) -> list[Path]:
     for info in infos:
         _refuse_unsafe(archive, info)
     names = {Path(info.filename) for info in infos}
-    shown = (n for n in names if n.name and "__MACOSX" not in n.parts and n.name[0] != ".")
+    shown = (n for n in names if n.name and "__MACOSX" not in n.parts and not is_hidden(n))
     return sorted(archive / name for name in shown)
 
 

@@ -15,6 +15,7 @@ from pyarrow import fs
 from pydantic import BaseModel, field_serializer
 
 from infra.errors import UserError, first_line
+from infra.files import is_hidden
 from infra.masking import digest_of_keys, mask_secrets
 from tasks.datasets.download import DownloadError, discard, download, validator
 
@@ -54,7 +55,8 @@ def is_uri(name_or_uri: str) -> bool:
 
 def find_remote_files(uri: str) -> list[RemoteFile]:
     """The current version of the file at a URL; or the object at a URI, those below a folder
-    (recursively), or those that match a glob, in which ** stands for folders at any depth.
+    (recursively), or those that match a glob, in which ** stands for folders at any depth. Hidden
+    objects, and those in hidden folders, are left out.
 
     Raises:
         UserError: there are none, the URI of an object contains a password, or it can't be read;
@@ -108,7 +110,8 @@ def _list_objects(uri: str) -> list[RemoteFile]:
         )
         for info in sorted(infos, key=lambda info: info.path)
         if info.type == fs.FileType.File
-        and (not pattern or _matches(PurePosixPath(info.path).relative_to(path).parts, pattern))
+        and not is_hidden(place := PurePosixPath(info.path).relative_to(path))
+        and (not pattern or _matches(place.parts, pattern))
     ]
 
 

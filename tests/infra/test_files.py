@@ -99,11 +99,11 @@ def test_compressed_zip_member_is_read(tmp_path: Path) -> None:
     assert read(path) == TEXT
 
 
-def test_files_that_macos_adds_are_left_out(tmp_path: Path) -> None:
+def test_hidden_and_macos_members_are_left_out(tmp_path: Path) -> None:
     archive = tmp_path / "__MACOSX" / "a.zip"
     archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as opened:
-        for name in ("may.json", "__MACOSX/._may.json", ".DS_Store"):
+        for name in ("may.json", "__MACOSX/._may.json", ".DS_Store", ".saved/may.json"):
             opened.writestr(name, "{}")
     assert members(archive) == [archive / "may.json"]
 

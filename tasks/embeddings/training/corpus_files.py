@@ -12,6 +12,7 @@ from infra.errors import UserError
 from infra.files import (
     READ_PROGRESS,
     archive_of,
+    files_below,
     inner_suffix,
     matches,
     members,
@@ -66,8 +67,8 @@ def _texts_of(path: Path) -> list[Path]:
 
 
 def _texts_below(folder: Path) -> list[Path]:
-    """The text files below a folder. Logs how many other files are ignored."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    """The text files below a folder, without hidden ones. Logs how many others are ignored."""
+    files = files_below(folder)
     texts = [
         file
         for file in files

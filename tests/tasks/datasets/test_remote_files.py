@@ -147,6 +147,8 @@ OBJECTS = {
     "months/june.json": b"june",
     "months/deep/dev.json": b"dev",
     "months/readme.md": b"read me",
+    "months/.saved/may.json": b"old",
+    "months/.june.json": b"old",
 }
 LISTED = (
     "<Contents><Key>{}</Key><LastModified>2026-05-01T00:00:00.000Z</LastModified>"

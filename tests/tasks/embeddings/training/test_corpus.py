@@ -81,7 +81,9 @@ def test_skipped_files_in_a_folder_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "deep").mkdir()
-    for name in ("a.txt", "b.txt.gz", "deep/notes.pdf", "train.json"):
+    (tmp_path / ".saved").mkdir()
+    hidden = (".saved/a.txt", ".hidden.txt")
+    for name in ("a.txt", "b.txt.gz", "deep/notes.pdf", "train.json", *hidden):
         (tmp_path / name).touch()
     with caplog.at_level(logging.INFO):
         find_texts(str(tmp_path))
