@@ -86,12 +86,13 @@ class Question(NamedTuple):
 
 
 def questions_of(folder: Path) -> dict[str, Question]:
-    """The questions of an ingested file or split, by id."""
+    """The questions of an ingested file or split, by id; without those whose answer is unknown."""
     texts: Any = pq.read_table(folder / "contexts.parquet", columns=["text"])["text"].to_pylist()
     return {
         row["id"]: _question(row, texts)
         for batch, _ in questions_with_ledger(folder)
         for row in batch.to_pylist()
+        if row["answers"] or row["is_impossible"]
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -85,8 +85,19 @@ def matches(pattern: Path) -> list[Path]:
     return [Path(match) for match in sorted(glob.glob(str(pattern), recursive=True))]
 
 
+def files_below(folder: Path) -> list[Path]:
+    """The files in a folder and its subfolders, sorted, without hidden ones."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(file for file in files if not is_hidden(file.relative_to(folder)))
+
+
+def is_hidden(path: PurePath) -> bool:
+    """Whether a path names a hidden file, or leads through a hidden folder."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 def members(archive: Path) -> list[Path]:
-    """The paths of a zip's files, sorted, without hidden ones and those that macOS adds.
+    """The paths of a zip's files, once each, sorted, without hidden ones and those of macOS.
 
     Raises:
         UserError: the file is not a zip, or it holds a link or a name that leads outside.
@@ -98,8 +109,8 @@ def members(archive: Path) -> list[Path]:
         raise _unreadable(archive, error) from error
     for info in infos:
         _refuse_unsafe(archive, info)
-    names = (Path(info.filename) for info in infos)
-    shown = (n for n in names if "__MACOSX" not in n.parts and not n.name.startswith("."))
+    names = {Path(info.filename) for info in infos}
+    shown = (n for n in names if n.name and "__MACOSX" not in n.parts and not is_hidden(n))
     return sorted(archive / name for name in shown)
 
 
@@ -161,22 +172,29 @@ def _open_stored(path: Path, closing: ExitStack) -> _Stored:
         return _Stored(closing.enter_context(path.open("rb")), size, size)
     opened = closing.enter_context(ZipFile(archive))
     name = path.relative_to(archive).as_posix()
-    try:
-        info = opened.getinfo(name)
-    except KeyError:
+    info = _member(opened, name)
+    if info is None:
         closing.close()
         names = ", ".join(info.filename for info in opened.infolist()[:5]) or "no files"
         raise UserError(
             f"{archive} does not contain {name} (it contains: {names}); correct the path."
-        ) from None
+        )
     _refuse_unsafe(archive, info)
     return _Stored(closing.enter_context(opened.open(info)), info.compress_size, info.file_size)
 
 
+def _member(archive: ZipFile, name: str) -> ZipInfo | None:
+    """The member with a name, which the zip may spell in another way, such as ./a.json."""
+    with suppress(KeyError):
+        return archive.getinfo(name)
+    path = PurePosixPath(name)
+    return next((i for i in archive.infolist() if PurePosixPath(i.filename) == path), None)
+
+
 def _refuse_unsafe(archive: Path, info: ZipInfo) -> None:
-    name = PurePosixPath(info.filename.replace("\\", "/"))
+    name = PureWindowsPath(info.filename)  # its separators are both / and \, its root may be C:
     linked = stat.S_ISLNK(info.external_attr >> 16)
-    if linked or name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+    if linked or name.anchor or ".." in name.parts:
         problem = "is a link" if linked else "points outside the archive"
         raise UserError(
             f"{archive}: member {info.filename!r} {problem}; create the archive again without it."
@@ -247,6 +265,14 @@ class _GuardedStream(io.RawIOBase):
     def close(self) -> None:
         self._closing.close()
         super().close()
+
+
+def open_parquet(file: Path | IO[bytes]) -> pq.ParquetFile:
+    """Open a Parquet file to be streamed: columns are read in blocks of 1 MB.
+
+    By default, pyarrow reads whole row groups, and a file may consist of a single one.
+    """
+    return pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20)
 
 
 def row_batches(

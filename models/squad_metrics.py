@@ -66,30 +66,42 @@ def f1(prediction: str, golds: Sequence[str], *, v2: bool = False) -> float:
     return max(_overlap(normal, gold, v2) for gold in _normal_golds(golds, v2))
 
 
-def answer_versus_none(prediction: str, golds: Sequence[str]) -> int:
-    """1 if prediction and golds agree on whether there is an answer at all, else 0.
+def answer_versus_none(prediction: str, answerable: bool) -> int:
+    """1 if the prediction is right about whether the question has an answer at all, else 0.
 
-    Compares the raw texts, as CS224n's AvNA does: an answer such as "the" is an answer.
+    Uses the raw text, as CS224n's AvNA does: a prediction such as "the" is an answer.
     """
-    return int(bool(prediction) == any(golds))
+    return int(bool(prediction) == answerable)
 
 
 def score_questions(
-    predictions: Sequence[str], golds: Sequence[Sequence[str]], *, v2: bool = False
+    predictions: Sequence[str],
+    golds: Sequence[Sequence[str]],
+    answerable: Iterable[bool] | None = None,
+    *,
+    v2: bool = False,
 ) -> list[QuestionScore]:
     """Scores each question by the rule that `v2` selects (see `exact_match`), in the given order.
 
-    An empty prediction means "no answer". Raises ValueError if the numbers of predictions and
-    questions differ.
+    An empty prediction means "no answer". `answerable` says whether each question has an answer; by
+    default, those with a gold that is not empty have one. EM and F1 are 0 for any prediction if the
+    answer is unknown, which the official rules do not provide for: the question is answerable, but
+    has no golds.
+
+    Raises ValueError if the numbers of predictions, golds and `answerable` differ.
     """
+    flags = map(any, golds) if answerable is None else answerable
     return [
-        QuestionScore(
-            exact_match(text, answers, v2=v2),
-            f1(text, answers, v2=v2),
-            answer_versus_none(text, answers),
-        )
-        for text, answers in zip(predictions, golds, strict=True)
+        _score(text, answers, flag, v2)
+        for text, answers, flag in zip(predictions, golds, flags, strict=True)
     ]
+
+
+def _score(prediction: str, golds: Sequence[str], answerable: bool, v2: bool) -> QuestionScore:
+    avna = answer_versus_none(prediction, answerable)
+    if answerable and not golds:
+        return QuestionScore(0, 0.0, avna)
+    return QuestionScore(exact_match(prediction, golds, v2=v2), f1(prediction, golds, v2=v2), avna)
 
 
 def mean_scores(questions: Iterable[QuestionScore]) -> Scores:

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters
-from infra.artifacts.manifest import facts_of
 from infra.artifacts.stage import Output
 from infra.files import READ_PROGRESS
 from infra.progress_reporter import showing_read_progress
-from tasks.data.ingested import Portion
+from tasks.data.ingested import Portion, articles_with_questions
 from tasks.data.splits import Exclusions, Shares, has_validation
 from tasks.stages import ingesting, splitting
 from tasks.tracking.runs import Split
@@ -59,7 +58,8 @@ def ingest_dataset(data: DataParameters) -> Splits:
         dev = splitting(portions, "dev", shares)
         exclusions = Exclusions(held_out=(dev.folder,))
     validation = None
-    if has_validation(sum(facts_of(portion.folder)["articles"] for portion in portions), shares):
+    articles = sum(int(articles_with_questions(portion.folder).sum()) for portion in portions)
+    if has_validation(articles, shares):
         validation = splitting(portions, "validation", shares, exclusions, data.negative_shares)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
     train = splitting([*portions, *mixed], "train", shares, exclusions, data.negative_shares)

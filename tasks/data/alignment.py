@@ -56,8 +56,9 @@ def answer_errors(question: Question, context: str) -> list[tuple[Answer, Answer
 def scored_answers(question: Question, context: str, repair: bool = False) -> list[Answer]:
     """The answers that predictions are scored against: those that match the context.
 
-    With `repair`, answers are corrected where possible. If no answer matches, all of them are
-    scored against, because SQuAD scores texts: without any, "no answer" would be right.
+    With `repair`, answers are corrected where possible. If no answer matches, all of them but blank
+    ones are scored against, because SQuAD scores texts. With a blank one, "no answer" would be
+    right.
     """
     if question.is_impossible:
         return []
@@ -66,7 +67,9 @@ def scored_answers(question: Question, context: str, repair: bool = False) -> li
         for answer, error in answer_errors(question, context)
     }
     answers = [corrections.get(id(answer), answer) for answer in question.answers]
-    return [answer for answer in answers if answer] or question.answers
+    return [answer for answer in answers if answer] or [
+        answer for answer in question.answers if answer.text.strip()
+    ]
 
 
 def align(

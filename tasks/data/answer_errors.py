@@ -4,6 +4,7 @@ import re
 import unicodedata
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -79,10 +80,18 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:38]} … {text[-38:]}"
 
 
-def _nearest(text: str, start: int, context: str) -> int:
-    """The offset of the occurrence of a text that begins nearest to `start`, or -1."""
-    places = [context.rfind(text, 0, max(start, 0) + len(text)), context.find(text, max(start, 0))]
-    return min((p for p in places if p >= 0), key=lambda p: abs(p - start), default=-1)
+def _nearest(
+    text: str, start: int, context: str, accept: Callable[[int], bool] = lambda place: True
+) -> int:
+    """The accepted offset of an occurrence of a text that is nearest to `start`, or -1."""
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    while before >= 0 and not accept(before):
+        before = context.rfind(text, 0, before + len(text) - 1)
+    after = context.find(text, max(start, 0))
+    while after >= 0 and not accept(after):
+        after = context.find(text, after + 1)
+    places = (place for place in (before, after) if place >= 0)
+    return min(places, key=lambda place: abs(place - start), default=-1)
 
 
 # Texts that differ only in white space or Unicode form
@@ -111,6 +120,11 @@ class _Folded(NamedTuple):
     starts: "array[int]"  # where each character's piece begins in the original text
     ends: "array[int]"  # and where that piece ends
 
+    def has_whole_pieces(self, first: int, last: int) -> bool:
+        """Whether no piece extends beyond these characters: the "1" of "½" is not a whole piece."""
+        begins = not first or self.starts[first - 1] < self.starts[first]
+        return begins and (last + 1 == len(self.text) or self.ends[last] < self.ends[last + 1])
+
 
 @lru_cache(maxsize=8)  # keeps the context whose questions are being aligned
 def _folded(text: str, unicode_form: bool) -> _Folded:
@@ -135,7 +149,12 @@ def _folded(text: str, unicode_form: bool) -> _Folded:
 def _similar(answer: Answer, context: _Folded, original: str, unicode_form: bool) -> Answer | None:
     """The nearest text of the context that equals the answer when both are folded, or None."""
     folded = _folded(answer.text.strip(), unicode_form).text
-    place = _nearest(folded, bisect_left(context.starts, answer.answer_start), context.text)
+    place = _nearest(
+        folded,
+        bisect_left(context.starts, answer.answer_start),
+        context.text,
+        lambda place: context.has_whole_pieces(place, place + len(folded) - 1),
+    )
     if place < 0:
         return None
     start, end = context.starts[place], context.ends[place + len(folded) - 1]

@@ -51,8 +51,7 @@ class IngestStats:
         """Count the rows of a shard, and add their scores one after the other."""
         count_contexts(self.counts, tables["contexts"])
         count_questions(self.counts, tables["questions"], tables["alignment"])
-        answers = pc.list_value_length(tables["questions"].column("answers"))
-        self._v2 |= pc.min(answers).as_py() == 0
+        self._v2 |= bool(pc.any(tables["questions"].column("is_impossible")).as_py())
         # Another order of summation would round differently.
         self._sums = np.add.accumulate(np.vstack([self._sums, scores]))[-1]
 
@@ -81,7 +80,7 @@ class IngestStats:
             )
 
     def facts(self) -> dict[str, int | float]:
-        """The `split_facts`, by the v2.0 rule if any question has no answers, else by v1.1."""
+        """The `split_facts`, by the v2.0 rule if any question is impossible, else by v1.1."""
         em, f1 = (self._sums[:2] if self._v2 else self._sums[2:]).tolist()
         return split_facts(self.counts, {"em": em, "f1": f1})
 
@@ -115,8 +114,9 @@ def ingest_articles(
 
     Returns counts of articles, contexts, questions, tokens and outcomes, and the oracle EM
     and F1 (0..100), which score the texts of the aligned spans against the answers. They follow the
-    v2.0 rule if any question has no answers, else the v1.1 rule. The scores in the ledger always
-    follow the v2.0 rule; the two differ only if an answer normalises to nothing.
+    v2.0 rule if any question is impossible, else the v1.1 rule. The scores in the ledger always
+    follow the v2.0 rule; the two differ only if an answer normalises to nothing. A question that is
+    not impossible but has no answers scores 0.
 
     Raises UserError if there are no questions, if two questions share an id, or if the share of
     dropped questions exceeds `max_rejected`.

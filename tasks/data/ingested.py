@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.files import row_batches
-from models.arrays import IntArray
+from models.arrays import BoolArray, IntArray
 
 _OFFSETS: dict[str, pa.DataType] = {
     "token_starts": pa.list_(pa.int32()),
@@ -183,6 +183,8 @@ class Contexts:
         self.article_of = np.repeat(
             np.arange(len(articles)), [len(digests) for _, digests in articles]
         )
+        # Whether each article of `articles` has questions.
+        self.has_questions = articles_with_questions(portion.folder)
         self.keep = np.ones(len(self.fingerprints), dtype=np.bool_)
 
     def by_article(self) -> Iterator[tuple[str, list[str]]]:
@@ -201,6 +203,16 @@ class Contexts:
         before = int(self.keep.sum())
         self.keep &= np.array([digest not in known for digest in self.fingerprints], dtype=np.bool_)
         return before - int(self.keep.sum())
+
+
+def articles_with_questions(folder: Path) -> BoolArray:
+    """Whether each article of an ingested file has questions, for the articles with contexts."""
+    articles: Any = pq.read_table(folder / "contexts.parquet", columns=["article"])["article"]
+    contexts: Any = pq.read_table(folder / "questions.parquet", columns=["context_id"])
+    numbers, article_of = np.unique(articles.to_numpy(), return_inverse=True)
+    has_questions = np.zeros(len(numbers), dtype=np.bool_)
+    has_questions[article_of[contexts["context_id"].to_numpy()]] = True
+    return has_questions
 
 
 def fingerprints(splits: Iterable[Path]) -> set[bytes]:

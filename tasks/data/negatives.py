@@ -184,10 +184,11 @@ class NegativeSampler:
 
 
 def _sources(questions: Any) -> Iterator[_Source]:
-    columns = ("id", "context_id", "question", "answers")
+    """The answerable questions; those without a training answer are invalid, and not trained on."""
+    columns = ("id", "context_id", "question", "answers", "span_start")
     values = (questions.column(name).to_pylist() for name in columns)
-    for row, (id, context, question, answers) in enumerate(zip(*values, strict=True)):
-        if answers:
+    for row, (id, context, question, answers, span_start) in enumerate(zip(*values, strict=True)):
+        if span_start >= 0:
             pairs = [(answer["text"], answer["start"]) for answer in answers]
             yield _Source(row, id, context, question, pairs)
 

@@ -31,7 +31,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from infra.cluster.map_reduce import in_shards
 from infra.errors import UserError, first_line
-from infra.files import READ_PROGRESS, inner_suffix, open_input, row_batches
+from infra.files import READ_PROGRESS, inner_suffix, open_input, open_parquet, row_batches
 from tasks.data.format_errors import (
     FormatError,
     explain,
@@ -49,6 +49,8 @@ REQUIRED = ("id", "context", "question", "answers")
 OPTIONAL = ("title", "is_impossible")
 
 SHARD_BYTES = 1 << 20
+
+PARQUET_MAGIC = b"PAR1"
 
 # Added to the error of a file such as questions.csv.
 OTHER_NAMES = (
@@ -255,15 +257,23 @@ def _parquet_shards(path: Path) -> Iterator[Shard]:
     """The shards of a Parquet file, of whole record batches."""
     with TemporaryFile() as unpacked:
         file: Path | IO[bytes] = path
-        if not path.is_file() or path.suffix.lower() != ".parquet":  # compressed: not seekable
+        if not _is_parquet(path):  # compressed, or in a zip: not seekable
             with open_input(path) as packed:
                 shutil.copyfileobj(packed, unpacked)
             file = unpacked
-        with _complete_parquet(), pq.ParquetFile(file) as opened:
+        with _complete_parquet(), open_parquet(file) as opened:
             rows = opened.metadata.num_rows
             for shard in in_shards(_numbered_batches(opened), lambda b: b[1].nbytes, SHARD_BYTES):
                 first, last = shard[-1]
                 yield Shard(shard, _row_entries, (first + last.num_rows - 1) / rows)
+
+
+def _is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet as it is stored, by its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class _Builder:
         answers = scored_answers(question, text, self._repair)
         errors = answer_errors(question, text)
         texts = [answer.text for answer in answers]
-        scores = _scores(span, texts)
+        scores = _scores(span, texts, not question.is_impossible)
         self.scores.append(scores)
         question_row = {
             "id": question.id,
@@ -132,12 +132,12 @@ class _Builder:
         self.order.append(("questions", len(question.question) + sum(map(len, texts))))
 
 
-def _scores(span: str, golds: Sequence[str]) -> Scores:
+def _scores(span: str, golds: Sequence[str], answerable: bool) -> Scores:
     """EM and F1 of a span's text by the v2.0 rule, then by the v1.1 rule."""
-    (v2,) = score_questions([span], [golds], v2=True)
+    (v2,) = score_questions([span], [golds], [answerable], v2=True)
     # The rules differ only if an answer normalises to nothing.
     same = all(map(normalize_answer, golds))
-    (v1,) = [v2] if same else score_questions([span], [golds], v2=False)
+    (v1,) = [v2] if same else score_questions([span], [golds], [answerable], v2=False)
     return v2.em, v2.f1, v1.em, v1.f1
 
 

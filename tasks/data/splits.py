@@ -12,6 +12,7 @@ The three tables of a split are written batch by batch, from the tables of inges
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -191,20 +192,21 @@ def _negative_facts(counts: Counter[str]) -> dict[str, int]:
 def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> None:
     """Keep only the contexts of the articles in one part.
 
-    Raises UserError if there is only one article to divide into train and dev.
+    Articles without questions are in train, because they would leave other parts empty. Raises
+    UserError if there is only one other article to divide into train and dev.
     """
     if part == "all":
         return
-    articles = [portion.articles for portion in contexts]
+    articles = [list(compress(portion.articles, portion.has_questions)) for portion in contexts]
     if shares.dev and sum(map(len, articles)) < 2:
         raise UserError(
-            "The data contain only one article, which can't be divided into train and dev. Add "
-            "articles, or set separate files for train and dev."
+            "The data contain only one article with questions, which can't be divided into train "
+            "and dev. Add articles, or set separate files for train and dev."
         )
-    kept_articles = np.array(divide(articles, shares)) == part
+    divided = iter(divide(articles, shares))
     for portion in contexts:
-        portion.keep &= kept_articles[portion.article_of]
-        kept_articles = kept_articles[len(portion.articles) :]
+        parts = [next(divided) if asked else "train" for asked in portion.has_questions]
+        portion.keep &= (np.array(parts) == part)[portion.article_of]
 
 
 def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:

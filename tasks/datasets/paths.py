@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from infra.errors import UserError, did_you_mean
-from infra.files import archive_of, inner_suffix, matches, members
+from infra.files import archive_of, files_below, inner_suffix, matches, members
 from infra.masking import mask_secrets
 from infra.run_logger import logger
-from tasks.datasets.catalog import DATASETS
+from tasks.datasets.catalog import DATASETS, SplitName
 from tasks.datasets.remote_files import RemoteFile, is_uri
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
@@ -24,18 +24,17 @@ DataFile = TypeVar("DataFile", bound=Path | RemoteFile)
 def data_files(path_or_glob: str) -> list[Path]:
     """The data files of a path: one file, or those in a folder (recursively), a glob or a zip.
 
+    Hidden files and folders are left out. A file of another name is a data file only if the path
+    names it exactly.
+
     Raises:
         UserError: the path has no data files.
     """
     path = Path(path_or_glob).expanduser()
-    if path.is_dir():
-        files = [file for entry in sorted(path.rglob("*")) for file in expand_data_file(entry)]
-    elif path.suffix.lower() == ".zip" and path.is_file():
-        files = expand_data_file(path)
-    elif path.is_file() or archive_of(path):
-        files = [path]
-    else:
-        files = [file for match in matches(path) for file in data_files(str(match))]
+    if archive_of(path) or (path.is_file() and path.suffix.lower() != ".zip"):
+        return [path]
+    places = [path] if path.exists() else matches(path)
+    files = list(dict.fromkeys(file for place in places for file in _files_at(place)))
     if not files and path.exists():
         raise UserError(f"{path_or_glob} has no {EXTENSIONS_TEXT} files. Check the path.")
     if not files:
@@ -45,6 +44,11 @@ def data_files(path_or_glob: str) -> list[Path]:
             "`bidaflow datasets` lists the known datasets."
         )
     return files
+
+
+def _files_at(place: Path) -> list[Path]:
+    entries = files_below(place) if place.is_dir() else [place]
+    return [file for entry in entries for file in expand_data_file(entry)]
 
 
 def _known_names(path: Path) -> list[str]:
@@ -67,13 +71,15 @@ def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataF
 
     Unless there are files of both kinds, all are training files, to be divided by article. If there
     are, other files are not used, and a line in the log names them. A line in the log also says if
-    a file beside one named "train", such as test.json, is a training file.
+    a file beside one named "train", such as test.json, is a training file, or one named "dev" is.
     """
     dev = [file for file in files if file.name.startswith("dev")]
     train = [file for file in files if file.name.startswith("train")]
     if not (train and dev):
         if 0 < len(train) < len(files):
-            _log_all_train(tuple(file.name for file in files))
+            _log_all_train("dev", tuple(file.name for file in files))
+        elif dev and len(files) > 1:
+            _log_all_train("train", tuple(file.name for file in files))
         return list(files), []
     unused = [file.name for file in files if not file.name.startswith(("train", "dev"))]
     if unused:
@@ -87,10 +93,11 @@ def _log_unused(names: tuple[str, ...]) -> None:
 
 
 @cache  # `check` assigns them twice
-def _log_all_train(names: tuple[str, ...]) -> None:
+def _log_all_train(missing: SplitName, names: tuple[str, ...]) -> None:
+    purpose = "evaluate" if missing == "dev" else "train only"
     logger().warning(
-        f"No file name begins with dev, so all {len(names)} files are training files: "
-        f"{_listed(names)}. To evaluate on one of them, rename it to dev…, or set "
+        f"No file name begins with {missing}, so all {len(names)} files are training files: "
+        f"{_listed(names)}. To {purpose} on one of them, rename it to {missing}…, or set "
         "data.train_files and data.dev_files."
     )
 

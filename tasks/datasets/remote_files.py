@@ -3,8 +3,9 @@ that pyarrow opens by URI."""
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -14,7 +15,8 @@ from pyarrow import fs
 from pydantic import BaseModel, field_serializer
 
 from infra.errors import UserError, first_line
-from infra.masking import mask_secrets
+from infra.files import is_hidden
+from infra.masking import digest_of_keys, mask_secrets
 from tasks.datasets.download import DownloadError, discard, download, validator
 
 
@@ -27,7 +29,8 @@ class RemoteFile(BaseModel, frozen=True):
     data differ by store.
 
     Its dump, which goes into the stage's key and manifest, has the address with its secrets masked.
-    So a new token or signature for the same content does not fetch the file again.
+    So a new token or signature for the same content does not fetch the file again. A new ?key=
+    does, because it may be the name of other content with an equal ETag.
     """
 
     address: str  # the URL of the file, or the URI of its store
@@ -39,6 +42,11 @@ class RemoteFile(BaseModel, frozen=True):
     def _masked_address(self, address: str) -> str:
         return mask_secrets(address)
 
+    @field_serializer("version")
+    def _version_of_key(self, version: str) -> str:
+        keys = digest_of_keys(self.address)
+        return f"{version}, key {keys}" if keys else version
+
 
 def is_uri(name_or_uri: str) -> bool:
     """Whether a name begins with a URI scheme, such as s3://bucket/folder."""
@@ -47,7 +55,8 @@ def is_uri(name_or_uri: str) -> bool:
 
 def find_remote_files(uri: str) -> list[RemoteFile]:
     """The current version of the file at a URL; or the object at a URI, those below a folder
-    (recursively), or those that match a *.
+    (recursively), or those that match a glob, in which ** stands for folders at any depth. Hidden
+    objects, and those in hidden folders, are left out.
 
     Raises:
         UserError: there are none, the URI of an object contains a password, or it can't be read;
@@ -87,6 +96,7 @@ def _list_objects(uri: str) -> list[RemoteFile]:
     location, mark, query = uri.partition("?")
     folder = location.partition("*")[0].rpartition("/")[0] if "*" in location else location
     address = folder + mark + query
+    pattern = PurePosixPath(location[len(folder) :].lstrip("/")).parts
     store, path = fs.FileSystem.from_uri(address)
     infos: list[Any] = [store.get_file_info(path)]
     if infos[0].type == fs.FileType.Directory:
@@ -100,8 +110,22 @@ def _list_objects(uri: str) -> list[RemoteFile]:
         )
         for info in sorted(infos, key=lambda info: info.path)
         if info.type == fs.FileType.File
-        and ("*" not in location or PurePosixPath(info.path).match(path + location[len(folder) :]))
+        and not is_hidden(place := PurePosixPath(info.path).relative_to(path))
+        and (not pattern or _matches(place.parts, pattern))
     ]
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a glob; ** matches any number of folders.
+
+    `PurePosixPath.match` takes ** for * before Python 3.13.
+    """
+    if not parts or not pattern:
+        return not parts and set(pattern) <= {"**"}
+    first, *rest = pattern
+    if first == "**":
+        return _matches(parts, rest) or _matches(parts[1:], pattern)
+    return fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
 
 
 def fetch_remote_file(out: Path, file: RemoteFile) -> dict[str, Any]:

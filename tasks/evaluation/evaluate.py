@@ -1,6 +1,7 @@
 """Scores predicted spans on every question of an ingested split, by the official rules."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,7 +44,8 @@ class EvaluationSplit:
     ids: list[str]  # n
     questions: list[str]  # n
     context_of: IntArray  # (n,)
-    golds: list[list[Gold]]  # n; an empty list for an unanswerable question
+    golds: list[list[Gold]]  # n; empty for an unanswerable question, and if the answer is invalid
+    answerable: BoolArray  # (n,) whether a question has an answer, known or not
     span_start: IntArray  # (n,) first token of the training answer, -1 for none
     span_end: IntArray  # (n,) last token of the training answer, -1 for none
 
@@ -65,11 +67,6 @@ class EvaluationSplit:
         return [[gold.text for gold in golds] for golds in self.golds]
 
     @cached_property
-    def answerable(self) -> BoolArray:
-        """Whether a question has an answer, (n,)."""
-        return np.array([bool(golds) for golds in self.golds], dtype=bool)
-
-    @cached_property
     def has_tokens(self) -> BoolArray:
         """Whether a question and its context both have at least one token, (n,).
 
@@ -82,6 +79,14 @@ class EvaluationSplit:
     def v2(self) -> bool:
         """Whether the SQuAD 2.0 rule applies, because some question has no answer."""
         return not self.answerable.all()
+
+    def score(self, texts: Sequence[str]) -> list[QuestionScore]:
+        """The score of an answer text for each question, "" for no answer.
+
+        They follow the SQuAD 2.0 rule if any question has no answer, else the v1.1 rule. A question
+        whose answer is unknown, because all its answers are invalid, has EM and F1 0.
+        """
+        return score_questions(texts, self.gold_texts, self.answerable.tolist(), v2=self.v2)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,10 @@ def load_split(folder: Path) -> EvaluationSplit:
     )
     questions: Any = pq.read_table(
         folder / "questions.parquet",
-        columns=["id", "question", "answers", "context_id", "span_start", "span_end"],
+        columns=[
+            *("id", "question", "answers", "is_impossible", "context_id"),
+            *("span_start", "span_end"),
+        ],
     )
     first_token, token_starts = _ragged(contexts, "token_starts")
     _, token_ends = _ragged(contexts, "token_ends")
@@ -120,6 +128,7 @@ def load_split(folder: Path) -> EvaluationSplit:
         questions=questions["question"].to_pylist(),
         context_of=questions["context_id"].to_numpy(),
         golds=[[Gold(**gold) for gold in golds] for golds in questions["answers"].to_pylist()],
+        answerable=~questions["is_impossible"].to_numpy(),
         span_start=questions["span_start"].to_numpy(),
         span_end=questions["span_end"].to_numpy(),
     )
@@ -150,8 +159,8 @@ def evaluate(
     """Scores one answer for every question of the split.
 
     The answers are those at `threshold` (see `Predictions.answers`): at 0 the more probable of
-    span and no answer, at infinity always the span, at -infinity always no answer. The SQuAD 2.0
-    rule applies if any question of the split has no answer, else the v1.1 rule.
+    span and no answer, at infinity always the span, at -infinity always no answer. See
+    `EvaluationSplit.score` for the rules.
 
     A question without tokens gets no answer, as from the served model.
 
@@ -167,7 +176,7 @@ def evaluate(
     starts, ends = character_spans(split, answers.span_start, answers.span_end)
     spans = zip(starts.tolist(), ends.tolist(), strict=True)
     texts = [split.context(row)[start:end] for row, (start, end) in enumerate(spans)]
-    questions = score_questions(texts, split.gold_texts, v2=split.v2)
+    questions = split.score(texts)
     return Evaluation(
         scores=mean_scores(questions),
         questions=questions,

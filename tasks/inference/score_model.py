@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from infra.errors import UserError
 from infra.settings import settings
 from models.arrays import FloatArray
-from models.squad_metrics import QuestionScore, mean_scores, score_questions
+from models.squad_metrics import QuestionScore, mean_scores
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.tracking import registry
 
@@ -66,7 +66,7 @@ def answer_split(
     contexts = map(split.context, range(len(split)))
     rows = predictor.answer(list(zip(split.questions, contexts, strict=True)))
     answers = [row["answer"] for row in rows]
-    return answers, score_questions(answers, split.gold_texts, v2=split.v2)
+    return answers, split.score(answers)
 
 
 def load_f1(scored: Path) -> FloatArray:

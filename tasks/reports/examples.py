@@ -69,6 +69,7 @@ def example(columns: Columns, split: EvaluationSplit, row: int) -> View:
         "id": split.ids[row],
         "question": split.questions[row],
         "golds": list(dict.fromkeys(split.gold_texts[row])),
+        "answerable": bool(split.answerable[row]),
         "prediction": value["prediction"],
         "segments": marked_segments(
             split.context(row), split.golds[row], predicted_span(columns, row)

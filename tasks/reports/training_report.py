@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
-from models.squad_metrics import answer_versus_none
 from tasks.embeddings.formats.select import packaged_words
 from tasks.evaluation.evaluate import EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import slice_tables
@@ -80,7 +79,7 @@ def report_variants(
 def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
     """The variant's table row, with None or NaN for unknown values."""
     answers, facts, url = variant.answers, variant.facts, variant.facts["run_url"]
-    correct_avna = map(answer_versus_none, answers["prediction"], split.gold_texts)
+    correct_avna = (answers["prediction"] != "") == split.answerable
     last = variant.history[-1] if variant.history else {}
     kept = {**last, **facts["scores"]}
     return {
@@ -89,7 +88,7 @@ def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
         "em_margin": _margin(answers["em"]),
         "f1": mean(answers["f1"]),
         "f1_margin": _margin(answers["f1"]),
-        "avna": 100 * sum(correct_avna) / len(split),
+        "avna": 100 * float(correct_avna.mean()),
         "nll": kept.get("dev/nll", math.nan),
         "within": _within(kept, variant, split),
         "parameters": facts.get("parameters"),

@@ -41,6 +41,7 @@ def write_split(folder: Path, *, answered_only: bool = False) -> Path:
         "context_id": pa.array(context_ids, pa.int32()),
         "question": pa.array(questions),
         "answers": pa.array(answers, pa.list_(answer)),
+        "is_impossible": pa.array([not row for row in answers]),
         "span_start": pa.array([start for start, _ in spans], pa.int32()),
         "span_end": pa.array([end for _, end in spans], pa.int32()),
     }

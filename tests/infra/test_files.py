@@ -4,6 +4,7 @@ import gzip
 import io
 import lzma
 import random
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,13 +99,25 @@ def test_compressed_zip_member_is_read(tmp_path: Path) -> None:
     assert read(path) == TEXT
 
 
-def test_files_that_macos_adds_are_left_out(tmp_path: Path) -> None:
+def test_hidden_and_macos_members_are_left_out(tmp_path: Path) -> None:
     archive = tmp_path / "__MACOSX" / "a.zip"
     archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as opened:
-        for name in ("may.json", "__MACOSX/._may.json", ".DS_Store"):
+        for name in ("may.json", "__MACOSX/._may.json", ".DS_Store", ".saved/may.json"):
             opened.writestr(name, "{}")
     assert members(archive) == [archive / "may.json"]
+
+
+def test_unusual_member_names_are_read(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as opened, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the second b.json
+        for name in (".", "./a.json", "b.json", "b.json", "at 10:30.json", "10:45//c.json"):
+            opened.writestr(name, name)
+    names = ["10:45/c.json", "a.json", "at 10:30.json", "b.json"]
+    assert members(archive) == [archive / name for name in names]
+    contents = [b"10:45//c.json", b"./a.json", b"at 10:30.json", b"b.json"]
+    assert [read(path) for path in members(archive)] == contents
 
 
 @compressors
@@ -142,7 +155,9 @@ def test_rejects_decompression_bombs(
     assert read_bytes <= 4 << 20
 
 
-@pytest.mark.parametrize("name", ["../../x.json", "/etc/x.json", "..\\x.json", "C:\\x.json"])
+@pytest.mark.parametrize(
+    "name", ["../../x.json", "/etc/x.json", "..\\x.json", "C:\\x.json", "C:x.json"]
+)
 def test_rejects_zip_members_outside_the_archive(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(zipped(b"{}", name))
     with pytest.raises(UserError, match=r"a\.zip.*outside"):

@@ -1,9 +1,11 @@
 """Masked addresses."""
 
+import re
+
 import pytest
 
 from infra.errors import UserError
-from infra.masking import mask_secrets
+from infra.masking import digest_of_keys, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,13 @@ def test_masks_secrets_and_nothing_else(address: str, masked: str) -> None:
 )
 def test_leaves_other_text_unchanged(address: str) -> None:
     assert mask_secrets(address) == address
+
+
+def test_digest_depends_on_the_keys_only() -> None:
+    first, *same = map(digest_of_keys, ("http://h/a?key=1", "http://h/?sig=2&KEY=1", "h?api_key=1"))
+    assert re.fullmatch("[0-9a-f]{8}", first) and same == [first, first]
+    assert digest_of_keys("http://h/a?key=2") != first
+    assert digest_of_keys("http://u:p@h/a?token=1&monkey=2&page=3") == ""
 
 
 def test_user_errors_are_masked() -> None:

@@ -103,13 +103,18 @@ def test_v2_scores_questions_without_gold_answers() -> None:
         f1("cat", [])
 
 
-def test_avna_compares_unnormalized_texts() -> None:
-    assert answer_versus_none("", []) == 1
-    assert answer_versus_none("cat", []) == 0
-    assert answer_versus_none("", ["cat"]) == 0
-    assert answer_versus_none("dog", ["cat"]) == 1
-    assert answer_versus_none("the", ["a"]) == 1
-    assert answer_versus_none("", [""]) == 1
+def test_avna_uses_unnormalized_texts() -> None:
+    assert answer_versus_none("", False) == 1
+    assert answer_versus_none("cat", False) == 0
+    assert answer_versus_none("", True) == 0
+    assert answer_versus_none("dog", True) == 1
+    assert answer_versus_none("the", True) == 1
+
+
+@given(WORDS, st.booleans())
+def test_no_prediction_equals_an_unknown_answer(prediction: str, v2: bool) -> None:
+    (score,) = score_questions([prediction], [[]], [True], v2=v2)
+    assert score == (0, 0, int(bool(prediction)))
 
 
 def test_aggregate_scores_are_mean_percentages() -> None:

@@ -3,6 +3,7 @@
 The layout is that of `FastText::saveModel` in the reference implementation (version 12).
 """
 
+import math
 import struct
 from collections.abc import Container, Iterator
 from contextlib import suppress
@@ -61,6 +62,8 @@ class FastTextReader:
             with path.open("rb") as file:
                 settings = self._read_header(file)
                 shape = self.row_count + settings["buckets"], self.dimension
+                if path.stat().st_size < file.tell() + 4 * math.prod(shape):
+                    raise EOFError
                 matrix: Any = np.memmap(file, "<f4", "r", file.tell(), shape)
         except (struct.error, EOFError, ValueError) as error:  # ValueError: by memmap
             raise UserError(f"{self.name} is truncated. Download it again.") from error
@@ -80,9 +83,11 @@ class FastTextReader:
             )
         settings = dict(zip(SETTINGS, values, strict=True))
         self.row_count, self.dimension = words, settings["dimension"]
+        counts_are_valid = self.dimension > 0 and min(words, settings["buckets"]) >= 0
         self._words = [_read_word(file) for _ in range(words)]
         quantized, *shape = _unpack(file, MATRIX)
-        if quantized or shape != [words + settings["buckets"], self.dimension]:
+        expected = [words + settings["buckets"], self.dimension]
+        if quantized or shape != expected or not counts_are_valid:
             raise UserError(f"{self.name} is quantized or damaged. Download the full .bin again.")
         return settings
 

@@ -20,6 +20,30 @@ _WHOLE = re.compile(rb"[-+]?\d+")
 _DECIMAL = re.compile(rb"[-+]?((\d+\.\d*|\.\d+)(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
 
 LONGEST_WORD = 10_000  # bytes; a longer "word" means that the file has another format
+MOST_ROWS, MOST_NUMBERS = 10**12, 10**6  # a larger header means the same
+
+
+def _parse_header(name: str, line: bytes) -> tuple[int, int] | None:
+    """The numbers of words and of dimensions in a header line; None if it is none.
+
+    Raises UserError for numbers that no file of word vectors has.
+    """
+    header = re.fullmatch(rb"0*(\d+) 0*(\d+)\s*", line)
+    if header is None:
+        return None
+    # Python converts at most 4,300 digits.
+    rows, dimension = (int(digits[:20]) for digits in header.groups())
+    if rows > MOST_ROWS or not 0 < dimension <= MOST_NUMBERS:
+        raise UserError(
+            f"{name}: the header {_shortened(line)} is not that of word vectors (number of words, "
+            f"then 1 to {MOST_NUMBERS:,} dimensions). Use a file of word vectors."
+        )
+    return rows, dimension
+
+
+def _shortened(line: bytes) -> str:
+    text = line.decode(errors="replace").strip()
+    return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
 class TextReader:
@@ -33,11 +57,11 @@ class TextReader:
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
         first = file.readline().removeprefix(codecs.BOM_UTF8)
-        header = re.fullmatch(rb"(\d+) (\d+)\s*", first)
+        header = _parse_header(name, first)
         self.name = name
         self.row_count = 0
-        self.expected_rows = int(header[1]) if header else None
-        self.dimension = int(header[2]) if header else first.rstrip().count(b" ")
+        self.expected_rows = header[0] if header else None
+        self.dimension = header[1] if header else first.rstrip().count(b" ")
         self._lines = file if header else chain([first], file)
         if not self.dimension:
             raise UserError(
@@ -96,14 +120,14 @@ class Word2VecReader:
     """Reader of word2vec's .bin; reads row by row, and keeps no rows in memory."""
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
-        header = re.fullmatch(rb"(\d+) (\d+)\s*", file.readline(LONGEST_WORD))
-        if header is None or not int(header[2]):
+        header = _parse_header(name, file.readline(LONGEST_WORD))
+        if header is None:
             raise UserError(
                 f"{name} is neither a word2vec nor a fastText file: it has no such header. Use a "
                 ".bin that word2vec or fastText wrote."
             )
         self.name, self._file = name, file
-        self.expected_rows, self.dimension = int(header[1]), int(header[2])
+        self.expected_rows, self.dimension = header
         self.row_count = 0
 
     def rows(self, wanted: Container[bytes], keep_first: int) -> Iterator[tuple[str, Float32Array]]:

@@ -4,19 +4,20 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infra.errors import UserError
 from infra.files import (
     READ_PROGRESS,
     archive_of,
+    files_below,
     inner_suffix,
     matches,
     members,
     open_input,
+    open_parquet,
     row_batches,
 )
 from infra.run_logger import logger
@@ -66,8 +67,8 @@ def _texts_of(path: Path) -> list[Path]:
 
 
 def _texts_below(folder: Path) -> list[Path]:
-    """The text files below a folder. Logs how many other files are ignored."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    """The text files below a folder, without hidden ones. Logs how many others are ignored."""
+    files = files_below(folder)
     texts = [
         file
         for file in files
@@ -107,11 +108,11 @@ def read_texts(file: TextFile) -> Iterator[str]:
 
 def _read_column(file: Path, column: str) -> Iterator[str]:
     try:
-        with pq.ParquetFile(file) as table:
+        with open_parquet(file) as table:
             _require_strings(file, column, table.schema_arrow)
             read = 0
             for batch in row_batches(table, 1024, [column]):
-                yield from filter(None, batch.column(0).to_pylist())
+                yield from filter(None, _column_texts(file, batch, read + 1))
                 read += batch.num_rows
                 READ_PROGRESS.get()(file, read / table.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
@@ -120,10 +121,26 @@ def _read_column(file: Path, column: str) -> Iterator[str]:
         ) from error
 
 
+def _column_texts(file: Path, batch: Any, first_row: int) -> list[str | None]:
+    """The texts of a batch of a single column, whose first row has that number."""
+    try:
+        texts: list[str | None] = batch.column(0).to_pylist()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{file}: not UTF-8 ({error.reason}) in one of the rows {first_row:,} to "
+            f"{first_row + batch.num_rows - 1:,}. Convert the texts to UTF-8."
+        ) from error
+    return texts
+
+
+def _is_text(type_: Any) -> bool:
+    values = type_.value_type if pa.types.is_dictionary(type_) else type_
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(values) for test in tests)
+
+
 def _require_strings(file: Path, column: str, schema: pa.Schema) -> None:
-    texts = [
-        f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
-    ]
+    texts = [field.name for field in schema if _is_text(field.type)]
     if column not in texts:
         raise UserError(
             f"{file} has no text column {column!r}. Select one as {file.name}#COLUMN; text "

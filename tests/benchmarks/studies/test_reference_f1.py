@@ -13,7 +13,8 @@ def test_spans_only_where_training_had_answers_only() -> None:
     """No answer is more probable than the span, which is right."""
     tokens = (np.array([0]), np.array([4]), np.array([0, 1]))
     zeros, golds = np.zeros(1, np.int64), [[Gold("Lima", 0)]]
-    split = EvaluationSplit(["Lima"], *tokens, ["a"], ["Where?"], zeros, golds, zeros, zeros)
+    answered = golds, np.array([True]), zeros, zeros
+    split = EvaluationSplit(["Lima"], *tokens, ["a"], ["Where?"], zeros, *answered)
     predictions = Predictions(zeros, zeros, np.array([-2.0]), np.array([-1.0]))
     f1, em = question_scores(split, predictions, math.inf)
     assert (f1.tolist(), em) == ([100], 100)

@@ -33,6 +33,13 @@ def answer(text: str, start: int) -> Answer:
         ("50 €", 11, WIDE, "other-unicode-form", ("５０\u00a0€", 11)),
         ("fish", 20, WIDE, "other-unicode-form", ("ﬁsh", 20)),
         ("Cafe\u0301", 0, "Café", "other-unicode-form", ("Café", 0)),
+        ("1", 0, "½ of 1½", "wrong-offset", ("1", 5)),
+        ("1", 0, "½ of it", "absent", None),
+        ("M", 5, "Acme™", "absent", None),
+        ("fi", 0, "ﬁ", "other-unicode-form", ("ﬁ", 0)),
+        ("i", 0, "ﬁ", "absent", None),
+        ("V 1", 0, "Ⅷ 1, Ｖ 1", "other-unicode-form", ("Ｖ 1", 5)),
+        ("V 1", 9, "Ｖ 1, Ⅴ ½", "other-unicode-form", ("Ｖ 1", 0)),
         ("beyonce", 0, DECOMPOSED, "absent", None),
         ("a", 0, "", "absent", None),
         (" \n", 0, SPACED, "empty-answer", None),
@@ -81,6 +88,10 @@ def test_repaired_answers_match_the_context(text: str, context: str, start: int)
     correction = diagnose(wrong, context).correction
     if correction is not None:
         assert matches_context(correction, context)
+        folded = [
+            " ".join(unicodedata.normalize("NFKC", t).split()) for t in (text, correction.text)
+        ]
+        assert folded[0] == folded[1]
 
 
 @given(TEXT, st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]), st.data())

@@ -75,8 +75,8 @@ def test_facts_count_outcomes_and_oracle_scores(tmp_path: Path) -> None:
         "repaired": 0,
         "dropped": 2,
         "invalid_answers": 1,
-        "oracle_em": 60.0,  # exact, impossible, and the one without answers
-        "oracle_f1": 60.0,
+        "oracle_em": 40.0,  # exact and impossible
+        "oracle_f1": 40.0,
         "context_tokens": 6,
         "question_tokens": 15,
     }
@@ -236,7 +236,7 @@ def test_invalid_answers_are_not_scored_against(tmp_path: Path, repair: bool, go
 
 
 def test_only_answers_are_scored_if_all_are_invalid(tmp_path: Path) -> None:
-    moved = question("moved", ("gold", 8), ("silver", 0))
+    moved = question("moved", ("gold", 8), ("silver", 0), (" ", 3))
     bars = Article(paragraphs=[Paragraph(context="The 42nd gold bar", qas=[moved])])
     assert ingest_articles([bars], tmp_path)["dropped"] == 1
     (row,) = rows(tmp_path, "questions.parquet")
@@ -252,10 +252,11 @@ def test_invalid_fields_are_in_the_ledger(tmp_path: Path) -> None:
     assert (row["outcome"], row["fault"], row["reason"]) == ("dropped", "invalid-field", reason)
 
 
-def test_v1_rule_applies_if_every_question_has_answers(tmp_path: Path) -> None:
+def test_v1_rule_applies_if_no_question_is_impossible(tmp_path: Path) -> None:
     """An answer that normalises to nothing has F1 0 by the v1.1 rule and 1 by the v2.0 rule."""
     the = Paragraph(context="The bar", qas=[question("the", ("The", 0))])
-    assert ingest_articles([Article(paragraphs=[the])], tmp_path)["oracle_f1"] == 0
+    dropped = Paragraph(context="A bar", qas=[question("dropped")])
+    assert ingest_articles([Article(paragraphs=[the, dropped])], tmp_path)["oracle_f1"] == 0
     both = [the, Paragraph(context="", qas=[question("none", impossible=True)])]
     assert ingest_articles([Article(paragraphs=both)], tmp_path)["oracle_f1"] == 100
 

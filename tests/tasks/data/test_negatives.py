@@ -147,6 +147,22 @@ def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
         write_split(new(tmp_path / "out"), [one], negatives=HALF)
 
 
+def test_invalid_questions_have_no_negatives(tmp_path: Path) -> None:
+    """Their answers may be wrong, so another paragraph may contain the right one."""
+    asked = [
+        {"id": id, "question": "Where?", "answers": [{"text": text, "answer_start": 15}]}
+        for id, text in (("valid", "hill"), ("invalid", "valley"))
+    ]
+    paragraphs = [
+        {"context": "Mills stand on hills.", "qas": asked},
+        {"context": "Inns stand on roads.", "qas": []},
+    ]
+    file = ingested(write(tmp_path / "one.json", {"data": [{"paragraphs": paragraphs}]}))
+    write_split(new(tmp_path / "out"), [file], negatives=ALL)
+    ids = [row["id"] for row in rows(tmp_path / "out", "questions")]
+    assert ids == ["valid", "invalid", "valid≠"]
+
+
 def test_nearly_all_squad_questions_get_negatives(shared_data: Path, tmp_path: Path) -> None:
     """Nearly every SQuAD question has a suitable paragraph in its own article."""
     (tmp_path / "dev.json").symlink_to(shared_data / "squad" / "dev-v1.1.json")

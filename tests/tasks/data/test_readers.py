@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.errors import UserError
-from tasks.data.readers import read_articles
+from tasks.data.readers import read_articles, read_shards
 from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
 
 ANSWER = {"text": "gold", "answer_start": 4}
@@ -372,9 +373,26 @@ def test_reads_parquet_rows(tmp_path: Path) -> None:
     questions = [question_of("a", ROW_ANSWER), question_of("b", impossible=True)]
     paragraph = Paragraph(context="The gold bar", qas=questions)
     assert list(read_articles(file)) == [Article(title="Bars", paragraphs=[paragraph])]
-    packed = tmp_path / "own.parquet.gz"
-    packed.write_bytes(gzip.compress(file.read_bytes()))
-    assert list(read_articles(packed)) == list(read_articles(file))
+    for name in ("own.parquet.gz", "gzip.parquet"):
+        packed = tmp_path / name
+        packed.write_bytes(gzip.compress(file.read_bytes()))
+        assert list(read_articles(packed)) == list(read_articles(file))
+
+
+def test_one_large_parquet_row_group_is_streamed(tmp_path: Path) -> None:
+    random, file, count = Random(0), tmp_path / "own.parquet", 10_000
+    columns = {
+        "id": list(map(str, range(count))),
+        "context": [random.randbytes(1000).hex() for _ in range(count)],
+        "question": ["Why?"] * count,
+        "answers": [{"text": [], "answer_start": []}] * count,
+    }
+    pq.write_table(pa.table(columns), file, use_dictionary=False)
+    assert pq.read_metadata(file).num_row_groups == 1
+    del columns
+    before = pa.total_allocated_bytes()
+    peak = max(pa.total_allocated_bytes() - before for _ in read_shards(file))
+    assert 0 < peak < file.stat().st_size / 2
 
 
 @pytest.mark.parametrize(

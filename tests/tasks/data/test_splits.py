@@ -1,22 +1,34 @@
 """Splits of ingested files: parts, weights, overlap, and their rows and statistics."""
 
 from collections import Counter
+from itertools import compress
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from infra.errors import UserError
 from tasks.data.ingest import ingest_file
-from tasks.data.ingested import Portion, questions_with_ledger
-from tasks.data.splits import Exclusions, Shares, divide, has_validation, write_split
+from tasks.data.ingested import Contexts, Portion, questions_with_ledger
+from tasks.data.splits import (
+    Exclusions,
+    Shares,
+    divide,
+    has_validation,
+    keep_part,
+    write_split,
+)
+from tasks.datasets.catalog import SplitName
 from tasks.datasets.tiny import generate, write_tiny
 from tests.factories.split_files import ingested, new, rows, write
 
 SHARES = Shares(validation=0.2, dev=0.1, seed=5)
+PARTS: tuple[SplitName, ...] = ("train", "validation", "dev")
 
 
 def ingest_contexts(folder: Path, **questions: str) -> Portion:
@@ -160,6 +172,26 @@ def test_rejects_dividing_a_single_article(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="only one article"):
         write_split(new(tmp_path / "out"), [one], "train", Shares(dev=0.1))
     assert write_split(new(tmp_path / "all"), [one], "train", Shares())["questions"] == 1
+
+
+@given(asked=st.lists(st.booleans(), min_size=2, max_size=12), seed=st.integers(0, 99))
+def test_articles_without_questions_are_in_train(asked: list[bool], seed: int) -> None:
+    assume(sum(asked) > 1)
+    data: list[dict[str, Any]] = [
+        {"paragraphs": [{"context": f"Text {i}.", "qas": [unanswerable(str(i))] * has_questions}]}
+        for i, has_questions in enumerate(asked)
+    ]
+    drawn = Shares(validation=0.5, dev=0.3, seed=seed)
+    with TemporaryDirectory() as name:
+        every = ingested(write(Path(name) / "a.json", {"data": [{"paragraphs": []}, *data]}))
+        only = ingested(write(Path(name) / "b.json", {"data": list(compress(data, asked))}))
+        for part in PARTS:
+            contexts = [Contexts(portion) for portion in (every, only)]
+            for portion in contexts:
+                keep_part([portion], part, drawn)
+            kept, kept_only = (portion.keep for portion in contexts)
+            assert list(compress(kept, asked)) == list(kept_only)
+            assert set(kept[~np.array(asked)]) <= {part == "train"}
 
 
 def test_rejects_empty_splits(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from tasks.datasets.paths import assign_splits, data_files, dataset_name
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with data files, other files, a hidden file and a zip archive."""
-    for name in ("b/c.json", "a.jsonl.gz", "d.PARQUET", "f.ndjson", "notes.txt", ".hidden.json"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    """A folder with data files, other files, hidden files and folders, and a zip archive."""
+    data = ("b/c.json", "a.jsonl.gz", "d.PARQUET", "f.ndjson")
+    for name in (*data, "notes.txt", ".hidden.json", ".saved/c.json", "b/.saved/deep/c.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(name)
     with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
         for name in ("train.json", "deep/dev.json.xz", "readme.md"):
@@ -24,20 +25,28 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+ALL = "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.ndjson"
+
+
 @pytest.mark.parametrize(
     ("named", "files"),
     [
-        ("", "a.jsonl.gz b/c.json d.PARQUET e.zip/deep/dev.json.xz e.zip/train.json f.ndjson"),
+        ("", ALL),
         ("b", "b/c.json"),
+        ("b/.saved", "b/.saved/deep/c.json"),
         ("notes.txt", "notes.txt"),
         ("e.zip", "e.zip/deep/dev.json.xz e.zip/train.json"),
         ("e.zip/train.json", "e.zip/train.json"),
         ("**/*.json", "b/c.json"),
         ("[ab]*", "a.jsonl.gz b/c.json"),
+        ("[bn]*", "b/c.json"),
+        ("*", ALL),
+        ("**", ALL),
     ],
 )
 def test_finds_files_by_path_glob_or_archive(named: str, files: str, folder: Path) -> None:
-    assert data_files(str(folder / named)) == [folder / file for file in files.split()]
+    paths = data_files(str(folder / named))
+    assert sorted(paths) == [folder / file for file in files.split()]
 
 
 def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
@@ -45,8 +54,9 @@ def test_literal_brackets_are_not_a_glob(tmp_path: Path) -> None:
     assert data_files(str(tmp_path / "a[1].json")) == [tmp_path / "a[1].json"]
 
 
-@pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json"])
+@pytest.mark.parametrize("name", ["nowhere", "squad-v3", "*.json", "*.md", "**"])
 def test_error_names_the_missing_source(name: str, tmp_path: Path) -> None:
+    (tmp_path / "README.md").touch()
     with pytest.raises(UserError, match=f"{re.escape(name)} is neither"):
         data_files(str(tmp_path / name))
 
@@ -94,11 +104,22 @@ def test_files_beside_train_without_dev_are_named(
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
     files = [Path("test.json"), Path("train.json")]
     assert assign_splits(files) == (files, [])
-    for names in ("train-1 train-2", "mills inns", "dev-1 test", "train dev"):
+    for names in ("train-1 train-2", "mills inns", "dev-1", "train dev"):
         assign_splits([Path(name) for name in names.split()])
     (line,) = caplog.messages
     assert line.startswith("No file name begins with dev, so all 2 files are training files: test")
     assert line.endswith("set data.train_files and data.dev_files.")
+
+
+@pytest.mark.parametrize("names", ["dev-1 may", "dev-1 dev-2"])
+def test_dev_files_that_are_trained_on_are_named(
+    names: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    files = [Path(name) for name in names.split()]
+    assert assign_splits(files) == (files, [])
+    (line,) = caplog.messages
+    assert line.startswith("No file name begins with train, so all 2 files are training files: dev")
 
 
 @pytest.mark.parametrize(

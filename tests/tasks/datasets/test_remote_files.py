@@ -19,7 +19,7 @@ from flows.common.parameters import DataParameters
 from infra.artifacts.manifest import read_manifest
 from infra.errors import UserError
 from tasks.datasets import download
-from tasks.datasets.remote_files import fetch_remote_file, find_remote_files
+from tasks.datasets.remote_files import RemoteFile, fetch_remote_file, find_remote_files
 from tests.factories.file_server import Served, serving
 from tests.factories.http_server import http_server
 
@@ -128,6 +128,18 @@ def test_rejects_html_pages(served: Served) -> None:
         fetched_training_file(served.url.replace(".json", ".html"))
 
 
+def test_key_may_be_the_name_of_the_content() -> None:
+    """Files whose addresses differ in a key are different ones, unlike those of other tokens."""
+
+    def dump(query: str) -> dict[str, Any]:
+        file = RemoteFile(address=f"https://h/a?{query}", path="/a", name="a.json", version="1")
+        return file.model_dump()
+
+    assert dump("token=hidden1") == dump("token=hidden2")
+    assert dump("key=hidden1") != dump("key=hidden2")
+    assert "hidden" not in str(dump("key=hidden1"))
+
+
 # Objects
 
 OBJECTS = {
@@ -135,6 +147,8 @@ OBJECTS = {
     "months/june.json": b"june",
     "months/deep/dev.json": b"dev",
     "months/readme.md": b"read me",
+    "months/.saved/may.json": b"old",
+    "months/.june.json": b"old",
 }
 LISTED = (
     "<Contents><Key>{}</Key><LastModified>2026-05-01T00:00:00.000Z</LastModified>"
@@ -192,6 +206,10 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ("s3://bucket/months/", "dev.json june.json may.json readme.md"),
         ("s3://bucket/months/*.json", "june.json may.json"),
         ("s3://bucket/months/m*", "may.json"),
+        ("s3://bucket/months/*/*.json", "dev.json"),
+        ("s3://bucket/months/**", "dev.json june.json may.json readme.md"),
+        ("s3://bucket/months/**/*.json", "dev.json june.json may.json"),
+        ("s3://bucket/**/d*/*", "dev.json"),
         ("s3://bucket/months/may.json", "may.json"),
     ],
 )

@@ -10,6 +10,7 @@ from infra.errors import UserError
 from models.span_decoding import Predictions
 from tasks.data.ingest import ingest_articles
 from tasks.data.readers import read_articles
+from tasks.data.schema import Answer, Article, Paragraph, Question
 from tasks.evaluation.evaluate import (
     EvaluationSplit,
     Gold,
@@ -80,6 +81,20 @@ def test_question_without_tokens_gets_no_answer(tmp_path: Path) -> None:
     assert evaluation.end_chars.tolist() == [9, -1, 15]
     scores = [predicted.span_score[0], predicted.no_answer_score[1], predicted.span_score[2]]
     assert evaluation.log_probabilities.tolist() == scores
+
+
+def test_silence_is_wrong_if_the_answer_is_unknown(tmp_path: Path) -> None:
+    """A dropped question without answers is not unanswerable; without others, v1.1 applies."""
+    asked = Question(id="1", question="Who?", answers=[Answer(text="Ada", answer_start=0)])
+    dropped = Question(id="2", question="When?", answers=[])
+    paragraph = Paragraph(context="Ada wrote", qas=[asked, dropped])
+    facts = ingest_articles([Article(paragraphs=[paragraph])], tmp_path)
+    split = load_split(tmp_path)
+    assert split.answerable.all() and not split.v2
+    assert evaluate(split, predictions([-1, -1], [-1, -1])).questions == [(0, 0, 0)] * 2
+    scores = evaluate(split, predictions([0, 1], [0, 1])).scores
+    assert (scores.em, scores.f1, scores.avna) == (50, 50, 100)
+    assert (facts["oracle_em"], facts["oracle_f1"]) == (50, 50)
 
 
 def test_rejects_wrong_prediction_counts(split: EvaluationSplit) -> None:

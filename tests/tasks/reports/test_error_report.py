@@ -57,6 +57,19 @@ def error_page(
     return file.read_text(encoding="utf-8")
 
 
+def test_unknown_answers_are_not_shown_as_none(tmp_path: Path) -> None:
+    """A dropped question without answers has one, unlike an unanswerable question."""
+    dropped = Question(id="dropped", question="When?", answers=[])
+    none = Question(id="none", question="Why?", answers=[], is_impossible=True)
+    paragraph = Paragraph(context="Ada wrote", qas=[dropped, none])
+    (tmp_path / "split").mkdir()
+    ingest_articles([Article(paragraphs=[paragraph])], tmp_path / "split")
+    run = untrained_run(tmp_path / "run", tmp_path / "split", [(-1, -1), (0, 0)], "char", KNOWN)
+    text = visible_text(error_page(run, tmp_path / "split", "char"))
+    assert "Predicted answer no answer Annotated answers unknown" in text
+    assert "Predicted answer Ada Annotated answers no answer" in text
+
+
 def drawings(page: str) -> list[ET.Element]:
     return [ET.fromstring(svg) for svg in re.findall(r"<svg class=\"heatmap.*?</svg>", page, re.S)]
 

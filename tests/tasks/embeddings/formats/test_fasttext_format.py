@@ -171,6 +171,31 @@ def test_rejects_truncated_fasttext_files(
         select(tmp_path, tmp_path / "v.bin", "otter")
 
 
+@pytest.mark.parametrize(
+    ("dimension", "words", "buckets", "message"),
+    [
+        (0, 1, 0, "quantized or damaged"),
+        (-1, 1, 0, "quantized or damaged"),
+        (2, 1, -1, "quantized or damaged"),
+        (2, -1, 4, "quantized or damaged"),
+        (2**31 - 1, 1, 2**31 - 1, "truncated"),
+        (2, 2**31 - 1, 0, "truncated"),
+    ],
+)
+def test_absurd_fasttext_headers_are_rejected(
+    tmp_path: Path, dimension: int, words: int, buckets: int, message: str
+) -> None:
+    file = tmp_path / "v.bin"
+    write_fasttext(file, ["owl"] * (words == 1), np.zeros((4, 2), np.float32), 0, (3, 6))
+    data = bytearray(file.read_bytes())
+    for place, value in ((8, dimension), (40, buckets), (68, words)):
+        struct.pack_into("<i", data, place, value)
+    struct.pack_into("<qq", data, len(data) - 4 * 8 - 16, words + buckets, dimension)
+    file.write_bytes(data)
+    with pytest.raises(UserError, match=rf"v\.bin is {message}"):
+        select(tmp_path, file, "otter")
+
+
 def test_rejects_compressed_fasttext_files(tmp_path: Path, facebook: tuple[Path, Any]) -> None:
     (tmp_path / "v.bin.gz").write_bytes(gzip.compress(facebook[0].read_bytes()))
     with pytest.raises(UserError, match=r"v\.bin\.gz is a compressed fastText.*Decompress it"):

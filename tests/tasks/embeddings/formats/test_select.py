@@ -133,6 +133,18 @@ def test_broken_row_error_names_the_line(tmp_path: Path, rows: list[str], messag
         select(tmp_path, write_lines(tmp_path / "v.txt", *rows), wanted={"w"})
 
 
+@pytest.mark.parametrize("name", ["v.txt", "v.bin"])
+@pytest.mark.parametrize(
+    "header", ["1 0", f"1 {10**20}", f"1 {'9' * 5000}", f"{'9' * 4000} 2", "1 1000001"]
+)
+def test_header_with_absurd_numbers_is_named(tmp_path: Path, name: str, header: str) -> None:
+    write_lines(tmp_path / name, header, "a 1 2")
+    with pytest.raises(
+        UserError, match=rf"v\.\w+: the header '{header[:30]}.* is not that of word"
+    ):
+        select(tmp_path, str(tmp_path / name))
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"No such file: .*gone\.txt"):
         select(tmp_path, str(tmp_path / "gone.txt"))

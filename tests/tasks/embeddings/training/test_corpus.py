@@ -9,6 +9,7 @@ import tracemalloc
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 from zipfile import ZipFile
 
 import psutil
@@ -80,7 +81,9 @@ def test_skipped_files_in_a_folder_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "deep").mkdir()
-    for name in ("a.txt", "b.txt.gz", "deep/notes.pdf", "train.json"):
+    (tmp_path / ".saved").mkdir()
+    hidden = (".saved/a.txt", ".hidden.txt")
+    for name in ("a.txt", "b.txt.gz", "deep/notes.pdf", "train.json", *hidden):
         (tmp_path / name).touch()
     with caplog.at_level(logging.INFO):
         find_texts(str(tmp_path))
@@ -118,6 +121,17 @@ def test_rejects_json_files(tmp_path: Path, name: str) -> None:
 def test_dataset_contexts_can_be_a_corpus(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["A b.", None, "", "C"]}), tmp_path / "contexts.parquet")
     assert prepare(tmp_path, tmp_path / "contexts.parquet", lower_case=False) == ["A b .", "C"]
+
+
+def test_one_large_row_group_is_streamed(tmp_path: Path) -> None:
+    random, file = Random(0), tmp_path / "pages.parquet"
+    table = pa.table({"text": [random.randbytes(1000).hex() for _ in range(10_000)]})
+    pq.write_table(table, file, use_dictionary=False)
+    assert pq.read_metadata(file).num_row_groups == 1
+    before = pa.total_allocated_bytes()
+    texts = read_texts(*find_texts(str(file)))
+    peak = max(pa.total_allocated_bytes() - before for _ in texts)
+    assert 0 < peak < file.stat().st_size / 2
 
 
 def test_rejects_missing_corpus(tmp_path: Path) -> None:
@@ -209,6 +223,23 @@ def test_rejects_missing_or_non_text_columns(tmp_path: Path) -> None:
         prepare(tmp_path, tmp_path / "a.parquet")
     with pytest.raises(UserError, match=r"no text column 'n'"):
         prepare(tmp_path, f"{tmp_path / 'a.parquet'}#n")
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_reads_text_columns_of_every_type(tmp_path: Path, type_: pa.DataType) -> None:
+    texts = pa.array(["An owl", None, "A bee", "An owl"]).cast(type_)
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    files = find_texts(str(tmp_path / "a.parquet"))
+    assert [text for file in files for text in read_texts(file)] == ["An owl", "A bee", "An owl"]
+
+
+def test_error_names_the_rows_that_are_not_utf8(tmp_path: Path) -> None:
+    texts = pa.array([b"a"] * 1500 + ["ü".encode("latin-1")]).view(pa.string())
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet: not UTF-8 .* rows 1,025 to 1,501\."):
+        prepare(tmp_path, tmp_path / "a.parquet")
 
 
 @given(st.text(alphabet="aé日😀' \t\n.", max_size=60), st.integers(8, 20))
