@@ -24,6 +24,7 @@ import httpx
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from infra.environment import TEMPORARY_SERVER
 from infra.errors import UserError
 from infra.processes import (
     ProcessRecord,
@@ -188,7 +189,7 @@ def temporary_server() -> Service:
     )
     server.start()
     atexit.register(server.process.terminate)
-    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": ""}
+    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": "", TEMPORARY_SERVER: api}
     return server
 
 
