@@ -17,7 +17,7 @@ from typing import Any
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
 from infra.artifacts.in_use import stages_of_newest_runs
-from infra.artifacts.locks import lock_file, lock_if_free
+from infra.artifacts.locks import exclusive_lock, lock_file, lock_if_free
 from infra.artifacts.manifest import Manifest, stages_folder
 from infra.artifacts.shared_folder import pull, remove_shared, shared_folders
 from infra.artifacts.staging import BUILDING, PRUNED, remove_folder
@@ -48,10 +48,19 @@ def retire(
 
     Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
     `kept_stages` (<stage>/<key>), and runs that are still running. With a local database, the
-    artifacts of deleted runs are removed too, also those that an interrupted call has left.
+    artifacts of deleted runs are removed too, also those that an interrupted call has left. One
+    process at a time does so: two would fail to delete the same runs.
     """
-    if _is_local(uri):
-        _erase_rest(uri, experiment)
+    lock = settings().root.resolve() / "locks" / "retention"
+    with exclusive_lock(lock, "Another run removes old runs; waiting for it to finish."):
+        if _is_local(uri):
+            _erase_rest(uri, experiment)
+        return _retire(uri, experiment, keep, kept_stages)
+
+
+def _retire(
+    uri: str, experiment: str, keep: int, kept_stages: Collection[str]
+) -> list[RecordedRun]:
     runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
     parents = [run for run in runs if run.parent is None]
     retired: list[RecordedRun] = []
