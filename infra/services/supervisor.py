@@ -180,9 +180,8 @@ def temporary_server() -> Service:
         [
             *("env", "PREFECT__SERVER_EPHEMERAL=1", "PREFECT__SERVER_FINAL=1"),
             *("PREFECT_SERVER_LOGGING_LEVEL=ERROR", f"PREFECT_API_URL={api}"),
-            *(sys.executable, "-m", "uvicorn", "--log-level", "error"),
-            *("--host", LOOPBACK, "--port", str(urlsplit(api).port), "--lifespan", "on"),
-            *("--factory", "prefect.server.api.server:create_app"),
+            *(sys.executable, "-m", "infra.services.temporary_server"),
+            *(str(urlsplit(api).port), str(os.getpid())),
         ],
         partial(_responds, f"{api}/health"),
         own_session=False,
