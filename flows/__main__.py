@@ -91,7 +91,7 @@ def prepare_server(words: Sequence[str]) -> None:
         UserError: the named server does not respond, or refuses access.
     """
     commands = COMMANDS[PIPELINE] | {f"embeddings {name}": c for name, c in EMBEDDINGS.items()}
-    if settings().address is not None:
+    if settings().address is not None and "PREFECT_API_URL" in os.environ:
         commands["rollback"] = COMMANDS[RESULTS]["rollback"]  # holds a lease of the server
     name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
     if name not in commands or "--help" in words:

@@ -52,23 +52,32 @@ def retrain(
         publish(trained)  # show the trained variants even if the promotion fails
         raise
     report = publish(trained, result)
-    _remove_old_runs(trained.splits.name)
+    remove_old_runs(trained.splits.name)
     summary = trained.summary(report, result)
     message = result.sentence if trained.new or result.decision else UNCHANGED
     # The state keeps its standard name: the list of a deployment's runs leaves others out.
     return Completed(message=message, data=summary)
 
 
-def _remove_old_runs(dataset: str) -> None:
-    """Retire runs beyond the number that `keep_runs` sets, and prune stages no longer needed."""
+def remove_old_runs(dataset: str) -> None:
+    """Retire runs beyond the number that `keep_runs` sets, and prune stages no longer needed.
+
+    A failure is logged, not raised: the run's results are published already.
+    """
     uri = settings().tracking_uri
     in_use = stages_in_use()  # old runs of variants that are still compared are kept
-    retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
-    if retired:
-        removed = prune(uri)
-        update_index()
-        get_run_logger().info(
-            f"Removed {len(retired)} old MLflow runs and {len(removed)} unused folders"
+    try:
+        retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
+        if retired:
+            removed = prune(uri)
+            update_index()
+            get_run_logger().info(
+                f"Removed {len(retired)} old MLflow runs and {len(removed)} unused folders"
+            )
+    except Exception as error:  # else, a retry would send the decision a second time
+        get_run_logger().warning(
+            f"Old runs of {dataset} were not all removed: {error} The next `bidaflow retrain` "
+            "removes the rest."
         )
 
 

@@ -15,6 +15,9 @@ RAY_ON_THIS_MACHINE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 
+# Has the URL of the API of a Prefect server that serves only the process that started it.
+TEMPORARY_SERVER = "BIDAFLOW_TEMPORARY_SERVER"
+
 
 def variables() -> dict[str, str]:
     """Variables for Prefect, Ray and MLflow; the caller's environment takes precedence."""
@@ -33,6 +36,11 @@ def variables() -> dict[str, str]:
         # analytics settings.
         "PREFECT_SERVER_UI_V2_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        # By default a restart of the server loses its leases: the slots of killed runs stay taken,
+        # and a run that continues can't renew its own.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+            "prefect.server.concurrency.lease_storage.filesystem"
+        ),
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         # Hides the notices of temporary servers, but not the lines of runs and workers.
         "PREFECT_LOGGING_LOGGERS_PREFECT_LEVEL": "WARNING",

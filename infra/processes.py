@@ -1,6 +1,6 @@
 """Processes that outlive a command, such as the services, which are recorded under the root.
 
-They are identified, and stopped, by their id and creation time.
+They are identified, and stopped, by their id and the time of their start.
 """
 
 import time
@@ -16,16 +16,22 @@ from infra.settings import settings
 
 
 class ProcessRecord(BaseModel, frozen=True):
-    """A process of this machine; the creation time rules out a later process with the same id."""
+    """A process of this machine; the time of its start rules out a later process with its id."""
 
     pid: int
     created: float  # seconds since the epoch
+    # The boot of the machine, and the ticks from it until the start. Unlike `created`, it does not
+    # change with the clock. Empty on other systems than Linux, and in records of earlier releases.
+    started: str = ""
 
     def process(self) -> psutil.Process | None:
         """The process, or None if it has ended."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.created) < 1
+            if self.started:
+                same = self.started == _start_of(self.pid)
+            else:
+                same = abs(process.create_time() - self.created) < 1
         except psutil.NoSuchProcess:
             return None
         return process if same and _is_running(process) else None
@@ -38,7 +44,19 @@ class ProcessRecord(BaseModel, frozen=True):
 
 def record_process(pid: int) -> ProcessRecord:
     """The record of a running process."""
-    return ProcessRecord(pid=pid, created=psutil.Process(pid).create_time())
+    created = psutil.Process(pid).create_time()
+    return ProcessRecord(pid=pid, created=created, started=_start_of(pid))
+
+
+def _start_of(pid: int) -> str:
+    """The boot of the machine, and the ticks from it until a process's start; "" if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it has ended, or the system is not Linux
+        return ""
+    # Field 22. The second one, the name in parentheses, may contain spaces.
+    return f"{boot} {stat.rpartition(')')[2].split()[19]}"
 
 
 def stop(record: ProcessRecord, patience: float = 15) -> None:

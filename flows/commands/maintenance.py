@@ -66,6 +66,6 @@ def rollback(
     require_server(uri)
     with deciding_on_champion(name):
         restored, replaced = registry.rollback(uri, name)
-    update_index()
     previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
-    print(f"Version {restored.version} of {name} is the champion again{previous}.")
+    print(f"Version {restored.version} of {name} is the champion again{previous}.", flush=True)
+    update_index()  # after the message: if this fails, the command must not be repeated

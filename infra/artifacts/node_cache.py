@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from infra.artifacts.eviction import evict, note_use
 from infra.artifacts.manifest import stages_folder
-from infra.artifacts.remote import ensure_local
+from infra.artifacts.remote import ensure_local, republish
 from infra.settings import settings
 
 # infra.artifacts.in_use is imported locally: it loads Prefect, which takes a second.
@@ -18,12 +18,20 @@ T = TypeVar("T")
 def portable(value: T) -> T:
     """A copy of a dataclass that other nodes can open, if the storage root is an address.
 
-    Paths of stages become relative to the root.
+    Paths of stages become relative to the root. Stages that another machine has removed from there
+    since they were built are published again.
     """
-    root = settings().root.resolve()
     if settings().address is None:
         return value
-    return _with_paths(value, lambda path: path.relative_to(root))
+    root, stages = settings().root.resolve(), set[Path]()
+
+    def relative(path: Path) -> Path:
+        stages.add(_stage_of(path.relative_to(root)))
+        return path.relative_to(root)
+
+    sent = _with_paths(value, relative)
+    republish(stages)
+    return sent
 
 
 def fetched(value: T) -> T:
@@ -59,9 +67,14 @@ def _fetch(path: Path) -> Path:
         return path
     from infra.artifacts.in_use import use
 
-    stage, key = path.parts[1:3]
-    folder = stages_folder() / stage / key
+    folder = _stage_of(path)
     use(folder)
     ensure_local(folder)
     note_use(folder)
     return settings().root.resolve() / path
+
+
+def _stage_of(path: Path) -> Path:
+    """The folder of the stage that a path relative to the root belongs to."""
+    stage, key = path.parts[1:3]
+    return stages_folder() / stage / key

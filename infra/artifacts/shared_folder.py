@@ -6,7 +6,7 @@ copied back. All functions do nothing if the storage root is a folder.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from infra.artifacts.locks import exclusive_lock
@@ -26,9 +26,8 @@ def shared_folder(folder: Path) -> Iterator[None]:
     if store is None:
         yield
         return
-    lock = settings().root.resolve() / "locks" / "shared-folders"
-    with exclusive_lock(lock, "Another run is publishing files; waiting for it to finish."):
-        pull(folder)
+    with _locked():
+        _pull_all(store, folder)
         before = _files(folder)
         yield
         after = _files(folder)
@@ -40,10 +39,26 @@ def shared_folder(folder: Path) -> Iterator[None]:
 
 
 def pull(folder: Path) -> None:
-    """Make a folder, or a file, equal to the one at the root's address."""
+    """Make a folder, or a file, equal to the one at the root's address.
+
+    Do not call it within a block of `shared_folder`: it waits for that.
+    """
     store = root_store()
-    if store is None:
-        return
+    if store is not None:
+        with _locked():
+            _pull_all(store, folder)
+
+
+def _locked() -> AbstractContextManager[None]:
+    """Keep other processes of this machine out: one that pulls a folder would remove the files that
+    another one has written to it and not published yet."""
+    return exclusive_lock(
+        settings().root.resolve() / "locks" / "shared-folders",
+        "Another run is publishing files; waiting for it to finish.",
+    )
+
+
+def _pull_all(store: Store, folder: Path) -> None:
     shared = _shared_files(store, folder)
     here = _files(folder)
     in_parallel(

@@ -28,6 +28,7 @@ SERVER = urllib3.PoolManager(
 )
 
 SCHEMA = "parameter_openapi_schema"
+TAG = "bidaflow"  # of all deployments in prefect.yaml, and of duplicates made in the UI
 
 # The fields of a deployment that both prefect.yaml and users in the UI can set.
 EDITABLE_FIELDS = ("paused", "parameters", "schedules")
@@ -64,7 +65,8 @@ def deploy() -> None:
     deployment. A deployment that an earlier release created under another name hands its settings
     and its pending runs over to its successor, and is removed. Other deployments of moved flows,
     such as duplicates made in the UI, get the flow's new entrypoint. Renamed parameters get their
-    new names in deployments, schedules and pending runs.
+    new names in deployments, schedules and pending runs. Deployments of other projects stay as they
+    are.
     """
     before = {deployment["id"]: deployment for deployment in _query("deployments")}
     file = settings().root.resolve() / "deployments.json"
@@ -76,7 +78,7 @@ def deploy() -> None:
         _prefect("deploy", "--all")
         new_sections = _current_sections()
     finally:  # an interruption leaves some flows deployed: restore them, too
-        after = _query("deployments")
+        after = _own_deployments()
         _follow_moved_flows(after, new_sections.keys())
         for deployment in after:
             if deployment["id"] in before:
@@ -106,6 +108,10 @@ def _create_work_pool() -> None:
     if template is not None:
         options = ["--type", "kubernetes", "--base-job-template", str(template)]
     _prefect("work-pool", "create", settings().work_pool, *options, "--overwrite")
+
+
+def _own_deployments() -> list[dict[str, Any]]:
+    return [deployment for deployment in _query("deployments") if TAG in deployment["tags"]]
 
 
 def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -197,7 +203,7 @@ def _arrange_form(deployed: dict[str, Any]) -> None:
 
 def _replace_renamed() -> None:
     """Let each renamed deployment's successor take its place. Interrupted, it can be repeated."""
-    by_name = {d["name"]: d for d in _query("deployments") if "bidaflow" in d["tags"]}
+    by_name = {d["name"]: d for d in _own_deployments()}
     for old, new in RENAMED_DEPLOYMENTS.items():
         if old in by_name and new in by_name:
             _restore(_merged(by_name[old], by_name[new]), by_name[new], changed=set())

@@ -25,7 +25,7 @@ def form_schema(schema: Schema) -> Schema:
     Unknown parameters are refused; by default the server accepts them. `essentials` in the schema
     of a group (`json_schema_extra` of its model) lists the fields that are shown at first.
     """
-    groups = schema["definitions"]
+    groups = schema.get("definitions", {})
     return {
         **schema,
         "properties": _fields(schema, groups),

@@ -24,6 +24,7 @@ import httpx
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from infra.environment import TEMPORARY_SERVER
 from infra.errors import UserError
 from infra.processes import (
     ProcessRecord,
@@ -179,16 +180,15 @@ def temporary_server() -> Service:
         [
             *("env", "PREFECT__SERVER_EPHEMERAL=1", "PREFECT__SERVER_FINAL=1"),
             *("PREFECT_SERVER_LOGGING_LEVEL=ERROR", f"PREFECT_API_URL={api}"),
-            *(sys.executable, "-m", "uvicorn", "--log-level", "error"),
-            *("--host", LOOPBACK, "--port", str(urlsplit(api).port), "--lifespan", "on"),
-            *("--factory", "prefect.server.api.server:create_app"),
+            *(sys.executable, "-m", "infra.services.temporary_server"),
+            *(str(urlsplit(api).port), str(os.getpid())),
         ],
         partial(_responds, f"{api}/health"),
         own_session=False,
     )
     server.start()
     atexit.register(server.process.terminate)
-    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": ""}
+    os.environ |= {"PREFECT_API_URL": api, "PREFECT_UI_URL": "", TEMPORARY_SERVER: api}
     return server
 
 

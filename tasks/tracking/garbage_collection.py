@@ -1,8 +1,9 @@
 """Retention of runs, and garbage collection of data that no kept run refers to: stages, remains of
 killed stages, report pages, Ray storage of ended trainings, and abandoned downloads.
 
-Kept are the stages that trained a run which is not deleted in MLflow, the stages of each flow's
-newest successful run, and all ancestors of both. Data in use by an active flow run is kept, too.
+Kept are the stages that trained a run which is not deleted in MLflow, those that an unfinished run
+reads, the stages of each flow's newest successful run, and all their ancestors. Data in use by an
+active flow run is kept, too.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any
 from prefect.settings import PREFECT_LOCAL_STORAGE_PATH
 
 from infra.artifacts.in_use import stages_of_newest_runs
-from infra.artifacts.locks import lock_file, lock_if_free
+from infra.artifacts.locks import exclusive_lock, lock_file, lock_if_free
 from infra.artifacts.manifest import Manifest, stages_folder
 from infra.artifacts.shared_folder import pull, remove_shared, shared_folders
 from infra.artifacts.staging import BUILDING, PRUNED, remove_folder
@@ -48,10 +49,19 @@ def retire(
 
     Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
     `kept_stages` (<stage>/<key>), and runs that are still running. With a local database, the
-    artifacts of deleted runs are removed too, also those that an interrupted call has left.
+    artifacts of deleted runs are removed too, also those that an interrupted call has left. One
+    process at a time does so: two would fail to delete the same runs.
     """
-    if _is_local(uri):
-        _erase_rest(uri, experiment)
+    lock = settings().root.resolve() / "locks" / "retention"
+    with exclusive_lock(lock, "Another run removes old runs; waiting for it to finish."):
+        if _is_local(uri):
+            _erase_rest(uri, experiment)
+        return _retire(uri, experiment, keep, kept_stages)
+
+
+def _retire(
+    uri: str, experiment: str, keep: int, kept_stages: Collection[str]
+) -> list[RecordedRun]:
     runs = [run for run in recorded_runs(uri) if run.experiment == experiment]
     parents = [run for run in runs if run.parent is None]
     retired: list[RecordedRun] = []
@@ -216,17 +226,35 @@ def _remove_unlocked(locks: Iterable[Path], uri: str) -> list[Garbage]:
 def _unreferenced(
     stages: Mapping[str, FinishedStage], runs: Sequence[RecordedRun]
 ) -> Iterator[Garbage]:
-    """Stages that no kept run was made from. At an address, new ones are kept as well, because a
-    run on another machine may use them."""
+    """Stages that no kept run was made from, and that no unfinished one reads. At an address, new
+    ones are kept as well, because a run on another machine may use them."""
     keys = {run.stage for run in runs}
     trainings = {name for name, stage in stages.items() if stage.folder.name in keys}
-    kept = ancestors(stages, trainings | (stages_of_newest_runs() & stages.keys()))
+    newest = stages_of_newest_runs() & stages.keys()
+    kept = ancestors(stages, trainings | newest | _inputs_of_unfinished(stages, runs))
     for name in sorted(stages.keys() - kept):
         folder, manifest = stages[name].folder, stages[name].manifest
         if settings().address is not None and _age(manifest) < settings().time_limit_hours:
             continue
         size = 0 if folder.exists() else sum(f["bytes"] for f in manifest["files"].values())
         yield Garbage(folder, "not used by any kept run", lock_file(folder, "use"), size)
+
+
+def _inputs_of_unfinished(
+    stages: Mapping[str, FinishedStage], runs: Sequence[RecordedRun]
+) -> set[str]:
+    """The stages that runs in progress read, and those from which interrupted ones can resume.
+
+    MLflow has the digests of data, vocabulary and vectors. What is made from these only, such as
+    encodings, is read as well.
+    """
+    digests = {
+        digest for run in runs if run.status != "FINISHED" for digest in run.digests.values()
+    }
+    logged = {name for name, stage in stages.items() if stage.manifest["digest"] in digests}
+    return logged | {
+        name for name, stage in stages.items() if stage.parents and stage.parents <= logged
+    }
 
 
 def _age(manifest: Manifest) -> float:

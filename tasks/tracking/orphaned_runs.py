@@ -19,8 +19,11 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Crashed
 
 from infra.atomic_files import write_atomically
+from infra.errors import UserError
 from infra.processes import ProcessRecord, end, record_process
+from infra.run_logger import logger
 from infra.settings import settings
+from tasks.tracking.client import require_server
 from tasks.tracking.runs import finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
@@ -71,17 +74,33 @@ def end_orphaned_runs() -> list[str]:
     """Clean up all orphaned runs of this machine. Returns their ids."""
     orphaned = [run_id for run_id, process in _notes().items() if not process.alive]
     for run_id in orphaned:
-        # Matches none if the run has ended, or belongs to another Prefect server.
-        _mark_crashed({"id": {"any_": [run_id]}, "state": {"type": {"not_any_": TERMINAL_STATES}}})
+        if run_id != str(flow_run.id):  # else, this is its next attempt
+            # Matches none if the run has ended, or belongs to another Prefect server.
+            unfinished = {"type": {"not_any_": TERMINAL_STATES}}
+            _mark_crashed({"id": {"any_": [run_id]}, "state": unfinished})
         end_orphaned_run(run_id)
     return orphaned
 
 
 def end_orphaned_run(run_id: str) -> None:
-    """End the remaining MLflow runs and processes of a flow run whose own process is gone."""
-    finish_flow_run(settings().tracking_uri, run_id, "KILLED")
+    """End the remaining processes and MLflow runs of a flow run whose own process is gone.
+
+    If MLflow does not respond, a note stays, so that the next start tries again.
+    """
     end(_remaining_processes(run_id), patience=10)
-    _note(run_id).unlink(missing_ok=True)
+    uri, note = settings().tracking_uri, _note(run_id)
+    try:
+        require_server(uri)  # MLflow's own retries take minutes
+    except UserError as error:
+        logger().warning(
+            f"The MLflow runs of the killed flow run {run_id} stay RUNNING until the next start "
+            f"of a flow: {error}"
+        )
+        if not note.exists():
+            write_atomically(note, ActiveRun(pid=os.getpid(), created=0).model_dump_json())
+        return
+    finish_flow_run(uri, run_id, "KILLED")
+    note.unlink(missing_ok=True)
 
 
 def crash_untracked_runs() -> int:

@@ -112,13 +112,21 @@ def set_challenger(uri: str, model: RegisteredVersion) -> None:
 def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
     """Make the previous champion the champion again. Returns it, and the version it replaces.
 
+    A rerun after an interruption restores the same version.
+
     Raises:
         UserError: there is no previous champion.
     """
     restored = with_alias(uri, name, PREVIOUS)
     if restored is None:
         raise UserError(f"{name} has no previous champion to roll back to.")
-    return restored, set_champion(uri, restored)
+    replaced, client = with_alias(uri, name, CHAMPION), client_of(uri)
+    # The other way round, an interruption would lose which version to restore.
+    client.set_registered_model_alias(name, CHAMPION, restored.version)
+    if replaced is None or replaced.version == restored.version:
+        return restored, None
+    client.set_registered_model_alias(name, PREVIOUS, replaced.version)
+    return restored, replaced
 
 
 def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:

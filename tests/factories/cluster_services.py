@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import boto3
@@ -77,8 +78,9 @@ class ClusterServices:
     def environment(self, service: str) -> dict[str, str]:
         """The environment of a service in the compose file, without the secrets."""
         variables = COMPOSE["services"][service].get("environment", {})
+        folders = {"/run/secrets": self.secrets, "/var/lib/bidaflow": self.folder}
         return {
-            name: self._local(value.replace("/run/secrets", str(self.secrets)))
+            name: self._local(reduce(lambda v, f: v.replace(f, str(folders[f])), folders, value))
             for name, value in variables.items()
         }
 

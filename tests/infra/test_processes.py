@@ -1,5 +1,6 @@
 """Stopping processes by their records."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -48,3 +49,19 @@ def test_stop_ignores_a_reused_process_id() -> None:
     assert child.poll() is None
     child.kill()
     child.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the start is known by the clock only")
+def test_process_is_known_after_the_clock_was_set() -> None:
+    record = processes.record_process(os.getpid())
+    assert record.model_copy(update={"created": record.created - 3600}).alive
+    boot, _, ticks = record.started.partition(" ")
+    assert not record.model_copy(update={"started": f"{boot} {int(ticks) - 1}"}).alive
+    assert not record.model_copy(update={"started": f"another-boot {ticks}"}).alive
+
+
+def test_records_of_earlier_releases_are_read() -> None:
+    record = processes.record_process(os.getpid()).model_dump(exclude={"started"})
+    assert processes.ProcessRecord.model_validate(record).alive
+    record["created"] -= 3600
+    assert not processes.ProcessRecord.model_validate(record).alive

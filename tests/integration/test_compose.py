@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.environment import variables as environment_of_bidaflow
 from infra.services.create_secrets import new_secrets
 from infra.settings import CHECKOUT
 from tests.factories.container_commands import FOREIGN, require_valid
@@ -20,6 +21,7 @@ COMPOSE = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
 ONE_SHOT = {"bucket", "deploy"}
 """Services that do one thing and end."""
+LEASES = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
 SECRET = re.compile(r"PASSWORD|SECRET|KEY|TOKEN|AUTH_(?:STRING|CONFIG)|(?:STORE|CONNECTION)_UR[IL]")
 
 
@@ -89,6 +91,12 @@ def test_what_bidaflow_writes_goes_to_volumes() -> None:
         mounted = [volume.rpartition(":")[2] for volume in SERVICES[name]["volumes"]]
         assert "/var/lib/bidaflow" in mounted, "the cache, if the root is an address"
         assert root == "/var/lib/bidaflow" or root.startswith("s3://")
+
+
+def test_leases_of_prefect_outlive_a_restart() -> None:
+    variables = environment("prefect")
+    assert variables[LEASES] == environment_of_bidaflow()[LEASES]
+    assert f"prefect:{variables['PREFECT_HOME']}" in SERVICES["prefect"]["volumes"]
 
 
 @pytest.mark.heavy

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from prefect_kubernetes.settings import KubernetesSettings
 
+from infra.environment import variables
 from infra.kubernetes.render import MANIFESTS, render
 from infra.services.create_secrets import new_secrets
 from infra.settings import CHECKOUT
@@ -161,10 +162,21 @@ def test_what_is_written_goes_to_volumes(manifests: list[Manifest]) -> None:
     for name, container in ours:
         places = {mount["mountPath"] for mount in container["volumeMounts"]}
         assert "/tmp" in places, name
-        writes = name in ("flow", "ray-head", "ray-worker", "prefect-worker")
+        writes = name in ("flow", "ray-head", "ray-worker", "prefect", "prefect-worker")
         assert writes == ("/var/lib/bidaflow" in places), name
     roots = [v["value"] for _, c in ours for v in c.get("env", []) if v["name"] == "BIDAFLOW_ROOT"]
     assert set(roots) == {"/var/lib/bidaflow"}
+
+
+def test_leases_of_prefect_outlive_its_pod(pods: dict[str, Manifest]) -> None:
+    spec = pods["prefect"]["spec"]
+    (container,) = spec["containers"]
+    values = {variable["name"]: variable.get("value") for variable in container["env"]}
+    leases = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
+    assert values[leases] == variables()[leases]
+    mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    (volume,) = (v for v in spec["volumes"] if v["name"] == mounts[values["PREFECT_HOME"]])
+    assert "persistentVolumeClaim" in volume
 
 
 def test_versions_match_the_image(manifests: list[Manifest]) -> None:

@@ -1,5 +1,6 @@
 """The rollback of a champion, with the MLflow and Prefect servers that several machines share."""
 
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -12,6 +13,7 @@ from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import registry
 from tests.factories.ports import free_port
+from tests.factories.registered import register_versions
 
 
 @pytest.mark.usefixtures("root")
@@ -21,6 +23,19 @@ def test_rollback_needs_the_mlflow_server(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(UserError, match="No MLflow server responds"):
         rollback("planted")
+
+
+def test_rollback_is_reported_before_pages_are_written(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register_versions(champion="2", previous="1")
+    (root / "reports").write_text("in the way of the pages")
+    with pytest.raises(OSError, match="reports"):
+        rollback("planted")
+    assert capsys.readouterr().out == (
+        "Version 1 of bidaf-planted is the champion again; "
+        "version 2 is now the previous champion.\n"
+    )
 
 
 @pytest.mark.heavy

@@ -1,14 +1,21 @@
-"""Leases of Prefect's server: runs that need the same stage wait for each other."""
+"""Leases of Prefect's server: runs that need the same stage wait for each other, also if the server
+is restarted meanwhile."""
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from infra.artifacts.lease import lease
+from infra.artifacts.lease import LEASE_SECONDS, lease
+from infra.environment import TEMPORARY_SERVER
+from infra.services import supervisor
+from infra.settings import settings
 from tests.factories.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "store")]
@@ -77,3 +84,41 @@ def test_no_server_no_strict_lease() -> None:
         lease("promotion", strict=True),
     ):
         pytest.fail("the block runs without a lease")
+
+
+def test_temporary_server_grants_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TEMPORARY_SERVER, PREFECT_API_URL.value() or "")
+    with lease("write-key"):
+        assert "bidaflow-write-key" not in limits()
+
+
+@contextmanager
+def killed_server() -> Iterator[None]:
+    """The server of `up` for the block, killed at the end."""
+    server, *_ = supervisor.services()
+    server.start()
+    try:
+        server.wait()
+        yield
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_leases_outlive_a_killed_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
+    monkeypatch.setenv("BIDAFLOW_PREFECT_PORT", str(free_port()))
+    monkeypatch.setenv("PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS", "1")
+    api = {PREFECT_API_URL: f"{settings().prefect_url}/api"}
+    with temporary_settings(api), get_client(sync_client=True) as client:
+        with killed_server():
+            client.upsert_global_concurrency_limit_by_name("bidaflow-promotion", 1)
+            held = client.increment_concurrency_slots_with_lease(
+                ["bidaflow-promotion"], 1, "concurrency", LEASE_SECONDS
+            ).json()["lease_id"]
+        with killed_server():
+            client.renew_concurrency_lease(held, LEASE_SECONDS)  # a run that lives
+            renewed = time.monotonic()
+        with killed_server(), lease("promotion", strict=True):
+            # The run was killed, so its lease ends by itself, and not before.
+            assert time.monotonic() - renewed > LEASE_SECONDS - 1

@@ -9,6 +9,7 @@ import pytest
 from infra.artifacts.manifest import stages_folder, write_manifest
 from infra.artifacts.node_cache import fetched, portable
 from infra.artifacts.remote import publish
+from infra.artifacts.shared_folder import remove_shared
 from infra.settings import settings
 from tests.factories.object_store import ObjectStore
 
@@ -54,6 +55,19 @@ def test_another_node_fetches_stages_by_key(
     store.requests.clear()
     assert fetched(sent) == found
     assert store.requests == [], "the second process of a node finds them there"
+
+
+def test_stages_removed_from_the_store_are_sent_again(
+    store: ObjectStore, other_machine: Callable[[], None]
+) -> None:
+    inputs = Split(stage("ingest", "text"), stage("encode", "ids") / "file")
+    remove_shared(inputs.ingested)
+    remove_shared(stages_folder() / "encode" / "key")
+    sent = portable(inputs)
+    other_machine()
+    found = fetched(sent)
+    assert (found.ingested / "file").read_text(encoding="utf-8") == "text"
+    assert found.encoded is not None and found.encoded.read_text(encoding="utf-8") == "ids"
 
 
 def test_stages_in_use_stay_in_a_small_cache(

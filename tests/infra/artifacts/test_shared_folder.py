@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -65,6 +66,18 @@ def test_unchanged_files_are_not_copied_again(store: ObjectStore) -> None:
     copied = [request for request in store.requests if "page" in request]
     assert copied == []
     assert any(request.startswith("PUT") and "other" in request for request in store.requests)
+
+
+def test_reader_keeps_files_that_are_being_published() -> None:
+    write(page="one")
+    reader = Thread(target=pull, args=[folder()])
+    with shared_folder(folder()):
+        (folder() / "second").write_text("two")
+        reader.start()
+        reader.join(timeout=2)
+        assert reader.is_alive() and (folder() / "second").exists()
+    reader.join()
+    assert texts() == {"page": "one", "second": "two"}
 
 
 def test_hidden_files_stay_here(other_machine: Callable[[], None]) -> None:

@@ -1,10 +1,12 @@
-"""The environment of the services."""
+"""The deployments of prefect.yaml on a Prefect server, and the environment of the services."""
 
 from pathlib import Path
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL
 
-from infra.services.deployments import command_environment
+from infra.services.deployments import TAG, command_environment, deploy
 
 
 def test_services_share_the_callers_folders(
@@ -17,3 +19,24 @@ def test_services_share_the_callers_folders(
     environment = command_environment()
     assert environment["BIDAFLOW_ROOT"] == str(tmp_path.resolve() / "runs")
     assert environment["BIDAFLOW_MIRROR"] == str(tmp_path.resolve() / "data")
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("prefect_server", "root")
+def test_deployments_of_other_projects_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
+    schema = {"type": "object", "properties": {"day": {"type": "string", "title": "day"}}}
+    with get_client(sync_client=True) as client:
+        flow = client.create_flow_from_name("nightly")
+        others = [
+            client.create_deployment(flow, "train", entrypoint="other/flow.py:nightly"),
+            client.create_deployment(flow, "nightly", parameter_openapi_schema=schema),
+        ]
+        before = [client.read_deployment(deployment) for deployment in others]
+        try:
+            deploy()
+            assert [client.read_deployment(deployment) for deployment in others] == before
+        finally:
+            for deployment in client.read_deployments():
+                if TAG in deployment.tags or deployment.id in others:
+                    client.delete_deployment(deployment.id)

@@ -2,18 +2,22 @@
 
 import json
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import psutil
 import pytest
 from rich.cells import cell_len
 
 from infra.errors import UserError
 from infra.services.supervisor import MAX_LOG_BYTES, Service, wait_for_all
 from infra.settings import CHECKOUT
+from tests.factories.cli import environment_for
 from tests.factories.http import ANSWER_SECONDS, send_request
 from tests.factories.services import Services, wait
 
@@ -231,3 +235,25 @@ def test_server_that_ends_is_named(root: Path) -> None:
     service.start()
     with pytest.raises(UserError, match=r"why\nmlflow failed to start or exited"):
         wait_for_all([service])
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_temporary_server_ends_with_a_killed_run(tmp_path: Path, end: signal.Signals) -> None:
+    code = (
+        "import time; from infra.services.supervisor import temporary_server; "
+        "server = temporary_server(); server.wait(); "
+        "print(server.process.pid, flush=True); time.sleep(600)"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment_for(tmp_path),
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    server = psutil.Process(int(run.stdout.readline()))
+    run.send_signal(end)
+    assert run.wait() == -end
+    assert psutil.wait_procs([server], timeout=60)[1] == []
+    assert "Traceback" not in (tmp_path / "logs" / "temporary-prefect.log").read_text()

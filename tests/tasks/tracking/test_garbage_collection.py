@@ -18,6 +18,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 
 from flows.commands.maintenance import prune_data
 from infra.artifacts.locks import lock_file, shared_lock
+from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
@@ -117,6 +118,21 @@ def test_keeps_stages_of_the_newest_flow_run(
     assert pruned() == set()
     in_flow(lambda: reading(files), "another flow")
     assert pruned() == {other}
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "FAILED", "KILLED"])
+def test_keeps_inputs_of_unfinished_runs(two: tuple[Trained, Trained], status: str) -> None:
+    first, uri = two[0], settings().tracking_uri
+    for training in two:
+        forget(training)
+    in_flow(lambda: None, "words")  # now the flow's newest run, which used no stage
+    parent = runs.parent_run(uri, "bidaflow/words", "another", None, "another", {})
+    tags = {"train.digest": read_manifest(first.words)["digest"]}
+    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "key", {}, tags, []))
+    MlflowClient(uri).update_run(run_id, status=status)
+    assert pruned().isdisjoint({first.words, first.counts})
+    runs.finish(uri, run_id, "FINISHED")
+    assert {first.words, first.counts} <= pruned()
 
 
 def test_keeps_stages_in_use_until_the_flow_ends(two: tuple[Trained, Trained]) -> None:

@@ -8,7 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.runtime import flow_run
 from prefect.states import Cancelling, Completed, Running, Scheduled
+from urllib3.util import Retry
 
 from infra.processes import ProcessRecord, record_process
 from tasks.tracking.orphaned_runs import (
@@ -17,6 +19,7 @@ from tasks.tracking.orphaned_runs import (
     crash_untracked_runs,
     end_orphaned_runs,
 )
+from tests.factories.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
@@ -58,6 +61,34 @@ def test_orphaned_runs_crash_and_lose_their_processes(root: Path) -> None:
         assert states == ["Crashed", "Completed", "Cancelled", "Running"]
     assert kept.exists() and not any(file.exists() for file in notes)
     assert active_flow_runs().keys() == {str(alive)}
+
+
+def test_unreachable_mlflow_does_not_keep_processes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # MLflow itself retries for two minutes.
+    monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
+    run_id = uuid4()
+    remaining = subprocess.Popen(["sleep", "600"], env={**os.environ, VARIABLE: str(run_id)})
+    left = note(root, run_id, ProcessRecord(pid=remaining.pid, created=0))
+    with monkeypatch.context() as patch:
+        patch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+        assert end_orphaned_runs() == [str(run_id)]
+    assert remaining.wait(timeout=10) < 0 and left.exists()
+    assert end_orphaned_runs() == [str(run_id)], "again, now that MLflow responds"
+    assert not left.exists()
+
+
+def test_next_attempt_of_a_killed_run_does_not_crash(root: Path) -> None:
+    @flow(name="retried")
+    def retried() -> None:
+        left = note(root, UUID(str(flow_run.id)), ProcessRecord(pid=os.getpid(), created=0))
+        end_orphaned_runs()
+        assert not left.exists()
+        with get_client(sync_client=True) as client:
+            assert state_of(client, UUID(str(flow_run.id))) == "Running"
+
+    retried()
 
 
 def test_only_processless_unfinished_runs_crash(root: Path) -> None:

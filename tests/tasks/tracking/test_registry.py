@@ -1,0 +1,38 @@
+"""The aliases of registered models in a real MLflow store."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from infra.settings import settings
+from tasks.tracking import registry
+from tests.factories.registered import NAME, alias, register_versions
+
+pytestmark = pytest.mark.usefixtures("root")
+
+
+def test_interrupted_rollback_can_be_repeated(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register_versions(champion="2", previous="1")
+    uri, set_alias = settings().tracking_uri, MlflowClient.set_registered_model_alias
+
+    def interrupted(client: MlflowClient, *arguments: Any) -> None:
+        set_alias(client, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(MlflowClient, "set_registered_model_alias", interrupted)
+        registry.rollback(uri, NAME)
+    restored, replaced = registry.rollback(uri, NAME)
+    assert (restored.version, replaced) == ("1", None)
+    assert alias(registry.CHAMPION) == "1"
+
+
+def test_second_rollback_restores_the_newer_version() -> None:
+    register_versions(champion="2", previous="1")
+    uri = settings().tracking_uri
+    for champion, previous in (("1", "2"), ("2", "1")):
+        restored, replaced = registry.rollback(uri, NAME)
+        assert (restored.version, replaced and replaced.version) == (champion, previous)
+        assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == (champion, previous)
