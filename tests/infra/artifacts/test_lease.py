@@ -107,6 +107,7 @@ def killed_server() -> Iterator[None]:
         server.process.wait()
 
 
+@pytest.mark.full
 def test_leases_outlive_a_killed_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     monkeypatch.setenv("BIDAFLOW_PREFECT_PORT", str(free_port()))

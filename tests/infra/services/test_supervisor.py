@@ -237,7 +237,9 @@ def test_server_that_ends_is_named(root: Path) -> None:
         wait_for_all([service])
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)]
+)
 def test_temporary_server_ends_with_a_killed_run(tmp_path: Path, end: signal.Signals) -> None:
     code = (
         "import time; from infra.services.supervisor import temporary_server; "
