@@ -43,13 +43,16 @@ class Outcomes:
     @property
     def cells(self) -> list[CellTrainings]:
         """All cells of the table, in the order of the grid, with the results so far."""
+        results: dict[Cell, list[ComparedVariant]] = {cell: [] for cell, _ in self.grid}
+        for result in self.finished:
+            results[result.cell].append(result)
         return [
             CellTrainings(
                 cell,
-                [result.trained.folder for result in self.finished if result.cell == cell],
-                [result.error_report.folder for result in self.finished if result.cell == cell],
+                [result.trained.folder for result in own],
+                [result.error_report.folder for result in own],
             )
-            for cell in dict.fromkeys(cell for cell, _ in self.grid)
+            for cell, own in results.items()
         ]
 
     @property

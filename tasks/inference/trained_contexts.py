@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from models.arrays import BoolArray
 from tasks.data.ingested import fingerprint, fingerprints
 from tasks.evaluation.evaluate import EvaluationSplit
-
-FILE = "trained-contexts.parquet"
+from tasks.tracking.registry import TRAINED_CONTEXTS
 
 
 def write_trained_contexts(model: Path, train: Path, start_from: Path | None) -> None:
@@ -25,12 +24,12 @@ def write_trained_contexts(model: Path, train: Path, start_from: Path | None) ->
     if start_from is not None:
         known |= trained_contexts(start_from)
     table = pa.table({"fingerprint": pa.array(sorted(known), pa.binary(16))})
-    pq.write_table(table, model / FILE, compression="none")  # digests don't compress
+    pq.write_table(table, model / TRAINED_CONTEXTS, compression="none")  # digests don't compress
 
 
 def trained_contexts(model: Path) -> set[bytes]:
     """The fingerprints in a model folder; none are known of a model of an earlier release."""
-    file = model / FILE
+    file = model / TRAINED_CONTEXTS
     if not file.exists():
         return set()
     column: Any = pq.read_table(file)["fingerprint"]

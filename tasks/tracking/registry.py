@@ -23,7 +23,9 @@ CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
 
 MODEL_FILES = ("config.json", "weights.safetensors", "vectors.safetensors")
 MODEL_TABLES = ("words.parquet", "characters.parquet")
-LANGUAGE_MODEL_FILES = ("bilm.safetensors", "bilm.json")  # only with contextual vectors
+TRAINED_CONTEXTS = "trained-contexts.parquet"
+# A language model only with contextual vectors; models of earlier releases have no contexts.
+OPTIONAL_MODEL_FILES = ("bilm.safetensors", "bilm.json", TRAINED_CONTEXTS)
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def _moved_files(uri: str, model_id: str) -> Path | None:
 
 
 def find_model_files(folder: str) -> list[Path]:
-    """The files and tables of a model folder, with its language model if it has one.
+    """The files and tables of a model folder, with the optional ones that it has.
 
     Raises:
         UserError: one of them is missing.
@@ -197,7 +199,7 @@ def find_model_files(folder: str) -> list[Path]:
                 f"{folder} is not a model directory: it has no {file.name}. Use the model/ "
                 "directory of a training, or models:/<name>@champion."
             )
-    return [*files, *(path / name for name in LANGUAGE_MODEL_FILES if (path / name).is_file())]
+    return [*files, *(path / name for name in OPTIONAL_MODEL_FILES if (path / name).is_file())]
 
 
 def fetch_model(out: Path, source: str | Sequence[Path]) -> dict[str, Any]:

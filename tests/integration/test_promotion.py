@@ -27,7 +27,6 @@ from infra.settings import settings
 from tasks.data.ingested import fingerprint
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.inference.predictor import Predictor
-from tasks.inference.trained_contexts import FILE
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.http_server import http_server
 from tests.factories.logged_models import CONTEXT, save_untrained_model
@@ -137,7 +136,9 @@ def write_known_contexts(model: Path, dataset: DataParameters, count: int) -> No
     """Let a model know the contexts of the first dev questions."""
     paragraphs = json.loads(Path(dataset.dev_files[0]).read_text("utf-8"))["data"][0]["paragraphs"]
     known = [fingerprint(paragraph["context"]) for paragraph in paragraphs[:count]]
-    pq.write_table(pa.table({"fingerprint": pa.array(known, pa.binary(16))}), model / FILE)
+    pq.write_table(
+        pa.table({"fingerprint": pa.array(known, pa.binary(16))}), model / registry.TRAINED_CONTEXTS
+    )
 
 
 def version(alias: str) -> str | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.trained_contexts import new_to_models, trained_contexts, write_trained_contexts
+from tasks.tracking.registry import MODEL_FILES, MODEL_TABLES, fetch_model, find_model_files
 from tests.factories.splits import ingest
 
 
@@ -25,3 +26,15 @@ def test_questions_about_trained_contexts_are_not_new(tmp_path: Path) -> None:
         ([earlier, second], [False, False, False, True]),
     ):
         assert new_to_models(split, models).tolist() == new
+
+
+def test_contexts_of_a_copied_model_folder_are_known(tmp_path: Path) -> None:
+    """A warm start from a folder begins with such a copy."""
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in (*MODEL_FILES, *MODEL_TABLES):
+        (model / name).touch()
+    write_trained_contexts(model, ingest(tmp_path / "a", ("The inn is old.", ["How?"])), None)
+    (tmp_path / "copy").mkdir()
+    fetch_model(tmp_path / "copy", find_model_files(str(model)))
+    assert trained_contexts(tmp_path / "copy" / "model") == trained_contexts(model) != set()
