@@ -1,5 +1,6 @@
 """The pyfunc of the logged model, which MLflow runs where the model is loaded."""
 
+import filecmp
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,9 +22,11 @@ def _own_packages() -> Iterator[None]:
 
     MLflow puts this code first in `sys.path`, but a process may already have modules of these
     names: its own, or those of another version of the model. They are put back afterwards, so the
-    code of `Predictor` must not import modules of these packages when it runs.
+    code of `Predictor` must not import modules of these packages when it runs. Meanwhile, other
+    threads must not import them either, so modules with the same code are not replaced: a flow
+    logs models while it writes reports.
     """
-    replaced = _remove_modules() if any(map(_is_replaced, OWN)) else {}
+    replaced = _remove_modules() if any(map(_has_other_code, OWN)) else {}
     try:
         yield
     finally:
@@ -32,10 +35,20 @@ def _own_packages() -> Iterator[None]:
             sys.modules.update(replaced)
 
 
-def _is_replaced(package: str) -> bool:
-    """Whether `sys.path` finds another package of this name than the imported one."""
+def _has_other_code(package: str) -> bool:
+    """Whether the imported package of this name has other code than the first in `sys.path`."""
     module, spec = sys.modules.get(package), PathFinder.find_spec(package)
-    return bool(module and spec and getattr(module, "__file__", None) != spec.origin)
+    if module is None or spec is None or spec.origin is None:
+        return False
+    imported = getattr(module, "__file__", None)
+    return imported is None or not _has_code(Path(imported).parent, Path(spec.origin).parent)
+
+
+def _has_code(folder: Path, of: Path) -> bool:
+    """Whether the folder has all Python files of the other, unchanged."""
+    files = [str(file.relative_to(of)) for file in of.rglob("*.py")]
+    same, _, _ = filecmp.cmpfiles(folder, of, files, shallow=False)
+    return len(same) == len(files)
 
 
 def _remove_modules() -> dict[str, ModuleType]:

@@ -168,20 +168,36 @@ def code_of(model: mlflow.pyfunc.PyFuncModel) -> str:
     return file
 
 
+def changed_copy(artifact: Path, folder: Path, reason: str) -> Path:
+    """A version of the model whose code gives another reason for an empty question."""
+    shutil.copytree(artifact, folder)
+    changed = folder / "code/tasks/inference/predictor.py"
+    changed.write_text(changed.read_text().replace("is empty.", f"{reason}."))
+    return folder
+
+
 def test_each_version_runs_its_own_code(artifact: Path, model_folder: Path, tmp_path: Path) -> None:
-    later = tmp_path / "later"
-    shutil.copytree(artifact, later)
-    changed = later / "code/tasks/inference/predictor.py"
-    changed.write_text(changed.read_text().replace("is empty.", "has no text."))
+    first = changed_copy(artifact, tmp_path / "first", "has no text")
+    second = changed_copy(artifact, tmp_path / "second", "is blank")
+    folders = (first, second, first)
     before = own_modules()
-    models = [mlflow.pyfunc.load_model(str(folder)) for folder in (artifact, later, artifact)]
+    models = [mlflow.pyfunc.load_model(str(folder)) for folder in folders]
     assert own_modules() == before
-    for model, folder in zip(models, (artifact, later, artifact), strict=True):
+    for model, folder in zip(models, folders, strict=True):
         assert code_of(model) == str(folder / "code/tasks/inference/predictor.py")
         assert model.predict(MODEL_INPUT) == expected(model_folder)
     without_text = [{"question": "", "context": CONTEXT}]
     errors = [model.predict(without_text)[0]["error"].partition(".")[0] for model in models]
-    assert errors == ["The question is empty", "The question has no text", "The question is empty"]
+    assert errors == ["The question has no text", "The question is blank", errors[0]]
+
+
+def test_the_same_code_is_not_imported_again(artifact: Path, model_folder: Path) -> None:
+    """Otherwise, threads that import modules meanwhile find incomplete ones."""
+    before = own_modules()
+    model = mlflow.pyfunc.load_model(str(artifact))
+    assert own_modules() == before
+    assert code_of(model) == str(CHECKOUT / "tasks/inference/predictor.py")
+    assert model.predict(MODEL_INPUT) == expected(model_folder)
 
 
 def test_other_packages_of_these_names_are_kept(
