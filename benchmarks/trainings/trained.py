@@ -13,10 +13,12 @@ from models.configs.variant import VariantConfig
 from models.predict import predict
 from models.span_decoding import Predictions, argmax_threshold
 from tasks.data.negatives import SIGNS
+from tasks.embeddings.formats.store import VECTORS, history_of
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 from tasks.inference.predictor import Predictor
 from tasks.text.encoded import load_types
 from tasks.training.inputs import SplitFolders
+from tasks.training.run_params import source_name
 
 # A saved model must reproduce the F1 on validation that its training logged, up to rounding.
 LARGEST_F1_DIFFERENCE = 0.1
@@ -101,10 +103,11 @@ class Trained:
     @cached_property
     def training(self) -> Training:
         """What tells it from others."""
-        train, vectors = facts_of(self.input("train", "ingested")), facts_of(self.input("vectors"))
+        train, vectors = facts_of(self.input("train", "ingested")), self.input("vectors")
+        method = history_of(vectors / VECTORS)["method"]
         language_model = self.manifest["inputs"]["data"].get("bilm") or "none"
         inputs = {
-            "vectors": str(vectors["source"]),
+            "vectors": source_name(read_manifest(vectors), method),
             "questions": f"{train['questions']:,}",
             "negatives": _negatives(train),
             "language model": language_model[:6],

@@ -55,7 +55,7 @@ def _contextual(config: Mapping[str, Any] | None, bilm: Path | None) -> dict[str
     selected = read_manifest(bilm)
     facts, corpus = selected["facts"], selected["facts"]["history"].get("corpus")
     values = (
-        _source_name(selected, facts["history"]["method"]),
+        source_name(selected, facts["history"]["method"]),
         source_digest(selected)[:DIGITS],
         facts["dimension"],
         corpus and corpus[:DIGITS],
@@ -112,7 +112,7 @@ def vector_parameters(manifest: Manifest, history: History) -> dict[str, Any]:
     """
     parts = history.get("parts", [])
     return {
-        "source": _source_name(manifest, history["method"]),
+        "source": source_name(manifest, history["method"]),
         "source_digest": source_digest(manifest)[:DIGITS],
         "dimension": manifest["facts"]["dimension"],
         **making_of(history),
@@ -163,7 +163,7 @@ def source_digest(manifest: Manifest) -> str:
     return set_digest(manifest["inputs"]["source"])
 
 
-def _source_name(manifest: Manifest, method: str) -> str:
+def source_name(manifest: Manifest, method: str) -> str:
     """The set's file name; for those that all sets of this pipeline share, the folder's name too,
     or only the method if a stage trained it."""
     name = str(manifest["facts"]["source"])

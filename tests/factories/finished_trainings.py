@@ -19,7 +19,8 @@ from tasks.data.schema import Article
 from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
-from tasks.embeddings.formats.store import load_word_vectors
+from tasks.embeddings.formats.store import VECTORS, load_word_vectors, write_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.evaluation.evaluate import (
     evaluate,
     load_split,
@@ -87,15 +88,19 @@ def write_stages(root: Path, unanswerable: bool = True, negatives: bool = False)
     return TrainingData(vocabulary=vocabulary, vectors=vectors, **splits)
 
 
-def fact_stages(root: Path, swaps: int = 0) -> TrainingData:
-    """Stages that have only the facts that rows are named after."""
+def fact_stages(root: Path, swaps: int = 0, own_set: str = "support") -> TrainingData:
+    """Stages that have only the facts that rows are named after; the vectors are a set of this
+    pipeline."""
     stages = root / "stages"
     train = stages / "split" / f"train-{swaps}"
-    vectors = stages / "select-vectors" / "a"
+    vectors = stages / "select-vectors" / own_set
     for folder in (train, vectors):
         folder.mkdir(parents=True, exist_ok=True)
     write_facts(train, questions=1000 + swaps, negatives_swap=swaps)
-    write_facts(vectors, source="glove-6b-50d")
+    write_vectors(vectors, WordSet(["the"], np.zeros((1, 2), np.float32)), {"method": "skipgram"})
+    source = {"input": "source", "path": f"embeddings/{own_set}/{VECTORS}"}
+    manifest = {"facts": {"source": VECTORS}, "made_from": [source]}
+    (vectors / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     split = SplitFolders(train, stages / "encode" / "a")
     return TrainingData(split, split, stages / "vocabulary" / "a", vectors, split)
 

@@ -11,10 +11,12 @@ from tests.factories.finished_trainings import fact_stages, write_manifest
 from tests.factories.training_data import small
 
 
-def trained(root: Path, name: str, swaps: int = 0, **changes: Any) -> Training:
+def trained(
+    root: Path, name: str, swaps: int = 0, own_set: str = "support", **changes: Any
+) -> Training:
     """A training with changed settings."""
     variant = small(**{"epochs": 12, **changes})
-    return Trained(write_manifest(fact_stages(root, swaps), name, variant)).training
+    return Trained(write_manifest(fact_stages(root, swaps, own_set), name, variant)).training
 
 
 def titles(rows: list[Row]) -> list[str]:
@@ -53,3 +55,11 @@ def test_refuses_a_seed_given_twice(tmp_path: Path) -> None:
     twice = [trained(tmp_path, name, seed=1) for name in ("a", "b")]
     with pytest.raises(SystemExit, match=r"Two trainings are char, 12 epochs, seed 1\. Give one"):
         rows_of(twice)
+
+
+def test_own_sets_have_their_names(tmp_path: Path) -> None:
+    sets = [trained(tmp_path, name, own_set=name) for name in ("wiki-50", "wiki-100")]
+    assert titles(rows_of(sets)) == [
+        "char, vectors wiki-50/vectors.parquet, 12 epochs",
+        "char, vectors wiki-100/vectors.parquet, 12 epochs",
+    ]
