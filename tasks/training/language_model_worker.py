@@ -24,9 +24,11 @@ from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCo
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.ray_workers import (
     PROGRESS_SECONDS,
+    SLOW_PRECISION,
     CheckpointSchedule,
     all_reduce,
     distributed,
+    is_slow,
     silence_checkpoint_lines,
 )
 
@@ -85,6 +87,8 @@ def train_language_model_worker(config: dict[str, Any]) -> str | None:
         world_size=size,
     )
     torch.manual_seed(job.training.seed + rank)  # so that dropout differs between workers
+    if rank == 0 and is_slow(job.training.precision, trainer.device):
+        config["send"](f"{TITLE}: {SLOW_PRECISION}")
     try:
         _Loop(job, trainer, config["send"]).run()
     except DivergedLM as error:

@@ -57,6 +57,20 @@ DATA_PARALLEL = {
 }
 
 
+SLOW_PRECISION = (
+    "this CPU has no instructions for bfloat16, which is several times slower than float32 here. "
+    "Set precision to float32."
+)
+
+
+def is_slow(precision: str, device: torch.device) -> bool:
+    """Whether a CPU without instructions for bfloat16 would compute in it."""
+    if precision != "bfloat16" or device.type != "cpu":
+        return False
+    with_onednn: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return with_onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def local_checkpoint(checkpoint: Checkpoint, name: str, storage: Store) -> Path:
     """The folder of a checkpoint of the run `name`, or of a copy of it on this machine."""
     if storage.is_local:

@@ -40,9 +40,11 @@ from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 from tasks.training.ray_workers import (
     PROGRESS_SECONDS,
+    SLOW_PRECISION,
     CheckpointSchedule,
     all_reduce,
     distributed,
+    is_slow,
     silence_checkpoint_lines,
 )
 
@@ -97,6 +99,8 @@ def train_worker(config: dict[str, Any]) -> str | None:
     if ray.train.get_context().get_world_rank() == 0:
         config["send"](f"{job.variant.name}: the workers have started, and load model and data.")
     trainer = make_trainer(job, config["allotment"].cpus_per_worker)
+    if trainer.rank == 0 and is_slow(job.variant.training.precision, trainer.device):
+        config["send"](f"{job.variant.name}: {SLOW_PRECISION}")
     try:
         _Loop(job, trainer, config["send"]).run()
     except Diverged as error:

@@ -1,6 +1,10 @@
 """What the workers of all trainings share."""
 
-from tasks.training.ray_workers import CheckpointSchedule
+import platform
+
+import torch
+
+from tasks.training.ray_workers import CheckpointSchedule, is_slow
 
 
 def test_checkpoint_timing_uses_the_shared_clock() -> None:
@@ -10,3 +14,11 @@ def test_checkpoint_timing_uses_the_shared_clock() -> None:
     times = [100.0, 699.9, 700.0, 700.1, 1299.9, 1300.0]
     due = [schedule.is_due(step, seconds) for step, seconds in enumerate(times)]
     assert due == [False, False, True, False, False, True]
+
+
+def test_bfloat16_is_slow_on_x86_without_avx512() -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert not is_slow("float32", cpu) and not is_slow("bfloat16", gpu)
+    if platform.machine() == "x86_64":
+        has_avx512 = "AVX512" in torch.backends.cpu.get_cpu_capability()
+        assert is_slow("bfloat16", cpu) == (not has_avx512)

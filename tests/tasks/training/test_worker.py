@@ -34,6 +34,7 @@ from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
 from tasks.training.outputs import write_outputs
 from tasks.training.ray_trainer import FitResult, fit
+from tasks.training.ray_workers import SLOW_PRECISION, is_slow
 from tasks.training.worker import Job, _Loop, make_trainer, train_worker
 from tests.factories.ray_processes import processes_of_ray
 from tests.factories.training_data import make_job, prepare, small
@@ -275,7 +276,11 @@ def test_time_budget_stops_after_a_scored_step(data: TrainingData, tmp_path: Pat
 
 
 @pytest.mark.full
-def test_diverging_training_stops_with_a_user_error(data: TrainingData, tmp_path: Path) -> None:
+def test_diverging_training_stops_with_a_user_error(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(progress_reporter, "logger", lambda: SimpleNamespace(info=lines.append))
     variant = small(optimizer="adadelta", learning_rate=1e30, precision="bfloat16")
     sentence = (
         r"^char diverged: the loss of step 2 is nan\. Set learning_rate below 1e\+30, "
@@ -283,6 +288,8 @@ def test_diverging_training_stops_with_a_user_error(data: TrainingData, tmp_path
     )
     with pytest.raises(UserError, match=sentence):
         run(tmp_path, data, variant, workers=2)
+    warnings = [line for line in lines if SLOW_PRECISION in line]
+    assert len(warnings) == is_slow("bfloat16", torch.device("cpu"))
 
 
 @pytest.mark.full
