@@ -4,7 +4,6 @@ import filecmp
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, get_type_hints
@@ -14,6 +13,9 @@ from mlflow.pyfunc import PythonModel
 from pydantic import BaseModel, create_model
 
 OWN = ("infra", "models", "tasks")  # the packages that are logged with the model
+CODE = Path(__file__).with_name("code")
+"""Where MLflow keeps them beside this file. It does not exist in a checkout, whose packages are the
+imported ones."""
 
 
 @contextmanager
@@ -36,12 +38,12 @@ def _own_packages() -> Iterator[None]:
 
 
 def _has_other_code(package: str) -> bool:
-    """Whether the imported package of this name has other code than the first in `sys.path`."""
-    module, spec = sys.modules.get(package), PathFinder.find_spec(package)
-    if module is None or spec is None or spec.origin is None:
+    """Whether the imported package of this name has other code than this model's."""
+    module = sys.modules.get(package)
+    if module is None or not CODE.exists():
         return False
     imported = getattr(module, "__file__", None)
-    return imported is None or not _has_code(Path(imported).parent, Path(spec.origin).parent)
+    return imported is None or not _has_code(Path(imported).parent, CODE / package)
 
 
 def _has_code(folder: Path, of: Path) -> bool:

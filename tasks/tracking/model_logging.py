@@ -1,6 +1,7 @@
 """Logs models to MLflow with their inference code and a model card, and registers them."""
 
 import json
+import threading
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION_LENGTH = 5000  # of a version; PostgreSQL refuses a longer one
 INFERENCE_PACKAGES = ("mlflow", "numpy", "pyarrow", "pydantic", "safetensors", "torch")
+
+# Trainings that run in parallel may end together, but MLflow keeps the tracking URI and the model
+# that it loads for its checks in global variables.
+_LOGGING = threading.Lock()
 
 
 def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, step: int) -> str:
@@ -39,21 +44,22 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
     model = client.create_logged_model(
         run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
     )
-    mlflow.set_tracking_uri(uri)  # `Model.log` takes no URI
-    Model.log(
-        artifact_path=None,
-        flavor=mlflow.pyfunc,
-        model_id=model.model_id,
-        run_id=run_id,
-        step=step,
-        python_model=str(CHECKOUT / "tasks" / "inference" / "pyfunc_model.py"),
-        artifacts={"model": str(model_folder)},
-        model_config={"no_answer": "argmax"},
-        code_paths=[str(CHECKOUT / package) for package in ("infra", "models", "tasks")],
-        # Without local suffixes such as "+cpu", which PyPI lacks.
-        pip_requirements=[f"{p}=={version(p).partition('+')[0]}" for p in INFERENCE_PACKAGES],
-        input_example=[{"question": "Who answers?", "context": "The model answers."}],
-    )
+    with _LOGGING:
+        mlflow.set_tracking_uri(uri)  # `Model.log` takes no URI
+        Model.log(
+            artifact_path=None,
+            flavor=mlflow.pyfunc,
+            model_id=model.model_id,
+            run_id=run_id,
+            step=step,
+            python_model=str(CHECKOUT / "tasks" / "inference" / "pyfunc_model.py"),
+            artifacts={"model": str(model_folder)},
+            model_config={"no_answer": "argmax"},
+            code_paths=[str(CHECKOUT / package) for package in ("infra", "models", "tasks")],
+            # Without local suffixes such as "+cpu", which PyPI lacks.
+            pip_requirements=[f"{p}=={version(p).partition('+')[0]}" for p in INFERENCE_PACKAGES],
+            input_example=[{"question": "Who answers?", "context": "The model answers."}],
+        )
     return _register(client, registered_name, run, model.model_id)
 
 

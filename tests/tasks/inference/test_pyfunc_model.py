@@ -200,6 +200,20 @@ def test_the_same_code_is_not_imported_again(artifact: Path, model_folder: Path)
     assert model.predict(MODEL_INPUT) == expected(model_folder)
 
 
+def test_logging_ignores_other_code_in_the_path(
+    uri: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the folder of a model that another thread has logged and MLflow is deleting."""
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/__init__.py").write_text("# of another version\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    run_id = runs.parent_run(uri, "bidaflow/beside", "flow", None, "compare", {})
+    before = own_modules()
+    model_uri = model_logging.log_model(uri, run_id, model_folder, "bidaf-beside", step=0)
+    assert own_modules() == before
+    assert mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT) == expected(model_folder)
+
+
 def test_other_packages_of_these_names_are_kept(
     artifact: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

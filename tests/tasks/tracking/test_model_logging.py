@@ -1,5 +1,6 @@
 """Registered versions and their model cards."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,31 @@ from tasks.tracking import runs
 from tasks.tracking.model_logging import DESCRIPTION_LENGTH, log_model
 from tests.factories.logged_models import save_untrained_model
 
+pytestmark = pytest.mark.heavy
 
-@pytest.mark.heavy
+
+def start_runs(uri: str, settings: list[dict[str, str]]) -> list[str]:
+    """The ids of new variants' runs with these settings."""
+    parent = runs.parent_run(uri, "bidaflow/made", "flow", None, "made", {})
+    started = [runs.VariantRun("char", f"key-{i}", s, {}, []) for i, s in enumerate(settings)]
+    return [runs.start_variant_run(uri, parent, run) for run in started]
+
+
 def test_description_is_the_start_of_a_long_card(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    parent = runs.parent_run(uri, "bidaflow/made", "flow", None, "made", {})
     settings = {f"setting-{number}": "α" * 100 for number in range(DESCRIPTION_LENGTH // 100)}
-    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "key", settings, {}, []))
+    (run_id,) = start_runs(uri, [settings])
     log_model(uri, run_id, save_untrained_model(tmp_path), "bidaf-made", step=0)
     card = runs.read_text(uri, run_id, "model_card.md")
     assert len(card) > DESCRIPTION_LENGTH
     description = MlflowClient(uri).get_model_version("bidaf-made", "1").description
     assert description == card[:DESCRIPTION_LENGTH]
+
+
+def test_trainings_that_end_together_log_their_models(tmp_path: Path) -> None:
+    """MLflow loads each model that it logs, from a folder that it then deletes."""
+    uri, folder = f"sqlite:///{tmp_path}/mlflow.db", save_untrained_model(tmp_path)
+    run_ids = start_runs(uri, [{}] * 6)
+    with ThreadPoolExecutor(3) as pool:
+        logged = pool.map(lambda run_id: log_model(uri, run_id, folder, "bidaf-made", 0), run_ids)
+    assert sorted(logged) == [f"models:/bidaf-made/{number}" for number in range(1, 7)]
