@@ -2,7 +2,8 @@ r"""Which ways of adding a domain's words to GloVe make answers better: the same
 each.
 
 Usage: python -m benchmarks.domain_vectors (--pilot | --final) [--domain medical|biology]
-       [--arms a-la-carte,oracle] [--also contexts] [--cells N] [--minutes M] [--out FOLDER]
+       [--arms a-la-carte,oracle] [--also contexts] [--precision float32] [--cells N]
+       [--minutes M] [--out FOLDER]
 
 The commands of the published results, with BIDAFLOW_MIRROR set to the folder with the data:
 
@@ -17,12 +18,13 @@ validation and on half of the domain's articles or papers ("selection"); the oth
 --final requires a complete pilot, apart from the controls. --also adds arms to it, such as
 "contexts", which is a control because it reads the texts that models answer from.
 
-A cell is one training: about 20 minutes an epoch on two cores. The answers of a finished cell are
-kept in FOLDER as Parquet: ids, spans, probabilities and scores, but no text. Run the same command
-again to go on; a training that was killed resumes from its last checkpoint. --cells and --minutes
-end the program before a cell, after so many new cells, or after so many minutes. --arms limits the
-cells to some arms. Each run writes FOLDER/<domain>-pilot.md and .json, or -final, with the arms
-that are finished.
+A cell is one training: about 20 minutes an epoch on two cores. --precision float32 is for CPUs
+without AVX-512, on which bfloat16 is slow. All arms of a seed must have the same precision. The
+answers of a finished cell are kept in FOLDER as Parquet: ids, spans, probabilities and scores, but
+no text. Run the same command again to go on; a training that was killed resumes from its last
+checkpoint. --cells and --minutes end the program before a cell, after so many new cells, or after
+so many minutes. --arms limits the cells to some arms. Each run writes FOLDER/<domain>-pilot.md and
+.json, or -final, with the arms that are finished.
 
 The medical domain has the questions of covid_qa, and `medquad` as its texts. The domain biology has
 those of SQuAD's dev set about living things, and the 30,000 paragraphs of Wikipedia that are
@@ -58,6 +60,7 @@ from infra.settings import CHECKOUT
 PILOT_SEEDS, PILOT_EPOCHS = (0,), 1
 FINAL_SEEDS, FINAL_EPOCHS = (0, 1, 2), 3
 BEST = 2
+PRECISIONS = ("bfloat16", "float32")
 OUT = CHECKOUT / "benchmarks" / "results" / "domain_vectors"
 
 
@@ -152,6 +155,7 @@ def main() -> None:
     parser.add_argument("--domain", choices=DOMAINS, default="medical")
     parser.add_argument("--arms", type=names, default=list(ARMS), help="default: all")
     parser.add_argument("--also", type=names, default=[], help="further arms for --final")
+    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
     parser.add_argument("--cells", type=int, help="largest number of new cells")
     parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
     parser.add_argument("--out", type=Path, default=OUT, help=f"default: {OUT}")
@@ -168,7 +172,8 @@ def main() -> None:
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
     prepare_server(["train"])
     limits = Limits(options.cells, options.minutes)
-    failed = run_cells(Setting(domain, folder, CHANGES, resources), wanted, limits)
+    changes = {**CHANGES, "precision": options.precision}
+    failed = run_cells(Setting(domain, folder, changes, resources), wanted, limits)
     write_table(folder, cells, folder)
     if failed:
         sys.exit(f"Failed: {', '.join(cell.file for cell in failed)}. Run the command again.")

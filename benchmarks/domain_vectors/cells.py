@@ -31,9 +31,8 @@ CHANGES: dict[str, Any] = {
     "max_answer_tokens": 60,
     "optimizer": "adam",
     "learning_rate": 0.001,
-    "precision": "bfloat16",
 }
-"""The training settings of `benchmarks/medical.py`."""
+"""The training settings of `benchmarks/medical.py`, but for the precision."""
 
 
 @dataclass(frozen=True)

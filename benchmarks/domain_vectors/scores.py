@@ -117,7 +117,7 @@ def conditions(scores: Mapping[str, Scores]) -> str:
     """The conditions of the table, in sentences."""
     own = scores[REFERENCE]
     config = own.facts[0]["config"]
-    seeds = [str(entry["config"]["training"]["seed"]) for entry in own.facts]
+    seeds = [f"{seed} ({precision})" for seed, precision in precisions(scores).items()]
     one = " One seed says nothing about the variation between seeds." if len(seeds) == 1 else ""
     return (
         f"Variant {config['name']}, {config['training']['epochs']} epoch(s), seed(s) "
@@ -129,6 +129,21 @@ def conditions(scores: Mapping[str, Scores]) -> str:
         f"{SELECTION}, so gains there, on {ALL} and on {OUTSIDE} favour them; {DECISION} and "
         f"{GENERAL} had no part in the choice.\n"
     )
+
+
+def precisions(scores: Mapping[str, Scores]) -> dict[int, str]:
+    """The precision in which the arms were trained from each seed; it must be the same for all."""
+    found: dict[int, str] = {}
+    for arm, own in scores.items():
+        for entry in own.facts:
+            training = entry["config"]["training"]
+            seed, precision = training["seed"], training["precision"]
+            if found.setdefault(seed, precision) != precision:
+                sys.exit(
+                    f"{arm}, seed {seed}: trained in {precision}, and other arms in {found[seed]}. "
+                    f"Remove the file, and run its cell again with --precision {found[seed]}."
+                )
+    return found
 
 
 def vectors_table(scores: Mapping[str, Scores]) -> list[dict[str, str]]:

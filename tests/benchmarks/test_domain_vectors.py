@@ -26,7 +26,7 @@ from benchmarks.domain_vectors.domains import (
     parts,
     runs_of_words,
 )
-from benchmarks.domain_vectors.scores import Scores, read_scores, table
+from benchmarks.domain_vectors.scores import Scores, precisions, read_scores, table
 from benchmarks.domain_vectors.vector_facts import PLACES, question_counts
 from flows.common.encoding import resolve_vectors
 from flows.common.parameters import CorpusParameters, DataParameters
@@ -90,11 +90,14 @@ def test_texts_of_one_origin_share_runs_of_words() -> None:
         assert shared != set(runs_of_words(text)).isdisjoint(runs_of_words(context))
 
 
-def write_cell(out: Path, cell: Cell, f1: list[float], validation: float) -> None:
+def write_cell(
+    out: Path, cell: Cell, f1: list[float], validation: float, precision: str = "bfloat16"
+) -> None:
     """The file of a finished cell."""
+    training = {"epochs": cell.epochs, "seed": cell.seed, "precision": precision}
     counts = {"missing_in_question": 1, "missing_in_answer": 0, "missing_nearby": 2, "missing": 2}
     facts = {
-        "config": {"name": "char", "training": {"epochs": cell.epochs, "seed": cell.seed}},
+        "config": {"name": "char", "training": training},
         "vectors": {
             "sets": [{"anchors": 900, "cosine": 0.625} if cell.arm == "procrustes" else {}],
             "added": 0 if cell.arm == "glove" else 1234,
@@ -156,8 +159,20 @@ def test_table_compares_with_glove(tmp_path: Path) -> None:
         "any of these": "4",
     }
     text = (tmp_path / "table.md").read_text("utf-8")
-    assert "1 epoch(s), seed(s) 0." in text and "over the 2 arms" in text
+    assert "1 epoch(s), seed(s) 0 (bfloat16)." in text and "over the 2 arms" in text
     assert "| Mittens | 1 |" in text
+
+
+def test_arms_of_a_seed_have_the_same_precision(tmp_path: Path) -> None:
+    write_pilot(tmp_path)
+    for arm in ("glove", "gated"):
+        write_cell(tmp_path, Cell(arm, 1, 1), [0.5] * 10, 60.0, "float32")
+    cells = [Cell(arm, seed, 1) for arm in ("glove", "gated") for seed in (0, 1)]
+    scores = read_scores(tmp_path, cells)
+    assert precisions(scores) == {0: "bfloat16", 1: "float32"}
+    write_cell(tmp_path, Cell("gated", 1, 1), [0.5] * 10, 60.0)
+    with pytest.raises(SystemExit, match="gated, seed 1: trained in bfloat16"):
+        precisions(read_scores(tmp_path, cells))
 
 
 def test_star_is_by_the_corrected_p_value() -> None:
