@@ -44,7 +44,7 @@ retrain: $(INSTALLED)  ## train the variants on a dataset, and promote the best 
 	$(if $(and $(VECTORS),$(METHOD)),$(error VECTORS= and METHOD= both choose the word vectors. Set only one of them))
 	@$(VENV)/bin/bidaflow retrain $(RETRAIN_FLAGS)
 
-test: $(INSTALLED)  ## run the linters and the tests (at most 15 minutes)
+test: $(INSTALLED)  ## run the linters and the tests (11 to 30 minutes on two cores)
 	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not full'"
 
 test-all: $(INSTALLED)  ## like test, with full kill counts, all presets at full size and the benchmarks
