@@ -38,6 +38,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
@@ -47,6 +48,7 @@ from benchmarks.domain_vectors.domains import DOMAINS
 from benchmarks.domain_vectors.scores import (
     best_arms,
     conditions,
+    precisions,
     read_parts,
     read_scores,
     table,
@@ -56,11 +58,11 @@ from flows.__main__ import prepare_server
 from infra.atomic_files import write_atomically
 from infra.cluster.allotment import Resources
 from infra.settings import CHECKOUT
+from models.configs.variant import Precision
 
 PILOT_SEEDS, PILOT_EPOCHS = (0,), 1
 FINAL_SEEDS, FINAL_EPOCHS = (0, 1, 2), 3
 BEST = 2
-PRECISIONS = ("bfloat16", "float32")
 OUT = CHECKOUT / "benchmarks" / "results" / "domain_vectors"
 
 
@@ -111,25 +113,34 @@ def run_cells(setting: Setting, cells: Sequence[Cell], limits: Limits) -> list[C
     return failed
 
 
+def require_precision(precision: str, folder: Path, cells: Sequence[Cell]) -> None:
+    """End the program if cells are left of a seed whose finished cells have another precision."""
+    left = {cell.seed for cell in cells if not (folder / cell.file).exists()}
+    for seed, trained_in in precisions(folder, cells).items():
+        if seed in left and trained_in != precision:
+            sys.exit(f"Seed {seed} has cells in {trained_in}. Use --precision {trained_in}.")
+
+
 def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
     """Write the tables of the finished arms, and the facts about their trainings."""
     scores = read_scores(out, cells)
     if REFERENCE not in scores:
         print(f"No table yet: the arm {REFERENCE} is not finished.")
         return
+    described = conditions(scores, precisions(out, cells))
     rows, vectors = table(scores, read_parts(out)), vectors_table(scores)
     result = {
         "command": "python -m benchmarks.domain_vectors " + " ".join(sys.argv[1:]),
         "date": today(),
         "machine": machine(),
-        "conditions": conditions(scores),
+        "conditions": described,
         "table": rows,
         "vectors": vectors,
         "trainings": {arm: own.facts for arm, own in scores.items()},
     }
     write_atomically(file.with_suffix(".json"), json.dumps(result, indent=1) + "\n")
     text = (
-        f"{conditions(scores)}\n{markdown(rows)}\nThe words that each arm adds to GloVe, their fit "
+        f"{described}\n{markdown(rows)}\nThe words that each arm adds to GloVe, their fit "
         "(for arms that fill GloVe), and the questions of the domain with a word that has no "
         f"vector:\n\n{markdown(vectors)}"
     )
@@ -155,7 +166,7 @@ def main() -> None:
     parser.add_argument("--domain", choices=DOMAINS, default="medical")
     parser.add_argument("--arms", type=names, default=list(ARMS), help="default: all")
     parser.add_argument("--also", type=names, default=[], help="further arms for --final")
-    parser.add_argument("--precision", choices=PRECISIONS, default=PRECISIONS[0])
+    parser.add_argument("--precision", choices=get_args(Precision), default="bfloat16")
     parser.add_argument("--cells", type=int, help="largest number of new cells")
     parser.add_argument("--minutes", type=float, help="start no cell after so many minutes")
     parser.add_argument("--out", type=Path, default=OUT, help=f"default: {OUT}")
@@ -170,6 +181,7 @@ def main() -> None:
     cells = pilot_cells(list(ARMS)) if options.pilot else final_cells(pilot, options.also)
     wanted = [cell for cell in cells if cell.arm in options.arms]
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
+    require_precision(options.precision, folder, cells)
     prepare_server(["train"])
     limits = Limits(options.cells, options.minutes)
     changes = {**CHANGES, "precision": options.precision}

@@ -113,11 +113,11 @@ def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[
     return rows
 
 
-def conditions(scores: Mapping[str, Scores]) -> str:
-    """The conditions of the table, in sentences."""
+def conditions(scores: Mapping[str, Scores], precision_of: Mapping[int, str]) -> str:
+    """The conditions of the table, in sentences; `precision_of` has the precision of each seed."""
     own = scores[REFERENCE]
     config = own.facts[0]["config"]
-    seeds = [f"{seed} ({precision})" for seed, precision in precisions(scores).items()]
+    seeds = [f"{seed} ({precision})" for seed, precision in precision_of.items()]
     one = " One seed says nothing about the variation between seeds." if len(seeds) == 1 else ""
     return (
         f"Variant {config['name']}, {config['training']['epochs']} epoch(s), seed(s) "
@@ -131,18 +131,20 @@ def conditions(scores: Mapping[str, Scores]) -> str:
     )
 
 
-def precisions(scores: Mapping[str, Scores]) -> dict[int, str]:
-    """The precision in which the arms were trained from each seed; it must be the same for all."""
+def precisions(out: Path, cells: Sequence[Cell]) -> dict[int, str]:
+    """The precision of the finished cells of each seed; it must be the same for all arms."""
     found: dict[int, str] = {}
-    for arm, own in scores.items():
-        for entry in own.facts:
-            training = entry["config"]["training"]
-            seed, precision = training["seed"], training["precision"]
-            if found.setdefault(seed, precision) != precision:
-                sys.exit(
-                    f"{arm}, seed {seed}: trained in {precision}, and other arms in {found[seed]}. "
-                    f"Remove the file, and run its cell again with --precision {found[seed]}."
-                )
+    for cell in cells:
+        if not (out / cell.file).exists():
+            continue
+        facts = json.loads(pq.read_schema(out / cell.file).metadata[b"facts"])
+        precision = facts["config"]["training"]["precision"]
+        if found.setdefault(cell.seed, precision) != precision:
+            sys.exit(
+                f"{out / cell.file} was trained in {precision}, and other arms of its seed in "
+                f"{found[cell.seed]}. Remove the file, and run its cell again with --precision "
+                f"{found[cell.seed]}."
+            )
     return found
 
 

@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.domain_vectors.__main__ import Limits, final_cells, run_cells, write_table
+from benchmarks.domain_vectors.__main__ import (
+    Limits,
+    final_cells,
+    require_precision,
+    run_cells,
+    write_table,
+)
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, vectors_of, write_random
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell, Setting, texts_of
 from benchmarks.domain_vectors.domains import (
@@ -168,11 +174,15 @@ def test_arms_of_a_seed_have_the_same_precision(tmp_path: Path) -> None:
     for arm in ("glove", "gated"):
         write_cell(tmp_path, Cell(arm, 1, 1), [0.5] * 10, 60.0, "float32")
     cells = [Cell(arm, seed, 1) for arm in ("glove", "gated") for seed in (0, 1)]
-    scores = read_scores(tmp_path, cells)
-    assert precisions(scores) == {0: "bfloat16", 1: "float32"}
+    assert precisions(tmp_path, cells) == {0: "bfloat16", 1: "float32"}
+    require_precision("bfloat16", tmp_path, cells)  # no cell is left
+    left = [*cells, Cell("mittens", 1, 1)]
+    require_precision("float32", tmp_path, left)
+    with pytest.raises(SystemExit, match=r"Seed 1 has cells in float32\. Use --precision float32"):
+        require_precision("bfloat16", tmp_path, left)
     write_cell(tmp_path, Cell("gated", 1, 1), [0.5] * 10, 60.0)
-    with pytest.raises(SystemExit, match="gated, seed 1: trained in bfloat16"):
-        precisions(read_scores(tmp_path, cells))
+    with pytest.raises(SystemExit, match=r"gated-seed-1.parquet was trained in bfloat16"):
+        precisions(tmp_path, cells)
 
 
 def test_star_is_by_the_corrected_p_value() -> None:
