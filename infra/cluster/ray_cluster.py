@@ -42,6 +42,9 @@ QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 CONNECT_SECONDS = 10.0
 
+# What Ray's error says if a cluster on this machine is not ready after 30 seconds.
+NOT_READY = "timed out during startup"
+
 # How Ray's error begins if its version, or that of Python, differs from the cluster's.
 VERSION_MISMATCH = "Version mismatch: "
 
@@ -67,7 +70,7 @@ def connect() -> float:
 
     Raises:
         UserError: the cluster in RAY_ADDRESS can't be reached, refuses the token, or has another
-            version of Ray or Python.
+            version of Ray or Python; or this machine is too busy to start one.
     """
     with _CONNECTING:
         if not ray.is_initialized():
@@ -81,7 +84,14 @@ def _start() -> float:
     if is_remote():
         _join(os.environ["RAY_ADDRESS"])
     else:
-        variables = allocator_variables() | _local_cluster_variables() | QUIET
+        _start_here()
+    return time.perf_counter() - start
+
+
+def _start_here() -> None:
+    """Start a cluster on this machine."""
+    variables = allocator_variables() | _local_cluster_variables() | QUIET
+    try:
         ray.init(
             address="local",
             # By default Ray would take a third of the memory, but stages pass files, not objects.
@@ -90,7 +100,13 @@ def _start() -> float:
             runtime_env={"env_vars": variables},
             logging_level=logging.ERROR,
         )
-    return time.perf_counter() - start
+    except Exception as error:  # Ray raises nothing more specific
+        if NOT_READY not in str(error):
+            raise
+        raise UserError(
+            "Ray was not ready after 30 seconds: other programs keep this machine busy. Rerun the "
+            "flow when they have ended. Finished steps are kept."
+        ) from error
 
 
 def _join(address: str) -> None:

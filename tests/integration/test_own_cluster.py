@@ -1,8 +1,10 @@
-"""A cluster started here: its processes find it beside another one; the network cannot."""
+"""A cluster started here: its processes find it beside another one; the network cannot. If the
+machine is too busy to start it, users read so."""
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -12,7 +14,7 @@ from ray.util.state import list_nodes
 
 from tests.factories.listeners import is_loopback
 
-pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.full, pytest.mark.heavy]
 
 ANOTHER = """
 import ray
@@ -45,7 +47,7 @@ def test_processes_find_their_own_cluster(another_cluster: None) -> None:
     assert ray.get(nodes.remote()) == [ray.get_runtime_context().get_node_id()]
 
 
-def test_cluster_listens_on_loopback_only() -> None:
+def test_cluster_listens_on_loopback_only(ray_cluster: None) -> None:
     ray.get(nodes.remote())  # wait until a worker is running
     listening = {
         (process.name(), connection.laddr.ip)
@@ -55,3 +57,25 @@ def test_cluster_listens_on_loopback_only() -> None:
     }
     assert {(name, address) for name, address in listening if not is_loopback(address)} == set()
     assert {"raylet", "gcs_server"} <= {name for name, _ in listening}
+
+
+def test_machine_that_is_too_busy_is_a_user_error() -> None:
+    program = "from infra.cluster.ray_cluster import connect; connect()"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
+        raylet = _child(starting.pid, "raylet")
+        raylet.suspend()  # as slow as can be
+        _, errors = starting.communicate()
+        raylet.kill()
+    assert "UserError: Ray was not ready after 30 seconds: other programs keep this" in errors
+
+
+def _child(pid: int, name: str) -> psutil.Process:
+    """A process that the process `pid` starts, as soon as it has done so."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for child in psutil.Process(pid).children(recursive=True):
+            if child.name() == name:
+                return child
+        time.sleep(0.01)
+    raise TimeoutError(f"process {pid} started no {name}")
