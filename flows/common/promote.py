@@ -36,7 +36,7 @@ from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
 from tasks.tracking.registry import RegisteredVersion
 
-REASON, KEY, FLOW_RUN = "promotion", "promotion.key", "promotion.flow_run_id"
+REASON, KEY, ANNOUNCED = "promotion", "promotion.key", "promotion.announced"
 DECISION = "decision.json"
 # Events, and the beginning of the ids of their resources, the registered models.
 PROMOTED, REFUSED, RESOURCE = "bidaflow.model.promoted", "bidaflow.model.refused", "bidaflow.model"
@@ -51,7 +51,7 @@ class PromotionResult:
     split: str  # name of the evaluation set
     questions: int  # of the evaluation set
     f1: float  # of the challenger on the evaluation set, 0 to 100
-    decision: Decision | None  # None: an earlier flow run decided it
+    decision: Decision | None  # None: an earlier flow run announced it
 
     @property
     def sentence(self) -> str:
@@ -136,17 +136,17 @@ def _decide_once(
     split: Path,
     rule: PromotionRule,
 ) -> Decision | None:
-    """Decide, record the decision and act on it; None if an earlier flow run has done so."""
+    """Decide, record the decision and act on it; None if an earlier flow run has announced it."""
     uri = settings().tracking_uri
     key = digest_of([champion and champion.model_id, content_digest(split), rule.model_dump()])
     is_champion = champion is not None and champion.version == challenger.version
     if is_champion or challenger.tags.get(KEY) == key:
-        return _earlier_decision(uri, challenger)
+        return _unannounced_decision(uri, challenger)
     decision = _compare(champion, challenger, split, rule) if champion else FIRST_CHAMPION
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
     sentence = verdict(challenger, decision)
     log_decision(uri, challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)
-    registry.tag(uri, challenger, {REASON: sentence, FLOW_RUN: str(flow_run.id)})
+    registry.tag(uri, challenger, {REASON: sentence, ANNOUNCED: "false"})
     registry.set_challenger(uri, challenger)
     if decision.promoted:
         registry.set_champion(uri, challenger)
@@ -163,9 +163,11 @@ def log_decision(uri: str, run_id: str, text: str, decision: Decision) -> None:
 def emit_decision(
     result: PromotionResult, dataset: str, report: str, mlflow_run: str | None
 ) -> None:
-    """Emit whether a model was promoted, with the URLs of the report and of the run in MLflow.
+    """Emit whether a model was promoted, with the URLs of the report and of the run in MLflow, and
+    record in the registry that this was done.
 
-    Prefect adds the flow run, its flow and its deployment. A failure is logged, not raised.
+    Prefect adds the flow run, its flow and its deployment. If it can't be reached, this is logged,
+    not raised.
     """
     if result.decision is None:  # an earlier run has emitted it
         return
@@ -188,11 +190,12 @@ def emit_decision(
             "flow_run": flow_run.ui_url,
         },
     )
+    registry.tag(settings().tracking_uri, model, {ANNOUNCED: "true"})
 
 
-def _earlier_decision(uri: str, challenger: RegisteredVersion) -> Decision | None:
-    """The decision of an earlier attempt of this flow run, if it got that far."""
-    if challenger.tags.get(FLOW_RUN) != str(flow_run.id):
+def _unannounced_decision(uri: str, challenger: RegisteredVersion) -> Decision | None:
+    """The decision on a version, if the run that took it was interrupted before it announced it."""
+    if challenger.tags.get(ANNOUNCED) != "false":
         return None
     return TypeAdapter(Decision).validate_json(runs.read_text(uri, challenger.run_id, DECISION))
 

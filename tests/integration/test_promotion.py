@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from flows.commands.maintenance import rollback
 from flows.common.parameters import DataParameters
-from flows.common.promote import PromotionResult, promote_best
+from flows.common.promote import PromotionResult, emit_decision, promote_best
 from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
@@ -111,7 +111,8 @@ def promote(
     dataset: DataParameters,
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., PromotionResult]]:
-    """A flow that enters a model for promotion; the models are logged as if just trained.
+    """A flow that enters a model for promotion, and announces the decision unless it is interrupted
+    before; the models are logged as if just trained.
 
     With a parameter, `old` was trained on the contexts of so many dev questions.
     """
@@ -125,9 +126,12 @@ def promote(
         uris[name] = model_logging.log_model(uri, run_id, folder, "bidaf-planted", step=0)
 
     @flow
-    def promoting(name: str) -> PromotionResult:
+    def promoting(name: str, interrupted: bool = False) -> PromotionResult:
         trained = Output(models[name], {"model_uri": uris[name]}, False)
-        return promote_best(ingest_dataset(dataset), [trained], PromotionRule())
+        result = promote_best(ingest_dataset(dataset), [trained], PromotionRule())
+        if not interrupted:
+            emit_decision(result, "planted", "report.html", None)
+        return result
 
     yield promoting
 
@@ -198,17 +202,14 @@ def test_questions_that_a_champion_knows_are_left_out(
         assert result.champion_f1 is None
 
 
-def test_retried_promotion_returns_first_decision(
+def test_next_run_announces_an_interrupted_promotion(
     promote: Callable[..., PromotionResult],
 ) -> None:
-    @flow
-    def trying_twice(name: str) -> list[PromotionResult]:
-        return [promote.fn(name), promote.fn(name)]  # type: ignore[attr-defined]
-
     promote("old")
-    first, second = trying_twice("better")
+    first = promote("better", interrupted=True)
     assert first.decision and first.decision.promoted
-    assert second.decision == first.decision
+    assert promote("better").decision == first.decision
+    assert promote("better").decision is None
     assert (version("champion"), version("previous")) == ("better", "old")
 
 
