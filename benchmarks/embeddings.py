@@ -64,12 +64,14 @@ def bare_gensim(
     corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters
 ) -> dict[str, Any]:
     """Measurements of gensim's bare call; the vocabulary is built before the clock starts."""
-    from tasks.embeddings.training.word2vec import make_model
+    from tasks.embeddings.training.word2vec import choose_buckets, make_model
 
+    counts = read_vocabulary(corpus, parameters.min_count)
+    if parameters.method == "fasttext":
+        buckets = choose_buckets(counts, parameters, None)
+        parameters = parameters.model_copy(update={"buckets": buckets})
     model = make_model(parameters)
-    model.build_vocab_from_freq(
-        read_vocabulary(corpus, parameters.min_count), corpus_count=facts["paragraphs"]
-    )
+    model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
     began = time.perf_counter()
     file = str(corpus / "corpus.txt")
     model.train(corpus_file=file, total_words=facts["words"], epochs=parameters.epoch_count)
@@ -145,7 +147,7 @@ def measure(implementation: str, corpus: Path, parameters: EmbeddingParameters) 
     """The result that `measure_here` prints in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.embeddings", "--implementation", implementation]
     command += ["--corpus", str(corpus), "--settings", parameters.model_dump_json()]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(output.splitlines()[-1])
 
 

@@ -36,11 +36,25 @@ def test_torch_glove_pairs_match_the_corpus(tmp_path: Path) -> None:
     assert torch_glove(corpus, {}, parameters)["pairs_per_second"] > 0
 
 
-@pytest.mark.heavy
-def test_mittens_is_measured_beside_plain_glove(tmp_path: Path) -> None:
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A prepared corpus with its facts."""
     corpus = corpus_of(tmp_path, two_topic_sentences(40))
     facts = {"words": 800, "paragraphs": 40}
     (corpus / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    return corpus
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("method", ["skipgram", "fasttext"])
+def test_method_is_measured_beside_gensim(corpus: Path, method: str) -> None:
+    ours, bare = table(compare(corpus, [method], dimension=8, epochs=1, repeats=1))
+    assert (ours["implementation"], bare["implementation"]) == ("ours", "gensim")
+    assert float(ours["relative to the other"]) > 0
+
+
+@pytest.mark.heavy
+def test_mittens_is_measured_beside_plain_glove(corpus: Path) -> None:
     measured = compare(corpus, [MITTENS], dimension=8, epochs=1, repeats=1)
     pulled, plain = table(measured)
     assert (pulled["implementation"], plain["implementation"]) == ("pulled", "plain")
