@@ -24,7 +24,7 @@ answers of a finished cell are kept in FOLDER as Parquet: ids, spans, probabilit
 no text. Run the same command again to go on; a training that was killed resumes from its last
 checkpoint. --cells and --minutes end the program before a cell, after so many new cells, or after
 so many minutes. --arms limits the cells to some arms. Each run writes FOLDER/<domain>-pilot.md and
-.json, or -final, with the arms that are finished.
+.json, or -final, with the arms that are finished, on the seeds that all of them have finished.
 
 The medical domain has the questions of covid_qa, and `medquad` as its texts. The domain biology has
 those of SQuAD's dev set about living things, and the 30,000 paragraphs of Wikipedia that are
@@ -47,6 +47,7 @@ from benchmarks.domain_vectors.cells import CHANGES, Cell, Setting, run_cell
 from benchmarks.domain_vectors.domains import DOMAINS
 from benchmarks.domain_vectors.scores import (
     best_arms,
+    comparable,
     conditions,
     precisions,
     read_parts,
@@ -122,7 +123,9 @@ def require_precision(precision: str, folder: Path, cells: Sequence[Cell]) -> No
 
 
 def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
-    """Write the tables of the finished arms, and the facts about their trainings."""
+    """Write the tables of the finished arms, and the facts about their trainings. While seeds are
+    left, the tables are about those that all arms have finished."""
+    cells = comparable(out, cells)
     scores = read_scores(out, cells)
     if REFERENCE not in scores:
         print(f"No table yet: the arm {REFERENCE} is not finished.")

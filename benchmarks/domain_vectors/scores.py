@@ -37,6 +37,12 @@ class Scores:
     facts: list[dict[str, Any]]  # of each seed's training
 
 
+def comparable(out: Path, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of the seeds that all arms have finished, or all cells if there is no such seed."""
+    pending = {cell.seed for cell in cells if not (out / cell.file).exists()}
+    return [cell for cell in cells if cell.seed not in pending] or list(cells)
+
+
 def read_scores(out: Path, cells: Sequence[Cell]) -> dict[str, Scores]:
     """The scores of the arms all of whose cells are finished."""
     arms: dict[str, list[Cell]] = {}

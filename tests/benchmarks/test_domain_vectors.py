@@ -169,6 +169,20 @@ def test_table_compares_with_glove(tmp_path: Path) -> None:
     assert "| Mittens | 1 |" in text
 
 
+def test_table_has_the_seeds_that_all_arms_finished(tmp_path: Path) -> None:
+    write_pilot(tmp_path)
+    cells = [Cell(arm, seed, 1) for seed in (0, 1) for arm in ("glove", "gated")]
+    write_cell(tmp_path, cells[2], [0.5] * 10, 60.0)
+    for seeds in ("1", "2"):
+        write_table(tmp_path, cells, tmp_path / "table")
+        rows = json.loads((tmp_path / "table.json").read_text("utf-8"))["table"]
+        assert [(row["vectors"], row["seeds"]) for row in rows] == [
+            ("GloVe", seeds),
+            ("gated", seeds),
+        ]
+        write_cell(tmp_path, cells[3], [0.5] * 10, 60.0)
+
+
 def test_arms_of_a_seed_have_the_same_precision(tmp_path: Path) -> None:
     write_pilot(tmp_path)
     for arm in ("glove", "gated"):
