@@ -55,7 +55,6 @@ from benchmarks.domain_vectors.scores import (
     table,
     vectors_table,
 )
-from flows.__main__ import prepare_server
 from infra.atomic_files import write_atomically
 from infra.cluster.allotment import Resources
 from infra.settings import CHECKOUT
@@ -185,7 +184,6 @@ def main() -> None:
     wanted = [cell for cell in cells if cell.arm in options.arms]
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
     require_precision(options.precision, folder, cells)
-    prepare_server(["train"])
     limits = Limits(options.cells, options.minutes)
     changes = {**CHANGES, "precision": options.precision}
     failed = run_cells(Setting(domain, folder, changes, resources), wanted, limits)
