@@ -64,13 +64,10 @@ def bare_gensim(
     corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters
 ) -> dict[str, Any]:
     """Measurements of gensim's bare call; the vocabulary is built before the clock starts."""
-    from tasks.embeddings.training.word2vec import choose_buckets, make_model
+    from tasks.embeddings.training.word2vec import make_model, with_buckets
 
     counts = read_vocabulary(corpus, parameters.min_count)
-    if parameters.method == "fasttext":
-        buckets = choose_buckets(counts, parameters, None)
-        parameters = parameters.model_copy(update={"buckets": buckets})
-    model = make_model(parameters)
+    model = make_model(with_buckets(counts, parameters, None))
     model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
     began = time.perf_counter()
     file = str(corpus / "corpus.txt")

@@ -38,9 +38,7 @@ def train_by_gensim(
         UserError: fewer than two words occur often enough, or no two of them share a line.
     """
     counts = read_vocabulary(corpus, parameters.min_count)
-    if parameters.method == "fasttext" and parameters.buckets is None:
-        buckets = choose_buckets(counts, parameters, start)
-        parameters = parameters.model_copy(update={"buckets": buckets})
+    parameters = with_buckets(counts, parameters, start)
     model = make_model(parameters)
     model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
     if start is not None:
@@ -66,6 +64,15 @@ def train_by_gensim(
         "words_per_second": round(words / progress.seconds),
         "losses": reading_progress.losses,
     }
+
+
+def with_buckets(
+    words: Iterable[str], parameters: EmbeddingParameters, start: WordSet | None
+) -> EmbeddingParameters:
+    """The parameters; for fastText, with the chosen number of buckets unless one is set."""
+    if parameters.method != "fasttext" or parameters.buckets is not None:
+        return parameters
+    return parameters.model_copy(update={"buckets": choose_buckets(words, parameters, start)})
 
 
 def choose_buckets(
