@@ -4,7 +4,6 @@ machine is too busy to start it, users read so."""
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import psutil
@@ -13,6 +12,7 @@ import ray
 from ray.util.state import list_nodes
 
 from tests.factories.listeners import is_loopback
+from tests.factories.services import wait
 
 pytestmark = [pytest.mark.full, pytest.mark.heavy]
 
@@ -63,19 +63,14 @@ def test_machine_that_is_too_busy_is_a_user_error() -> None:
     program = "from infra.cluster.ray_cluster import connect; connect()"
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
-        raylet = _child(starting.pid, "raylet")
+        (raylet,) = wait("the raylet", lambda: raylets(starting.pid))
         raylet.suspend()  # as slow as can be
         _, errors = starting.communicate()
         raylet.kill()
     assert "UserError: Ray was not ready after 30 seconds: other programs keep this" in errors
 
 
-def _child(pid: int, name: str) -> psutil.Process:
-    """A process that the process `pid` starts, as soon as it has done so."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for child in psutil.Process(pid).children(recursive=True):
-            if child.name() == name:
-                return child
-        time.sleep(0.01)
-    raise TimeoutError(f"process {pid} started no {name}")
+def raylets(pid: int) -> list[psutil.Process]:
+    """The raylets that the process `pid` has started."""
+    children = psutil.Process(pid).children(recursive=True)
+    return [child for child in children if child.name() == "raylet"]
