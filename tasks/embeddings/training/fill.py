@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from infra.artifacts.manifest import content_digest, facts_of, identity, read_manifest
+from infra.artifacts.manifest import content_digest, facts_of, identity
 from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import VectorInput
@@ -60,7 +60,6 @@ def fill_from_corpus(
     history = {
         "method": A_LA_CARTE,
         "corpus": content_digest(corpus),
-        "lower_case": read_manifest(corpus)["inputs"]["lower_case"],
         "parameters": {"window": window, "min_count": settings.min_count},
     }
     fit_facts = {
@@ -131,7 +130,10 @@ def _write_filled(
     if base.subwords is not None:
         base.subwords.save(out)
     facts = {"base": set_name(source), "dimension": vectors.shape[1]}
-    metadata = {**history, **facts, "base_digest": set_digest(identity(source))}
+    # The case of a set is that of the words that were there: most tokens have these.
+    made = {field: value for field, value in history.items() if field != "lower_case"}
+    case = {field: value for field, value in history_of(source).items() if field == "lower_case"}
+    metadata = {**made, **case, **facts, "base_digest": set_digest(identity(source))}
     write_vectors(out, WordSet([words[row] for row in order], vectors), metadata)
     return {
         "method": history["method"],

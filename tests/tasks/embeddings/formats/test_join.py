@@ -29,6 +29,15 @@ def test_words_of_all_sets_are_joined_with_flags() -> None:
     np.testing.assert_array_equal(joined.vectors, expected)
 
 
+def test_set_with_plain_quotes_has_curly_ones_too() -> None:
+    plain = WordSet(["'s", "--"], np.array([[1], [2]], np.float32))
+    curly = WordSet(["’s", "–"], np.array([[3], [4]], np.float32))
+    joined = join([plain, curly])
+    np.testing.assert_array_equal(joined.vectors[joined.rows["’s"]], [1, 1, 3, 1])
+    np.testing.assert_array_equal(joined.vectors[joined.rows["–"]], [2, 1, 4, 1])
+    np.testing.assert_array_equal(joined.vectors[joined.rows["'s"]], [1, 1, 0, 0])
+
+
 @pytest.fixture
 def selected(tmp_path: Path) -> Path:
     """A folder of two joined sets, and a vocabulary with one OOV word."""

@@ -157,3 +157,20 @@ def test_too_few_common_words_are_refused(tmp_path: Path) -> None:
     corpus = prepared(tmp_path / "corpus", [["a", "x", "y"]] * 5)
     with pytest.raises(UserError, match="The corpus and the vectors to fill"):
         fill_from_corpus(tmp_path / "out", Path(base), corpus, CONTEXTS)
+
+
+@pytest.mark.parametrize("base_case", [True, False, None])
+def test_filled_set_has_the_case_of_its_base(tmp_path: Path, base_case: bool | None) -> None:
+    words = [f"w{i}" for i in range(30)]
+    files = []
+    for name, lower_case in (("base", base_case), ("own", not base_case)):
+        (tmp_path / name).mkdir()
+        case = {} if lower_case is None else {"lower_case": lower_case}
+        own = [*words, "new"] if name == "own" else words
+        write_vectors(
+            tmp_path / name, WordSet(own, drawn(len(own), 8)), {"method": "glove", **case}
+        )
+        files.append(str(tmp_path / name / "vectors.parquet"))
+    (tmp_path / "out").mkdir()
+    assert fill_from_set(tmp_path / "out", *map(Path, files))["filled"] == 1
+    assert history_of(tmp_path / "out" / "vectors.parquet").get("lower_case") == base_case
