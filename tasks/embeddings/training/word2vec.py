@@ -24,6 +24,8 @@ from tasks.embeddings.training.corpus import read_vocabulary
 
 WINDOWS = 4000
 MAX_BUCKETS = 2_000_000  # fastText's default
+# In each epoch, a thread of gensim reads its share of the corpus, and then up to 10,000 words more.
+WORDS_PER_THREAD = 100_000
 
 
 def train_by_gensim(
@@ -39,7 +41,8 @@ def train_by_gensim(
     """
     counts = read_vocabulary(corpus, parameters.min_count)
     parameters = with_buckets(counts, parameters, start)
-    model = make_model(parameters)
+    threads = min(parameters.threads, max(1, facts["words"] // WORDS_PER_THREAD))
+    model = make_model(parameters.model_copy(update={"workers": threads}))
     model.build_vocab_from_freq(counts, corpus_count=facts["paragraphs"])
     if start is not None:
         _initialise_from(model, start)

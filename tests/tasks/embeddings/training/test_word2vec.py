@@ -9,6 +9,7 @@ import pytest
 
 from infra.errors import UserError
 from infra.progress_reporter import ProgressReporter
+from tasks.embeddings.training import word2vec
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.embeddings.training.word2vec import (
@@ -82,3 +83,17 @@ def test_rejects_corpus_of_single_word_lines(tmp_path: Path, method: str) -> Non
     facts = {"words": 60, "paragraphs": 60}
     with pytest.raises(UserError, match="No sampled line has two words"):
         train_by_gensim(corpus, facts, parameters_of(method), None)
+
+
+@pytest.mark.parametrize(("words", "threads"), [(50_000, 1), (250_000, 2), (10**9, 32)])
+def test_small_corpus_has_few_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: int, threads: int
+) -> None:
+    """With more of them, gensim would read parts of it several times in an epoch."""
+    corpus = corpus_of(tmp_path, two_topic_sentences(40))
+    monkeypatch.setattr(
+        word2vec, "make_model", lambda parameters: pytest.fail(f"{parameters.workers}")
+    )
+    parameters = EmbeddingParameters(method="cbow", min_count=1, workers=32)
+    with pytest.raises(pytest.fail.Exception, match=f"^{threads}$"):
+        train_by_gensim(corpus, {"words": words, "paragraphs": 40}, parameters, None)
