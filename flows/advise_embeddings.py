@@ -63,7 +63,7 @@ def advise_embeddings(
         corpora[CORPUS] = prepare_corpus(corpus_files(corpus), corpus).folder
     sets = dict(zip(names, map(find_vectors, vectors), strict=True))
     held_out = [split.folder for split in (splits.validation, splits.dev) if split is not None]
-    output = advising(splits.train.folder, held_out, sets, corpora, corpus.lower_case)
+    output = advising(splits.train.folder, held_out, names[0], sets, corpora, corpus.lower_case)
     advice = json.loads((output.folder / ADVICE).read_text(encoding="utf-8"))
     ways = commands(dataset, vectors, names, corpus, advice["dimension"])
     create_table_artifact(

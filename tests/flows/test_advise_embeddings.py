@@ -55,6 +55,10 @@ def test_advice_on_invented_names(
     printed = capsys.readouterr().out
     for part in ("Missing    ", "terms placed", "keep the set as it is", "Next       bidaflow"):
         assert part in printed, printed
+    turned: dict[str, Any] = result_of(
+        advise_embeddings(dataset=str(data), vectors=sets[::-1], return_state=True)
+    )
+    assert turned["coverage"]["domain"]["missing"] == 0, "now, this is the main set"
 
 
 def test_commands_name_the_sources() -> None:

@@ -36,6 +36,7 @@ def advise(
     out: Path,
     train: Path,
     held_out: Sequence[Path],
+    main_name: str,
     sets: Mapping[str, VectorInput],
     corpora: Mapping[str, Path],
     lower_case: bool,
@@ -43,15 +44,14 @@ def advise(
     """Write advice.json.
 
     `train` and `held_out` are the dataset's ingested splits. What a source reaches is counted on
-    the questions that are held out, because a source may have the texts of the others. The first of
-    the `sets` is the main one; the others, and the prepared `corpora`, are what could be added to
-    it. All are by their names for people.
+    the questions that are held out, because a source may have the texts of the others. One of the
+    `sets` is the main one; the others, and the prepared `corpora`, are what could be added to it.
+    All are by their names for people.
 
     Raises:
         UserError: the main set is empty, or the dataset has no questions.
     """
-    (main_name, main_source), *others = sets.items()
-    main = load_vectors(str(main_source))
+    main = load_vectors(str(sets[main_name]))
     if not main.words:
         raise UserError(f"{main_name} contains no words. Choose another set of vectors.")
     dataset = read_dataset_words([train, *held_out], main.rows, lower_case)
@@ -62,7 +62,7 @@ def advise(
     shown = first_of_both_kinds(terms, main.rows, SHOWN_TERMS)
     work = _Work(main, dataset, asked, terms, shown, lower_case)
     found = [work.of_corpus(name, folder) for name, folder in corpora.items()]
-    found += [work.of_set(name, vectors) for name, vectors in others]
+    found += [work.of_set(name, own) for name, own in sets.items() if name != main_name]
     covered = work.covered
     coverage = {main_name: question_coverage(dataset, covered)}
     coverage |= {
@@ -176,6 +176,7 @@ class _Work:
             hidden_terms=trial.terms,
             placed=trial.placed,
             tokens=tokens,
+            obstacle=trial.obstacle,
         )
         return _Found(source, words, neighbours)
 

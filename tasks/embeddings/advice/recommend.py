@@ -41,6 +41,7 @@ class WordSource:
     hidden_terms: int
     placed: float | None  # share (0 to 1) of the hidden terms; None: too few to say
     tokens: int = 0  # of a corpus
+    obstacle: str | None = None  # why it can't place any word
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,8 @@ def _fill_reason(source: WordSource, questions: int) -> str:
     )
     if gain > LARGEST_GAIN:
         return f"{reach}; more than {LARGEST_GAIN:.0f} is not to be expected."
+    if source.obstacle is not None:
+        return f"{reach}. {source.obstacle}"
     if source.placed is None:
         return (
             f"{reach}. It has only {source.hidden_terms} known terms, too few to say how well it "

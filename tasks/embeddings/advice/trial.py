@@ -34,6 +34,7 @@ class Trial:
     terms: int
     placed: float | None  # share (0 to 1) with the given vector among the `NEAREST`; None: too few
     vectors: Mapping[str, Float32Array]  # (d,) each
+    obstacle: str | None = None  # why nothing could be placed
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,21 @@ def similar_in_rank(known: Mapping[str, int], missing: Sequence[int]) -> list[st
     return chosen
 
 
+def _too_few(anchors: int, main: WordSet) -> Trial:
+    obstacle = (
+        f"It has only {anchors:,} frequent words in common with the vectors; placing others takes "
+        f"at least {main.vectors.shape[1]:,} (the dimension)."
+    )
+    return Trial(0, None, {}, obstacle)
+
+
 def try_rotation(main: WordSet, other: WordSet, words: TrialWords) -> Trial:
     """Rotate another set onto the main one by the words in common that are not to be placed."""
     hidden, placed = words.choose(other.rows)
     excluded = set(placed)
     anchors = [w for w in other.words if w in main.rows and w not in excluded][:MAX_ANCHORS]
     if len(anchors) < main.vectors.shape[1]:
-        return Trial(0, None, {})
+        return _too_few(len(anchors), main)
     rotation = Rotation.fit(_rows(other, anchors), _rows(main, anchors))
     rotated = rotation.apply(_rows(other, placed))
     return _trial(main, hidden, dict(zip(placed, rotated, strict=True)))
@@ -97,7 +106,7 @@ def try_contexts(
     excluded = set(placed)
     anchors = [w for w in counts if w in main.rows and w not in excluded][:ANCHORS]
     if len(anchors) < main.vectors.shape[1]:
-        return Trial(0, None, {})
+        return _too_few(len(anchors), main)
     wanted = np.array([row_of[word] for word in (*anchors, *placed)], np.int32)
     tokens = facts_of(corpus)["words"]
     contexts = sum_contexts(corpus, tokens, list(counts), main, wanted, WINDOW)

@@ -1,6 +1,7 @@
 """Which way is recommended for which numbers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,9 +47,10 @@ def test_source_that_places_more_terms_is_first() -> None:
         ({"new_words": 0, "reached": 0}, "none of the missing words"),
         ({"placed": 0.02}, "mostly noise"),
         ({"placed": None, "hidden_terms": 4}, "only 4 known terms"),
+        ({"placed": None, "obstacle": "It has only 9 words."}, "on average. It has only 9 words."),
     ],
 )
-def test_useless_source_keeps_the_set(changes: dict[str, float], reason: str) -> None:
+def test_useless_source_keeps_the_set(changes: dict[str, Any], reason: str) -> None:
     source = replace(CORPUS, **changes)
     advice = recommend([source], 1000)
     assert (advice[0].way, advice[0].verdict) == ("keep the set as it is", "try first")

@@ -73,6 +73,7 @@ def test_too_few_common_words_are_no_trial() -> None:
     main = WordSet(WORDS, drawn(400, 20))
     trial = try_rotation(main, WordSet(WORDS[:10], drawn(10, 20)), TRIAL)
     assert (trial.terms, trial.placed) == (0, None)
+    assert trial.obstacle is not None and "only 9 frequent words in common" in trial.obstacle
     few = TrialWords(WORDS[:5], frozenset(), frozenset())
     assert try_rotation(main, WordSet(WORDS, drawn(400, 20)), few).placed is None
 
