@@ -6,6 +6,7 @@ Vectors are found by name, or trained first.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from prefect import get_run_logger
 
@@ -62,35 +63,42 @@ from tasks.tracking.runs import Split
 from tasks.training.train_variant import remove_checkpoints
 
 
-def resolve_vectors(vectors: VectorParameters) -> VectorInput | JoinedVectors:
+def resolve_vectors(
+    vectors: VectorParameters, splits: Splits | None = None
+) -> VectorInput | JoinedVectors:
     """The chosen set, or several joined ones: the packaged one, a known set, a file, or one that is
-    trained or filled first."""
-    sets = tuple(_resolve(part, vectors) for part in vectors.parts)
+    trained or filled first. For `splits`, see `corpus_files`."""
+    sets = tuple(_resolve(part, vectors, splits) for part in vectors.parts)
     if len(sets) > 1:
         return JoinedVectors(sets)
     if vectors.fill is None:
         return sets[0]
-    filled = fill(sets[0], vectors.fill, vectors.corpus, vectors.training)
+    filled = fill(sets[0], vectors.fill, vectors.corpus, vectors.training, splits)
     return stage_input(filled.folder / VECTORS)
 
 
-def _resolve(spec: str, vectors: VectorParameters) -> VectorInput:
+def _resolve(spec: str, vectors: VectorParameters, splits: Splits | None) -> VectorInput:
     if spec not in METHODS:
         return find_vectors(spec)
     parameters = EmbeddingParameters(**vectors.training.model_dump() | {"method": spec})
-    trained = train_from_corpus(vectors.corpus, parameters, vectors.start)
+    trained = train_from_corpus(vectors.corpus, parameters, vectors.start, splits)
     return stage_input(trained.folder / VECTORS)
 
 
 def fill(
-    source: VectorInput, spec: str, corpus: CorpusParameters, training: EmbeddingSettings
+    source: VectorInput,
+    spec: str,
+    corpus: CorpusParameters,
+    training: EmbeddingSettings,
+    splits: Splits | None = None,
 ) -> Output:
     """Fill a set with words that it lacks: from the corpus if `spec` is a-la-carte, else from the
-    set that `spec` names. Of the training settings, only those of contexts in a corpus are used."""
+    set that `spec` names. Of the training settings, only those of contexts in a corpus are used.
+    For `splits`, see `corpus_files`."""
     if spec != A_LA_CARTE:
         filled = filling_from_set(source, find_vectors(spec))
     else:
-        prepared = prepare_corpus(corpus_files(corpus), corpus)
+        prepared = prepare_corpus(corpus_files(corpus, splits), corpus)
         used = EmbeddingSettings(**training.model_dump(include=set(CONTEXT_SETTINGS)))
         filled = filling_from_corpus(source, prepared.folder, used)
     _log_filled(filled.facts)
@@ -142,11 +150,14 @@ def find_vectors(spec: str) -> VectorInput:
 
 
 def train_from_corpus(
-    corpus: CorpusParameters, embedding: EmbeddingParameters, start: str | None
+    corpus: CorpusParameters,
+    embedding: EmbeddingParameters,
+    start: str | None,
+    splits: Splits | None = None,
 ) -> Output:
-    """Prepare the corpus, and train a set of vectors on it."""
+    """Prepare the corpus, and train a set of vectors on it. For `splits`, see `corpus_files`."""
     require_start_for_pull(start, embedding)
-    files = corpus_files(corpus)
+    files = corpus_files(corpus, splits)
     start_vectors = None
     if start is not None:
         start_vectors = find_vectors(start)
@@ -199,19 +210,33 @@ def train_bilm(
     return output
 
 
-def corpus_files(corpus: CorpusParameters) -> list[TextFile]:
-    """The files of a corpus, with the dataset's training contexts last.
+def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list[TextFile]:
+    """The files of a corpus, each once, with the training contexts of `corpus.dataset` last.
+
+    `splits` are those of the run that uses the vectors. The training contexts are then the run's
+    own, or those of another dataset that is split in the same way: split differently, they would
+    include contexts that the run holds out.
 
     Raises:
         UserError: the corpus names neither files nor a dataset.
     """
-    files = [file for spec in corpus.files for file in _find_texts(spec)]
+    found = [file for spec in corpus.files for file in _find_texts(spec)]
+    files = list({(file.path.resolve(), file.column): file for file in found}.values())
     if corpus.dataset is not None:
-        splits = ingest_dataset(DataParameters(dataset=corpus.dataset))
-        files.append(TextFile(splits.train.folder / "contexts.parquet"))
+        train = _training_split(corpus.dataset, splits)
+        files.append(TextFile(train.folder / "contexts.parquet"))
     if not files:
         raise UserError("No corpus of texts to read. Set corpus.files or corpus.dataset.")
     return files
+
+
+def _training_split(dataset: str, splits: Splits | None) -> Output:
+    if splits is None:
+        return ingest_dataset(DataParameters(dataset=dataset)).train
+    if dataset == splits.data.dataset:
+        return splits.train
+    own_files: dict[str, Any] = {"train_files": [], "dev_files": [], "mix": []}
+    return ingest_dataset(splits.data.model_copy(update={"dataset": dataset, **own_files})).train
 
 
 def _find_texts(spec: str) -> list[TextFile]:
@@ -298,7 +323,7 @@ def encode_dataset(
     """
     train, *others = splits.folders.values()
     picked = selecting_vectors(
-        resolve_vectors(vectors),
+        resolve_vectors(vectors, splits),
         [train, *others],
         vocabulary.lower_case,
         vocabulary.pretrained_words,

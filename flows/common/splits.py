@@ -18,13 +18,14 @@ from tasks.training.inputs import existing_splits
 
 @dataclass(frozen=True)
 class Splits:
-    """A dataset's name and its ingested splits.
+    """A dataset's parameters, its name, and its ingested splits.
 
     `validation` consists of articles held out of the training files. Choices (when to stop, which
     threshold, which model) are made on it; `dev` is only reported. Without a validation split,
     promotion uses `dev`.
     """
 
+    data: DataParameters
     name: str
     train: Output
     validation: Output | None
@@ -63,7 +64,7 @@ def ingest_dataset(data: DataParameters) -> Splits:
         validation = splitting(portions, "validation", shares, exclusions, data.negative_shares)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
     train = splitting([*portions, *mixed], "train", shares, exclusions, data.negative_shares)
-    return Splits(files.name, train, validation, dev)
+    return Splits(data, files.name, train, validation, dev)
 
 
 def ingest_each(

@@ -82,5 +82,5 @@ def test_best_model_has_the_highest_f1(tmp_path: Path) -> None:
         Output(tmp_path, {"scores": {"dev/f1": f1}, "model_uri": f"models:/bidaf-own/{f1}"}, False)
         for f1 in (60, 70, 65)
     ]
-    splits = Splits("own", outputs[0], None, outputs[0])
+    splits = Splits(DataParameters(), "own", outputs[0], None, outputs[0])
     assert TrainedVariants(splits, outputs, outputs[0], []).best_model() == "models:/bidaf-own/70"

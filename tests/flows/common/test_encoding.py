@@ -1,14 +1,16 @@
-"""Vectors whose words are looked up in another case than the one they were trained with."""
+"""Where vectors and the texts for them come from, and the case of their words."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from flows.build_vocabulary import build_vocabulary
-from flows.common.encoding import encode_dataset, find_vectors, train_from_corpus
+from flows.common.encoding import corpus_files, encode_dataset, find_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from flows.compare_variants import compare_variants
@@ -16,6 +18,7 @@ from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
+from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
@@ -104,3 +107,38 @@ def test_warns_of_a_joined_set_with_other_casing(
         )
     (warning,) = [text for text in caplog.messages if "were trained with" in text]
     assert warning.startswith("The vectors cased were trained with lower_case=False")
+
+
+@pytest.mark.heavy
+def test_corpus_has_no_context_that_the_run_holds_out(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "own.json")
+    Path(file).write_text(json.dumps(generate(3)[0]), encoding="utf-8")
+    data = DataParameters(dataset=file, seed=1, dev_share=0.3)
+    same, copy = (CorpusParameters(dataset=spec) for spec in (file, f"{tmp_path}/./own.json"))
+
+    def texts(file: Path) -> set[str]:
+        column: Any = pq.read_table(file, columns=["text"])["text"]
+        return set(column.to_pylist())
+
+    def work() -> None:
+        splits = ingest_dataset(data)
+        held_out = texts(splits.dev.folder / "contexts.parquet")
+        assert splits.validation is not None
+        held_out |= texts(splits.validation.folder / "contexts.parquet")
+        for corpus in (same, copy):
+            (own,) = corpus_files(corpus, splits)
+            assert texts(own.path) and not held_out & texts(own.path)
+        (default,) = corpus_files(same)
+        assert held_out & texts(default.path), "another seed holds others out"
+
+    in_flow(work, "leaking")
+
+
+def test_corpus_has_each_file_once(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    specs = [str(tmp_path), f"{tmp_path}/*.txt", f"{tmp_path}/./b.txt"]
+    files = corpus_files(CorpusParameters(files=specs))
+    assert [file.path.name for file in files] == ["a.txt", "b.txt"]
