@@ -177,6 +177,11 @@ def array_items(document: Document, name: str) -> Iterator[RawValue]:
         else:
             for _ in _entries(document, "[", "]"):
                 yield document.value()
+    if name not in names and document.peek() == "{":
+        raise FormatError(
+            f'the field "{name}" is missing, and another object follows: these are JSON Lines. '
+            "Rename the file so that its name ends in .jsonl."
+        )
     if document.peek():
         raise FormatError(f"text follows the end of the JSON ({document.preview()}); remove it.")
     if name not in names:

@@ -165,6 +165,9 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
     )
 
 
+JSON_LINES = 'the field "data" is missing, and another object follows: these are JSON Lines. Rename'
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -178,6 +181,7 @@ def test_error_place_is_counted_from_the_file_start(tmp_path: Path) -> None:
         (b"PK\3\4\0\0", "the file is a zip archive. Rename it so that it ends in .zip."),
         (b"PAR1\0\0", "the file is Parquet. Rename it so that it ends in .parquet."),
         (b'{"data": [], "data": []}', 'the field "data" occurs twice; merge the two.'),
+        (b'{"id": "1"}\n{"id": "2"}\n', JSON_LINES),
         (b'{"data": []} and more', "text follows the end of the JSON (and more); remove it."),
         (b"\n<html>", "the file is HTML or XML. Download the data file itself, not a page about"),
         (b'{"data": [\n  {,\n]}', "not valid JSON (key must be a string at line 2 column 4)"),
