@@ -1,5 +1,6 @@
 """Predictions of a model for any number of examples, and the training loss."""
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -18,7 +19,7 @@ from models.batching import (
     target_positions,
 )
 from models.bidaf import BiDAF
-from models.configs.variant import Window
+from models.configs.variant import ModelConfig, Window
 from models.modules.layers import MASKED
 from models.sliding_windows import Windows, cut
 from models.span_decoding import Predictions, best_spans, top_spans
@@ -31,6 +32,14 @@ EVALUATION_TOKENS = 32_768
 # and a question token, or with self-attention of two context tokens. 128 MiB per matrix. This is
 # the tighter bound if both texts have 1,024 tokens or more.
 EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
+
+
+def longest_context(config: ModelConfig, window: Window | None) -> float:
+    """The most tokens of a context that fit into a prediction batch; infinite without
+    self-attention, whose memory grows with their square, and with windows."""
+    if window is not None or config.self_attention == "none":
+        return math.inf
+    return math.isqrt(EVALUATION_PAIRS) - 1  # for the null token
 
 
 def span_nll(start: Tensor, end: Tensor, first: Tensor, last: Tensor) -> Tensor:

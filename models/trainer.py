@@ -89,6 +89,8 @@ class Trainer:
         self.all_reduce = all_reduce
         self.device = next(model.parameters()).device
         self.config = config
+        if self.device.type == "cuda" and config.precision == "float32":
+            torch.backends.cudnn.allow_tf32 = False  # by default cuDNN rounds inputs to TF32's bits
         self.rank, self.world_size = rank, world_size
         self.optimizer = make_optimizer(model, config)
         self.averages = AveragedWeights(model, config.ema_decay)

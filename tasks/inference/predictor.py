@@ -22,7 +22,7 @@ from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
-from models.predict import EVALUATION_PAIRS, predict, predict_top
+from models.predict import EVALUATION_PAIRS, longest_context, predict, predict_top
 from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
 from models.token_layers import TokenLayers
@@ -111,8 +111,8 @@ class Predictor:
         """Answers to (question, context) pairs, in order.
 
         A pair whose question or context has no tokens gets a row with an `error`, and so does one
-        whose context is too long for the model's self-attention. Unpaired surrogates, which UTF-8
-        can't encode, are read as U+FFFD.
+        whose texts are too long for the memory that the model would take. Unpaired surrogates,
+        which UTF-8 can't encode, are read as U+FFFD.
         """
         pairs = [(_encodable(question), _encodable(context)) for question, context in pairs]
         tokens = {text: len(tokenize(text)) for text in {text for pair in pairs for text in pair}}
@@ -140,15 +140,19 @@ class Predictor:
                 f"{self._max_context_tokens:,}. Split the context, or train a model that reads "
                 "windows: --training.window-stride."
             )
+        read_together = min(context_tokens, self._window_tokens)
+        if (question_tokens + 1) * (read_together + 1) > EVALUATION_PAIRS:
+            return f"The question has {question_tokens:,} tokens, too many to answer. Shorten it."
         return ""
 
     @property
+    def _window_tokens(self) -> float:
+        window = self.variant.training.window
+        return window.tokens if window else math.inf
+
+    @property
     def _max_context_tokens(self) -> float:
-        """The longest context whose self-attention, which grows with the square of its length,
-        fits into a prediction batch."""
-        if self.variant.training.window or self.variant.model.self_attention == "none":
-            return math.inf
-        return math.isqrt(EVALUATION_PAIRS) - 1  # for the null token
+        return longest_context(self.variant.model, self.variant.training.window)
 
     def _answer_valid(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         encoded = self._encode(pairs)
@@ -175,12 +179,17 @@ class Predictor:
 
     def top_answers(self, question: str, context: str, count: int) -> list[AnswerRow]:
         """The `count` likeliest answers to a question, likeliest first; fewer if the context has
-        fewer spans. The first one is the answer of `answer`. Both texts need tokens.
+        fewer spans. The first one is the answer of `answer`.
 
         "No answer" comes before the spans that it beats; it is left out if the threshold is
         infinite. Spans are distinct, but they may overlap. The probability of a span is
         p(start)·p(end), and that of no answer is the same product for the null token.
+
+        Raises:
+            UserError: a text has no tokens, or is too long.
         """
+        if error := self._error(len(tokenize(question)), len(tokenize(context))):
+            raise UserError(error)
         encoded = self._encode([(question, context)])
         spans = predict_top(
             encoded.model,

@@ -163,7 +163,7 @@ def model_card(
 ) -> str:
     """The card in Markdown, from the parameters, tags and metrics of the model's run.
 
-    It shows the last epoch's scores and, if the run chose a threshold, those at the threshold.
+    It shows the model's scores and, if the run chose a threshold, those at the threshold.
     """
     threshold = tags.get("threshold")
     at_threshold = {} if threshold is None else {"at the threshold": "_at_threshold"}
@@ -184,6 +184,6 @@ def model_card(
             "dev/avna": "AvNA",
             "dev/ece": "ECE (points)",
         },
-        columns={"last epoch": "", **at_threshold},
+        columns={"argmax": "", **at_threshold},
         settings=", ".join(f"{key} {value}" for key, value in sorted(params.items())),
     )

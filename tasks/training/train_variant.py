@@ -1,5 +1,7 @@
 """Trains one variant: the driver side, from connecting to the cluster to the model folder."""
 
+import json
+import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ from tasks.tracking import client, model_logging, runs
 from tasks.training.inputs import TrainingData
 from tasks.training.run_params import run_parameters
 
+SCORED = ("validation/", "dev/")  # the beginnings of the names of an epoch's scores
+
 # Modules that load torch or Ray Train are imported locally: flows import this module, and both take
 # seconds to load.
 
@@ -41,7 +45,8 @@ def train_variant(
 
     Raises:
         UserError: the cluster has fewer resources than requested, no question can be trained on,
-            early stopping has no validation split, or the model of the warm start is incompatible.
+            early stopping has no validation split, a context is too long for self-attention, or the
+            model of the warm start is incompatible.
     """
     from tasks.training.initialization import new_model, warm_start_summary
     from tasks.training.outputs import write_outputs
@@ -49,6 +54,7 @@ def train_variant(
     from tasks.training.worker import Job
 
     _require_validation(data, variant.training)
+    require_short_contexts(data, variant)
     facts: dict[str, Any] = {"trained_on": _trained_questions(data.train.encoded, variant.training)}
     tags: dict[str, str] = {}
     _, carried = new_model(variant, data)
@@ -70,6 +76,7 @@ def train_variant(
         start = time.perf_counter()
         facts["run_url"] = client.run_url(uri, run_id)
         _log_files(uri, run_id, out, facts)
+        log_kept_epoch(uri, run_id, out, facts["epoch"])
         facts["model_uri"] = model_logging.log_model(
             uri, run_id, out / "model", f"bidaf-{dataset}", step=facts.pop("step")
         )
@@ -93,6 +100,29 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
                 f"{name} needs a validation split, and this dataset has none. Set "
                 "data.validation_share above 0 (the split needs enough articles), or leave "
                 f"{name} empty."
+            )
+
+
+def require_short_contexts(data: TrainingData, variant: VariantConfig) -> None:
+    """Check that a variant with self-attention can read the contexts that it is evaluated on.
+
+    Raises:
+        UserError: some are too long.
+    """
+    from models.predict import longest_context
+    from tasks.text.encoded import load_encoded
+
+    limit = longest_context(variant.model, variant.training.window)
+    for name, split in data.splits.items():
+        if name == "train" or limit == math.inf:  # training leaves out longer contexts itself
+            continue
+        lengths = load_encoded(split.encoded).context_lengths
+        if count := int((lengths > limit).sum()):
+            raise UserError(
+                f"{count:,} of {len(lengths):,} {name} questions are about contexts of more than "
+                f"{limit:,} tokens, the longest with {lengths.max():,}. The self-attention of "
+                f"{variant.name} would take too much memory. Read such contexts in windows: set "
+                "training.window_stride, for example to 200."
             )
 
 
@@ -143,3 +173,13 @@ def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> No
     runs.tag(uri, run_id, tags)
     names = ("history.json", "config.json", "predictions.parquet")
     runs.log_artifacts(uri, run_id, [out / name for name in names])
+
+
+def log_kept_epoch(uri: str, run_id: str, out: Path, epoch: int) -> None:
+    """Make the scores of the epoch that the model is from the run's latest ones, by which MLflow
+    compares runs. With early stopping, it is not the last epoch."""
+    history = json.loads((out / "history.json").read_text(encoding="utf-8"))
+    kept = next(entry for entry in history if entry["epoch"] == epoch)
+    if kept != history[-1]:
+        scores = {name: value for name, value in kept.items() if name.startswith(SCORED)}
+        runs.log_scores(uri, run_id, scores, step=int(history[-1]["step"]))

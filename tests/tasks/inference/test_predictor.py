@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+import models.predict
 import tasks.inference.predictor as predictor_module
 from infra.errors import UserError
 from tasks.evaluation.evaluate import load_split
@@ -276,7 +277,7 @@ def test_empty_text_is_an_error_of_its_row_only(empty: str, predictor: Predictor
 def test_context_too_long_for_attention_is_refused(
     predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(predictor_module, "EVALUATION_PAIRS", 81)  # eight tokens and the null token
+    monkeypatch.setattr(models.predict, "EVALUATION_PAIRS", 81)  # eight tokens and the null token
     attending = Predictor.load(save_untrained_model(tmp_path, self_attention="dot"))
     question, fits, longer = (
         "Where?",
@@ -290,6 +291,21 @@ def test_context_too_long_for_attention_is_refused(
     windows = replace(attending, variant=replace(attending.variant, training=training))
     for reader in (windows, predictor):
         assert all(row["answer"] for row in reader.answer([(question, longer)]))
+    with pytest.raises(UserError, match="The context has 9 tokens"):
+        attending.top_answers(question, longer, 3)
+
+
+def test_question_too_long_for_memory_is_refused(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictor_module, "EVALUATION_PAIRS", 81)
+    context, longer = "The mill stands on the hill now.", "Where is the mill, the old one?"
+    short, long = predictor.answer([("Where?", context), (longer, context)])
+    assert short["answer"] and not long["answer"]
+    assert long["error"] == "The question has 9 tokens, too many to answer. Shorten it."
+    training = replace(predictor.variant.training, max_context_tokens=6, window_stride=3)
+    reader = replace(predictor, variant=replace(predictor.variant, training=training))
+    assert reader.answer([(longer, context)])[0]["answer"], "only a window is in memory at a time"
 
 
 def test_answers_do_not_cut_joined_emoji(predictor: Predictor) -> None:

@@ -1,0 +1,50 @@
+"""What a training checks before it starts, and what its MLflow run shows in the end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+import models.predict
+from infra.errors import UserError
+from models.configs.presets import preset
+from tasks.tracking import runs
+from tasks.training.train_variant import log_kept_epoch, require_short_contexts
+from tests.factories.training_data import prepare
+
+HISTORY = [
+    {"epoch": 1, "step": 9, "train/nll": 4.0, "validation/f1": 61.0, "dev/f1": 60.0},
+    {"epoch": 2, "step": 18, "train/nll": 3.0, "validation/f1": 51.0, "dev/f1": 50.0},
+]
+
+
+@pytest.mark.parametrize(("kept", "f1"), [(1, 60.0), (2, 50.0)])
+def test_latest_scores_are_those_of_the_kept_epoch(tmp_path: Path, kept: int, f1: float) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    run_id = runs.parent_run(uri, "bidaflow/made", "flow", None, "made", {})
+    for entry in HISTORY:
+        scores = {name: value for name, value in entry.items() if "/" in name}
+        runs.log_scores(uri, run_id, scores, step=int(entry["step"]))
+    (tmp_path / "history.json").write_text(json.dumps(HISTORY), encoding="utf-8")
+    log_kept_epoch(uri, run_id, tmp_path, kept)
+    client = MlflowClient(uri)
+    metrics = client.get_run(run_id).data.metrics
+    assert metrics == {"train/nll": 3.0, "validation/f1": f1 + 1, "dev/f1": f1}
+    shown = [(point.step, point.value) for point in client.get_metric_history(run_id, "dev/f1")]
+    assert shown == [(9, 60.0), (18, 50.0), (18, 60.0)][: len(shown)]
+    assert len(shown) == (3 if kept == 1 else 2)
+
+
+def test_contexts_too_long_for_attention_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = prepare(tmp_path, articles=1)
+    require_short_contexts(data, preset("char-selfattn"))
+    monkeypatch.setattr(models.predict, "EVALUATION_PAIRS", 81)  # eight tokens and the null token
+    with pytest.raises(
+        UserError, match=r"contexts of more than 8 tokens.* training\.window_stride"
+    ):
+        require_short_contexts(data, preset("char-selfattn"))
+    require_short_contexts(data, preset("char-selfattn").with_changes(window_stride=200))
+    require_short_contexts(data, preset("char"))
