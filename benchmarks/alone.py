@@ -146,6 +146,8 @@ def profile_steps(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
     trainer.train_epoch(packed.train, packed.types, record_step)
     profiler.stop()
     (first, began), (last, ended) = clock[0], clock[-1]
+    if first == last:
+        sys.exit(f"An epoch has only {last} step(s), too few to profile. Reduce --batch-size.")
     operator_seconds = times(profiler, on_gpu)
     return {
         "steps": last - first,
@@ -182,9 +184,11 @@ def train(arguments: argparse.Namespace) -> None:
         "config": variant.to_dict(),
         **summary(history),
         "history": history,
-        **({"profile": profile_steps(variant, packed)} if arguments.profile else {}),
     }
-    write(arguments.out, f"{variant.name}-seed{seed}", result)
+    name = f"{variant.name}-seed{seed}"
+    write(arguments.out, name, result)
+    if arguments.profile:
+        write(arguments.out, name, {**result, "profile": profile_steps(variant, packed)})
 
 
 def _train_in_parallel(seeds: list[int]) -> None:

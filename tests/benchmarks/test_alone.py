@@ -72,3 +72,14 @@ def test_rejects_abbreviated_flags(tmp_path: Path) -> None:
     run = train(tmp_path, tmp_path, "--seed", "3", "4")
     assert run.returncode == 2
     assert "unrecognized arguments: --seed 3 4" in run.stderr
+
+
+def test_short_epoch_is_trained_but_not_profiled(tmp_path: Path) -> None:
+    data = prepare(tmp_path, articles=1)
+    parts = (data.train.encoded, data.dev.encoded, data.vocabulary, data.vectors)
+    gather(tmp_path / "packed", "made", *parts, data.dev.ingested)
+    flags = ["--variant", "baseline", "--epochs", "1", "--seeds", "3", "--batch-size", "25"]
+    run = train(tmp_path / "packed", tmp_path / "out", *flags, "--profile")
+    assert run.returncode == 1
+    assert "An epoch has only 1 step(s), too few to profile." in run.stderr
+    assert json.loads((tmp_path / "out" / "baseline-seed3.json").read_text())["epochs"] == 1
