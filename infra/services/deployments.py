@@ -13,6 +13,7 @@ import yaml
 
 from infra.atomic_files import write_atomically
 from infra.environment import variables
+from infra.errors import UserError
 from infra.services.form_schema import form_schema
 from infra.settings import CHECKOUT, settings
 
@@ -27,6 +28,7 @@ SERVER = urllib3.PoolManager(
     headers={"Connection": "close"},
 )
 
+PAGE = 200  # the largest that Prefect's server returns
 SCHEMA = "parameter_openapi_schema"
 TAG = "bidaflow"  # of all deployments in prefect.yaml, and of duplicates made in the UI
 
@@ -67,7 +69,11 @@ def deploy() -> None:
     such as duplicates made in the UI, get the flow's new entrypoint. Renamed parameters get their
     new names in deployments, schedules and pending runs. Deployments of other projects stay as they
     are.
+
+    Raises:
+        UserError: their runs would be moved from Kubernetes to this machine.
     """
+    _require_own_pool()
     before = {deployment["id"]: deployment for deployment in _query("deployments")}
     file = settings().root.resolve() / "deployments.json"
     # What prefect.yaml contained at the last deployment to a server of this root.
@@ -90,6 +96,24 @@ def deploy() -> None:
             _arrange_form(deployment)
         _replace_renamed()
     write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
+
+
+def _require_own_pool() -> None:
+    """Check that deployments whose runs are Kubernetes jobs are not moved to this machine.
+
+    Raises:
+        UserError: they would be.
+    """
+    if settings().job_template is not None:
+        return
+    pools = {deployment["work_pool_name"] for deployment in _own_deployments()} - {None}
+    for pool in sorted(pools):
+        if _send("GET", f"work_pools/{pool}", {}).json()["type"] == "kubernetes":
+            raise UserError(
+                f"The deployments of this Prefect server run on Kubernetes, in its work pool "
+                f"{pool}, and would run on this machine only. To update them, restart the worker "
+                "there with a new image."
+            )
 
 
 def worker_is_online() -> bool:
@@ -115,8 +139,14 @@ def _own_deployments() -> list[dict[str, Any]]:
 
 
 def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = _send("POST", f"{things}/filter", filters or {}).json()
-    return results
+    """All things that fulfil the filters, from all pages."""
+    found: list[dict[str, Any]] = []
+    while True:
+        page = {**(filters or {}), "limit": PAGE, "offset": len(found)}
+        things_of_page = _send("POST", f"{things}/filter", page).json()
+        found += things_of_page
+        if len(things_of_page) < PAGE:
+            return found
 
 
 def _send(method: str, path: str, body: dict[str, Any]) -> urllib3.BaseHTTPResponse:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.settings import PREFECT_API_URL
 
+from infra.errors import UserError
+from infra.services import deployments
 from infra.services.deployments import TAG, command_environment, deploy
 
 
@@ -25,6 +28,7 @@ def test_services_share_the_callers_folders(
 @pytest.mark.usefixtures("prefect_server", "root")
 def test_deployments_of_other_projects_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
+    monkeypatch.setattr(deployments, "PAGE", 3)
     schema = {"type": "object", "properties": {"day": {"type": "string", "title": "day"}}}
     with get_client(sync_client=True) as client:
         flow = client.create_flow_from_name("nightly")
@@ -40,3 +44,19 @@ def test_deployments_of_other_projects_stay(monkeypatch: pytest.MonkeyPatch) -> 
             for deployment in client.read_deployments():
                 if TAG in deployment.tags or deployment.id in others:
                     client.delete_deployment(deployment.id)
+
+
+@pytest.mark.usefixtures("prefect_server", "root")
+def test_deployments_on_kubernetes_are_not_moved_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="far", type="kubernetes"))
+        flow = client.create_flow_from_name("retrain")
+        deployment = client.create_deployment(flow, "retrain", tags=[TAG], work_pool_name="far")
+        try:
+            with pytest.raises(UserError, match="run on Kubernetes, in its work pool far"):
+                deploy()
+            assert client.read_deployment(deployment).work_pool_name == "far"
+        finally:
+            client.delete_deployment(deployment)
+            client.delete_work_pool("far")
