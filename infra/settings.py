@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import ByteSize, Field, FilePath, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    Field,
+    FilePath,
+    Json,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -18,6 +27,14 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGES = ("flows", "tasks", "models", "infra")  # the project's own
 LOOPBACK = "127.0.0.1"
 PREFIX = "BIDAFLOW_"
+
+
+class NodeGroup(BaseModel, frozen=True, extra="forbid"):
+    """Nodes of one kind that the autoscaler of a Ray cluster can start."""
+
+    cpus: int = Field(ge=1)
+    gpus: int = Field(0, ge=0)
+    nodes: int = Field(ge=0)
 
 
 class Settings(BaseSettings):
@@ -55,6 +72,23 @@ class Settings(BaseSettings):
     prefect_port: int = Field(4200, ge=1, le=65535, description="Port of the Prefect server.")
     mlflow_port: int = Field(5000, ge=1, le=65535, description="Port of the MLflow server.")
     reports_port: int = Field(5100, ge=1, le=65535, description="Port of the reports' server.")
+
+    mlflow_pages: str | None = Field(
+        None,
+        description="URL of MLflow's pages, for links. Empty: that of the server that records the "
+        "runs.",
+    )
+    report_pages: str | None = Field(
+        None,
+        description="URL of the folder `reports` of the root, for links. Empty: that of the pages "
+        "that `bidaflow up` serves.",
+    )
+
+    node_groups: Json[list[NodeGroup]] | None = Field(
+        None,
+        description="Nodes that the autoscaler of the Ray cluster can start, as JSON, such as "
+        '`[{"cpus": 8, "gpus": 1, "nodes": 2}]`: the cluster itself does not say. Empty: none.',
+    )
 
     work_pool: str = Field(
         "local", min_length=1, description="Prefect work pool of the deployments."
@@ -142,8 +176,8 @@ class Settings(BaseSettings):
 
     @property
     def reports_url(self) -> str:
-        """URL of the report pages that `bidaflow up` serves."""
-        return f"http://{LOOPBACK}:{self.reports_port}"
+        """URL of the report pages: those that `bidaflow up` serves, if no other is set."""
+        return (self.report_pages or f"http://{LOOPBACK}:{self.reports_port}").rstrip("/")
 
     @property
     def tracking_uri(self) -> str:
@@ -167,7 +201,7 @@ def _error_line(detail: ErrorDetails) -> str:
     reason = detail["msg"].removeprefix("Value error, ")
     if not detail["loc"]:
         return reason
-    (name,) = map(str, detail["loc"])  # a field, or the variable that it is read from
+    name = str(detail["loc"][0])  # a field, or the variable that it is read from
     reason = reason[:1].lower() + reason[1:]
     value = mask_secrets(repr(detail["input"]))
     return f"{variable_of(name)} is invalid: {reason}, got {value}. Fix or unset it."

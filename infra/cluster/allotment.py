@@ -9,6 +9,7 @@ import ray
 from pydantic import BaseModel, Field
 
 from infra.errors import UserError
+from infra.settings import settings
 
 # torch is imported where it is used: it takes seconds to load, and only Ray's workers need it.
 
@@ -91,17 +92,18 @@ def nodes_for(resources: Resources) -> Nodes:
     """The nodes of the cluster; those that an autoscaler can start, if the workers need them."""
     alive = [_resources(node["Resources"]) for node in ray.nodes() if node["Alive"]]
     needed = max(1, resources.cpus_per_worker), 1 if resources.gpu else 0
-    return alive if room(alive, *needed) >= resources.workers else _startable(resources) or alive
+    return alive if room(alive, *needed) >= resources.workers else _startable() or alive
 
 
-def _startable(resources: Resources) -> Nodes:
-    """The nodes that the cluster's autoscaler can start; none if it has no autoscaler."""
-    config = ray._private.state.state.get_cluster_config()
+def _startable() -> Nodes:
+    """The nodes that the cluster's autoscaler can start; none if it has no autoscaler.
+
+    Ray does not know them: only the autoscaler itself reads the cluster's configuration.
+    """
     return [
-        _resources(group.resources)
-        for group in (config.node_group_configs if config else ())
-        # -1: any number
-        for _ in range(group.max_count if group.max_count >= 0 else resources.workers)
+        NodeResources(group.cpus, group.gpus)
+        for group in settings().node_groups or ()
+        for _ in range(group.nodes)
     ]
 
 

@@ -20,10 +20,10 @@ LOGIN = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD to a login"
 
 
 def run_url(uri: str, run_id: str) -> str:
-    """URL of the run's page; for a SQLite store, on the server that `bidaflow up` starts."""
+    """URL of the run's page, for a SQLite store on the server that `bidaflow up` starts."""
     experiment_id = client_of(uri).get_run(run_id).info.experiment_id
-    server = server_url(uri) or settings().mlflow_url
-    return f"{server}/#/experiments/{experiment_id}/runs/{run_id}"
+    pages = settings().mlflow_pages or server_url(uri) or settings().mlflow_url
+    return f"{pages.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
 
 
 def reading_client(uri: str) -> "MlflowClient | None":

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from infra.errors import UserError
-from infra.settings import CHECKOUT, Settings, settings, variable_of
+from infra.settings import CHECKOUT, NodeGroup, Settings, settings, variable_of
 from tests.factories.cli import bidaflow
 
 
@@ -115,6 +115,7 @@ def test_every_field_has_a_description() -> None:
         ("BIDAFLOW_MLFLOW_PORT", "70000", "input should be less than or equal to 65535"),
         ("BIDAFLOW_KEEP_RUNS", "0", "input should be greater than or equal to 1"),
         ("BIDAFLOW_CACHE_SIZE", "20GX", "could not interpret byte unit: GX"),
+        ("BIDAFLOW_NODE_GROUPS", "[4, 2", "invalid JSON"),
     ],
 )
 def test_invalid_variable_is_one_sentence(
@@ -141,3 +142,17 @@ def test_root_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"Can't create the folder {file}/prefect: Not a directory.")
+
+
+def test_node_groups_are_read_from_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_NODE_GROUPS", '[{"cpus": 8, "gpus": 1, "nodes": 2}]')
+    assert settings().node_groups == [NodeGroup(cpus=8, gpus=1, nodes=2)]
+    monkeypatch.setenv("BIDAFLOW_NODE_GROUPS", '[{"cpus": 0, "nodes": 2}]')
+    with pytest.raises(UserError, match=r"BIDAFLOW_NODE_GROUPS is invalid: .* to 1, got 0"):
+        settings()
+
+
+def test_links_lead_to_the_pages_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings().reports_url == "http://127.0.0.1:5100"
+    monkeypatch.setenv("BIDAFLOW_REPORT_PAGES", "s3://bucket/root/reports/")
+    assert settings().reports_url == "s3://bucket/root/reports"

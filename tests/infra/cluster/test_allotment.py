@@ -4,9 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 import ray
-from ray._raylet import GCS_AUTOSCALER_CLUSTER_CONFIG_KEY, GCS_AUTOSCALER_STATE_NAMESPACE
-from ray.core.generated.autoscaler_pb2 import ClusterConfig
-from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
@@ -117,20 +114,15 @@ def test_each_worker_gets_cores_of_one_node(workers: int, cpus: int) -> None:
     assert most_cpus([NodeResources(5, 0), NodeResources(3, 0)], workers, 0) == cpus
 
 
-def test_autoscaled_nodes_count_if_they_are_needed(node_with_a_gpu: None) -> None:
-    config = ClusterConfig()
-    config.node_group_configs.add(name="large", max_count=2, resources={"CPU": 16})
-    place = GCS_AUTOSCALER_CLUSTER_CONFIG_KEY.encode()
-    namespace = GCS_AUTOSCALER_STATE_NAMESPACE.encode()
-    _internal_kv_put(place, config.SerializeToString(), namespace=namespace)
-    try:
-        assert nodes_for(Resources(workers=4)) == [NodeResources(4, 1)]
-        assert nodes_for(Resources(workers=5)) == 2 * [NodeResources(16, 0)]
-        assert allot(Resources(workers=2, cpus_per_worker=8, gpu=False)).cpus_per_worker == 8
-        with pytest.raises(UserError, match="room for 2: it has 2 node"):
-            allot(Resources(workers=3, cpus_per_worker=9, gpu=False))
-    finally:
-        _internal_kv_del(place, namespace=namespace)
+def test_autoscaled_nodes_count_if_they_are_needed(
+    node_with_a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_NODE_GROUPS", '[{"cpus": 16, "nodes": 2}]')
+    assert nodes_for(Resources(workers=4)) == [NodeResources(4, 1)]
+    assert nodes_for(Resources(workers=5)) == 2 * [NodeResources(16, 0)]
+    assert allot(Resources(workers=2, cpus_per_worker=8, gpu=False)).cpus_per_worker == 8
+    with pytest.raises(UserError, match="room for 2: it has 2 node"):
+        allot(Resources(workers=3, cpus_per_worker=9, gpu=False))
 
 
 def gpus_of_this_worker() -> None:
