@@ -76,6 +76,7 @@ def apply() -> None:
     """
     for name, value in variables().items():
         os.environ.setdefault(name, value)
+    os.environ.update(_proxy_exceptions())
     folder = Path(os.environ["PREFECT_HOME"])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,3 +86,13 @@ def apply() -> None:
             f"BIDAFLOW_{'CACHE' if settings().address else 'ROOT'} to a folder that you can write "
             "to."
         ) from error
+
+
+def _proxy_exceptions() -> dict[str, str]:
+    """The variables that keep requests to servers on this machine away from the user's proxy; none
+    if the environment has no proxy."""
+    if not {"http_proxy", "https_proxy", "all_proxy"}.intersection(map(str.lower, os.environ)):
+        return {}
+    own = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = dict.fromkeys([*filter(None, own.split(",")), "127.0.0.1", "localhost"])
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(hosts))

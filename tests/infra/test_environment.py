@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from infra import environment
 from infra.settings import CHECKOUT
+from tests.factories.file_server import Served, serving
+from tests.factories.ports import free_port
 
 
 def test_sets_missing_variables(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +44,18 @@ def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{tmp_path}/prefect False\n"
+
+
+def test_own_servers_are_reached_without_the_proxy(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "")
+    environment.apply()
+    assert os.environ["NO_PROXY"] == "", "there is no proxy"
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("NO_PROXY", "intranet.example.org,localhost")
+    environment.apply()
+    assert os.environ["no_proxy"] == "intranet.example.org,localhost,127.0.0.1"
+    with serving(Served(b"here")) as served:
+        assert httpx.get(served.url).content == b"here"
