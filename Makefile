@@ -33,7 +33,7 @@ help:     ## list the targets
 install: $(INSTALLED)  ## set up the environment (.venv)
 
 $(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "bidaflow needs Python 3.11 to 3.13. Run: make PYTHON=python3.13")'
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "bidaflow needs Python 3.11 to 3.13. Run: make install PYTHON=python3.13")'
 	@echo 'Installing the environment in $(VENV). This takes a few minutes.'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) torch==2.13.0

@@ -142,7 +142,7 @@ def test_unsupported_python_is_refused(folder: Path, version: str, supported: bo
     python.chmod(0o755)
     done = make(folder, "install", f"PYTHON={python}")
     assert ("Installing the environment" in done.stdout) == supported
-    message = "bidaflow needs Python 3.11 to 3.13. Run: make PYTHON=python3.13"
+    message = "bidaflow needs Python 3.11 to 3.13. Run: make install PYTHON=python3.13"
     assert (message in done.stderr) == (not supported)
 
 

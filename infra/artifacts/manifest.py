@@ -90,16 +90,21 @@ def content_digest(path: Path) -> str:
     The digest of a zip's member covers its name and the content of the whole zip.
 
     Raises:
-        UserError: the path does not exist.
+        UserError: the path does not exist, or can't be read.
     """
     if path.is_dir():
         return str(read_manifest(path)["digest"])
     archive = archive_of(path)
-    if archive is not None:
-        return digest_of([path.relative_to(archive).as_posix(), sha256_of(archive)])
-    if not path.exists():
+    file = archive or path
+    if not file.exists():
         raise UserError(f"{path} does not exist; check the path.")
-    return sha256_of(path)
+    try:
+        digest = sha256_of(file)
+    except OSError as error:
+        raise UserError(
+            f"{file} can't be read ({error.strerror}). Check its permissions."
+        ) from error
+    return digest_of([path.relative_to(archive).as_posix(), digest]) if archive else digest
 
 
 def identity(value: Any, path_identity: Callable[[Path], Any] = content_digest) -> Any:

@@ -70,7 +70,8 @@ def connect() -> float:
 
     Raises:
         UserError: the cluster in RAY_ADDRESS can't be reached, refuses the token, or has another
-            version of Ray or Python; or this machine is too busy to start one.
+            version of Ray or Python; or this machine is too busy to start one, or the home folder
+            can't be written.
     """
     with _CONNECTING:
         if not ray.is_initialized():
@@ -100,6 +101,11 @@ def _start_here() -> None:
             runtime_env={"env_vars": variables},
             logging_level=logging.ERROR,
         )
+    except OSError as error:
+        raise UserError(
+            f"Ray can't be started, because {error.filename} can't be written: {error.strerror}. "
+            "Set HOME to a folder that you can write to: Ray keeps a token there."
+        ) from error
     except Exception as error:  # Ray raises nothing more specific
         if NOT_READY not in str(error):
             raise

@@ -1,5 +1,5 @@
-"""A cluster started here: its processes find it beside another one; the network cannot. If the
-machine is too busy to start it, users read so."""
+"""A cluster started here: its processes find it beside another one; the network cannot. If it can't
+be started, users read why."""
 
 import os
 import subprocess
@@ -68,6 +68,16 @@ def test_machine_that_is_too_busy_is_a_user_error() -> None:
         _, errors = starting.communicate()
         raylet.kill()
     assert "UserError: Ray was not ready after 30 seconds: other programs keep this" in errors
+
+
+def test_home_that_cannot_be_written_is_a_user_error() -> None:
+    program = "from infra.cluster.ray_cluster import connect; connect()"
+    home = {**os.environ, "HOME": "/proc/self"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=home, capture_output=True, text=True, check=False)
+    assert (
+        "UserError: Ray can't be started, because /proc/self/.ray can't be written" in done.stderr
+    )
 
 
 def raylets(pid: int) -> list[psutil.Process]:

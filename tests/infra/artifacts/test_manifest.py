@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra.artifacts import manifest
+from infra.errors import UserError
 
 
 def test_git_commit_matches_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +24,11 @@ def test_git_commit_matches_the_checkout(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "new.txt").write_text("new")
     subprocess.run(["git", "add", "new.txt"], cwd=tmp_path, check=True)
     assert manifest.git_commit() == f"{clean}-dirty"
+
+
+def test_unreadable_file_is_one_sentence(tmp_path: Path) -> None:
+    unreadable = Path("/proc/self/mem")  # also to root
+    with pytest.raises(UserError, match=f"{unreadable} can't be read .* Check its permissions."):
+        manifest.content_digest(unreadable)
+    with pytest.raises(UserError, match="does not exist"):
+        manifest.content_digest(tmp_path / "missing")
