@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec
 
 import grimp
 from prefect import Task
@@ -121,6 +121,14 @@ def source_digest(module: str) -> str:
     return digest_of([[name, sha256_of(path)] for name, path in sources.items()])
 
 
+@lru_cache(maxsize=1)
+def _read_sources() -> None:
+    """Compute the digests of all stages before the first one is used: a stage that is used hours
+    later runs the code that is loaded now, whatever is edited in between."""
+    for module in Stage.modules:
+        source_digest(module)
+
+
 class Stage(Generic[P]):
     """A function `build(out, …) -> facts` that runs once per key; callers omit `out`.
 
@@ -132,6 +140,8 @@ class Stage(Generic[P]):
     is about, from its inputs; the names of task runs show it.
     """
 
+    modules: ClassVar[set[str]] = set()  # of all stages
+
     def __init__(
         self,
         build: Build[P],
@@ -141,6 +151,7 @@ class Stage(Generic[P]):
     ) -> None:
         self.build, self.name, self.code = build, name, code or build.__module__
         self.label = label
+        Stage.modules.add(self.code)
         self.task: Task[[str, dict[str, Any]], Any] = Task(
             self._run,
             name=self.name,
@@ -192,6 +203,7 @@ class Stage(Generic[P]):
         without_out = partial(self.build, Path())
         bound = signature(without_out).bind(*args, **kwargs)
         bound.apply_defaults()
+        _read_sources()
         key = digest_of([self.name, identity(bound.arguments), source_digest(self.code)])[:32]
         folder = stages_folder() / self.name / key
         use(folder)

@@ -1,5 +1,6 @@
 """Stages in real flow runs: reruns, cache hits, and what an interrupted stage leaves."""
 
+import importlib
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ from prefect.logging.configuration import setup_logging
 from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from infra.artifacts import stage
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
 from infra.artifacts.stage import REFUSED, Output, Stage, source_modules
 from infra.errors import UserError
@@ -380,6 +382,19 @@ def test_two_threads_build_only_once() -> None:
     assert RUNS == ["dawdle"]
     assert {output.cached for output in outputs} == {False, True}
     assert len({output.folder for output in outputs}) == 1
+
+
+def test_first_use_reads_the_source_of_all_stages(root: Path) -> None:
+    """A later stage runs the code that was loaded by then, and not what was edited since."""
+    stage._read_sources.cache_clear()
+    stage.source_digest.cache_clear()
+    importlib.import_module("tasks.stages")
+    shouting.is_built("a")
+    read = stage.source_digest.cache_info().misses
+    assert {"infra.errors", "tasks.reports.comparison"} <= Stage.modules
+    for module in Stage.modules:
+        stage.source_digest(module)
+    assert stage.source_digest.cache_info().misses == read
 
 
 DIGESTS = """
