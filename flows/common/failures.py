@@ -22,10 +22,9 @@ from infra.errors import UserError
 from infra.heartbeat import heartbeat
 from infra.settings import settings
 from infra.storage.store import require_store
-from tasks.tracking import runs
 from tasks.tracking.cancellation import ending_if_cancelled, report_cancellation
 from tasks.tracking.client import denied
-from tasks.tracking.orphaned_runs import end_orphaned_run, track_flow_run
+from tasks.tracking.orphaned_runs import end_mlflow_runs, end_orphaned_run, track_flow_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,7 +103,7 @@ def result_or_exit(state: State[Any]) -> Any:
 
 def _fail_runs(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
     """Mark the flow's MLflow runs as failed; the flow ended by itself, so no process is left."""
-    runs.finish_flow_run(settings().tracking_uri, str(flow_run.id), "FAILED")
+    end_mlflow_runs(str(flow_run.id), "FAILED")
 
 
 def _end_runs_and_processes(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:

@@ -23,8 +23,7 @@ from infra.errors import UserError
 from infra.processes import ProcessRecord, end, record_process
 from infra.run_logger import logger
 from infra.settings import settings
-from tasks.tracking.client import require_server
-from tasks.tracking.runs import finish_flow_run
+from tasks.tracking.runs import Status, finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
 UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
@@ -83,23 +82,27 @@ def end_orphaned_runs() -> list[str]:
 
 
 def end_orphaned_run(run_id: str) -> None:
-    """End the remaining processes and MLflow runs of a flow run whose own process is gone.
+    """End the remaining processes and MLflow runs of a flow run whose own process is gone."""
+    end(_remaining_processes(run_id), patience=10)
+    end_mlflow_runs(run_id, "KILLED")
+
+
+def end_mlflow_runs(run_id: str, status: Status) -> None:
+    """End the MLflow runs that an ended flow run left running.
 
     If MLflow does not respond, a note stays, so that the next start tries again.
     """
-    end(_remaining_processes(run_id), patience=10)
-    uri, note = settings().tracking_uri, _note(run_id)
+    note = _note(run_id)
     try:
-        require_server(uri)  # MLflow's own retries take minutes
+        finish_flow_run(settings().tracking_uri, run_id, status)
     except UserError as error:
         logger().warning(
-            f"The MLflow runs of the killed flow run {run_id} stay RUNNING until the next start "
+            f"The MLflow runs of the ended flow run {run_id} stay RUNNING until the next start "
             f"of a flow: {error}"
         )
         if not note.exists():
             write_atomically(note, ActiveRun(pid=os.getpid(), created=0).model_dump_json())
         return
-    finish_flow_run(uri, run_id, "KILLED")
     note.unlink(missing_ok=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from mlflow.tracking import MlflowClient
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.runtime import flow_run
@@ -13,10 +14,13 @@ from prefect.states import Cancelling, Completed, Running, Scheduled
 from urllib3.util import Retry
 
 from infra.processes import ProcessRecord, record_process
+from infra.settings import settings
+from tasks.tracking import runs
 from tasks.tracking.orphaned_runs import (
     VARIABLE,
     active_flow_runs,
     crash_untracked_runs,
+    end_mlflow_runs,
     end_orphaned_runs,
 )
 from tests.factories.ports import free_port
@@ -77,6 +81,21 @@ def test_unreachable_mlflow_does_not_keep_processes(
     assert remaining.wait(timeout=10) < 0 and left.exists()
     assert end_orphaned_runs() == [str(run_id)], "again, now that MLflow responds"
     assert not left.exists()
+
+
+def test_failed_run_is_ended_when_mlflow_responds(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, failed = settings().tracking_uri, str(uuid4())
+    run_id = runs.parent_run(uri, "bidaflow/tiny", failed, None, "failed", {})
+    monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
+    with monkeypatch.context() as patch:
+        patch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+        end_mlflow_runs(failed, "FAILED")
+    assert MlflowClient(uri).get_run(run_id).info.status == "RUNNING"
+    assert end_orphaned_runs() == [failed]
+    assert MlflowClient(uri).get_run(run_id).info.status == "KILLED"
+    assert end_orphaned_runs() == []
 
 
 def test_next_attempt_of_a_killed_run_does_not_crash(root: Path) -> None:
