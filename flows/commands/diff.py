@@ -15,6 +15,7 @@ from infra.errors import UserError
 from infra.settings import settings
 from tasks.reports.diff import Comparison, ScoredRun, write_differences
 from tasks.tracking.lineage import (
+    TRAINING_STAGE,
     FinishedStage,
     RecordedRun,
     fetch_stages,
@@ -52,7 +53,7 @@ def compare_runs(first: str, second: str) -> tuple[Comparison, Path]:
         UserError: a name is unknown or ambiguous, or the runs answered different questions.
     """
     runs, stages = recorded_runs(settings().tracking_uri), finished_stages(stages_folder())
-    one, other = (_scored_run(stages, runs, name) for name in (first, second))
+    one, other = (scored_run(stages, runs, name) for name in (first, second))
     with TemporaryDirectory() as folder:
         page = Path(folder) / "differences.html"
         comparison = write_differences(page, one, other)
@@ -60,11 +61,22 @@ def compare_runs(first: str, second: str) -> tuple[Comparison, Path]:
         return comparison, publish_page(page, f"differences-{names}.html")
 
 
-def _scored_run(
+def scored_run(
     stages: Mapping[str, FinishedStage], runs: list[RecordedRun], name: str
 ) -> ScoredRun:
+    """The run that a name refers to, with its answers.
+
+    Raises:
+        UserError: the name is unknown or ambiguous, the run is not that of a variant, or its files
+            are gone.
+    """
     run = only_run(runs, name)
     trained = required_stage(stages, run)
+    if (kind := trained.folder.parent.name) != TRAINING_STAGE:
+        raise UserError(
+            f"{name} is a run of {kind}, which answers no questions. Give the run of a variant, or "
+            "a model."
+        )
     model = next(iter(run.models), run.id[:8])
     evaluation = parent_with_digest(stages, trained, run.digests["dev.digest"])
     fetch_stages(stages, [trained.name, evaluation.name])

@@ -26,6 +26,7 @@ from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.client import client_of
 from tasks.tracking.lineage import (
+    TRAINING_STAGE,
     FinishedStage,
     RecordedRun,
     ancestors,
@@ -33,7 +34,6 @@ from tasks.tracking.lineage import (
     recorded_runs,
 )
 
-TRAINING_STAGE = "train"
 CHECKPOINTED_STAGES = (TRAINING_STAGE, "train-language-model")
 VECTORS_TRAINING = "train-embeddings"  # a flow, and its stage
 STALE_SECONDS = 3 * 24 * 3600

@@ -16,6 +16,8 @@ from tasks.tracking.client import reading_client, registered_models
 
 # MLflow is imported locally, because it takes a second to load.
 
+TRAINING_STAGE = "train"
+
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:

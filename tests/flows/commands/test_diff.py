@@ -1,12 +1,13 @@
 """Names of runs whose answers are compared."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from flows.commands.diff import only_run
+from flows.commands.diff import only_run, scored_run
 from infra.errors import UserError
-from tasks.tracking.lineage import RecordedRun
+from tasks.tracking.lineage import FinishedStage, RecordedRun
 
 
 def recorded(number: str, dataset: str, *models: str) -> RecordedRun:
@@ -38,3 +39,9 @@ def test_ambiguous_name_lists_its_runs(name: str, remedy: str) -> None:
     parent = RecordedRun("parent", "parent", "", "FINISHED", "", None, None, {}, ())
     with pytest.raises(UserError, match=re.escape(f"{name} matches 2 runs ({listed}). {remedy}")):
         only_run([*RUNS, parent], name)
+
+
+def test_run_that_answers_no_questions_is_refused() -> None:
+    trained = FinishedStage(Path("stages/train-embeddings/key-1"), {})
+    with pytest.raises(UserError, match="1 is a run of train-embeddings, which answers no quest"):
+        scored_run({trained.name: trained}, RUNS, "1")
