@@ -13,7 +13,7 @@ from flows.common.promote import promote_best
 from flows.common.publish import publish, update_index
 from flows.common.results import UNCHANGED, ExampleQuestions
 from flows.train import TrainingInputs, announce, train_variants
-from infra.artifacts.in_use import stages_in_use
+from infra.artifacts.in_use import stages_in_use, stages_of_newest_runs
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.settings import settings
@@ -65,7 +65,9 @@ def remove_old_runs(dataset: str) -> None:
     A failure is logged, not raised: the run's results are published already.
     """
     uri = settings().tracking_uri
-    in_use = stages_in_use()  # old runs of variants that are still compared are kept
+    # Old runs of variants that are still compared are kept, and so are those that a repetition of
+    # each flow's newest run would find cached.
+    in_use = stages_in_use() | stages_of_newest_runs()
     try:
         retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
         if retired:

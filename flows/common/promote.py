@@ -106,13 +106,20 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     """
     uri = settings().tracking_uri
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
-    models = [registry.get_version(uri, output.facts["model_uri"]) for output in trained]
+    models = [_registered(output) for output in trained]
     scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
-    best = models[scores.index(max(scores))]
-    with deciding_on_champion(best.name):
+    number = scores.index(max(scores))
+    with deciding_on_champion(models[number].name):
+        best = _registered(trained[number])  # another run may have tagged it with its decision
         champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
     return PromotionResult(best, champion, name, split.facts["questions"], max(scores), decision)
+
+
+def _registered(trained: Output) -> RegisteredVersion:
+    """The version that a trained variant was registered as."""
+    facts = trained.facts
+    return registry.get_version(settings().tracking_uri, facts["model_uri"], facts["run_id"])
 
 
 @contextmanager

@@ -171,7 +171,8 @@ def report_errors(
     dev: Path,
     examples: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Write errors.html about a trained variant, and log it to its MLflow run.
+    """Write errors.html about a trained variant, and log it to its MLflow run if a user has not
+    deleted that.
 
     Also logs metrics for the questions with words outside GloVe: their number, EM and F1.
 
@@ -182,9 +183,10 @@ def report_errors(
     run = load_variant(trained, split)
     write_error_report(out / "errors.html", dataset, run, split, examples)
     uri, run_id = settings().tracking_uri, run.facts["run_id"]
-    runs.log_artifacts(uri, run_id, [out / "errors.html"])
     known = packaged_words()  # empty if the GloVe package is not installed
     outside = scores_outside_glove(split, run.answers, known) if known else {}
-    kept = next(entry for entry in run.history if entry["epoch"] == run.facts["epoch"])
-    runs.log_scores(uri, run_id, outside, step=int(kept["step"]))
+    if runs.is_kept(uri, run_id):
+        kept = next(entry for entry in run.history if entry["epoch"] == run.facts["epoch"])
+        runs.log_artifacts(uri, run_id, [out / "errors.html"])
+        runs.log_scores(uri, run_id, outside, step=int(kept["step"]))
     return {"variant": run.name, "scores": outside}

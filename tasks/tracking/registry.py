@@ -41,15 +41,16 @@ class RegisteredVersion:
     aliases: tuple[str, ...] = field(compare=False)
 
 
-def get_version(uri: str, model_uri: str) -> RegisteredVersion:
-    """The version with the URI `models:/<name>/<version>`.
+def get_version(uri: str, model_uri: str, run_id: str) -> RegisteredVersion:
+    """The version with the URI `models:/<name>/<version>`, which the run `run_id` registered.
 
     Raises:
-        UserError: the version does not exist any more.
+        UserError: the version does not exist any more, also if another store has one with its
+            number.
     """
     name, version = model_uri.removeprefix("models:/").rsplit("/", 1)
     model = _lookup(uri, name, version=version)
-    if model is None:
+    if model is None or model.run_id != run_id:
         raise UserError(
             f"Version {version} of {name} no longer exists in MLflow. To train it again, remove "
             "the `train` stages, or choose another seed."
@@ -253,7 +254,9 @@ def _lookup(
     """The version with a number or an alias; None if it does not exist."""
     from mlflow.exceptions import MlflowException
 
-    client = client_of(uri)
+    client = reading_client(uri)
+    if client is None:
+        return None
     try:
         return _version(
             client.get_model_version(name, version)

@@ -154,7 +154,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
         folder.run("bidaflow retrain --data.dataset tickets.json --training.epochs 1")
         folder.run("bidaflow embeddings train --corpus.files texts/ --name support")
         for number in (1, 2):
-            version = registry.get_version(folder.tracking_uri, f"models:/bidaf-tickets/{number}")
+            version = registry.find_version(folder.tracking_uri, f"models:/bidaf-tickets/{number}")
             registry.set_champion(folder.tracking_uri, version)
         yield folder
 

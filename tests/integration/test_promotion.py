@@ -119,15 +119,16 @@ def promote(
     uri = settings().tracking_uri
     write_known_contexts(models["old"], dataset, getattr(request, "param", 0))
     parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
-    uris = {}
+    facts = {}
     for name, folder in models.items():
         run = runs.VariantRun(name, name, {}, {}, [])
         run_id = runs.start_variant_run(uri, parent, run)
-        uris[name] = model_logging.log_model(uri, run_id, folder, "bidaf-planted", step=0)
+        model_uri = model_logging.log_model(uri, run_id, folder, "bidaf-planted", step=0)
+        facts[name] = {"run_id": run_id, "model_uri": model_uri}
 
     @flow
     def promoting(name: str, interrupted: bool = False) -> PromotionResult:
-        trained = Output(models[name], {"model_uri": uris[name]}, False)
+        trained = Output(models[name], facts[name], False)
         result = promote_best(ingest_dataset(dataset), [trained], PromotionRule())
         if not interrupted:
             emit_decision(result, "planted", "report.html", None)

@@ -41,7 +41,7 @@ def champion(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     uri = f"sqlite:///{root}/mlflow.db"
     run = runs.parent_run(uri, "bidaflow/tiny", "flow", None, "compare", {})
     model_uri = model_logging.log_model(uri, run, folder, "bidaf-tiny", step=0)
-    registry.set_champion(uri, registry.get_version(uri, model_uri))
+    registry.set_champion(uri, registry.find_version(uri, model_uri))
     return root
 
 

@@ -51,7 +51,7 @@ def test_status_lists_champions(
     for name in ("bidaf-own", "bidaf-other", "of-another-project"):
         model_uri = model_logging.log_model(uri, run, folder, name, step=0)
         if name != "bidaf-other":
-            registry.set_champion(uri, registry.get_version(uri, model_uri))
+            registry.set_champion(uri, registry.find_version(uri, model_uri))
     status()
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("Champion")] == [

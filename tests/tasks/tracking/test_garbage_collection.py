@@ -317,7 +317,7 @@ def flow_run_with_model(
 def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     model = save_untrained_model(tmp_path)
     models = [flow_run_with_model(uri, number, model) for number in range(4)]
-    registry.set_champion(uri, registry.get_version(uri, models[0]))
+    registry.set_champion(uri, registry.find_version(uri, models[0]))
     retired = retire(uri, EXPERIMENT, keep=2)
     assert {run.name for run in retired} == {"flow-1", "variant-1"}
     kept = {run.name for run in recorded_runs(uri)}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
+from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import registry
 from tests.factories.registered import NAME, alias, register_versions
@@ -36,3 +37,15 @@ def test_second_rollback_restores_the_newer_version() -> None:
         restored, replaced = registry.rollback(uri, NAME)
         assert (restored.version, replaced and replaced.version) == (champion, previous)
         assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == (champion, previous)
+
+
+def test_version_of_another_run_is_not_taken() -> None:
+    """As in a store that was reset, or another one, which counts from 1 again."""
+    register_versions(champion="2", previous="1")
+    uri = settings().tracking_uri
+    run_id = registry.find_version(uri, f"models:/{NAME}/1").run_id
+    assert registry.get_version(uri, f"models:/{NAME}/1", run_id).version == "1"
+    with pytest.raises(UserError, match=f"Version 1 of {NAME} no longer exists"):
+        registry.get_version(uri, f"models:/{NAME}/1", "of another store")
+    with pytest.raises(UserError, match="no longer exists"):
+        registry.get_version(uri, f"models:/{NAME}/3", run_id)
