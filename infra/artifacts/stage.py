@@ -123,8 +123,8 @@ def source_digest(module: str) -> str:
 
 @lru_cache(maxsize=1)
 def _read_sources() -> None:
-    """Compute the digests of all stages before the first one is used: a stage that is used hours
-    later runs the code that is loaded now, whatever is edited in between."""
+    """Compute the digests of all stages before the first one is used, so that those used hours
+    later have the digest of the code that this process has loaded."""
     for module in Stage.modules:
         source_digest(module)
 
@@ -240,6 +240,7 @@ class Stage(Generic[P]):
         return found
 
     def _build(self, final: Path, inputs: dict[str, Any]) -> None:
+        self._require_unchanged_code()
         with new_folder(final) as folder:
             start = time.perf_counter()
             facts = self.build(folder, **inputs)  # type: ignore[call-arg]
@@ -255,6 +256,15 @@ class Stage(Generic[P]):
                 },
             )
             publish(folder, final)
+
+    def _require_unchanged_code(self) -> None:
+        """Check that the code is that of the key: this process has loaded the earlier code, but
+        Ray's workers would load the later one."""
+        if source_digest.__wrapped__(self.code) != source_digest(self.code):
+            raise UserError(
+                f"The code of the step {self.name} was edited after this run had started. Start it "
+                "again. Finished steps are kept."
+            )
 
 
 def result_of(state: State[Any]) -> Any:

@@ -397,6 +397,13 @@ def test_first_use_reads_the_source_of_all_stages(root: Path) -> None:
     assert stage.source_digest.cache_info().misses == read
 
 
+def test_step_whose_code_was_edited_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    shouting.is_built("earlier")
+    monkeypatch.setattr(stage, "sha256_of", lambda path: "edited")
+    with pytest.raises(UserError, match="The code of the step shout was edited after this run"):
+        in_flow(lambda: shouting("edited"))
+
+
 DIGESTS = """
 import json
 from infra.settings import CHECKOUT
