@@ -65,10 +65,10 @@ def remove_old_runs(dataset: str) -> None:
     A failure is logged, not raised: the run's results are published already.
     """
     uri = settings().tracking_uri
-    # Old runs of variants that are still compared are kept, and so are those that a repetition of
-    # each flow's newest run would find cached.
-    in_use = stages_in_use() | stages_of_newest_runs()
     try:
+        # Old runs of variants that are still compared are kept, and so are those that a repetition
+        # of each flow's newest run would take from the cache.
+        in_use = stages_in_use() | stages_of_newest_runs()
         retired = retire(uri, f"bidaflow/{dataset}", settings().keep_runs, in_use)
         if retired:
             removed = prune(uri)

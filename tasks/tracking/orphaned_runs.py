@@ -23,6 +23,7 @@ from infra.errors import UserError
 from infra.processes import ProcessRecord, end, record_process
 from infra.run_logger import logger
 from infra.settings import settings
+from tasks.tracking.client import require_server
 from tasks.tracking.runs import Status, finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
@@ -92,9 +93,9 @@ def end_mlflow_runs(run_id: str, status: Status) -> None:
 
     If MLflow does not respond, a note stays, so that the next start tries again.
     """
-    note = _note(run_id)
+    uri, note = settings().tracking_uri, _note(run_id)
     try:
-        finish_flow_run(settings().tracking_uri, run_id, status)
+        require_server(uri)  # MLflow's own retries take minutes
     except UserError as error:
         logger().warning(
             f"The MLflow runs of the ended flow run {run_id} stay RUNNING until the next start "
@@ -103,6 +104,7 @@ def end_mlflow_runs(run_id: str, status: Status) -> None:
         if not note.exists():
             write_atomically(note, ActiveRun(pid=os.getpid(), created=0).model_dump_json())
         return
+    finish_flow_run(uri, run_id, status)
     note.unlink(missing_ok=True)
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.tracking.client import client_of, reading_client, registered_models
+from tasks.tracking.client import client_of, reading_client, registered_models, require_server
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -62,7 +62,7 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
     """The version that a user names as `models:/<name>/<version>` or `models:/<name>@<alias>`.
 
     Raises:
-        UserError: the URI is invalid, or there is no such version.
+        UserError: the URI is invalid, there is no such version, or the server does not respond.
     """
     match = re.fullmatch(r"models:/([^/@]+)(?:/(\d+)|@(.+))", model_uri)
     if match is None:
@@ -70,6 +70,7 @@ def find_version(uri: str, model_uri: str) -> RegisteredVersion:
             f"{model_uri} is not a model URI. Expected models:/<name>/<version> or "
             "models:/<name>@<alias>."
         )
+    require_server(uri)  # MLflow's own retries take minutes
     name, version, alias = match.groups()
     model = _lookup(uri, name, version=version, alias=alias)
     if model is None:
@@ -254,9 +255,7 @@ def _lookup(
     """The version with a number or an alias; None if it does not exist."""
     from mlflow.exceptions import MlflowException
 
-    client = reading_client(uri)
-    if client is None:
-        return None
+    client = client_of(uri)
     try:
         return _version(
             client.get_model_version(name, version)

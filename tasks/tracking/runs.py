@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.tracking.client import client_of, reading_client, require_server
+from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
 
 if TYPE_CHECKING:
@@ -294,14 +294,9 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
     """End all MLflow runs that a flow run left running, for example after a crash.
 
     With the status KILLED, failed runs get it, too: trainings fail when their flow is killed.
-
-    Raises:
-        UserError: the server does not respond, or refuses access.
     """
     ended = ("RUNNING", "FAILED") if status == "KILLED" else ("RUNNING",)
-    client = reading_client(uri)
-    if client is None:
-        return
+    client = client_of(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     for run in _search(client, experiments, {"prefect.flow_run_id": flow_run_id}):
         if run.info.status in ended:
