@@ -16,7 +16,7 @@ from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.publish import publish_page
-from flows.common.splits import ingest_dataset
+from flows.common.splits import Splits, ingest_dataset
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.reports.data_report import CheckedFiles
@@ -30,18 +30,21 @@ def check(
 ) -> dict[str, Any]:
     """Check all files of a dataset, and return the findings and the path of the report."""
     files = find_files(data)
-    checked = _ingest_all(files.all, data)
+    checked, splits = _ingest_all(files.all, data)
     folders = list(checked.ingested.values())
     selected = (
-        selecting_vectors(resolve_vectors(vectors), folders, True, 0).folder if folders else None
+        selecting_vectors(resolve_vectors(vectors, splits), folders, True, 0).folder
+        if folders
+        else None
     )
     findings = checking(files.name, checked, selected)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
     return {**findings.facts, "problems": checked.problems, "report": str(report)}
 
 
-def _ingest_all(files: list[Path], data: DataParameters) -> CheckedFiles:
-    """Ingest and split the files as training does, and collect what it would refuse."""
+def _ingest_all(files: list[Path], data: DataParameters) -> tuple[CheckedFiles, Splits | None]:
+    """Ingest and split the files as training does, and collect what it would refuse; without splits
+    if it would."""
     ingested: dict[str, Path] = {}
     problems: list[str] = []
     for file in dict.fromkeys(files):
@@ -52,12 +55,13 @@ def _ingest_all(files: list[Path], data: DataParameters) -> CheckedFiles:
             problems.append(str(error))
             with suppress(UserError):  # a file with too many invalid questions has statistics, too
                 ingested[name] = ingesting(file, data.repair).folder
+    splits = None
     if not problems:
         try:
-            ingest_dataset(data)
+            splits = ingest_dataset(data)
         except UserError as error:
             problems.append(str(error))
-    return CheckedFiles(ingested, problems)
+    return CheckedFiles(ingested, problems), splits
 
 
 def announce(summary: dict[str, Any]) -> None:

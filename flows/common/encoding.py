@@ -6,7 +6,6 @@ Vectors are found by name, or trained first.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from prefect import get_run_logger
 
@@ -220,8 +219,8 @@ def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list
     Raises:
         UserError: the corpus names neither files nor a dataset.
     """
-    found = [file for spec in corpus.files for file in _find_texts(spec)]
-    files = list({(file.path.resolve(), file.column): file for file in found}.values())
+    named = [file for spec in corpus.files for file in _find_texts(spec)]
+    files = list({(file.path.resolve(), file.column): file for file in named}.values())
     if corpus.dataset is not None:
         train = _training_split(corpus.dataset, splits)
         files.append(TextFile(train.folder / "contexts.parquet"))
@@ -233,10 +232,12 @@ def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list
 def _training_split(dataset: str, splits: Splits | None) -> Output:
     if splits is None:
         return ingest_dataset(DataParameters(dataset=dataset)).train
-    if dataset == splits.data.dataset:
+    data = splits.data
+    # Beside training files, the default dataset does not name the data.
+    if dataset == data.dataset and not (data.train_files and dataset == DataParameters().dataset):
         return splits.train
-    own_files: dict[str, Any] = {"train_files": [], "dev_files": [], "mix": []}
-    return ingest_dataset(splits.data.model_copy(update={"dataset": dataset, **own_files})).train
+    shares = data.model_dump(include={"seed", "dev_share", "validation_share"})
+    return ingest_dataset(DataParameters(dataset=dataset, **shares)).train
 
 
 def _find_texts(spec: str) -> list[TextFile]:
