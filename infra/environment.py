@@ -90,9 +90,12 @@ def apply() -> None:
 
 def _proxy_exceptions() -> dict[str, str]:
     """The variables that keep requests to servers on this machine away from the user's proxy; none
-    if the environment has no proxy."""
+    if the environment has no proxy, or exempts all hosts from it."""
     if not {"http_proxy", "https_proxy", "all_proxy"}.intersection(map(str.lower, os.environ)):
         return {}
-    own = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    hosts = dict.fromkeys([*filter(None, own.split(",")), "127.0.0.1", "localhost"])
+    exempt = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
+    hosts = [host.strip() for host in exempt if host.strip()]
+    if "*" in hosts:  # has its meaning only if it is alone
+        return {}
+    hosts += [host for host in ("127.0.0.1", "localhost") if host not in hosts]
     return dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(hosts))

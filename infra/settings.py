@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     node_groups: Json[list[NodeGroup]] | None = Field(
         None,
         description="Nodes that the autoscaler of the Ray cluster can start, as JSON, such as "
-        '`[{"cpus": 8, "gpus": 1, "nodes": 2}]`: the cluster itself does not say. Empty: none.',
+        '`[{"cpus": 8, "gpus": 1, "nodes": 2}]`. Ray does not report them. Empty: none.',
     )
 
     work_pool: str = Field(

@@ -62,7 +62,7 @@ def write_corpus(folder: Path, frequent: list[str], new: list[str]) -> Path:
                 counts.update(known)
                 file.write(" ".join([*known, *(new[row] for row in new_row)]) + "\n")
     write_counts(folder / "words.parquet", counts)
-    manifest = {"digest": "", "facts": {"words": lines * LINE}, "inputs": {"lower_case": True}}
+    manifest = {"digest": "", "facts": {"words": lines * LINE}}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return folder
 

@@ -50,7 +50,8 @@ def deploy() -> None:
     the UI are kept. `bidaflow up` does the same for its own server.
 
     Raises:
-        UserError: no server is named, or it does not respond or refuses access.
+        UserError: no server is named, it does not respond or refuses access, or the runs of its
+            deployments would be moved from Kubernetes to this machine.
     """
     api = os.environ.get("PREFECT_API_URL")
     if not api:

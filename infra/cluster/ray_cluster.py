@@ -45,6 +45,8 @@ CONNECT_SECONDS = 10.0
 # What Ray's error says if a cluster on this machine is not ready after 30 seconds.
 NOT_READY = "timed out during startup"
 
+RAY_HOME = Path.home() / ".ray"  # has the token of clusters that are started here
+
 # How Ray's error begins if its version, or that of Python, differs from the cluster's.
 VERSION_MISMATCH = "Version mismatch: "
 
@@ -101,12 +103,12 @@ def _start_here() -> None:
             runtime_env={"env_vars": variables},
             logging_level=logging.ERROR,
         )
-    except OSError as error:
-        raise UserError(
-            f"Ray can't be started, because {error.filename} can't be written: {error.strerror}. "
-            "Set HOME to a folder that you can write to: Ray keeps a token there."
-        ) from error
     except Exception as error:  # Ray raises nothing more specific
+        if isinstance(error, OSError) and str(error.filename).startswith(str(RAY_HOME)):
+            raise UserError(
+                f"Ray can't write {error.filename}: {error.strerror}. Set HOME to a folder that "
+                "you can write to: Ray keeps a token there."
+            ) from error
         if NOT_READY not in str(error):
             raise
         raise UserError(

@@ -140,13 +140,13 @@ def _own_deployments() -> list[dict[str, Any]]:
 
 def _query(things: str, filters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """All things that fulfil the filters, from all pages."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     while True:
-        page = {**(filters or {}), "limit": PAGE, "offset": len(found)}
-        things_of_page = _send("POST", f"{things}/filter", page).json()
-        found += things_of_page
-        if len(things_of_page) < PAGE:
-            return found
+        query = {**(filters or {}), "limit": PAGE, "offset": len(results)}
+        page = _send("POST", f"{things}/filter", query).json()
+        results += page
+        if len(page) < PAGE:
+            return results
 
 
 def _send(method: str, path: str, body: dict[str, Any]) -> urllib3.BaseHTTPResponse:

@@ -142,7 +142,10 @@ class Predictor:
             )
         read_together = min(context_tokens, self._window_tokens)
         if (question_tokens + 1) * (read_together + 1) > EVALUATION_PAIRS:
-            return f"The question has {question_tokens:,} tokens, too many to answer. Shorten it."
+            return (
+                f"The question and the context are too long together: they have "
+                f"{question_tokens:,} and {context_tokens:,} tokens. Shorten one of them."
+            )
         return ""
 
     @property

@@ -49,13 +49,18 @@ def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
 def test_own_servers_are_reached_without_the_proxy(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.setenv(name, "")
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
     environment.apply()
-    assert os.environ["NO_PROXY"] == "", "there is no proxy"
+    assert "NO_PROXY" not in os.environ, "there is no proxy"
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("NO_PROXY", "intranet.example.org,localhost")
     environment.apply()
     assert os.environ["no_proxy"] == "intranet.example.org,localhost,127.0.0.1"
     with serving(Served(b"here")) as served:
         assert httpx.get(served.url).content == b"here"
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "*")
+    environment.apply()
+    assert os.environ["NO_PROXY"] == "*"

@@ -209,6 +209,11 @@ def test_flows_are_deployed_as_kubernetes_jobs(login: dict[str, str], tmp_path: 
     assert {deployment["work_pool_name"] for deployment in deployments} == {"kubernetes"}
     assert all("memory_request" in deployment["job_variables"] for deployment in deployments)
     assert len(deployments) == 8
+    done = bidaflow(tmp_path, "deploy", **login, BIDAFLOW_CACHE=str(tmp_path / "cache"))
+    assert "The deployments of this Prefect server run on Kubernetes" in done.stderr
+    for deployment in deployments:
+        url = f"{login['PREFECT_API_URL']}/deployments/{deployment['id']}"
+        assert httpx.delete(url, auth=(user, password)).is_success
 
 
 @pytest.mark.full

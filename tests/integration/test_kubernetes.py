@@ -309,7 +309,9 @@ def test_connections_from_and_to_outside(
         assert pods_with("ingress", "from", PORTS[name], "ingress-nginx") == {name}
     assert pods_with("ingress", "from", 8265, "kuberay-operator") == {"ray-head"}
     assert pods_with("ingress", "from", 6379, "ingress-nginx") == set()
-    assert pods_with("egress", "to", 443, "0.0.0.0/0") == {*NODES, "mlflow"}, "the store"
+    assert pods_with("egress", "to", 443, "0.0.0.0/0") == {*NODES, "mlflow", "prefect"}, (
+        "the store, and notifications"
+    )
     assert pods_with("egress", "to", 6443, "10.0.0.0/8") == {"prefect-worker", "ray-head"}
     assert pods_with("egress", "to", 53, "kube-system") == pods.keys()
     assert pods_with("egress", "to", 80, "0.0.0.0/0") == set()

@@ -62,7 +62,7 @@ def advise(
     shown = first_of_both_kinds(terms, main.rows, SHOWN_TERMS)
     work = _Work(main, dataset, asked, terms, shown, lower_case)
     found = [work.of_corpus(name, folder) for name, folder in corpora.items()]
-    found += [work.of_set(name, own) for name, own in sets.items() if name != main_name]
+    found += [work.of_set(name, vectors) for name, vectors in sets.items() if name != main_name]
     covered = work.covered
     coverage = {main_name: question_coverage(dataset, covered)}
     coverage |= {

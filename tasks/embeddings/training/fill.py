@@ -131,9 +131,11 @@ def _write_filled(
         base.subwords.save(out)
     facts = {"base": set_name(source), "dimension": vectors.shape[1]}
     # The case of a set is that of the words that were there: most tokens have these.
-    made = {field: value for field, value in history.items() if field != "lower_case"}
-    case = {field: value for field, value in history_of(source).items() if field == "lower_case"}
-    metadata = {**made, **case, **facts, "base_digest": set_digest(identity(source))}
+    others = {field: value for field, value in history.items() if field != "lower_case"}
+    base_history = history_of(source)
+    if "lower_case" in base_history:
+        others["lower_case"] = base_history["lower_case"]
+    metadata = {**others, **facts, "base_digest": set_digest(identity(source))}
     write_vectors(out, WordSet([words[row] for row in order], vectors), metadata)
     return {
         "method": history["method"],

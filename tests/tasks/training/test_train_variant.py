@@ -1,6 +1,7 @@
 """What a training checks before it starts, and what its MLflow run shows in the end."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,22 @@ from tasks.training.train_variant import log_kept_epoch, require_short_contexts
 from tests.factories.training_data import prepare
 
 HISTORY = [
-    {"epoch": 1, "step": 9, "train/nll": 4.0, "validation/f1": 61.0, "dev/f1": 60.0},
-    {"epoch": 2, "step": 18, "train/nll": 3.0, "validation/f1": 51.0, "dev/f1": 50.0},
+    {
+        "epoch": 1,
+        "step": 9,
+        "train/nll": 4.0,
+        "validation/f1": 61.0,
+        "dev/f1": 60.0,
+        "dev/nll": 2.0,
+    },
+    {
+        "epoch": 2,
+        "step": 18,
+        "train/nll": 3.0,
+        "validation/f1": 51.0,
+        "dev/f1": 50.0,
+        "dev/nll": 2.5,
+    },
 ]
 
 
@@ -26,11 +41,13 @@ def test_latest_scores_are_those_of_the_kept_epoch(tmp_path: Path, kept: int, f1
     for entry in HISTORY:
         scores = {name: value for name, value in entry.items() if "/" in name}
         runs.log_scores(uri, run_id, scores, step=int(entry["step"]))
+    time.sleep(0.01)  # MLflow orders values of a step by their milliseconds
     (tmp_path / "history.json").write_text(json.dumps(HISTORY), encoding="utf-8")
     log_kept_epoch(uri, run_id, tmp_path, kept)
     client = MlflowClient(uri)
     metrics = client.get_run(run_id).data.metrics
-    assert metrics == {"train/nll": 3.0, "validation/f1": f1 + 1, "dev/f1": f1}
+    nll = 2.0 if kept == 1 else 2.5
+    assert metrics == {"train/nll": 3.0, "validation/f1": f1 + 1, "dev/f1": f1, "dev/nll": nll}
     shown = [(point.step, point.value) for point in client.get_metric_history(run_id, "dev/f1")]
     assert shown == [(9, 60.0), (18, 50.0), (18, 60.0)][: len(shown)]
     assert len(shown) == (3 if kept == 1 else 2)

@@ -41,7 +41,7 @@ def prepared(folder: Path, lines: list[list[str]]) -> Path:
     folder.mkdir()
     corpus_of(folder, lines)
     facts = {"words": sum(map(len, lines))}
-    manifest = {"digest": "d1ge5t", "facts": facts, "inputs": {"lower_case": True}}
+    manifest = {"digest": "d1ge5t", "facts": facts}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return folder
 
