@@ -24,6 +24,7 @@ from infra.processes import ProcessRecord, end, record_process
 from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import require_server
+from tasks.tracking.lost_runs import end_lost_runs
 from tasks.tracking.runs import Status, finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
@@ -41,11 +42,13 @@ class ActiveRun(ProcessRecord, frozen=True):
 
 @contextmanager
 def track_flow_run() -> Iterator[None]:
-    """Clean up orphaned runs, then record this flow run as active during the block."""
+    """Clean up orphaned and lost runs, then record this flow run as active during the block."""
     if VARIABLE in os.environ and _note(os.environ[VARIABLE]).exists():
         yield  # a subflow run in the process of its parent
         return
     end_orphaned_runs()
+    if settings().address is not None:
+        end_lost_runs()
     run_id = str(flow_run.id)
     note = _note(run_id)
     write_atomically(

@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "infra").symlink_to(CHECKOUT / "infra")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for words in COMMANDS:
-        if words[0] in ("python", "cp"):
+        if words[0] in ("python", "cp", "chmod"):
             command = shlex.join(words)
             subprocess.run(command, shell=True, cwd=folder, env=environment, check=True)
     return folder
@@ -55,7 +55,8 @@ def of(program: str) -> list[list[str]]:
 
 def test_programs_are_known() -> None:
     programs = {words[0] for words in COMMANDS}
-    assert programs == {"python", "cp", "docker", "kubectl", "bidaflow", "export"}
+    shell = {"cp", "chmod", "printf", "export"}
+    assert programs == {"python", "docker", "kubectl", "bidaflow", *shell}
 
 
 def test_shell_commands_create_what_others_use(folder: Path) -> None:

@@ -201,7 +201,9 @@ def test_champion_stays_until_it_is_beaten(
 
     @flow
     def promote(model: Path) -> PromotionResult:
-        trained = Output(model, {"model_uri": logged(old.tracking_uri, model, MODEL)}, False)
+        model_uri = logged(old.tracking_uri, model, MODEL)
+        run_id = registry.find_version(old.tracking_uri, model_uri).run_id
+        trained = Output(model, {"model_uri": model_uri, "run_id": run_id}, False)
         return promote_best(ingest_dataset(data), [trained], PromotionRule())
 
     kept, replaced = promote(models["equal"]), promote(models["other"])
@@ -354,7 +356,7 @@ def test_retraining_keeps_the_champion(services: Services, old: LastRelease) -> 
     sources = ("--data.dataset", str(old.tickets), "--vectors.source", str(old.vectors))
     done = retrain(old.root, *sources, *FLAGS)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"Version \d+ \(\w+\) was not promoted: F1 ", done.stdout)
+    assert re.search(r"Version \d+ \([\w-]+\) was not promoted: F1 ", done.stdout)
     champion = registry.with_alias(old.tracking_uri, MODEL, registry.CHAMPION)
     challenger = registry.with_alias(old.tracking_uri, MODEL, registry.CHALLENGER)
     assert champion is not None and champion.version == "1"
