@@ -15,7 +15,7 @@ from prefect.client.schemas.objects import TERMINAL_STATES, FlowRun
 from infra.errors import UserError
 from infra.run_logger import logger
 from infra.settings import settings
-from tasks.tracking.client import reading_client
+from tasks.tracking.client import denied, reading_client
 from tasks.tracking.runs import finish_flow_run
 
 FLOW_RUN = "prefect.flow_run_id"  # tag of a run
@@ -27,14 +27,25 @@ def end_lost_runs() -> list[str]:
     """End the MLflow runs of flow runs that Prefect's server says have ended. Returns the ids of
     these flow runs.
 
-    Flow runs of another Prefect server are left alone, and all are if MLflow does not respond.
+    Flow runs of another Prefect server are left alone, and so are MLflow runs that the user may not
+    change. If MLflow does not respond, all are.
     """
-    uri = settings().tracking_uri
-    ended = [run for run in _flow_runs(_ids_of_running(uri)) if _has_settled(run)]
-    for run in ended:
-        finish_flow_run(uri, str(run.id), "KILLED")
-        logger().info(f"Ended the MLflow runs of the flow run {run.name}, which was lost.")
-    return [str(run.id) for run in ended]
+    lost = [
+        run for run in _flow_runs(_ids_of_running(settings().tracking_uri)) if _has_settled(run)
+    ]
+    return [str(run.id) for run in lost if _may_end(run)]
+
+
+def _may_end(run: FlowRun) -> bool:
+    """End the MLflow runs of a flow run, if the user may; returns whether that is so."""
+    try:
+        finish_flow_run(settings().tracking_uri, str(run.id), "KILLED")
+    except Exception as error:
+        if denied(error) is None:
+            raise
+        return False
+    logger().info(f"Ended the MLflow runs of the flow run {run.name}, which was lost.")
+    return True
 
 
 def _ids_of_running(uri: str) -> list[UUID]:

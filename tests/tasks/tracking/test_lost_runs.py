@@ -4,6 +4,8 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
 from mlflow.tracking import MlflowClient
 from prefect import flow
 from prefect.client.orchestration import get_client
@@ -55,3 +57,16 @@ def test_runs_of_ended_flow_runs_are_ended(monkeypatch: pytest.MonkeyPatch) -> N
 def test_fresh_root_has_no_lost_runs() -> None:
     assert end_lost_runs() == []
     assert not settings().root.exists(), "it creates no database"
+
+
+def test_runs_of_other_users_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = mlflow_run(flow_run(StateType.CRASHED))
+    monkeypatch.setattr("tasks.tracking.lost_runs.SETTLED", timedelta(0))
+
+    def refuse(*_: object) -> None:
+        raise MlflowException("Permission denied", error_code=PERMISSION_DENIED)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "set_terminated", refuse)
+        assert end_lost_runs() == []
+    assert status(run_id) == "RUNNING"
