@@ -134,28 +134,21 @@ class Predictor:
             return "The question is empty. Provide some text."
         if not context_tokens:
             return "The context is empty. Provide some text."
-        if context_tokens > self._max_context_tokens:
+        window = self.variant.training.window
+        limit = longest_context(self.variant.model, window)
+        if context_tokens > limit:
             return (
                 f"The context has {context_tokens:,} tokens, but this model reads at most "
-                f"{self._max_context_tokens:,}. Split the context, or train a model that reads "
+                f"{limit:,}. Split the context, or train a model that reads "
                 "windows: --training.window-stride."
             )
-        read_together = min(context_tokens, self._window_tokens)
+        read_together = min(context_tokens, window.tokens) if window else context_tokens
         if (question_tokens + 1) * (read_together + 1) > EVALUATION_PAIRS:
             return (
                 f"The question and the context are too long together: they have "
                 f"{question_tokens:,} and {context_tokens:,} tokens. Shorten one of them."
             )
         return ""
-
-    @property
-    def _window_tokens(self) -> float:
-        window = self.variant.training.window
-        return window.tokens if window else math.inf
-
-    @property
-    def _max_context_tokens(self) -> float:
-        return longest_context(self.variant.model, self.variant.training.window)
 
     def _answer_valid(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
         encoded = self._encode(pairs)

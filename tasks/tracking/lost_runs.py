@@ -33,11 +33,11 @@ def end_lost_runs() -> list[str]:
     lost = [
         run for run in _flow_runs(_ids_of_running(settings().tracking_uri)) if _has_settled(run)
     ]
-    return [str(run.id) for run in lost if _may_end(run)]
+    return [str(run.id) for run in lost if _end_if_allowed(run)]
 
 
-def _may_end(run: FlowRun) -> bool:
-    """End the MLflow runs of a flow run, if the user may; returns whether that is so."""
+def _end_if_allowed(run: FlowRun) -> bool:
+    """End the MLflow runs of a flow run. Returns whether the user is allowed to."""
     try:
         finish_flow_run(settings().tracking_uri, str(run.id), "KILLED")
     except Exception as error:

@@ -17,7 +17,7 @@ from models.arrays import Float32Array, IntArray
 from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, ScoredWords, unit
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.alignment import Rotation
-from tasks.embeddings.training.fill import MAX_ANCHORS, WINDOW
+from tasks.embeddings.training.fill import MAX_ANCHORS, WINDOW, too_few_anchors
 
 # `a_la_carte` is imported locally, because it loads numba, which takes seconds.
 
@@ -74,21 +74,13 @@ def similar_in_rank(known: Mapping[str, int], missing: Sequence[int]) -> list[st
     return chosen
 
 
-def _too_few(anchors: int, main: WordSet) -> Trial:
-    obstacle = (
-        f"It has only {anchors:,} frequent words in common with the vectors; placing others takes "
-        f"at least {main.vectors.shape[1]:,} (the dimension)."
-    )
-    return Trial(0, None, {}, obstacle)
-
-
 def try_rotation(main: WordSet, other: WordSet, words: TrialWords) -> Trial:
     """Rotate another set onto the main one by the words in common that are not to be placed."""
     hidden, placed = words.choose(other.rows)
     excluded = set(placed)
     anchors = [w for w in other.words if w in main.rows and w not in excluded][:MAX_ANCHORS]
-    if len(anchors) < main.vectors.shape[1]:
-        return _too_few(len(anchors), main)
+    if obstacle := too_few_anchors(len(anchors), main, "set"):
+        return Trial(0, None, {}, obstacle)
     rotation = Rotation.fit(_rows(other, anchors), _rows(main, anchors))
     rotated = rotation.apply(_rows(other, placed))
     return _trial(main, hidden, dict(zip(placed, rotated, strict=True)))
@@ -105,8 +97,8 @@ def try_contexts(
     hidden, placed = words.choose(row_of)
     excluded = set(placed)
     anchors = [w for w in counts if w in main.rows and w not in excluded][:ANCHORS]
-    if len(anchors) < main.vectors.shape[1]:
-        return _too_few(len(anchors), main)
+    if obstacle := too_few_anchors(len(anchors), main, "corpus"):
+        return Trial(0, None, {}, obstacle)
     wanted = np.array([row_of[word] for word in (*anchors, *placed)], np.int32)
     tokens = facts_of(corpus)["words"]
     contexts = sum_contexts(corpus, tokens, list(counts), main, wanted, WINDOW)

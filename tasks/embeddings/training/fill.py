@@ -104,14 +104,21 @@ def _lacks(base: WordSet, word: str) -> bool:
     return not is_known(word, base.rows, lower_case=False)
 
 
-def _require_anchors(count: int, base: WordSet, name: str) -> None:
+def too_few_anchors(count: int, base: WordSet, name: str) -> str | None:
+    """Why `count` common words can't place others in the set `base`; None if they can."""
     dimension = base.vectors.shape[1]
-    if count < dimension:
-        raise UserError(
-            f"The {name} and the vectors to fill have only {count:,} frequent words in common; at "
-            f"least {dimension:,} (the dimension) are needed. Add more text of the same language "
-            "and case."
-        )
+    if count >= dimension:
+        return None
+    return (
+        f"The {name} and the vectors to fill have only {count:,} frequent words in common; at "
+        f"least {dimension:,} (the dimension) are needed. Add more text of the same language "
+        "and case."
+    )
+
+
+def _require_anchors(count: int, base: WordSet, name: str) -> None:
+    if obstacle := too_few_anchors(count, base, name):
+        raise UserError(obstacle)
 
 
 def _write_filled(
