@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -174,7 +175,8 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
     page = ""
     if outcomes.finished:
         with TemporaryDirectory() as folder:
-            compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, left)
+            at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
+            compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
             page = f" So far: {publish_page(Path(folder) / PAGE, f'{_folder()}/{PAGE}')}"
         update_index()
     get_run_logger().info(

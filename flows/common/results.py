@@ -32,6 +32,9 @@ COLUMNS = {
     "dev/f1": ("F1", ".2f"),
     "dev/nll": ("NLL", ".3f"),
     "dev/avna": ("AvNA", ".2f"),
+    # Only if a no-answer threshold was chosen on validation:
+    "dev/f1_at_threshold": ("F1 at threshold", ".2f"),
+    "dev/avna_at_threshold": ("AvNA at threshold", ".2f"),
     "examples_per_second": ("examples/s", ".0f"),
     "seconds": ("training s", ".0f"),
 }
@@ -74,13 +77,18 @@ class TrainedVariants:
         return [output for output in self.variants if not output.cached]
 
     def rows(self) -> list[dict[str, str]]:
-        """One row per variant: its scores on all dev questions."""
+        """One row per variant: its scores on all dev questions, by the metrics that all have."""
+        columns = {
+            metric: column
+            for metric, column in COLUMNS.items()
+            if all(metric in output.facts["scores"] for output in self.variants)
+        }
         return [
             {
                 "variant": output.facts["variant"],
                 **{
                     title: format(output.facts["scores"][metric], form)
-                    for metric, (title, form) in COLUMNS.items()
+                    for metric, (title, form) in columns.items()
                 },
                 "trained": "before" if output.cached else "now",
             }

@@ -112,7 +112,7 @@ def compare(
 
     `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
     same dataset, question by question, by the mean F1 over the seeds. Cells without results have no
-    row. The page lists the `missing` trainings, and `time_left`, such as "1:23:00 left".
+    row. The page lists the `missing` trainings, and `time_left`, such as "1:23:00 left at 09:15".
     """
     references = {trainings.cell.dataset: trainings for trainings in reversed(cells)}
     rows = [_row(own, references[own.cell.dataset]) for own in cells if own.trained]

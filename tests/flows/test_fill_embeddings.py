@@ -34,10 +34,10 @@ def corpus(tmp_path: Path) -> CorpusParameters:
 
 @pytest.fixture
 def base(tmp_path: Path) -> str:
-    """The folder of a set that lacks the animals."""
+    """The folder of a set that lacks the animals. Seven words can fit a map of one dimension."""
     folder = tmp_path / "base"
     folder.mkdir()
-    vectors = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    vectors = np.random.default_rng(0).normal(size=(7, 1)).astype(np.float32)
     write_vectors(folder, WordSet([*TOOLS, "the", "of"], vectors), {"method": "glove"})
     return str(folder)
 

@@ -97,13 +97,16 @@ def try_contexts(
     hidden, placed = words.choose(row_of)
     excluded = set(placed)
     anchors = [w for w in counts if w in main.rows and w not in excluded][:ANCHORS]
-    if obstacle := too_few_anchors(len(anchors), main, "corpus"):
-        return Trial(0, None, {}, obstacle)
     wanted = np.array([row_of[word] for word in (*anchors, *placed)], np.int32)
     tokens = facts_of(corpus)["words"]
-    contexts = sum_contexts(corpus, tokens, list(counts), main, wanted, WINDOW)
+    # Missing words have no vector in any context, so hidden ones must not have one either.
+    visible = [row for word, row in main.rows.items() if word not in excluded]
+    base = WordSet([main.words[row] for row in visible], main.vectors[visible])
+    contexts = sum_contexts(corpus, tokens, list(counts), base, wanted, WINDOW)
     size, found = len(anchors), contexts.tokens > 0
     fit = np.flatnonzero(found[:size])
+    if obstacle := too_few_anchors(len(fit), main, "corpus"):
+        return Trial(0, None, {}, obstacle)
     fitted = [anchors[row] for row in fit]
     weights = np.array([counts[word] for word in fitted], np.float64)
     matrix = fit_map(contexts.means[fit], _rows(main, fitted), weights)

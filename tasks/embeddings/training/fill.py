@@ -24,6 +24,8 @@ from tasks.text.vocabulary import is_known
 
 WINDOW = 5  # context tokens on each side, unless set
 MAX_ANCHORS = 20_000  # common words that fit a rotation: the most frequent of the own set
+# With hardly more common words than dimensions, a map fits these words and misplaces all others.
+ANCHORS_PER_DIMENSION = 5
 
 
 def fill_from_corpus(
@@ -43,12 +45,12 @@ def fill_from_corpus(
     window = settings.window or WINDOW
     words = list(counts)
     anchors = [row for row, word in enumerate(words) if word in base.rows][:ANCHORS]
-    _require_anchors(len(anchors), base, "corpus")
     new = [row for row, word in enumerate(words) if _lacks(base, word)]
     wanted = np.array([*anchors, *new], np.int32)
     contexts = sum_contexts(corpus, facts_of(corpus)["words"], words, base, wanted, window)
     means, in_context = contexts.means, contexts.tokens > 0
     fit = in_context[: len(anchors)]
+    _require_anchors(int(fit.sum()), base, "corpus")
     own = base.vectors[[base.rows[words[row]] for row in anchors]][fit]
     anchor_means = means[: len(anchors)][fit]
     anchor_counts = np.array([counts[words[row]] for row in anchors], np.float64)[fit]
@@ -106,13 +108,13 @@ def _lacks(base: WordSet, word: str) -> bool:
 
 def too_few_anchors(count: int, base: WordSet, name: str) -> str | None:
     """Why `count` common words can't place others in the set `base`; None if they can."""
-    dimension = base.vectors.shape[1]
-    if count >= dimension:
+    needed = ANCHORS_PER_DIMENSION * base.vectors.shape[1]
+    if count >= needed:
         return None
     return (
         f"The {name} and the vectors to fill have only {count:,} frequent words in common; at "
-        f"least {dimension:,} (the dimension) are needed. Add more text of the same language "
-        "and case."
+        f"least {needed:,} ({ANCHORS_PER_DIMENSION} per dimension) are needed. Add more text of "
+        "the same language and case, or fill vectors of a smaller dimension."
     )
 
 

@@ -92,9 +92,9 @@ def test_set_is_filled_from_another_one(tmp_path: Path) -> None:
 def test_set_is_filled_from_a_corpus(tmp_path: Path) -> None:
     """The vector of a removed animal is nearer to animals than to tools."""
     words = [*ANIMALS[1:], *TOOLS, "the", "of"]
-    vectors = np.zeros((len(words), 4), np.float32)
-    vectors[:4, 0], vectors[4:9, 1], vectors[9, 2], vectors[10, 3] = 1, 1, 1, 1
-    vectors += 0.1 * drawn(len(words), 4)
+    vectors = np.zeros((len(words), 2), np.float32)
+    vectors[:4, 0], vectors[4:9, 1] = 1, 1
+    vectors += 0.1 * drawn(len(words), 2)
     base = set_in(tmp_path / "base", words, vectors)
     corpus = prepared(tmp_path / "corpus", two_topic_sentences())
     (tmp_path / "out").mkdir()
@@ -141,27 +141,29 @@ def test_map_restores_a_linear_relation() -> None:
 
 
 def test_quotes_are_not_filled_over_their_plain_form(tmp_path: Path) -> None:
-    words = ["'", *(f"w{number}" for number in range(8))]
-    base = set_in(tmp_path / "base", words, drawn(9, 4))
-    own = set_in(tmp_path / "own", ["’", *words], drawn(10, 4))
+    words = ["'", *(f"w{number}" for number in range(19))]
+    base = set_in(tmp_path / "base", words, drawn(20, 4))
+    own = set_in(tmp_path / "own", ["’", *words], drawn(21, 4))
     (tmp_path / "out").mkdir()
     assert fill_from_set(tmp_path / "out", Path(base), Path(own))["filled"] == 0
 
 
 def test_too_few_common_words_are_refused(tmp_path: Path) -> None:
-    base = set_in(tmp_path / "base", ["a", "b", "c"], drawn(3, 3))
-    own = set_in(tmp_path / "own", ["A", "B", "c"], drawn(3, 3))
+    words = [f"w{number}" for number in range(15)]
+    base = set_in(tmp_path / "base", words, drawn(15, 3))
+    own = set_in(tmp_path / "own", ["W0", *words[1:]], drawn(15, 3))
     (tmp_path / "out").mkdir()
-    with pytest.raises(UserError, match="only 1 frequent words in common; at least 3"):
+    with pytest.raises(UserError, match="only 14 frequent words in common; at least 15"):
         fill_from_set(tmp_path / "out", Path(base), Path(own))
-    corpus = prepared(tmp_path / "corpus", [["a", "x", "y"]] * 5)
-    with pytest.raises(UserError, match="The corpus and the vectors to fill"):
+    alone = [["w14"]] * 5  # without context, so that it can't fit the map
+    corpus = prepared(tmp_path / "corpus", [words[:14], words[:14], *alone])
+    with pytest.raises(UserError, match="corpus and the vectors to fill have only 14 frequent"):
         fill_from_corpus(tmp_path / "out", Path(base), corpus, CONTEXTS)
 
 
 @pytest.mark.parametrize("base_case", [True, False, None])
 def test_filled_set_has_the_case_of_its_base(tmp_path: Path, base_case: bool | None) -> None:
-    words = [f"w{i}" for i in range(30)]
+    words = [f"w{i}" for i in range(40)]
     files = []
     for name, lower_case in (("base", base_case), ("own", not base_case)):
         (tmp_path / name).mkdir()
