@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -14,6 +15,8 @@ from uuid import uuid4
 # the servers and clusters that they use.
 FOREIGN_PREFIXES = ("BIDAFLOW_", "PREFECT_", "MLFLOW_", "RAY_")
 TEST_PREFIX = "BIDAFLOW_TEST_"
+TERMINAL_VARIABLES = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+"""Those with which a user changes colors, width and animations of the output."""
 RUN_VARIABLE = "BIDAFLOW_TEST_RUN"
 """Marks every process that a run of the tests starts, however deep."""
 ROOTS_VARIABLE = "BIDAFLOW_TEST_ROOTS"
@@ -21,6 +24,8 @@ ROOTS_VARIABLE = "BIDAFLOW_TEST_ROOTS"
 for name in list(os.environ):
     if name.startswith(FOREIGN_PREFIXES) and not name.startswith(TEST_PREFIX):
         del os.environ[name]
+for name in TERMINAL_VARIABLES:
+    os.environ.pop(name, None)
 os.environ.setdefault(RUN_VARIABLE, uuid4().hex)
 if ROOTS_VARIABLE not in os.environ:
     os.environ[ROOTS_VARIABLE] = tempfile.mkdtemp(prefix="bidaflow-tests-")
@@ -42,6 +47,7 @@ import pytest  # noqa: E402
 from hypothesis import settings as hypothesis_settings  # noqa: E402
 from xdist.scheduler import LoadFileScheduling  # noqa: E402
 
+from infra.errors import UserError  # noqa: E402
 from infra.settings import CHECKOUT  # noqa: E402
 from tests.factories.cli import kill  # noqa: E402
 from tests.recording import record  # noqa: E402
@@ -74,7 +80,7 @@ GROUPS = {
     ),
 }
 """Files that share one `up`, and files that share one Ray cluster."""
-EXIT_SECONDS = 30
+EXIT_SECONDS = 120
 """A process of the tests may take this long to end after the last test."""
 
 
@@ -185,11 +191,24 @@ def ray_cluster() -> Iterator[None]:
 
     The files that use it belong to the group "ray", so that one process starts it for all.
     """
-    from infra.cluster.ray_cluster import connect, disconnect
+    from infra.cluster.ray_cluster import disconnect
 
-    connect()
+    connect_patiently()
     yield
     disconnect()
+
+
+def connect_patiently() -> None:
+    """Start a Ray cluster; a busy machine may need more than the 30 seconds that Ray waits."""
+    from infra.cluster.ray_cluster import connect
+
+    earlier = set(psutil.Process().children(recursive=True))
+    for _ in range(2):
+        with suppress(UserError):
+            connect()
+            return
+        kill(set(psutil.Process().children(recursive=True)) - earlier)
+    connect()
 
 
 @pytest.fixture(scope="session")

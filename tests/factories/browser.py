@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 START_SECONDS = 300  # on a busy machine
+PAGE_SECONDS = 300
 
 
 @contextmanager
@@ -26,3 +27,10 @@ def browser() -> Iterator[Browser]:
             yield opened
         finally:
             opened.close()
+
+
+def new_tab(browser: Browser, width: int, height: int) -> Page:
+    """A tab that waits longer for a page than Playwright's 30 seconds."""
+    tab = browser.new_page(viewport={"width": width, "height": height})
+    tab.set_default_timeout(PAGE_SECONDS * 1000)
+    return tab

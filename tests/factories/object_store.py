@@ -29,6 +29,7 @@ class ObjectStore:
     def __init__(self) -> None:
         self.requests: list[str] = []  # method and path of each
         self.silent_until = 0.0
+        self.failures_left = 0
         self.serve = DomainDispatcherApplication(create_backend_app)
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self.server = make_server("127.0.0.1", 0, self.respond, threaded=True)
@@ -44,7 +45,7 @@ class ObjectStore:
 
     def respond(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         self.requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
-        if time.monotonic() < self.silent_until:
+        if self._fails():
             start("503 Service Unavailable", [("Content-Length", "0")])
             return [b""]
         return self.serve(environ, start)  # type: ignore[no-any-return, no-untyped-call]
@@ -52,6 +53,16 @@ class ObjectStore:
     def fail_for(self, seconds: float) -> None:
         """Answer all requests of the next seconds with 503."""
         self.silent_until = time.monotonic() + seconds
+
+    def fail_next(self, requests: int) -> None:
+        """Answer the next requests with 503."""
+        self.failures_left = requests
+
+    def _fails(self) -> bool:
+        if self.failures_left:
+            self.failures_left -= 1
+            return True
+        return time.monotonic() < self.silent_until
 
     @property
     def files(self) -> S3FileSystem:

@@ -16,7 +16,7 @@ from tests.factories.ports import free_port
 DATABASES = ("prefect", "mlflow", "mlflow_auth")
 USER = "bidaflow"
 PASSWORD = "password-of-postgresql"
-START_SECONDS = 60  # on a busy machine
+START_SECONDS = 300  # on a busy machine
 
 
 class PostgreSQL:

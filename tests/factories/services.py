@@ -208,9 +208,17 @@ class Server:
         wait("the end of all runs", lambda: not list(under_way.glob("*.json")))
 
     def logs(self, run_id: str) -> str:
-        filters = {"logs": {"flow_run_id": {"any_": [run_id]}}, "limit": 200}
-        lines = send_request("POST", f"{self.api}/logs/filter", filters).json()
-        return "\n".join(line["message"] for line in lines)
+        """All lines of a run's log."""
+        filters = {"logs": {"flow_run_id": {"any_": [run_id]}}}
+        lines: list[str] = []
+        while page := self._lines({**filters, "offset": len(lines)}):
+            lines += page
+        return "\n".join(lines)
+
+    def _lines(self, filters: dict[str, Any]) -> list[str]:
+        """A page of log lines, of which the server sends at most 200 at a time."""
+        response = send_request("POST", f"{self.api}/logs/filter", filters).raise_for_status()
+        return [line["message"] for line in response.json()]
 
     def artifacts(self, run_id: str) -> dict[str, Any]:
         return {artifact["key"]: artifact["data"] for artifact in self._artifacts(run_id)}

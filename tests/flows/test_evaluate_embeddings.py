@@ -52,7 +52,9 @@ def test_evaluates_logs_and_reports_two_sets(
     splits = ingest_dataset(DataParameters(dataset=data))
     assert splits.validation is not None
     parts = [splits.train.folder, splits.validation.folder, splits.dev.folder]
-    for file in root.glob("stages/evaluate-embeddings/*/evaluation.json"):
+    files = list(root.glob("stages/evaluate-embeddings/*/evaluation.json"))
+    assert len(files) == 2
+    for file in files:
         evaluation = json.loads(file.read_text(encoding="utf-8"))
         assert evaluation["coverage"]["all"]["tokens"] == sum(form_counts(parts).values())
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
@@ -182,13 +184,12 @@ def test_every_metric_has_a_title_in_words() -> None:
 
 
 @pytest.mark.full
-def test_command_shows_names_and_progress(root: Path, shared_data: Path) -> None:
+def test_command_shows_metrics_by_their_titles(root: Path, shared_data: Path) -> None:
     done = bidaflow(
         root, "embeddings", "evaluate", COLUMNS="80", BIDAFLOW_MIRROR=str(shared_data / "wordsim")
     )
     assert done.returncode == 0, done.stderr
     assert "Evaluating glove-6b-50d" in done.stderr
-    assert re.search(r"analogies: \d+%, [\d,]+ questions/s, .+ left", done.stderr)
     lines = done.stdout.splitlines()
     assert max(map(cell_len, lines[:-1])) <= 80  # the last one is the report's path
     assert any("MEN: rank correlation with people" in line for line in lines)

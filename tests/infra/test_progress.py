@@ -99,7 +99,8 @@ def test_run_log_and_prefect_show_the_progress(
 
 
 @pytest.mark.usefixtures("root", "prefect_server")
-def test_prefect_does_not_show_short_work() -> None:
+def test_prefect_does_not_show_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_artifact, "SECONDS_BETWEEN", 600.0)
     working("short")
     assert artifacts("progress-short") == []
 

@@ -15,7 +15,7 @@ from tests.factories.cli import write_dataset
 from tests.factories.cluster import Cluster, cluster
 from tests.factories.cluster_run import Run, stored_digests
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ import yaml
 from infra.services.create_secrets import new_secrets
 from infra.settings import CHECKOUT
 from tests.factories.container_commands import require_valid
+from tests.factories.documents import CLUSTER_WALK, shell_lines
 from tests.factories.manifests import read_manifests
 
-BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMPOSE_COMMANDS = {"up", "exec", "down"}
 SERVICES = yaml.safe_load((CHECKOUT / "infra" / "compose.yaml").read_text())["services"]
 
@@ -28,9 +28,9 @@ SERVICES = yaml.safe_load((CHECKOUT / "infra" / "compose.yaml").read_text())["se
 def commands() -> list[list[str]]:
     """The words of each command of the page, apart from those about a store without a cluster."""
     text = (CHECKOUT / "docs" / "cluster.md").read_text(encoding="utf-8")
-    walk = text[text.index("## A cluster of containers") : text.index("## Security")]
-    lines = [line for _, block in BLOCK.findall(walk) for line in block.splitlines()]
-    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+    walk = CLUSTER_WALK.search(text)
+    assert walk is not None
+    return [shlex.split(line, comments=True) for line in shell_lines(walk[0])]
 
 
 COMMANDS = commands()

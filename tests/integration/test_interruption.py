@@ -117,16 +117,6 @@ def assert_one_finished_training(root: Path) -> None:
     assert len(client.search_model_versions("name = 'bidaf-own'")) == 1
 
 
-def test_killed_training_resumes_from_its_checkpoint(prefect_server: None, tmp_path: Path) -> None:
-    root, data = tmp_path / "root", write_dataset(tmp_path / "own")
-    kill_in_mid_training(root, data)
-    done = train(root, data)
-    assert done.returncode == 0, done.stderr
-    output = done.stdout + done.stderr
-    assert "epoch 1:" not in output and "epoch 12:" in output
-    assert_one_finished_training(root)
-
-
 def test_training_killed_twice_keeps_the_same_weights(prefect_server: None, tmp_path: Path) -> None:
     root, whole, data = tmp_path / "root", tmp_path / "whole", write_dataset(tmp_path / "own")
     kill_in_mid_training(root, data)

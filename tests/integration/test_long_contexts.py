@@ -52,5 +52,5 @@ def test_trains_and_answers_on_long_papers(
     spans = list(zip(table["best_span_start_char"], table["best_span_end_char"], strict=True))
     assert [context[start:end] for start, end in spans] == table["best_prediction"]
     assert max(start for start, _ in spans) > 5_000  # far beyond the first window
-    errors = Path(result["report"]).parent / "papers" / "char.html"
+    errors = Path(result["report"]).with_name("char.html")
     assert errors.stat().st_size > 0

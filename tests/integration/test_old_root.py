@@ -139,14 +139,8 @@ def predictions(
     return answers
 
 
-@pytest.mark.parametrize(
-    "imported",
-    [
-        ["tasks", "models.bidaf"],
-        pytest.param([], marks=pytest.mark.full),
-        pytest.param(["tasks"], marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("imported", [["tasks", "models.bidaf"], [], ["tasks"]])
 def test_champion_loads_in_the_checkout(old: LastRelease, imported: list[str]) -> None:
     (answers,) = predictions(old, [CHAMPION], CHECKOUT, imported)
     assert_known_answers(old, answers)

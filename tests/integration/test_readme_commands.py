@@ -19,13 +19,13 @@ from rich.console import Console
 from flows.__main__ import COMMANDS, EMBEDDINGS, build_app
 from flows.commands.flow_command import options_of, parse_parameters
 from infra.settings import CHECKOUT
+from tests.factories.documents import BLOCK, shell_lines
 
 FLOWS: dict[str, Flow[..., Any]] = runpy.run_path(str(CHECKOUT / "docs" / "configuration.py"))[
     "FLOWS"
 ]
 """The flows that are commands, by the command's name."""
 APP = build_app()
-BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`((?:make|bidaflow) [^`]+)`")
 OPTION = re.compile(r"`(--[a-z][\w.-]*)[^`]*`")
 PLACEHOLDERS = ("…", "<", "COMMAND", "QUESTION", "FILE")
@@ -54,11 +54,10 @@ def commands(program: str) -> list[str]:
 
 
 def _commands(text: str) -> Iterator[str]:
-    for block in BLOCK.findall(text):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words:
-                yield shlex.join(words)
+    for line in shell_lines(text):
+        words = shlex.split(line, comments=True)
+        if words:
+            yield shlex.join(words)
     yield from SPAN.findall(BLOCK.sub("", text))
 
 

@@ -18,7 +18,7 @@ from tasks.reports.embeddings_report import write_embeddings_report
 from tasks.reports.error_report import write_error_report
 from tasks.reports.run_report import write_index, write_run
 from tasks.reports.variant_result import VariantResult
-from tests.factories.browser import browser
+from tests.factories.browser import browser, new_tab
 from tests.factories.http_server import http_server
 from tests.factories.reports import (
     run_record,
@@ -135,8 +135,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(params=SIZES)
 def tab(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[Page]:
-    width, height = SIZES[request.param]
-    opened = chromium.new_page(viewport={"width": width, "height": height})
+    opened = new_tab(chromium, *SIZES[request.param])
     yield opened
     opened.close()
 
@@ -188,7 +187,7 @@ def test_relative_links_resolve(site: Site, tab: Page, kind: str) -> None:
 
 
 def test_columns_that_link_on_are_in_sight(site: Site, chromium: Browser) -> None:
-    tab = chromium.new_page(viewport={"width": 1280, "height": 860})
+    tab = new_tab(chromium, *SIZES["desktop"])
     for kind in ("report", "history"):
         tab.goto(site.url + site.pages[kind])
         for link in tab.locator("table a").all():
@@ -200,7 +199,7 @@ def test_columns_that_link_on_are_in_sight(site: Site, chromium: Browser) -> Non
 
 
 def test_tables_of_vectors_are_in_sight(site: Site, chromium: Browser) -> None:
-    tab = chromium.new_page(viewport={"width": 1280, "height": 860})
+    tab = new_tab(chromium, *SIZES["desktop"])
     tab.goto(site.url + site.pages["vectors"])
     for frame in tab.locator(".scroll").all():
         assert frame.evaluate("frame => frame.scrollWidth <= frame.clientWidth")

@@ -210,6 +210,7 @@ def test_overheads_are_measured_separately(first: Retrained) -> None:
     manifests = [
         json.loads(f.read_text()) for f in (first.root / "stages/train").glob("*/manifest.json")
     ]
+    assert manifests
     for manifest in manifests:
         seconds = manifest["facts"]["seconds"]
         assert 0 < seconds["ray_start"] < 600
@@ -260,6 +261,7 @@ def test_two_workers_match_one_worker(tmp_path: Path) -> None:
         with sampled_listeners(root) as listeners:
             done = retrain(root, *SMALL, *flags, "--resources.workers", workers)
         assert done.returncode == 0, done.stderr
+        assert {"raylet", "gcs_server"} <= {name for name, _ in listeners}
         assert {(name, ip) for name, ip in listeners if not is_loopback(ip)} == set()
         (history,) = (root / "stages" / "train").glob("*/history.json")
         losses.append(json.loads(history.read_text(encoding="utf-8"))[-1]["dev/nll"])

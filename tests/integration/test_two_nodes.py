@@ -108,7 +108,7 @@ def test_every_node_gives_results_in_order(
         """One node would otherwise do everything while the other one starts its process."""
         _, node = node_of(number)
         (tmp_path / node).touch()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         return number, node

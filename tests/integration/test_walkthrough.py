@@ -94,6 +94,17 @@ def guide() -> Guide:
 
 
 @pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """Services of a new root, as the guide assumes."""
+    services = Services(tmp_path_factory.mktemp("walkthrough"))
+    try:
+        services.up()
+        yield services
+    finally:
+        services.clean_up()
+
+
+@pytest.fixture(scope="module")
 def server(services: Services) -> Server:
     return Server(services)
 

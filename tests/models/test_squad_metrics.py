@@ -164,7 +164,7 @@ def test_first_gold_answers_score_100_on_real_dev_sets(
     start = time.thread_time()
     first = [texts[0] if texts else "" for texts in golds]
     scores = mean_scores(score_questions(first, golds, v2=v2))
-    assert time.thread_time() - start < 3
+    assert time.thread_time() - start < 30
     assert scores.count == (11_873 if v2 else 10_570)
     assert scores.em == 100
     assert scores.avna == 100

@@ -14,6 +14,7 @@ from infra.settings import settings
 from tasks.tracking import registry
 from tests.factories.ports import free_port
 from tests.factories.registered import register_versions
+from tests.factories.services import wait
 
 
 @pytest.mark.usefixtures("root")
@@ -51,8 +52,10 @@ def test_rollback_waits_for_another_machine() -> None:
         ended.set()
 
     thread = Thread(target=roll_back)
+    lock = settings().root.resolve() / "locks" / "promotion-bidaf-planted"
     with lease("promotion-bidaf-planted", strict=True):
         thread.start()
+        wait("the lock that it takes before the lease", lock.exists)
         assert not ended.wait(5)
     thread.join()
     assert ended.is_set()

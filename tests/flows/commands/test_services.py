@@ -17,12 +17,20 @@ from flows.commands.services import status
 from infra.errors import UserError
 from infra.masking import mask_secrets
 from infra.processes import ProcessRecord, ServicesRecord, record_process
+from infra.services import prefect_status
 from infra.services.prefect_status import next_run
 from infra.services.supervisor import down
 from tasks.tracking import model_logging, registry, runs
 from tasks.tracking.orphaned_runs import track_flow_run
+from tests.factories.http import ANSWER_SECONDS
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.ports import free_port
+
+
+@pytest.fixture(autouse=True)
+def busy_servers_may_answer_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("SECONDS", "LOGIN_SECONDS"):
+        monkeypatch.setattr(prefect_status, limit, ANSWER_SECONDS)
 
 
 def test_status_of_a_new_root_creates_no_database(

@@ -146,7 +146,7 @@ def test_unreachable_host_gives_a_user_error(
 def test_timed_out_flow_is_not_retried() -> None:
     attempts = []
 
-    @flow(name="idling", timeout_seconds=3, retries=2)
+    @flow(name="idling", timeout_seconds=10, retries=2)
     @report_user_errors
     def idling() -> None:
         attempts.append(time.monotonic())

@@ -117,12 +117,13 @@ def test_leases_outlive_a_killed_server(tmp_path: Path, monkeypatch: pytest.Monk
     with temporary_settings(api), get_client(sync_client=True) as client:
         with killed_server():
             client.upsert_global_concurrency_limit_by_name(f"bidaflow-{name}", 1)
+            outlasting_a_slow_restart = 3600
             held = client.increment_concurrency_slots_with_lease(
-                [f"bidaflow-{name}"], 1, "concurrency", LEASE_SECONDS
+                [f"bidaflow-{name}"], 1, "concurrency", outlasting_a_slow_restart
             ).json()["lease_id"]
         with killed_server():
-            client.renew_concurrency_lease(held, LEASE_SECONDS)  # a run that lives
             renewed = time.monotonic()
+            client.renew_concurrency_lease(held, LEASE_SECONDS)  # a run that lives
         with killed_server(), lease(name, strict=True):
             # The run was killed, so its lease ends by itself, and not before.
             assert time.monotonic() - renewed > LEASE_SECONDS - 1

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import pytest
 
 from infra.artifacts.locks import POLL_SECONDS, exclusive_lock, lock_if_free, shared_lock
 from infra.settings import CHECKOUT
+from tests.factories.logs import watched_log
 
 HOLD = """
 import sys
@@ -77,10 +77,18 @@ def test_threads_exclude_each_other(tmp_path: Path) -> None:
 
 def test_waiting_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, holding = tmp_path / "a.lock", ExitStack()
+
+    def release() -> None:
+        waiting.wait(600)
+        time.sleep(3 * POLL_SECONDS)
+        holding.close()
+
     holding.enter_context(shared_lock(path))
-    threading.Timer(5 * POLL_SECONDS, holding.close).start()
-    with exclusive_lock(path, "Waiting."):
-        assert caplog.messages == ["Waiting."]
+    with watched_log("Waiting.") as waiting, ThreadPoolExecutor(1) as thread:
+        thread.submit(release)
+        with exclusive_lock(path, "Waiting."):
+            assert waiting.is_set()
+            assert caplog.messages == ["Waiting."]
 
 
 def test_shared_waiter_locks_the_new_file(tmp_path: Path) -> None:

@@ -229,6 +229,6 @@ def test_unusable_address_is_refused(address: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_outage_is_waited_for(store: ObjectStore) -> None:
-    store.fail_for(2)
+    store.fail_next(6)
     assert is_published(build(FILES))
     assert any(store.requests.count(request) > 3 for request in store.requests)

@@ -16,6 +16,7 @@ from infra.artifacts.shared_folder import (
     shown_path,
 )
 from infra.settings import settings
+from tests.factories.logs import watched_log
 from tests.factories.object_store import ObjectStore
 from tests.factories.stages import in_flow
 
@@ -71,11 +72,11 @@ def test_unchanged_files_are_not_copied_again(store: ObjectStore) -> None:
 def test_reader_keeps_files_that_are_being_published() -> None:
     write(page="one")
     reader = Thread(target=pull, args=[folder()])
-    with shared_folder(folder()):
+    with shared_folder(folder()), watched_log("Another run is publishing files") as waiting:
         (folder() / "second").write_text("two")
         reader.start()
-        reader.join(timeout=2)
-        assert reader.is_alive() and (folder() / "second").exists()
+        assert waiting.wait(600)
+        assert (folder() / "second").exists()
     reader.join()
     assert texts() == {"page": "one", "second": "two"}
 

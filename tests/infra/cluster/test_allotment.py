@@ -28,7 +28,9 @@ GLOO = TorchConfig(backend="gloo")  # a CPU build of torch has no NCCL
 @pytest.fixture(scope="module")
 def node_with_a_gpu() -> Iterator[None]:
     """A local cluster of 4 declared CPUs and 1 declared GPU."""
-    ray.init(address="local", num_cpus=4, num_gpus=1, object_store_memory=80 * 2**20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "-1")  # torch sees no GPU even if there is one
+        ray.init(address="local", num_cpus=4, num_gpus=1, object_store_memory=80 * 2**20)
     yield
     ray.shutdown()
 

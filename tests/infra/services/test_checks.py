@@ -51,8 +51,9 @@ def no_servers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.heavy
 def test_a_machine_without_servers_is_fine() -> None:
-    failed = [check for check in run_checks() if not check.ok and check.name != "packages"]
-    assert failed == []
+    of_the_machine = {"free space", "GPU", "packages"}
+    checks = [check for check in run_checks() if check.name not in of_the_machine]
+    assert len(checks) == 4 and all(check.ok for check in checks), checks
 
 
 def test_mlflow_server_must_respond(monkeypatch: pytest.MonkeyPatch) -> None:

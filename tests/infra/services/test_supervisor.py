@@ -43,16 +43,21 @@ def test_pages_load_nothing_from_elsewhere(services: Services) -> None:
         assert "'self'" in sources and hosts == {"127.0.0.1", "localhost"}
 
 
-def test_status_shows_the_running_services(services: Services) -> None:
+def status_with_answers(services: Services) -> str | None:
+    """The output of `status`; None if a busy server did not answer within its three seconds."""
     done = services.run("status", COLUMNS="80")
     assert done.returncode == 0, done.stderr
-    root, *others = done.stdout.splitlines()
+    unanswered = "not responding" in done.stdout or "request to Prefect failed" in done.stdout
+    return None if unanswered else done.stdout
+
+
+def test_status_shows_the_running_services(services: Services) -> None:
+    printed = wait("all servers' answers", lambda: status_with_answers(services))
+    root, *others = printed.splitlines()
     assert root == f"Root       {services.root}"
     assert len(others) < 23 and max(map(cell_len, others)) <= 80
-    assert re.search(
-        r"^Next run   retrain, Mon \S+ 03:00 Europe/London$", done.stdout, re.MULTILINE
-    )
-    rows = [line.replace("│", " ").split() for line in done.stdout.splitlines()]
+    assert re.search(r"^Next run   retrain, Mon \S+ 03:00 Europe/London$", printed, re.MULTILINE)
+    rows = [line.replace("│", " ").split() for line in printed.splitlines()]
     record = services.record
     urls = {
         "prefect": [record.prefect_url],
@@ -224,8 +229,8 @@ def test_start_shows_each_server_and_its_seconds(
             service.process.kill()
             service.process.wait()
     assert "starting prefect" in shown and "starting mlflow" in shown
-    assert "0:00:01" in shown
-    assert shown.index("mlflow is ready after 0 s") < shown.index("prefect is ready after 2 s")
+    assert re.search(r"0:00:0[1-9]", shown)
+    assert re.findall(r"(\w+) is ready after \d+ s", shown) == ["mlflow", "prefect"]
     ready = [re.sub(r"\d+", "N", line) for line in logged.splitlines()]
     assert ready == ["  prefect is ready after N s", "  mlflow is ready after N s"]
 
