@@ -27,12 +27,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, today
-from benchmarks.common.tables import markdown
+from benchmarks.common.tables import format_gain, markdown
 from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.bootstrap import paired_gain
-from tasks.reports.comparison import format_gain
 from tasks.training.epoch_log import History
 
 

@@ -52,7 +52,7 @@ import pyarrow.parquet as pq
 from benchmarks.common.evaluated_sets import Evaluation, evaluate_sets
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, print_result, today
-from benchmarks.common.tables import bars, markdown
+from benchmarks.common.tables import bars, format_gain, markdown
 from benchmarks.trainings.finished import (
     cells,
     complete_comparisons,
@@ -67,7 +67,6 @@ from tasks.embeddings.formats.source import PACKAGED
 from tasks.evaluation.bootstrap import paired_gain
 from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.slices import questions_with_oov_words
-from tasks.reports.comparison import format_gain
 from tasks.text.split_texts import form_counts
 
 DATASET, COMPARED = "covid_qa", "medical"

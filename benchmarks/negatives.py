@@ -12,7 +12,9 @@ ROC curve near 1 means that a kind is too easy. This takes minutes, and writes o
       --training.epochs 3 …
 
 runs `bidaflow train` with these flags: without negatives, and with each kind. A rerun trains only
-what is missing. After each training, OUT_FOLDER has the results so far:
+what is missing. The tables are of one seed: give each seed a folder of its own, and their files of
+answers to `benchmarks.studies.validation_gains`. After each training, OUT_FOLDER has the results so
+far:
 
 - validation-VARIANT.json and .md compare the models on validation without generated negatives, and
   decide what pays (see `benchmarks.studies.validation_gains`, also for the Parquet files).
@@ -39,8 +41,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.common.overlap import classifier_auc, feature_rows
-from benchmarks.common.significance import bootstrap
-from benchmarks.common.tables import write_table
+from benchmarks.common.tables import format_gain, write_table
 from benchmarks.race import train
 from benchmarks.trainings.answered import Answered, read_answers
 from benchmarks.trainings.answers import facts_about, write_columns, write_validation
@@ -54,8 +55,8 @@ from models.squad_metrics import QuestionScore, score_questions
 from tasks.data.ingest import ingest_file
 from tasks.data.ingested import Contexts, Portion, hash_uniform, questions_with_ledger
 from tasks.data.negatives import NegativeKind, NegativeSampler, NegativeShares
+from tasks.evaluation.significance import bootstrap
 from tasks.inference.predictor import AnswerRow, Predictor
-from tasks.reports.comparison import format_gain
 
 # Shares of the questions from which the classifier gets negatives. Few questions allow a swap, so
 # more of them are tried.
@@ -203,7 +204,7 @@ def measure(cell: str, trained: Trained, threshold: float, out: Path) -> Measure
     }
     for suffix, scored in scores.items():
         columns |= {f"em{suffix}": [s.em for s in scored], f"f1{suffix}": [s.f1 for s in scored]}
-    name = f"dev-{cell}-{trained.training.variant.name}-seed-{trained.training.seed}.parquet"
+    name = f"dev-{trained.training.file_name}"
     limit = "spans only" if math.isinf(threshold) else threshold
     facts = {**facts_about(trained), "threshold": limit}
     write_columns(out / name, columns, facts)

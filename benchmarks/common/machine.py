@@ -21,12 +21,13 @@ def use_worker_allocator() -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, GPU, torch, operating system and Python, as the system reports
-    them."""
+    """Processor, the widest vector instructions that torch uses on it, cores, memory, GPU, torch,
+    operating system and Python, as the system reports them."""
     import torch
 
     return {
         "processor": _processor(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),

@@ -10,12 +10,20 @@ import numpy as np
 
 from benchmarks.common.machine import machine, today
 from infra.atomic_files import write_atomically
+from tasks.evaluation.bootstrap import Gain
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     """Markdown table of rows that have the same columns."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def format_gain(gain: Gain | None) -> str:
+    """A gain with its interval, starred if the interval excludes zero; "reference" for None."""
+    if gain is None:
+        return "reference"
+    return gain.text + (" *" if gain.is_certain else "")
 
 
 def write_table(

@@ -19,12 +19,13 @@ validation and on half of the domain's articles or papers ("selection"); the oth
 "contexts", which is a control because it reads the texts that models answer from.
 
 A cell is one training: about 20 minutes an epoch on two cores. --precision float32 is for CPUs
-without AVX-512, on which bfloat16 is slow. All arms of a seed must have the same precision. The
-answers of a finished cell are kept in FOLDER as Parquet: ids, spans, probabilities and scores, but
-no text. Run the same command again to go on; a training that was killed resumes from its last
-checkpoint. --cells and --minutes end the program before a cell, after so many new cells, or after
-so many minutes. --arms limits the cells to some arms. Each run writes FOLDER/<domain>-pilot.md and
-.json, or -final, with the arms that are finished, on the seeds that all of them have finished.
+without AVX-512, on which bfloat16 is slow. All arms of a seed must have the same precision; seeds
+with finished cells in another one are left out. The answers of a finished cell are kept in FOLDER
+as Parquet: ids, spans, probabilities and scores, but no text. Run the same command again to go on;
+a training that was killed resumes from its last checkpoint. --cells and --minutes end the program
+before a cell, after so many new cells, or after so many minutes. --arms limits the cells to some
+arms. Each run writes FOLDER/<domain>-pilot.md and .json, or -final, with the arms that are
+finished, on the seeds that all of them have finished.
 
 The medical domain has the questions of covid_qa, and `medquad` as its texts. The domain biology has
 those of SQuAD's dev set about living things, and the 30,000 paragraphs of Wikipedia that are
@@ -113,12 +114,20 @@ def run_cells(setting: Setting, cells: Sequence[Cell], limits: Limits) -> list[C
     return failed
 
 
-def require_precision(precision: str, folder: Path, cells: Sequence[Cell]) -> None:
-    """End the program if cells are left of a seed whose finished cells have another precision."""
-    left = {cell.seed for cell in cells if not (folder / cell.file).exists()}
-    for seed, trained_in in precisions(folder, cells).items():
-        if seed in left and trained_in != precision:
-            sys.exit(f"Seed {seed} has cells in {trained_in}. Use --precision {trained_in}.")
+def in_precision(
+    precision: str, folder: Path, cells: Sequence[Cell], wanted: Sequence[Cell]
+) -> list[Cell]:
+    """The wanted cells, without those of seeds whose finished cells have another precision. If any
+    of these is left, the program says so."""
+    others = {seed: own for seed, own in precisions(folder, cells).items() if own != precision}
+    left = {cell.seed for cell in wanted if not (folder / cell.file).exists()}
+    for seed in sorted(left & others.keys()):
+        print(
+            f"Seed {seed} has cells in {others[seed]}. Its other cells need --precision "
+            f"{others[seed]}, and are left out.",
+            flush=True,
+        )
+    return [cell for cell in wanted if cell.seed not in others]
 
 
 def write_table(out: Path, cells: Sequence[Cell], file: Path) -> None:
@@ -182,8 +191,8 @@ def main() -> None:
     folder = pilot if options.pilot else final
     cells = pilot_cells(list(ARMS)) if options.pilot else final_cells(pilot, options.also)
     wanted = [cell for cell in cells if cell.arm in options.arms]
+    wanted = in_precision(options.precision, folder, cells, wanted)
     domain, resources = DOMAINS[options.domain], Resources(workers=2, cpus_per_worker=1)
-    require_precision(options.precision, folder, cells)
     limits = Limits(options.cells, options.minutes)
     changes = {**CHANGES, "precision": options.precision}
     failed = run_cells(Setting(domain, folder, changes, resources), wanted, limits)

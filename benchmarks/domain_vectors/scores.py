@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.significance import SIGNIFICANT, corrected_gains
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.bootstrap import SAMPLES
+from tasks.evaluation.significance import SIGNIFICANT, corrected_gains
 
 ALL, OUTSIDE = "domain", "outside GloVe"
 PARTS = (DECISION, SELECTION, ALL, GENERAL, OUTSIDE)

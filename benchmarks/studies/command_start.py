@@ -3,7 +3,8 @@
     BIDAFLOW_ROOT=ROOT python -m benchmarks.studies.command_start OUT.json DATA.json
 
 ROOT must be one in which `bidaflow retrain --variants char --training.epochs 1` has trained. Each
-command runs three times; the medians are written. `retrain` finds nothing to do.
+command runs three times; the medians are written. `retrain` finds nothing to do. The program ends
+at a command that fails.
 """
 
 import json
@@ -30,7 +31,8 @@ def seconds(arguments: list[str]) -> tuple[float, float]:
     process.stdout.read(1)
     first = time.perf_counter() - start
     process.stdout.read()
-    process.wait()
+    if process.wait():
+        sys.exit(f"bidaflow {shlex.join(arguments)} ended with status {process.returncode}.")
     return first, time.perf_counter() - start
 
 
@@ -47,7 +49,6 @@ def main() -> None:
         ["lineage", "champion"],
         ["diff", "bidaf-tiny/1", "bidaf-tiny/1"],
         ["prune"],
-        ["rollback", "tiny"],
         ["datasets"],
         ["variants"],
         ["status"],
@@ -59,7 +60,13 @@ def main() -> None:
         first, end = (round(statistics.median(column), 1) for column in zip(*runs, strict=True))
         rows[shlex.join(arguments).replace(data, "DATA.json")] = {"first_output": first, "end": end}
         print(f"{first:5.1f} {end:5.1f}  {' '.join(arguments)}", flush=True)
-    result = {"date": today(), "machine": machine(), "runs": RUNS, "seconds": rows}
+    result = {
+        "command": f"python -m benchmarks.studies.command_start {shlex.join(sys.argv[1:])}",
+        "date": today(),
+        "machine": machine(),
+        "runs": RUNS,
+        "seconds": rows,
+    }
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 

@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common.significance import bootstrap
-from benchmarks.common.tables import write_table
+from benchmarks.common.tables import format_gain, write_table
 from benchmarks.comparison import Compared, splits_of
 from benchmarks.trainings.answers import write_answers
 from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
@@ -44,7 +43,7 @@ from benchmarks.trainings.trained import Trained
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest
 from models.arrays import BoolArray, FloatArray
 from tasks.evaluation.evaluate import load_split
-from tasks.reports.comparison import format_gain
+from tasks.evaluation.significance import bootstrap
 from tasks.training.epoch_log import History
 
 

@@ -11,8 +11,9 @@ the no-answer threshold that validation chose (see --training.expected-no-answer
 Fits the power law 100 − F1 = a·n^(−b) to F1 over the number n of questions trained on (Hestness et
 al., 2017, "Deep learning scaling is predictable, empirically"), and extrapolates it to a file of
 QUESTIONS questions. Of these, it takes the part that was trained on of TRAIN.json, without
-validation and questions that are skipped. The interval resamples the dev questions. Another fit, to
-the smaller shares alone, shows how well such a curve predicts the F1 of the largest share.
+validation and questions that are skipped. The interval resamples the dev questions; one training
+for each share says nothing about the variation between seeds. Another fit, to the smaller shares
+alone, shows how well such a curve predicts the F1 of the largest share.
 
 After each training, OUT_FOLDER gets data-share.json and .md, a Parquet file with the answers (see
 `benchmarks.trainings.answers`), and, from the second training on, the curve, data-share.png.
@@ -31,7 +32,6 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.common.figures import save
-from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from benchmarks.race import train
 from benchmarks.trainings.answers import write_answers
@@ -41,6 +41,7 @@ from infra.atomic_files import atomic_file
 from infra.settings import settings
 from models.arrays import FloatArray
 from tasks.data.ingested import hash_uniform
+from tasks.evaluation.significance import bootstrap
 
 PERCENTS = (25, 50, 75, 100)
 SAMPLES = 1000
@@ -177,7 +178,10 @@ def trained_part(point: Point, questions: int) -> int:
 
 def write(out: Path, points: Sequence[Point], full: int) -> None:
     """Write the results so far, extrapolated to a file of `full` questions."""
-    facts: dict[str, Any] = {"full": full}
+    facts: dict[str, Any] = {
+        "full": full,
+        "intervals": "over the dev questions; one training for each share",
+    }
     if len(points) > 1:
         questions = trained_part(points[-1], full)
         facts["extrapolated"] = extrapolate(points, questions)

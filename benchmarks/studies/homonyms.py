@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common.significance import bootstrap
 from benchmarks.common.tables import write_table
 from models.arrays import Float32Array
 from tasks.embeddings.contextual.select_bilm import read_bilm
@@ -32,6 +31,7 @@ from tasks.embeddings.evaluation.nearest_neighbors import Neighbours, known_vect
 from tasks.embeddings.formats.select import load_vectors
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.evaluation.bootstrap import Gain
+from tasks.evaluation.significance import bootstrap
 
 Vectors = Sequence[Float32Array | None]
 NEAR = 2  # words on each side

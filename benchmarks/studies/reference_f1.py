@@ -22,7 +22,6 @@ from torch import nn
 
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
 from benchmarks.common.references import ReferenceBiDAF
-from benchmarks.common.significance import bootstrap
 from benchmarks.step import Data, chunks, load, seconds_of
 from benchmarks.trainings.answers import write_predictions
 from models.arrays import FloatArray, IntArray
@@ -35,6 +34,7 @@ from models.predict import predict, span_nll
 from models.span_decoding import Predictions, argmax_threshold
 from models.trainer import Trainer
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
+from tasks.evaluation.significance import bootstrap
 
 DEVICE = torch.device("cpu")
 

@@ -44,7 +44,7 @@ def write_answers(
         "span_em": answers["best_em"],
         "span_f1": answers["best_f1"],
         "no_answer_em": answers["no_answer_em"],
-        **kinds(load_split(trained.input("dev", "ingested")), trained),
+        **kinds(load_split(trained.input("dev", "ingested")), token_limit(trained)),
     }
     if threshold is not None:
         for score in ("em", "f1"):
@@ -56,19 +56,31 @@ def write_answers(
 def write_validation(file: Path, trained: Trained) -> None:
     """Write a training's answers to the questions of validation; takes minutes."""
     split, predictions = trained.validation()
-    unanswered = evaluate(split, predictions, -math.inf).questions
-    columns = {
-        **span_columns(split, predictions),
-        "margin": predictions.margin,
-        "no_answer_em": [score.em for score in unanswered],
-        **kinds(split, trained),
-    }
+    columns = threshold_columns(split, predictions, token_limit(trained))
     write_columns(file, columns, {**facts_about(trained), "split": "validation"})
 
 
-def kinds(split: EvaluationSplit, trained: Trained) -> dict[str, Any]:
-    """Columns of whether each question has an answer, and is within the token limit of training."""
-    limit = trained.training.variant.training.max_context_tokens
+def threshold_columns(
+    split: EvaluationSplit, predictions: Predictions, limit: int
+) -> dict[str, Any]:
+    """Columns of the best spans, and what any no-answer threshold needs. `limit` is the token limit
+    of training."""
+    unanswered = evaluate(split, predictions, -math.inf).questions
+    return {
+        **span_columns(split, predictions),
+        "margin": predictions.margin,
+        "no_answer_em": [score.em for score in unanswered],
+        **kinds(split, limit),
+    }
+
+
+def token_limit(trained: Trained) -> int:
+    """The token limit of a training."""
+    return trained.training.variant.training.max_context_tokens
+
+
+def kinds(split: EvaluationSplit, limit: int) -> dict[str, Any]:
+    """Columns of whether each question has an answer, and a context within the token limit."""
     within = split.context_lengths[split.context_of] <= limit
     return {"answerable": split.answerable, "within": within}
 

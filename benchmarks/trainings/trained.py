@@ -103,29 +103,17 @@ class Trained:
     @cached_property
     def training(self) -> Training:
         """What tells it from others."""
-        train, vectors = facts_of(self.input("train", "ingested")), self.input("vectors")
-        method = history_of(vectors / VECTORS)["method"]
-        language_model = self.manifest["inputs"]["data"].get("bilm") or "none"
-        inputs = {
-            "vectors": source_name(read_manifest(vectors), method),
-            "questions": f"{train['questions']:,}",
-            "negatives": _negatives(train),
-            "language model": language_model[:6],
-        }
-        return Training(self.manifest["inputs"]["variant"], self._data, inputs)
-
-    @property
-    def _data(self) -> str:
-        digests = self.manifest["inputs"]["data"]
-        return digest_of(
-            [
-                digests["train"]["ingested"],
-                digests["vocabulary"],
-                digests["vectors"],
-                digests.get("start_from"),
-                digests.get("bilm"),
-            ]
+        digests, train = self.manifest["inputs"]["data"], self.input("train", "ingested")
+        language_model = digests.get("bilm")
+        data = data_digest(
+            digests["train"]["ingested"],
+            digests["vocabulary"],
+            digests["vectors"],
+            digests.get("start_from"),
+            language_model,
         )
+        inputs = inputs_in_words(facts_of(train), self.input("vectors"), language_model)
+        return Training(self.manifest["inputs"]["variant"], data, inputs)
 
     @property
     def allows_no_answer(self) -> bool:
@@ -179,6 +167,31 @@ class Trained:
             training.window,
         )
         return predictions
+
+
+def data_digest(
+    train: str,
+    vocabulary: str,
+    vectors: str,
+    start_from: str | None = None,
+    language_model: str | None = None,
+) -> str:
+    """A digest of what a training was trained on, from the digests of its inputs."""
+    return digest_of([train, vocabulary, vectors, start_from, language_model])
+
+
+def inputs_in_words(
+    train: Facts, vectors: Path, language_model: str | None = None
+) -> dict[str, str]:
+    """What a training was trained on, from the facts about its questions, the folder of its vectors
+    and the digest of its language model."""
+    method = history_of(vectors / VECTORS)["method"]
+    return {
+        "vectors": source_name(read_manifest(vectors), method),
+        "questions": f"{train['questions']:,}",
+        "negatives": _negatives(train),
+        "language model": (language_model or "none")[:6],
+    }
 
 
 def _negatives(facts: Facts) -> str:

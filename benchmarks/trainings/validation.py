@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.significance import corrected_gains
 from benchmarks.common.tables import write_table
 from benchmarks.trainings.answered import Answered, Scores, read_answers
 from benchmarks.trainings.rows import Row, rows_of
 from models.arrays import FloatArray
+from tasks.evaluation.significance import corrected_gains
 
 
 def add_expected_no_answer(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """Compares variants over seeds, datasets and vectors: a table, a plot, and significant gains."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from infra.artifacts.manifest import facts_of
 from models.arrays import FloatArray
-from tasks.evaluation.bootstrap import Gain, paired_gain
+from tasks.evaluation.significance import CorrectedGain, corrected_gains
 from tasks.reports.charts import COLOURS, Axes, Tooltips, inline_svg
 from tasks.reports.html import digits, write_page
 
@@ -97,7 +97,8 @@ class Row:
     further: dict[str, SeedStats]  # the columns of FURTHER_METRICS that all its runs have
     examples_per_second: float
     minutes: float
-    gain: Gain | None
+    gain: CorrectedGain | None
+    gain_at_threshold: CorrectedGain | None  # if both have no-answer thresholds
 
 
 def compare(
@@ -111,11 +112,11 @@ def compare(
     """Write comparison.html and comparison.json about cells, each trained with one or more seeds.
 
     `pages` has the URLs of other reports by title. A cell is compared with the first cell of the
-    same dataset, question by question, by the mean F1 over the seeds. Cells without results have no
-    row. The page lists the `missing` trainings, and `time_left`, such as "1:23:00 left at 09:15".
+    same dataset, question by question, from all seeds of both. Cells without results have no row.
+    The page lists the `missing` trainings, and `time_left`, such as "1:23:00 left at 09:15".
     """
     references = {trainings.cell.dataset: trainings for trainings in reversed(cells)}
-    rows = [_row(own, references[own.cell.dataset]) for own in cells if own.trained]
+    rows = _rows(cells, references)
     text = json.dumps({"seeds": seeds, "rows": [asdict(row) for row in rows]}, indent=1)
     (out / "comparison.json").write_text(f"{text}\n", encoding="utf-8")
     write_page(
@@ -135,16 +136,57 @@ def compare(
     return {"rows": table, "markdown": _markdown(table)}
 
 
-def _row(trainings: CellTrainings, reference: CellTrainings) -> Row:
-    """The results of a cell, and its gain over the reference."""
+def _rows(cells: Sequence[CellTrainings], references: Mapping[str, CellTrainings]) -> list[Row]:
+    """The rows of the cells with results; `references` has the first cell of each dataset."""
+    trained = [own for own in cells if own.trained]
+    with_thresholds = [own for own in trained if _have_thresholds(own)]
+    gains = _gains(trained, references.values(), _question_f1)
+    at_threshold = _gains(with_thresholds, references.values(), _question_f1_at_threshold)
+    return [
+        _row(
+            own,
+            own == references[own.cell.dataset],
+            gains.get(own.cell),
+            at_threshold.get(own.cell),
+        )
+        for own in trained
+    ]
+
+
+def _gains(
+    cells: Sequence[CellTrainings],
+    references: Iterable[CellTrainings],
+    question_f1: Callable[[Sequence[Path]], FloatArray],
+) -> dict[Cell, CorrectedGain]:
+    """The F1 gains of cells over the reference of their dataset, if it is among them.
+
+    p-values are corrected over the cells of a dataset.
+    """
+    gains: dict[Cell, CorrectedGain] = {}
+    for reference in references:
+        if reference in cells:
+            before = question_f1(reference.trained)
+            gains |= corrected_gains(
+                {
+                    own.cell: (question_f1(own.trained), before)
+                    for own in cells
+                    if own != reference and own.cell.dataset == reference.cell.dataset
+                }
+            )
+    return gains
+
+
+def _row(
+    trainings: CellTrainings,
+    is_reference: bool,
+    gain: CorrectedGain | None,
+    gain_at_threshold: CorrectedGain | None,
+) -> Row:
+    """The results of a cell, with its gains over the reference."""
     scores = [
         _scores(trained, report)
         for trained, report in zip(trainings.trained, trainings.reports, strict=True)
     ]
-    is_reference = trainings == reference
-    gain = None
-    if reference.trained and not is_reference:
-        gain = paired_gain(_question_f1(reference.trained), _question_f1(trainings.trained))
 
     def stats(metric: str) -> SeedStats:
         values = [run_scores[metric] for run_scores in scores]
@@ -166,6 +208,7 @@ def _row(trainings: CellTrainings, reference: CellTrainings) -> Row:
         examples_per_second=stats("examples_per_second").mean,
         minutes=stats("seconds").mean / 60,
         gain=gain,
+        gain_at_threshold=gain_at_threshold,
     )
 
 
@@ -178,12 +221,28 @@ def _scores(trained: Path, report: Path) -> dict[str, float]:
 
 
 def _question_f1(trained: Sequence[Path]) -> FloatArray:
-    """(n,) each question's F1 in points, averaged over the seeds."""
+    """(seeds, n) each question's F1 in points."""
     columns = [
         pq.read_table(folder / "predictions.parquet", columns=["f1"])["f1"].to_numpy()
         for folder in trained
     ]
-    return 100 * np.array(columns, dtype=np.float64).mean(axis=0)  # type: ignore[no-any-return]
+    return 100 * np.array(columns, dtype=np.float64)
+
+
+def _have_thresholds(cell: CellTrainings) -> bool:
+    return all(facts_of(folder).get("threshold") is not None for folder in cell.trained)
+
+
+def _question_f1_at_threshold(trained: Sequence[Path]) -> FloatArray:
+    """(seeds, n) each question's F1 in points, at the no-answer threshold of its training."""
+    columns = ["best_f1", "no_answer_em", "best_score", "no_answer_score"]
+    rows = []
+    for folder in trained:
+        table: Any = pq.read_table(folder / "predictions.parquet", columns=columns)
+        f1, no_answer, span_score, no_answer_score = (table[name].to_numpy() for name in columns)
+        reached = no_answer_score - span_score >= facts_of(folder)["threshold"]
+        rows.append(np.where(reached, no_answer, f1))
+    return 100 * np.array(rows, dtype=np.float64)
 
 
 def _f1_chart(rows: Sequence[Row]) -> Markup:
@@ -231,6 +290,7 @@ def _f1_chart(rows: Sequence[Row]) -> Markup:
 def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
     """The rows with formatted values, for use in other tables."""
     columns = _further_columns(rows)
+    has_thresholds = any(row.gain_at_threshold for row in rows)
     return [
         {
             **asdict(row.cell),
@@ -243,7 +303,12 @@ def _table(rows: Sequence[Row]) -> list[dict[str, str]]:
                 name: _format(row.further[name], places) if name in row.further else "–"
                 for name, places in columns.items()
             },
-            "F1 gain, 95 %": format_gain(row.gain) if row.gain or row.is_reference else "–",
+            "F1 gain, 95 %": _gain_text(row, row.gain),
+            **(
+                {"F1 gain at threshold, 95 %": _gain_text(row, row.gain_at_threshold)}
+                if has_thresholds
+                else {}
+            ),
             "examples/s": f"{row.examples_per_second:.0f}",
             "minutes": f"{row.minutes:.1f}",
         }
@@ -265,11 +330,10 @@ def _markdown(table: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def format_gain(gain: Gain | None) -> str:
-    """A gain with its confidence interval, starred if significant; "reference" for None."""
+def _gain_text(row: Row, gain: CorrectedGain | None) -> str:
     if gain is None:
-        return "reference"
-    return gain.text + (" *" if gain.is_certain else "")
+        return "reference" if row.is_reference else "–"
+    return gain.text
 
 
 def _format(stats: SeedStats, places: int) -> str:

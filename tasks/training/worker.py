@@ -4,7 +4,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,13 @@ import torch
 from ray.train.collective import broadcast_from_rank_zero
 
 from infra.artifacts.node_cache import fetched
-from models.arrays import FloatArray
 from models.batching import Examples
 from models.configs.variant import VariantConfig
 from models.early_stopping import is_out_of_time, stop_reason
-from models.span_decoding import Predictions, argmax_threshold
+from models.span_decoding import Predictions
 from models.trainer import Diverged, Epoch, Reading, Trainer
-from tasks.evaluation.evaluate import evaluate, load_split
-from tasks.evaluation.metrics import (
-    THRESHOLD,
-    best_threshold,
-    evaluation_metrics,
-    mean_nll,
-    metrics_at_threshold,
-    metrics_within,
-    no_answer_metrics,
-    no_threshold_reason,
-    share_to_expect,
-)
+from tasks.evaluation.epoch_scores import EvaluatedSplit, epoch_scores
+from tasks.evaluation.evaluate import load_split
 from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
@@ -148,10 +137,10 @@ class _Loop:
             epoch = trainer.epoch + 1
             send(f"{self.variant.name}: continuing from epoch {epoch}, step {trainer.step:,}.")
         if self.is_first:
-            self.splits = {name: load_split(split.ingested) for name, split in evaluated.items()}
-            self.chooses_threshold = not no_threshold_reason(
-                self.train, self.examples.get("validation")
-            )
+            self.evaluated: dict[str, EvaluatedSplit] = {
+                name: EvaluatedSplit(load_split(split.ingested), self.examples[name])
+                for name, split in evaluated.items()
+            }
             unlogged = self.record.unlogged_nlls, self.record.unsent
             self.logger = EpochLogger(job.tracking_uri, job.run_id, *unlogged)
             self.last_progress = time.monotonic()
@@ -166,7 +155,8 @@ class _Loop:
             }
             ended = None
             if self.is_first:
-                self._log_epoch(epoch, self._scores(answered))
+                scores = epoch_scores(self.evaluated, answered, self.train, self.training)
+                self._log_epoch(epoch, scores)
                 f1s = [entry.get("validation/f1", math.nan) for entry in self.record.history]
                 ended = stop_reason(self.training, f1s, self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)
@@ -191,34 +181,6 @@ class _Loop:
         if time.monotonic() - self.last_progress >= PROGRESS_SECONDS:
             self.last_progress = time.monotonic()
             self.send(training_progress(self.variant, self.trainer.epoch + 1, reading))
-
-    def _scores(self, answered: Mapping[str, tuple[Predictions, FloatArray]]) -> dict[str, float]:
-        """Scores by the official rules on every question of each split, from its predictions.
-
-        If a no-answer threshold can be chosen, the best one on validation, weighted to the expected
-        share of unanswerable questions, is applied to both splits. Dev is also scored without
-        contexts longer than the training limit (`max_context_tokens`).
-        """
-        argmax = argmax_threshold(bool(self.train.impossible.any()))
-        scores: dict[str, float] = {}
-        for name, split in self.splits.items():  # validation first
-            predictions, nlls = answered[name]
-            evaluation = evaluate(split, predictions, argmax)
-            with_target = self.examples[name].has_target
-            scores |= evaluation_metrics(name, evaluation) | {
-                f"{name}/nll": mean_nll(nlls, with_target)
-            }
-            scores |= no_answer_metrics(name, split, predictions)
-            if self.chooses_threshold and name == "validation":
-                expected = share_to_expect(self.training.expected_no_answer, self.train)
-                scores[THRESHOLD] = best_threshold(split, predictions, expected)
-            if self.chooses_threshold:
-                scores |= metrics_at_threshold(name, split, predictions, scores[THRESHOLD])
-            if name == "dev":
-                within = self.examples[name].context_lengths <= self.training.max_context_tokens
-                scores |= metrics_within(name, evaluation, within)
-                scores["dev/nll_within"] = mean_nll(nlls, with_target & within)
-        return scores
 
     def _log_epoch(self, epoch: Epoch, scores: dict[str, float]) -> None:
         entry = history_entry(self.trainer, epoch, scores, self.record.history)

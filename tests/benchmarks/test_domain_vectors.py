@@ -16,7 +16,7 @@ import pytest
 from benchmarks.domain_vectors.__main__ import (
     Limits,
     final_cells,
-    require_precision,
+    in_precision,
     run_cells,
     write_table,
 )
@@ -183,17 +183,22 @@ def test_table_has_the_seeds_that_all_arms_finished(tmp_path: Path) -> None:
         write_cell(tmp_path, cells[3], [0.5] * 10, 60.0)
 
 
-def test_arms_of_a_seed_have_the_same_precision(tmp_path: Path) -> None:
+def test_arms_of_a_seed_have_the_same_precision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_pilot(tmp_path)
     for arm in ("glove", "gated"):
         write_cell(tmp_path, Cell(arm, 1, 1), [0.5] * 10, 60.0, "float32")
     cells = [Cell(arm, seed, 1) for arm in ("glove", "gated") for seed in (0, 1)]
     assert precisions(tmp_path, cells) == {0: "bfloat16", 1: "float32"}
-    require_precision("bfloat16", tmp_path, cells)  # no cell is left
-    left = [*cells, Cell("mittens", 1, 1)]
-    require_precision("float32", tmp_path, left)
-    with pytest.raises(SystemExit, match=r"Seed 1 has cells in float32\. Use --precision float32"):
-        require_precision("bfloat16", tmp_path, left)
+    of_seed = [[cell for cell in cells if cell.seed == seed] for seed in (0, 1)]
+    assert in_precision("bfloat16", tmp_path, cells, cells) == of_seed[0]
+    assert capsys.readouterr().out == "", "no cell is left"
+    left = [*cells, Cell("mittens", 1, 1), Cell("glove", 2, 1)]
+    kept = in_precision("float32", tmp_path, cells, left)
+    assert kept == [*of_seed[1], Cell("mittens", 1, 1), Cell("glove", 2, 1)]
+    assert in_precision("bfloat16", tmp_path, cells, left) == [*of_seed[0], Cell("glove", 2, 1)]
+    assert "Seed 1 has cells in float32. Its other cells need" in capsys.readouterr().out
     write_cell(tmp_path, Cell("gated", 1, 1), [0.5] * 10, 60.0)
     with pytest.raises(SystemExit, match=r"gated-seed-1.parquet was trained in bfloat16"):
         precisions(tmp_path, cells)

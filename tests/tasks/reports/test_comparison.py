@@ -85,11 +85,45 @@ def test_means_deviations_and_gains_per_dataset(tmp_path: Path, out: Path) -> No
     assert rows["one", "base"]["F1 gain, 95 %"] == "reference"
     better = rows["one", "much better"]["F1 gain, 95 %"]
     assert better.startswith("+30.00") and better.endswith("*")
-    assert rows["one", "the same"]["F1 gain, 95 %"].startswith("+0.00 (+0.00 to +0.00)")
+    same = rows["one", "the same"]["F1 gain, 95 %"]
+    assert same.startswith("+0.00 (-") and not same.endswith("*")
     assert rows["two", "base"]["F1 gain, 95 %"] == "reference"
     assert rows["two", "base"]["F1"] == "20.00 ± 0.00"
     assert rows["two", "base"]["minutes"] == "1.5"
     assert facts["markdown"].count("\n") == 2 + len(cells)
+
+
+def test_luck_of_a_seed_is_not_significant(tmp_path: Path, out: Path) -> None:
+    """The interval over the questions alone would exclude zero."""
+    shares = {"base": (0.4, 0.5), "lucky": (0.4, 0.6)}
+    cells = [Cell("d", "v", variant) for variant in shares]
+    folders = [
+        [training_folder(tmp_path / f"{name}-{share}", f1_with_share(share)) for share in pair]
+        for name, pair in shares.items()
+    ]
+    both = comparison_facts(out, cells, folders, [0, 1])["rows"][1]
+    assert both["F1 gain, 95 %"].startswith("+5.00 (-") and "*" not in both["F1 gain, 95 %"]
+    assert "One seed says nothing" not in (out / "comparison.html").read_text(encoding="utf-8")
+    unequal = comparison_facts(out, cells, [folders[0], folders[1][1:]], [0, 1])["rows"][1]
+    assert (unequal["seeds"], unequal["F1 gain, 95 %"][:6]) == ("1", "+15.00")
+    alone = comparison_facts(out, cells, [folders[0][1:], folders[1][1:]], [1])["rows"][1]
+    assert alone["F1 gain, 95 %"].startswith("+10.00 (+") and alone["F1 gain, 95 %"].endswith("*")
+    assert "One seed says nothing" in (out / "comparison.html").read_text(encoding="utf-8")
+
+
+def test_stars_are_corrected_over_a_dataset(tmp_path: Path, out: Path) -> None:
+    """By itself, a gain on 4 of 200 questions has a star; two of them have none."""
+    shares = [("two", 0.4), ("two", 0.42), ("two", 0.42), ("one", 0.4), ("one", 0.42)]
+    cells = [Cell(dataset, "v", str(number)) for number, (dataset, _) in enumerate(shares)]
+    folders = [
+        [training_folder(tmp_path / str(number), f1_with_share(share))]
+        for number, (_, share) in enumerate(shares)
+    ]
+    rows = comparison_facts(out, cells, folders, [0])["rows"]
+    assert [row["F1 gain, 95 %"].endswith("*") for row in rows] == [False] * 4 + [True]
+    gains = [row["gain"] for row in json.loads((out / "comparison.json").read_text())["rows"]]
+    assert all(gains[number]["low"] > 0 for number in (1, 2, 4))
+    assert (out / "comparison.html").read_text(encoding="utf-8").count("</small> ★") == 1
 
 
 def test_page_is_self_contained_and_shows_every_seed(tmp_path: Path, out: Path) -> None:
@@ -121,6 +155,34 @@ def test_threshold_columns_appear_if_any_run_has_them(tmp_path: Path, out: Path)
     assert '<th scope="col">AvNA at threshold</th>' in text and "80.50 <small>± 0.71" in text
     assert "at threshold" not in str(comparison_facts(out, cells[:1], [plain], [0, 1]))
     assert "at threshold" not in (out / "comparison.html").read_text(encoding="utf-8")
+
+
+def test_gains_at_thresholds(tmp_path: Path, out: Path) -> None:
+    """Half of the questions are unanswerable. By argmax, both variants answer all of them; at its
+    threshold, the second one recognises 60 % of the unanswerable ones."""
+    cells = [Cell("d", "v", name) for name in ("base", "ranks", "without")]
+    folders = [training_folder(tmp_path / cell.variant, f1_with_share(0.5)) for cell in cells]
+    for folder, recognised in zip(folders[:2], (0, 60), strict=True):
+        margin = np.where(np.arange(QUESTIONS) >= QUESTIONS - recognised, -1.0, -3.0)
+        no_answer = 1 - f1_with_share(0.5)
+        columns = {
+            "f1": f1_with_share(0.5),
+            "best_f1": f1_with_share(0.5),
+            "no_answer_em": no_answer,
+            "best_score": np.full(QUESTIONS, -0.5),
+            "no_answer_score": margin - 0.5,
+        }
+        pq.write_table(pa.table(columns), folder / "predictions.parquet")
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["facts"]["threshold"] = -2.0
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    rows = comparison_facts(out, cells, [[folder] for folder in folders], [0])["rows"]
+    assert rows[1]["F1 gain, 95 %"] == "+0.00 (+0.00 to +0.00)"
+    gains = [row["F1 gain at threshold, 95 %"] for row in rows]
+    assert gains[0] == "reference" and gains[2] == "–"
+    assert gains[1].startswith("+30.00 (+") and gains[1].endswith(" *")
+    page = (out / "comparison.html").read_text(encoding="utf-8")
+    assert ">F1 gain at threshold, 95 %</th>" in page and page.count("+30.00 <small>") == 1
 
 
 def test_columns_show_scores_outside_glove(tmp_path: Path, out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,12 +11,14 @@ from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES, Gain
 
 SIGNIFICANT = 0.05  # p-values below are starred
 
+Key = TypeVar("Key")
+
 
 def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
     `resampled_means`."""
     mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return gain_of(mean, resampled_means(after, before, samples))
+    return Gain(mean, *_interval(resampled_means(after, before, samples)))
 
 
 def resampled_means(
@@ -23,8 +26,9 @@ def resampled_means(
 ) -> FloatArray:
     """Means of `after`, or its mean gains over `before`, in bootstrap samples: (samples,).
 
-    Both are (seeds, n), in percent, about the same n questions. Each sample draws questions, and
-    for each side seeds, with replacement; one seed says nothing about the variation between seeds.
+    Both are (seeds, n), in percent, about the same n questions; the numbers of seeds may differ.
+    Each sample draws questions, and for each side seeds, with replacement; one seed says nothing
+    about the variation between seeds.
     The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
     deviations are enlarged first.
     """
@@ -33,10 +37,14 @@ def resampled_means(
     n = after.shape[1]
     means = []
     for _ in range(samples):
-        questions = random.integers(n, size=n)
-        drawn = (side[random.integers(len(side), size=len(side))].mean(axis=0) for side in sides)
-        means.append(sum(float(f1[questions].mean()) for f1 in drawn))
+        counts = np.bincount(random.integers(n, size=n), minlength=n)  # of each question
+        means.append(sum(_mean_of_drawn(side @ counts / n, random) for side in sides))
     return np.array(means)
+
+
+def _mean_of_drawn(scores: FloatArray, random: np.random.Generator) -> float:
+    """The mean of scores (seeds,) that are drawn with replacement."""
+    return float(scores[random.integers(len(scores), size=len(scores))].mean())
 
 
 def _enlarged(side: FloatArray) -> FloatArray:
@@ -45,11 +53,11 @@ def _enlarged(side: FloatArray) -> FloatArray:
     return side if seeds == 1 else mean + (side - mean) * np.sqrt(seeds / (seeds - 1))
 
 
-def gain_of(mean: float, means: FloatArray) -> Gain:
-    """The mean with its 95 % interval from resampled means (samples,)."""
+def _interval(means: FloatArray) -> tuple[float, float]:
+    """The 95 % interval from resampled means (samples,)."""
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail])
-    return Gain(mean, float(low), float(high))
+    return float(low), float(high)
 
 
 def p_value(means: FloatArray) -> float:
@@ -59,7 +67,7 @@ def p_value(means: FloatArray) -> float:
     return min(1.0, 2 * (tail + 1) / (samples + 1))
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """The p-values after Holm's correction for several comparisons (Holm, 1979)."""
     adjusted, largest = {}, 0.0
     for number, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
@@ -69,28 +77,33 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class CorrectedGain:
-    """A mean gain with its interval, and its p-value after Holm's correction."""
+class CorrectedGain(Gain):
+    """A mean gain with its interval, which is not corrected, and its p-value after Holm's
+    correction."""
 
-    gain: Gain
     p: float
 
     @property
+    def is_significant(self) -> bool:
+        """Whether the gain is starred."""
+        return self.p < SIGNIFICANT
+
+    @property
     def text(self) -> str:
-        """The gain with its interval, and a star if the p-value is significant."""
-        return self.gain.text + (" *" if self.p < SIGNIFICANT else "")
+        """The gain with its interval, and a star if it is significant."""
+        return super().text + (" *" if self.is_significant else "")
 
 
-def corrected_gains(pairs: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, CorrectedGain]:
+def corrected_gains(pairs: Mapping[Key, tuple[FloatArray, FloatArray]]) -> dict[Key, CorrectedGain]:
     """The gain of each pair (after, before), whose p-values are corrected over the pairs.
 
     Both are (seeds, n), in percent (see `resampled_means`).
     """
-    resampled = {name: resampled_means(*pair) for name, pair in pairs.items()}
-    corrected = holm({name: p_value(means) for name, means in resampled.items()})
+    resampled = {key: resampled_means(*pair) for key, pair in pairs.items()}
+    corrected = holm({key: p_value(means) for key, means in resampled.items()})
     return {
-        name: CorrectedGain(
-            gain_of(float(after.mean() - before.mean()), resampled[name]), corrected[name]
+        key: CorrectedGain(
+            float(after.mean() - before.mean()), *_interval(resampled[key]), corrected[key]
         )
-        for name, (after, before) in pairs.items()
+        for key, (after, before) in pairs.items()
     }

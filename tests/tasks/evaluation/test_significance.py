@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.common.significance import CorrectedGain, bootstrap, holm, p_value
-from tasks.evaluation.bootstrap import Gain
+from tasks.evaluation.significance import CorrectedGain, bootstrap, holm, p_value
 
 
 def test_interval_covers_questions_and_seeds() -> None:
@@ -33,6 +32,5 @@ def test_p_value_counts_the_smaller_tail() -> None:
 
 def test_star_follows_the_corrected_p_value() -> None:
     """The interval excludes zero in both cases."""
-    gain = Gain(2.0, 0.5, 3.5)
-    assert CorrectedGain(gain, 0.09).text == "+2.00 (+0.50 to +3.50)"
-    assert CorrectedGain(gain, 0.04).text == "+2.00 (+0.50 to +3.50) *"
+    assert CorrectedGain(2.0, 0.5, 3.5, p=0.09).text == "+2.00 (+0.50 to +3.50)"
+    assert CorrectedGain(2.0, 0.5, 3.5, p=0.04).text == "+2.00 (+0.50 to +3.50) *"

@@ -1,0 +1,1 @@
+"""Trainings on machines with only torch, numpy, pyarrow and safetensors."""

@@ -1,0 +1,135 @@
+"""Trains on machines with only torch, numpy, pyarrow and safetensors: no Ray, no Prefect.
+
+Usage: python -m benchmarks.alone pack FOLDER [--data squad-v1.1-recovered] [--vectors SET]
+       python -m benchmarks.alone train FOLDER OUT [--variant char] [--seeds 0 1 2] [--epochs 12]
+           [--batch-size 256] [--optimizer adam] [--learning-rate 0.004] … [--profile]
+       python -m benchmarks.alone collect FOLDER OUT RESULTS
+
+`pack` gathers what a training reads (encoded splits, word vectors) in a folder of some tens of
+megabytes, which can be copied to such a machine. --data and --vectors are names, or JSON objects
+with the fields of `bidaflow train`, such as {"dataset": "support", "train_files": ["a.json"]}.
+
+`train` trains the preset there, on the GPU if torch finds one; all training settings are options.
+Each seed runs in its own process, all of them in parallel. After each epoch it writes a TSV file in
+DAWNBench's format and a JSON file, as `benchmarks.race` does, and the predictions for validation
+and dev of the epoch that counts (with --patience the best one on validation, else the last one).
+A checkpoint stays in FOLDER: run the same command again to go on. With --profile, the JSON file
+also lists the operators that took most of the time of some steps, and the share of that time in
+which the device computed.
+
+`collect` turns the predictions into files of answers, for which the project must be installed.
+`benchmarks.published_table` and `benchmarks.studies.validation_gains` read them.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alone.packed import Packed
+from benchmarks.alone.training import name_of, profile_steps, result_of, train_variant
+from benchmarks.common.clock import write
+from models.configs.presets import preset
+from models.configs.variant import TrainingConfig, VariantConfig
+
+# Modules that need more than torch, numpy, pyarrow and safetensors are imported where they are
+# used.
+
+
+def configure(arguments: argparse.Namespace, seed: int) -> VariantConfig:
+    """The preset with the training settings of the command line."""
+    settings = {name: getattr(arguments, name) for name in SETTINGS}
+    changes = {name: value for name, value in settings.items() if value is not None}
+    try:
+        return preset(arguments.variant).with_changes(seed=seed, **changes)
+    except (TypeError, ValueError) as error:
+        sys.exit(str(error))
+
+
+SETTINGS = [field.name for field in fields(TrainingConfig) if field.name != "seed"]
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Train one seed in this process, or each of several seeds in its own process."""
+    if len(arguments.seeds) > 1:
+        _train_in_parallel(arguments.seeds)
+        return
+    (seed,) = arguments.seeds
+    packed, variant = Packed.load(arguments.folder), configure(arguments, seed)
+    command = f"python -m benchmarks.alone {' '.join(sys.argv[1:])}"
+    record = train_variant(variant, packed, arguments.out, command)
+    if arguments.profile:
+        result = result_of(variant, packed, record, command)
+        result["profile"] = profile_steps(variant, packed)
+        write(arguments.out, name_of(variant), result)
+
+
+def _train_in_parallel(seeds: list[int]) -> None:
+    flags = sys.argv[1:]
+    first = flags.index("--seeds") + 1
+    before, after = flags[:first], flags[first + len(seeds) :]
+    command = [sys.executable, "-m", "benchmarks.alone"]
+    processes = [subprocess.Popen([*command, *before, str(seed), *after]) for seed in seeds]
+    exit_codes = [process.wait() for process in processes]
+    if any(exit_codes):
+        sys.exit(1)
+
+
+def pack(arguments: argparse.Namespace) -> None:
+    """Ingest and encode the data, and gather in the folder the files that `train` reads."""
+    from benchmarks.alone.packing import pack_data
+
+    pack_data(arguments.folder, arguments.data, arguments.vectors)
+
+
+def collect(arguments: argparse.Namespace) -> None:
+    """Write the files of answers of the finished trainings."""
+    from benchmarks.alone.collecting import collect_answers
+
+    for file in collect_answers(arguments.folder, arguments.out, arguments.results):
+        print(file)
+
+
+def value(text: str) -> Any:
+    """A setting's value: JSON, or a word such as adam."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    packing = commands.add_parser("pack", help="gather the data that `train` reads")
+    packing.add_argument("folder", type=Path, help="folder for the data")
+    packing.add_argument("--data", type=value, default="squad-v1.1-recovered")
+    packing.add_argument("--vectors", type=value, default="glove-6b-50d")
+    packing.set_defaults(run=pack)
+    # No abbreviations: `_train_in_parallel` looks for "--seeds" to start a process for each seed.
+    training = commands.add_parser("train", allow_abbrev=False, help="train on the gathered data")
+    training.add_argument("folder", type=Path, help="folder that `pack` filled")
+    training.add_argument("out", type=Path, help="folder for the results")
+    training.add_argument("--variant", default="char", help="preset to train (default: char)")
+    training.add_argument("--seeds", type=int, nargs="+", default=[0], help="one process per seed")
+    training.add_argument("--profile", action="store_true", help="also profile some steps")
+    for name in SETTINGS:
+        training.add_argument(f"--{name.replace('_', '-')}", type=value)
+    training.set_defaults(run=train)
+    collecting = commands.add_parser("collect", help="turn predictions into files of answers")
+    collecting.add_argument("folder", type=Path, help="folder that `pack` filled")
+    collecting.add_argument("out", type=Path, help="folder that `train` wrote to")
+    collecting.add_argument("results", type=Path, help="folder for the files of answers")
+    collecting.set_defaults(run=collect)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()

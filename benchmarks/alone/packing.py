@@ -1,0 +1,73 @@
+"""Gathers data for machines on which the project is not installed."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from prefect import flow
+
+from benchmarks.alone.packed import ABOUT, ENCODED, INGESTED, VECTORS
+from benchmarks.trainings.trained import data_digest, inputs_in_words
+from flows.common.encoding import encode_dataset
+from flows.common.failures import report_user_errors, result_or_exit
+from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.splits import ingest_dataset
+from flows.common.training import Training
+from infra.artifacts.manifest import content_digest, facts_of, git_commit
+from models.configs.presets import preset
+from tasks.embeddings.formats.store import load_word_vectors
+from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.training.inputs import TrainingData
+
+
+@flow(name="benchmark-alone")
+@report_user_errors
+def _pack(folder: str, data: DataParameters, vectors: VectorParameters) -> None:
+    splits = ingest_dataset(data)
+    encoded = encode_dataset(splits, vectors, VocabularyParameters())
+    name, _, inputs = Training(preset("char"), splits, encoded).inputs
+    gather(Path(folder), inputs, _about(name, inputs))
+
+
+def pack_data(folder: Path, data: Any, vectors: Any) -> None:
+    """Ingest and encode data, and gather it in the folder. Both are names, or mappings of fields.
+
+    Invalid data ends the program with a message.
+    """
+    result_or_exit(
+        _pack(
+            str(folder),
+            {"dataset": data} if isinstance(data, str) else data,
+            {"source": vectors} if isinstance(vectors, str) else vectors,
+            return_state=True,
+        )
+    )
+
+
+def _about(dataset: str, data: TrainingData) -> dict[str, Any]:
+    """What tells trainings on the data from others, as `Trained` has it."""
+    return {
+        "dataset": dataset,
+        "git": git_commit(),
+        "data": data_digest(
+            *map(content_digest, (data.train.ingested, data.vocabulary, data.vectors))
+        ),
+        "inputs": inputs_in_words(facts_of(data.train.ingested), data.vectors),
+    }
+
+
+def gather(folder: Path, data: TrainingData, about: dict[str, Any]) -> None:
+    """Copy encoded splits, the ingested splits that are evaluated, vocabulary and vectors to the
+    folder, with facts about them."""
+    for name, split in data.splits.items():
+        shutil.copytree(split.encoded, folder / name / ENCODED, dirs_exist_ok=True)
+        if name != "train":
+            shutil.copytree(split.ingested, folder / name / INGESTED, dirs_exist_ok=True)
+    shutil.copy(data.vocabulary / "types.parquet", folder)
+    np.save(folder / VECTORS, load_word_vectors(data.vocabulary, data.vectors))
+    characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows
+    text = json.dumps({**about, "characters": characters}, indent=1)
+    (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")

@@ -1,0 +1,175 @@
+"""A training in one process, with checkpoints, and its results."""
+
+import hashlib
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+from torch.profiler import profile
+
+from benchmarks.alone.packed import Packed
+from benchmarks.common.clock import summary, write
+from benchmarks.common.machine import machine, today
+from benchmarks.common.operators import shares, times
+from models.arrays import FloatArray
+from models.bidaf import BiDAF
+from models.configs.variant import TrainingConfig, VariantConfig
+from models.early_stopping import best_epoch, is_out_of_time, stop_reason
+from models.sliding_windows import count_trainable
+from models.span_decoding import Predictions
+from models.trainer import Reading, Trainer
+from tasks.evaluation.epoch_scores import epoch_scores
+from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
+from tasks.training.epoch_log import history_entry
+
+PROFILED = 100  # steps
+
+
+def name_of(variant: VariantConfig) -> str:
+    """The name of a training's files: variant, seed, and a digest of all settings."""
+    digest = hashlib.sha256(json.dumps(variant.to_dict(), sort_keys=True).encode()).hexdigest()
+    return f"{variant.name}-seed{variant.training.seed}-{digest[:6]}"
+
+
+def make_trainer(variant: VariantConfig, packed: Packed) -> Trainer:
+    """The variant's trainer, on the GPU if there is one, with weights drawn from the seed."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(variant.training.seed)
+    model = BiDAF(variant.model, packed.vectors, packed.about["characters"])
+    return Trainer(model, variant.training, wrap=lambda module: module.to(device))
+
+
+def train_variant(
+    variant: VariantConfig, packed: Packed, out: Path, command: str
+) -> TrainingRecord:
+    """Train to the end, from the checkpoint if there is one. After each epoch, evaluate, write a
+    checkpoint beside the data, and the results to `out`."""
+    trainer = make_trainer(variant, packed)
+    checkpoint = packed.folder / "checkpoints" / name_of(variant)
+    record = resume_from(checkpoint, trainer) if checkpoint.exists() else TrainingRecord()
+
+    def has_time_left(reading: Reading) -> bool:
+        return not is_out_of_time(variant.training, reading.seconds)
+
+    while record.ended is None:
+        epoch = trainer.train_epoch(packed.train, packed.types, has_time_left)
+        answered = {
+            name: trainer.predict(own.examples, packed.types)
+            for name, own in packed.evaluated.items()
+        }
+        scores = epoch_scores(packed.evaluated, answered, packed.train, variant.training)
+        record.history.append(history_entry(trainer, epoch, scores, record.history))
+        record.ended = stop_reason(variant.training, _f1s(record), trainer.seconds)
+        _save(checkpoint, trainer, record, answered)
+        _write(out, variant, packed, record, command)
+        print(name_of(variant), json.dumps(record.history[-1]), flush=True)
+    _write(out, variant, packed, record, command)  # `out` may be another folder than before
+    return record
+
+
+def _f1s(record: TrainingRecord) -> list[float]:
+    """Validation F1 of each epoch; dev must not select one."""
+    return [entry.get("validation/f1", math.nan) for entry in record.history]
+
+
+def kept_epoch(training: TrainingConfig, record: TrainingRecord) -> int:
+    """The epoch that counts, from 1: with patience the best one on validation, else the last."""
+    f1s = _f1s(record)
+    return len(f1s) if training.patience is None else best_epoch(f1s)
+
+
+def _save(
+    checkpoint: Path,
+    trainer: Trainer,
+    record: TrainingRecord,
+    answered: Mapping[str, tuple[Predictions, FloatArray]],
+) -> None:
+    """Replace the checkpoint, which also has the predictions of the epoch that counts."""
+    new = checkpoint.with_name(f".{checkpoint.name}")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    save_checkpoint(new, trainer, record, None)
+    is_kept = kept_epoch(trainer.config, record) == len(record.history)
+    for name, (predictions, _) in answered.items():
+        if is_kept:
+            arrays = {field: np.asarray(values) for field, values in vars(predictions).items()}
+            save_file(arrays, new / predictions_file(name))
+        else:
+            shutil.copy(checkpoint / predictions_file(name), new)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    new.rename(checkpoint)
+
+
+def predictions_file(split: str) -> str:
+    """The name of the file with the predictions for a split."""
+    return f"predictions-{split}.safetensors"
+
+
+def _write(
+    out: Path, variant: VariantConfig, packed: Packed, record: TrainingRecord, command: str
+) -> None:
+    """Write the results so far: predictions and history."""
+    name = name_of(variant)
+    (out / name).mkdir(parents=True, exist_ok=True)
+    for split in packed.evaluated:
+        file = predictions_file(split)
+        shutil.copy(packed.folder / "checkpoints" / name / file, out / name / file)
+    write(out, name, result_of(variant, packed, record, command))
+
+
+def result_of(
+    variant: VariantConfig, packed: Packed, record: TrainingRecord, command: str
+) -> dict[str, Any]:
+    """The facts about a training."""
+    return {
+        "command": command,
+        "date": today(),
+        "machine": machine(),
+        "data": {
+            "dataset": packed.about["dataset"],
+            "trained_on": count_trainable(packed.train, variant.training),
+            "questions": len(packed.evaluated["dev"].split),
+        },
+        "config": variant.to_dict(),
+        "ended": record.ended,
+        "kept_epoch": kept_epoch(variant.training, record),
+        **summary(record.history),
+        "history": record.history,
+    }
+
+
+def profile_steps(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
+    """Profile steps in the middle of an epoch: seconds per step, the share of them in which the GPU
+    computed, and the operators' shares of that time. Call it after a training, which makes torch
+    choose its kernels and allocate memory."""
+    trainer = make_trainer(variant, packed)
+    on_gpu = trainer.device.type == "cuda"
+    profiler = profile()
+    clock: list[tuple[int, float]] = []
+
+    def record_step(reading: Reading) -> bool:
+        if not clock:
+            profiler.start()
+        clock.append((reading.epoch_step, time.perf_counter()))
+        return reading.epoch_step < PROFILED
+
+    trainer.train_epoch(packed.train, packed.types, record_step)
+    profiler.stop()
+    (first, began), (last, ended) = clock[0], clock[-1]
+    if first == last:
+        sys.exit(f"An epoch has only {last} step(s), too few to profile. Reduce --batch-size.")
+    operator_seconds = times(profiler, on_gpu)
+    return {
+        "steps": last - first,
+        "seconds_a_step": (ended - began) / (last - first),
+        "device_busy": sum(operator_seconds.values()) / (ended - began) if on_gpu else None,
+        "operators": shares(operator_seconds),
+    }
