@@ -93,6 +93,7 @@ def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
         "within": _within(kept, variant, split),
         "parameters": facts.get("parameters"),
         "trained_on": facts.get("trained_on"),
+        "leakage": facts.get("data_leakage"),
         "epochs": len(variant.history),
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
         "speed": last.get("examples_per_second"),

@@ -17,6 +17,9 @@ from models.configs.variant import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
 from tasks.embeddings.contextual.frozen_bilm import WEIGHTS, has_bilm, layers_shape
 from tasks.embeddings.formats.store import load_word_vectors, part_sizes
+from tasks.evaluation.evaluate import load_split
+from tasks.inference.trained_contexts import new_to_models
+from tasks.tracking.registry import TRAINED_CONTEXTS
 from tasks.training.inputs import TrainingData
 
 
@@ -125,4 +128,32 @@ def warm_start_summary(carried: WarmStartResult, variant: VariantConfig) -> str:
     return (
         f"{variant.name}: warm start with {len(carried.parameters)} parameter tensors of the "
         f"earlier model{known}, {100 * carried.share:.1f} % of its weights{fresh}."
+    )
+
+
+def leakage_warning(name: str, data: TrainingData) -> str | None:
+    """One line if the model of a warm start was trained on contexts of validation or dev, or if
+    this is unknown; None if not, and without a warm start."""
+    if data.start_from is None:
+        return None
+    model = data.start_from / "model"
+    if not (model / TRAINED_CONTEXTS).exists():
+        return (
+            f"{name}: the model in start_from is of an earlier release and does not record the "
+            "contexts that it was trained on. If contexts of validation or dev are among them, "
+            "their scores are too high; this can't be checked."
+        )
+    counts = []
+    for split, folders in data.splits.items():
+        if split == "train":
+            continue
+        new = new_to_models(load_split(folders.ingested), [model])
+        if not new.all():
+            counts.append(f"{(~new).sum():,} of {len(new):,} {split} questions")
+    if not counts:
+        return None
+    return (
+        f"{name}: {' and '.join(counts)} are about contexts that the model in start_from was "
+        "trained on, so their scores are too high. Split the data as for that model (data.seed, "
+        "data.validation_share, data.dev_share), or omit start_from to train from scratch."
     )

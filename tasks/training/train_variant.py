@@ -16,6 +16,7 @@ from infra.artifacts.manifest import content_digest
 from infra.cluster import ray_cluster
 from infra.cluster.allotment import Resources, allot
 from infra.errors import UserError
+from infra.run_logger import logger
 from infra.settings import settings
 from infra.storage.store import checkpoint_storage
 from models.configs.variant import TrainingConfig, VariantConfig
@@ -48,7 +49,6 @@ def train_variant(
             early stopping has no validation split, a context is too long for self-attention, or the
             model of the warm start is incompatible.
     """
-    from tasks.training.initialization import new_model, warm_start_summary
     from tasks.training.outputs import write_outputs
     from tasks.training.ray_trainer import fit
     from tasks.training.worker import Job
@@ -56,12 +56,8 @@ def train_variant(
     _require_validation(data, variant.training)
     require_short_contexts(data, variant)
     facts: dict[str, Any] = {"trained_on": _trained_questions(data.train.encoded, variant.training)}
-    tags: dict[str, str] = {}
-    _, carried = new_model(variant, data)
-    if carried is not None:
-        facts["carried_over"] = asdict(carried)
-        tags["carried_over"] = warm_start_summary(carried, variant)
-        print(tags["carried_over"], flush=True)
+    started, tags = warm_start_facts(variant, data)
+    facts |= started
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = allot(resources)
     uri, storage = settings().tracking_uri, checkpoint_storage()
@@ -126,6 +122,28 @@ def require_short_contexts(data: TrainingData, variant: VariantConfig) -> None:
                 f"{variant.name} would take too much memory. Read such contexts in windows: set "
                 "training.window_stride, for example to 200."
             )
+
+
+def warm_start_facts(
+    variant: VariantConfig, data: TrainingData
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The facts and the MLflow tags of a warm start, which are also logged; empty without one.
+
+    Raises:
+        UserError: the model of the warm start is incompatible.
+    """
+    from tasks.training.initialization import leakage_warning, new_model, warm_start_summary
+
+    _, carried = new_model(variant, data)
+    if carried is None:
+        return {}, {}
+    facts: dict[str, Any] = {"carried_over": asdict(carried)}
+    tags = {"carried_over": warm_start_summary(carried, variant)}
+    print(tags["carried_over"], flush=True)
+    if warning := leakage_warning(variant.name, data):
+        facts["data_leakage"] = tags["data_leakage"] = warning
+        logger().warning(warning)
+    return facts, tags
 
 
 def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:

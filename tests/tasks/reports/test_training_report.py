@@ -73,6 +73,16 @@ def test_shows_the_mix_of_contextual_layers(folder: Path, split: EvaluationSplit
     assert "Contextual vectors" not in written_report(folder, [other])
 
 
+def test_warns_of_data_leakage_by_a_warm_start(folder: Path, split: EvaluationSplit) -> None:
+    warning = "warm: 1 of 4 dev questions are about contexts that the model was trained on."
+    variants = [
+        variant(folder, split, "warm", GOLD, data_leakage=warning),
+        variant(folder, split, "plain", WEAK),
+    ]
+    assert f"Warm start. {warning}" in visible_text(written_report(folder, variants))
+    assert "Warm start" not in written_report(folder, variants[1:])
+
+
 def test_best_value_per_column_is_marked(folder: Path, split: EvaluationSplit) -> None:
     weak, strong = (
         variant(folder, split, "weak", WEAK, history=history(2)),

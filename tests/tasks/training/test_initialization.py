@@ -13,8 +13,9 @@ from infra.errors import UserError
 from models.configs.presets import preset
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.tracking.registry import fetch_model
-from tasks.training.initialization import new_model, warm_start_summary
+from tasks.training.initialization import leakage_warning, new_model, warm_start_summary
 from tasks.training.inputs import TrainingData
 from tests.factories.training_data import prepare, small
 
@@ -104,6 +105,21 @@ def test_rejects_other_word_vectors(data: TrainingData, earlier: Path) -> None:
         save_file({"word_vectors": other}, file)
         with pytest.raises(UserError, match="other word vectors"):
             new_model(small(), replace(data, start_from=earlier))
+
+
+def test_warns_of_evaluation_data_in_a_warm_start(data: TrainingData, earlier: Path) -> None:
+    warm = replace(data, start_from=earlier)
+    assert leakage_warning("char", data) is None
+    assert "does not record the contexts" in str(leakage_warning("char", warm))
+    write_trained_contexts(earlier / "model", data.train.ingested, None)
+    assert leakage_warning("char", warm) is None
+    write_trained_contexts(earlier / "model", data.dev.ingested, earlier / "model")
+    warning = str(leakage_warning("char", warm))
+    assert warning.startswith("char: 25 of 25 dev questions are about contexts")
+    assert data.validation is not None
+    write_trained_contexts(earlier / "model", data.validation.ingested, earlier / "model")
+    both = "char: 25 of 25 validation questions and 25 of 25 dev questions are about"
+    assert str(leakage_warning("char", warm)).startswith(both)
 
 
 def test_model_folder_is_copied(earlier: Path, tmp_path: Path) -> None:

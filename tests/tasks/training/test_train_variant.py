@@ -2,17 +2,27 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from mlflow.tracking import MlflowClient
 
 import models.predict
 from infra.errors import UserError
 from models.configs.presets import preset
+from tasks.embeddings.formats.store import load_word_vectors
+from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.tracking import runs
-from tasks.training.train_variant import log_kept_epoch, require_short_contexts
-from tests.factories.training_data import prepare
+from tasks.training.initialization import new_model
+from tasks.training.train_variant import (
+    log_kept_epoch,
+    require_short_contexts,
+    warm_start_facts,
+)
+from tests.factories.training_data import prepare, small
 
 HISTORY = [
     {
@@ -65,3 +75,21 @@ def test_contexts_too_long_for_attention_are_refused(
         require_short_contexts(data, preset("char-selfattn"))
     require_short_contexts(data, preset("char-selfattn").with_changes(window_stride=200))
     require_short_contexts(data, preset("char"))
+
+
+def test_warm_start_on_evaluation_data_is_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, variant = prepare(tmp_path, articles=1), small()
+    weights = dict(new_model(variant, data)[0].named_parameters())
+    vectors = torch.from_numpy(load_word_vectors(data.vocabulary, data.vectors))
+    save_model(tmp_path / "model", TrainedModel(variant, True, weights, vectors, data.vocabulary))
+    warm = replace(data, start_from=tmp_path)
+    write_trained_contexts(tmp_path / "model", data.train.ingested, None)
+    facts, tags = warm_start_facts(variant, warm)
+    assert facts.keys() == tags.keys() == {"carried_over"} and not caplog.messages
+    write_trained_contexts(tmp_path / "model", data.dev.ingested, None)
+    facts, tags = warm_start_facts(variant, warm)
+    assert "25 of 25 dev questions" in tags["data_leakage"]
+    assert caplog.messages == [facts["data_leakage"]] == [tags["data_leakage"]]
+    assert warm_start_facts(variant, data) == ({}, {})
