@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import math
+import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import pyarrow as pa
@@ -59,6 +60,13 @@ READ_PROGRESS: ContextVar[ReportShare] = ContextVar(
 _READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, RuntimeError)
 
 
+class InvalidPath(UserError, ValueError):
+    """A user's path that can't be accessed.
+
+    It is a ValueError, too, so that forms report it with the name of the field.
+    """
+
+
 @contextmanager
 def reporting_read_progress(callback: ReportShare) -> Iterator[None]:
     """Use `callback` as the `READ_PROGRESS` callback within the block."""
@@ -67,6 +75,32 @@ def reporting_read_progress(callback: ReportShare) -> Iterator[None]:
         yield
     finally:
         READ_PROGRESS.reset(token)
+
+
+def user_path(name: str) -> Path:
+    """The path that a user names, with its ~ expanded; it need not exist.
+
+    Raises:
+        InvalidPath: it is too long, starts with ~ and an unknown user, or lies in (or is) a folder
+            that may not be searched.
+    """
+    try:
+        path = Path(name).expanduser()
+        (path / "_").exists()  # unlike `path.exists()`, fails if `path` may not be searched
+    except (OSError, RuntimeError) as error:
+        raise _inaccessible(name, error) from error
+    return path
+
+
+def _inaccessible(path: str, error: Exception) -> InvalidPath:
+    return InvalidPath(
+        f"{path} can't be read ({_reason(error)}); check the path and its permissions."
+    )
+
+
+def _reason(error: Exception) -> str:
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return strerror or str(error).rstrip(".")
 
 
 def inner_suffix(path: Path) -> str:
@@ -86,9 +120,23 @@ def matches(pattern: Path) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and its subfolders, sorted, without hidden ones."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(file for file in files if not is_hidden(file.relative_to(folder)))
+    """The files in a folder and its subfolders, sorted, without hidden ones.
+
+    Raises:
+        InvalidPath: a subfolder can't be read.
+    """
+    files: list[Path] = []
+    try:
+        for parent, folders, names in os.walk(folder, onerror=_raise):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            files += [Path(parent, name) for name in names if not name.startswith(".")]
+        return sorted(file for file in files if file.is_file())
+    except OSError as error:
+        raise _inaccessible(str(error.filename), error) from error
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def is_hidden(path: PurePath) -> bool:
@@ -219,8 +267,9 @@ def _log_compression(path: Path, name: str) -> None:
 def _unreadable(path: Path, error: Exception) -> UserError:
     if isinstance(error, FileNotFoundError):
         return UserError(f"No such file: {path}. Check the path.")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UserError(f"{path} can't be read ({reason}); check the path, or download it again.")
+    return UserError(
+        f"{path} can't be read ({_reason(error)}); check the path, or download it again."
+    )
 
 
 class _GuardedStream(io.RawIOBase):

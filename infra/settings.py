@@ -106,8 +106,8 @@ class Settings(BaseSettings):
     keep_runs: int = Field(
         20,
         ge=1,
-        description="Newest flow runs of each dataset whose MLflow runs, models and stages garbage "
-        "collection keeps.",
+        description="Newest flow runs of a dataset whose MLflow runs, models and stages its "
+        "`retrain` keeps. Other commands remove no runs.",
     )
 
     keep_checkpoints: int = Field(

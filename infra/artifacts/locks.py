@@ -27,7 +27,8 @@ class _SharedLock(TemporaryFileLock):
 
 
 def lock_file(folder: Path, purpose: str) -> Path:
-    """The lock file of a stage's folder, locked while the folder is in use or being built."""
+    """The lock file of a folder, such as a stage's, locked while the folder is in use, being built
+    or being published to."""
     return settings().root.resolve() / "locks" / f"{folder.parent.name}-{folder.name}.{purpose}"
 
 

@@ -5,7 +5,7 @@ manifest.json, which has the names of the files. The manifest is written last, s
 manifest is complete. Two runs that publish the same stage never mix their files, and every reader
 verifies the digests.
 
-All functions do nothing if the storage root is a folder.
+All functions but `find_manifest` do nothing if the storage root is a folder.
 """
 
 import json
@@ -56,6 +56,14 @@ def fetch(final: Path) -> bool:
     with new_folder(final) as folder:
         _download(store, final, manifest, folder)
     return True
+
+
+def find_manifest(final: Path) -> Manifest | None:
+    """The manifest of a stage, here or at the root's address; None if the stage is gone."""
+    store = root_store()
+    with suppress(FileNotFoundError):
+        return read_manifest(final) if store is None else _read_manifest(store, final)
+    return None
 
 
 def ensure_local(final: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST
 from infra.artifacts.remote import copy, in_parallel
+from infra.files import user_path
 from infra.settings import settings
 from infra.storage.store import Store, explained_errors, root_store
 
@@ -101,9 +102,9 @@ def local_path(name: str) -> Path:
     """
     address, root = settings().address, settings().root.resolve()
     if address is None:
-        return Path(name).expanduser()
+        return user_path(name)
     inside = name.startswith(f"{address}/")
-    path = root / name.removeprefix(f"{address}/") if inside else Path(name).expanduser()
+    path = root / name.removeprefix(f"{address}/") if inside else user_path(name)
     if path.is_relative_to(root):
         pull(path)
     return path

@@ -50,6 +50,8 @@ from infra.settings import CHECKOUT, PACKAGES
 P = ParamSpec("P")
 Build = Callable[Concatenate[Path, P], Facts]
 
+FILES_SHOWN = 5  # in an error message
+
 # The state of a stage that ended with an error message instead of a traceback.
 REFUSED = "Refused"
 # The message of a flow run that was refused starts with this. Its state has a standard name: the
@@ -204,10 +206,13 @@ class Stage(Generic[P]):
         bound = signature(without_out).bind(*args, **kwargs)
         bound.apply_defaults()
         _read_sources()
-        key = digest_of([self.name, identity(bound.arguments), source_digest(self.code)])[:32]
-        folder = stages_folder() / self.name / key
+        folder = stages_folder() / self.name / self._key(identity(bound.arguments))
         use(folder)
         return bound.arguments, folder
+
+    def _key(self, content: Any) -> str:
+        """The key for inputs with this identity."""
+        return digest_of([self.name, content, source_digest(self.code)])[:32]
 
     def _title(self, inputs: dict[str, Any]) -> str:
         """The name of a run of the stage: the stage's name and its label."""
@@ -244,11 +249,14 @@ class Stage(Generic[P]):
         with new_folder(final) as folder:
             start = time.perf_counter()
             facts = self.build(folder, **inputs)  # type: ignore[call-arg]
+            content = identity(inputs)
+            if self._key(content) != final.name:
+                raise self._changed(inputs)
             write_manifest(
                 folder,
                 {
                     "stage": self.name,
-                    "inputs": identity(inputs),
+                    "inputs": content,
                     "made_from": list(origins(inputs)),
                     "code": source_digest(self.code),
                     "seconds": time.perf_counter() - start,
@@ -256,6 +264,16 @@ class Stage(Generic[P]):
                 },
             )
             publish(folder, final)
+
+    def _changed(self, inputs: dict[str, Any]) -> UserError:
+        """The error that a file is not the one of the key: it was changed while the stage waited or
+        read it."""
+        files = [origin["path"] for origin in origins(inputs) if "path" in origin]
+        shown = ", ".join(files[:FILES_SHOWN]) + ", …" * (len(files) > FILES_SHOWN)
+        return UserError(
+            f"A file that the step {self.name} reads was changed after this run had started: "
+            f"{shown}. Start the run again. Finished steps are kept."
+        )
 
     def _require_unchanged_code(self) -> None:
         """Check that the code is that of the key: this process has loaded the earlier code, but

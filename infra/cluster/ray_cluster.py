@@ -184,7 +184,9 @@ def allocator_variables() -> dict[str, str]:
     sizes differ from step to step.
     """
     library = Path(ray.__file__).parent / "core" / "libjemalloc.so"
-    return KEEP_FREED_MEMORY | ({"LD_PRELOAD": str(library)} if library.exists() else {})
+    # The dynamic linker splits LD_PRELOAD at spaces and colons, and knows no escapes.
+    usable = library.exists() and not {" ", ":"} & set(str(library))
+    return KEEP_FREED_MEMORY | ({"LD_PRELOAD": str(library)} if usable else {})
 
 
 def nodes() -> set[str]:

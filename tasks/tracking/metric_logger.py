@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.masking import mask_secrets
 from tasks.tracking.client import client_of
 
 # MLflow is imported locally, because it takes a second to load.
@@ -54,8 +55,9 @@ class EpochLogger:
                 client.log_batch(self.run_id, metrics=points)
                 del self.unsent[:METRICS_PER_CALL]
         except MlflowException as error:
+            reason = mask_secrets(str(error))  # it has the URI
             print(
-                f"MLflow is unreachable; {len(self.unsent)} metrics are queued ({error}).",
+                f"MLflow is unreachable; {len(self.unsent)} metrics are queued ({reason}).",
                 flush=True,
             )
 

@@ -16,7 +16,7 @@ from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
     from mlflow.tracking import MlflowClient
 
 # MLflow and Prefect are imported locally: they take seconds to load, and Ray's workers import this
@@ -57,10 +57,14 @@ def split_datasets(name: str, splits: Mapping[Split, Path]) -> list[InputDataset
     ]
 
 
-def corpus_dataset(corpus: Path) -> InputDataset:
-    """A corpus that vectors or a language model were trained on, a folder of `prepare_corpus`."""
+def corpus_dataset(corpus: Path, digest: str) -> InputDataset:
+    """A corpus that vectors or a language model were trained on, a folder of `prepare_corpus`.
+
+    The folder may be missing on this machine.
+    """
     words = corpus / "words.parquet"
-    return InputDataset("corpus", content_digest(corpus), str(corpus), "train", words)
+    table = words if words.is_file() else None
+    return InputDataset("corpus", digest, str(corpus), "train", table)
 
 
 def parent_run(
@@ -304,23 +308,31 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
 
 
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
-    existing = client.get_experiment_by_name(name)
-    if existing is None:
-        # Beside the SQLite file, because MLflow would use the working directory.
-        artifacts = Path(uri.removeprefix("sqlite:///")).resolve().parent / "mlartifacts" / name
-        return str(
-            client.create_experiment(
-                name,
-                artifacts.as_uri() if uri.startswith("sqlite:///") else None,
-                tags={"mlflow.experimentKind": "custom_model_development"},  # sets the UI's view
-            )
-        )
-    if existing.lifecycle_stage != "active":
+    experiment = client.get_experiment_by_name(name) or _new_experiment(client, uri, name)
+    if experiment.lifecycle_stage != "active":
         raise UserError(
             f"MLflow experiment '{name}' is deleted. Restore it with "
-            f"`mlflow experiments restore --experiment-id {existing.experiment_id}`."
+            f"`mlflow experiments restore --experiment-id {experiment.experiment_id}`."
         )
-    return str(existing.experiment_id)
+    return str(experiment.experiment_id)
+
+
+def _new_experiment(client: "MlflowClient", uri: str, name: str) -> "Experiment":
+    """Create an experiment, unless another run has just created it."""
+    from mlflow.exceptions import MlflowException
+
+    # Beside the SQLite file, because MLflow would use the working directory.
+    artifacts = Path(uri.removeprefix("sqlite:///")).resolve().parent / "mlartifacts" / name
+    try:
+        client.create_experiment(
+            name,
+            artifacts.as_uri() if uri.startswith("sqlite:///") else None,
+            tags={"mlflow.experimentKind": "custom_model_development"},  # sets the UI's view
+        )
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    return client.get_experiment_by_name(name)
 
 
 def _search(

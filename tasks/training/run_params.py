@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts.manifest import Manifest, read_manifest, stages_folder
+from infra.artifacts.remote import find_manifest
 from infra.cluster.allotment import Resources
 from models.configs.variant import CharacterConfig, ContextualConfig, VariantConfig
 from tasks.embeddings.formats.source import BILM
@@ -81,7 +82,9 @@ def _data(train: Manifest) -> dict[str, Any]:
     inputs, apart = train["inputs"], train["inputs"]["apart"]
     negatives = inputs["negatives"]
     ingested = next(origin for origin in train["made_from"] if origin["input"] == "portions")
-    ingestion = read_manifest(stages_folder() / _stage(ingested))["inputs"]
+    # An earlier run with equal content may have made the split, and its ingestion may be gone.
+    ingestion = find_manifest(stages_folder() / _stage(ingested))
+    settings = ingestion["inputs"] if ingestion else {}
     return {
         "seed": inputs["shares"]["seed"],
         "validation_share": inputs["shares"]["validation"],
@@ -91,8 +94,7 @@ def _data(train: Manifest) -> dict[str, Any]:
         "negatives": negatives["paragraph"],
         "negatives_nearest": negatives["nearest"],
         "negatives_swap": negatives["swap"],
-        "repair": ingestion["repair"],
-        "max_rejected": ingestion["max_rejected"],
+        **{name: settings[name] for name in ("repair", "max_rejected") if name in settings},
     }
 
 

@@ -12,6 +12,7 @@ from infra.errors import UserError
 from infra.settings import settings
 from infra.storage.store import checkpoint_storage
 from models.language_model.config import PRESETS, BiLMConfig
+from tasks.datasets.catalog import EMBEDDINGS
 from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
@@ -22,7 +23,6 @@ from tasks.tracking import client, runs
 if TYPE_CHECKING:
     from tasks.training.language_model_worker import LanguageModelJob
 
-EXPERIMENT = "embeddings"
 HISTORY = "history.json"
 
 
@@ -157,15 +157,16 @@ def _start_run(
         "start": None if start is None else content_digest(start),
         "resources": resources.model_dump(),
     }
+    digest = content_digest(corpus)
     run = runs.VariantRun(
         f"elmo · seed {used['seed']}",
         stage,
         config,
-        {"corpus.digest": content_digest(corpus), "lower_case": str(_lower_case(corpus))},
-        [runs.corpus_dataset(corpus)],
+        {"corpus.digest": digest, "lower_case": str(_lower_case(corpus))},
+        [runs.corpus_dataset(corpus, digest)],
     )
     return runs.start_variant_run(
-        settings().tracking_uri, runs.parent_run_of(EXPERIMENT), run, resumed
+        settings().tracking_uri, runs.parent_run_of(EMBEDDINGS), run, resumed
     )
 
 

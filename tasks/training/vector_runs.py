@@ -4,23 +4,23 @@ from pathlib import Path
 
 from infra.artifacts.manifest import identity, read_manifest, stages_folder
 from infra.settings import settings
+from tasks.datasets.catalog import EMBEDDINGS
 from tasks.embeddings.formats.source import stage_input
 from tasks.embeddings.formats.store import VECTORS, history_of, set_digest
 from tasks.tracking import runs
 from tasks.training.run_params import making_of
-
-EXPERIMENT = "embeddings"
 
 
 def log_trained_vectors(name: str, trained: Path) -> None:
     """Log a run of a trained set, the folder of its stage, unless there is one: its parameters, its
     corpus, and its losses."""
     uri = settings().tracking_uri
-    if runs.is_logged(uri, f"bidaflow/{EXPERIMENT}", trained.name):
+    if runs.is_logged(uri, f"bidaflow/{EMBEDDINGS}", trained.name):
         return
     manifest, vectors = read_manifest(trained), trained / VECTORS
     facts = manifest["facts"]
     origin = next(origin for origin in manifest["made_from"] if origin["input"] == "corpus")
+    # From the run that trained the set: this one may have made an equal corpus with another key.
     corpus = stages_folder() / origin["stage"] / origin["key"]
     config = {
         "words": facts["words"],
@@ -31,8 +31,9 @@ def log_trained_vectors(name: str, trained: Path) -> None:
         "vectors.digest": set_digest(identity(stage_input(vectors))),
         "corpus.digest": origin["digest"],
     }
-    parent = runs.parent_run_of(EXPERIMENT)
-    run = runs.VariantRun(name, trained.name, config, tags, [runs.corpus_dataset(corpus)])
+    parent = runs.parent_run_of(EMBEDDINGS)
+    datasets = [runs.corpus_dataset(corpus, origin["digest"])]
+    run = runs.VariantRun(name, trained.name, config, tags, datasets)
     run_id = runs.start_variant_run(uri, parent, run)
     for epoch, loss in enumerate(facts["losses"], 1):
         runs.log_scores(uri, run_id, {"train/loss": loss}, step=epoch)

@@ -4,6 +4,7 @@ import gzip
 import io
 import lzma
 import random
+import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -16,7 +17,18 @@ from hypothesis import strategies as st
 
 from infra import files
 from infra.errors import UserError
-from infra.files import READ_PROGRESS, archive_of, inner_suffix, members, open_input, stored_size
+from infra.files import (
+    READ_PROGRESS,
+    InvalidPath,
+    archive_of,
+    files_below,
+    inner_suffix,
+    members,
+    open_input,
+    stored_size,
+    user_path,
+)
+from tests.factories.permissions import lock
 
 TEXT = "".join(f'{{"id": {i}, "question": "Wäre {i * i} √?"}}\n' for i in range(3000)).encode()
 
@@ -97,6 +109,37 @@ def test_compressed_zip_member_is_read(tmp_path: Path) -> None:
     assert members(tmp_path / "a.zip") == [path]
     assert archive_of(path) == tmp_path / "a.zip"
     assert read(path) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("~nosuchuser/a.json", "Could not determine home directory"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_unusable_path_is_a_user_error(name: str, reason: str) -> None:
+    message = f"{name} can't be read ({reason}); check the path and its permissions."
+    with pytest.raises(InvalidPath, match=f"^{re.escape(message)}$"):
+        user_path(name)
+
+
+def test_locked_folder_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock(tmp_path / "locked", monkeypatch)
+    for path in (tmp_path / "locked", tmp_path / "locked" / "a.json"):
+        with pytest.raises(InvalidPath, match=rf"^{path} can't be read \(Permission denied\)"):
+            user_path(str(path))
+    assert user_path(str(tmp_path / "gone")) == tmp_path / "gone"
+
+
+def test_unreadable_subfolder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").touch()
+    lock(tmp_path / ".hidden", monkeypatch)
+    assert files_below(tmp_path) == [tmp_path / "a.json"]
+    lock(tmp_path / "locked", monkeypatch)
+    message = rf"^{tmp_path}/locked can't be read \(Permission denied\); check the path"
+    with pytest.raises(UserError, match=message):
+        files_below(tmp_path)
 
 
 def test_hidden_and_macos_members_are_left_out(tmp_path: Path) -> None:

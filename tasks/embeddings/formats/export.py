@@ -7,14 +7,15 @@ pickle, and is not written.
 
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import IO, Literal
 
 import numpy as np
 
+from infra.artifacts.locks import exclusive_lock, lock_file
 from infra.errors import UserError
 from infra.run_logger import logger
 from tasks.embeddings.formats.fasttext_format import write_fasttext
@@ -68,19 +69,28 @@ def _publish(
     trained: Path, folder: Path, names: Sequence[str], exports: Sequence[ExportFormat]
 ) -> list[Path]:
     """Put files of `trained` and the exports into `folder`, in place of what it has published."""
-    staging = folder / ".part"
-    shutil.rmtree(staging, ignore_errors=True)  # left by a killed process
-    staging.mkdir(parents=True)
-    try:
+    new = [*names, *(FILES[file_format] for file_format in exports)]
+    with _staging(folder) as staging:
         for name in names:
             _link(trained / name, staging / name)
         if exports:
             _write_exports(staging, trained, exports)
-        new = [*names, *(FILES[file_format] for file_format in exports)]
         _replace_set(folder, staging, new)
-    finally:
-        shutil.rmtree(staging)
     return [folder / name for name in new]
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder in `folder`, to one run at a time, and remove it afterwards."""
+    staging = folder / ".part"
+    message = f"Another run is publishing to {folder}; waiting for it to finish."
+    with exclusive_lock(lock_file(folder, "publish"), message):
+        shutil.rmtree(staging, ignore_errors=True)  # left by a killed process
+        staging.mkdir(parents=True)
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _write_exports(folder: Path, trained: Path, exports: Sequence[ExportFormat]) -> None:

@@ -404,6 +404,28 @@ def test_step_whose_code_was_edited_is_refused(monkeypatch: pytest.MonkeyPatch) 
         in_flow(lambda: shouting("edited"))
 
 
+def extend(out: Path, file: Path) -> dict[str, Any]:
+    """A file that is still being written while the stage reads it."""
+    text = file.read_text()
+    (out / "copy.txt").write_text(text)
+    if text == "half":
+        file.write_text("half, and the rest")
+    return {}
+
+
+def test_file_changed_while_read_is_refused(root: Path, tmp_path: Path) -> None:
+    extending, file = Stage(extend, "extend", code="infra.errors"), tmp_path / "input.txt"
+    file.write_text("half")
+    message = f"the step extend reads was changed after this run had started: {file}. Start"
+    with pytest.raises(UserError, match=re.escape(message)):
+        in_flow(lambda: extending(file))
+    assert names_in(root, "extend") == []
+    again = in_flow(lambda: extending(file))
+    assert (again.folder / "copy.txt").read_text() == "half, and the rest"
+    file.write_text("half")
+    assert not in_flow(lambda: extending.is_built(file))
+
+
 DIGESTS = """
 import json
 from infra.settings import CHECKOUT

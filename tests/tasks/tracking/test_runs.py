@@ -182,6 +182,17 @@ def test_resumed_training_sends_checkpointed_metrics(uri: str) -> None:
     assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5), (29, 24.5)]
 
 
+def test_message_about_unsent_metrics_masks_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    logger = EpochLogger(f"http://me:secret@127.0.0.1:{free_port()}", "run")
+    logger.epoch(1, {"train/nll": 1.0})
+    printed = capsys.readouterr().out
+    assert "1 metrics are queued" in printed and "http://***@127.0.0.1" in printed
+    assert "secret" not in printed
+
+
 def test_artifacts_are_stored_next_to_the_database(uri: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     run_id = parent(uri, "artifacts")
@@ -220,6 +231,22 @@ def test_deleted_experiment_is_reported(uri: str) -> None:
     client.delete_experiment(client.get_experiment_by_name("bidaflow/deleted").experiment_id)
     with pytest.raises(UserError, match="restore --experiment-id"):
         parent(uri, "second", "bidaflow/deleted")
+
+
+def test_experiment_of_a_simultaneous_run_is_used(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, others = MlflowClient.get_experiment_by_name, []
+
+    def look_up_too_early(client: MlflowClient, name: str) -> Any:
+        existing = look_up(client, name)
+        if existing is None:
+            others.append(client.create_experiment(name))
+        return existing
+
+    monkeypatch.setattr(MlflowClient, "get_experiment_by_name", look_up_too_early)
+    run = read(uri, parent(uri, "late", "bidaflow/simultaneous"))
+    assert others == [run.info.experiment_id]
 
 
 def test_unreachable_server_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Run parameters in MLflow: all requested settings, under the same names in every run."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,6 +151,35 @@ def test_every_run_logs_all_requested_parameters(
     }
     assert contexts(plain) == {"train", "dev"}
     assert contexts(other) == {"train", "dev", "validation"}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("gone", [False, True])
+def test_split_of_another_machine_has_its_settings(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_server: None,
+    other_machine: Callable[[], None],
+    own: Path,
+    trained_vectors: Path,
+    gone: bool,
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_ROOT", f"file://{tmp_path}/shared")
+    monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    data = DataParameters(dataset=str(own), max_rejected=0.2)
+    request = RunRequest(data, VectorParameters(source=str(trained_vectors)))
+    first = start_mlflow_run("baseline", request)
+    other_machine()
+    own.write_text(json.dumps(json.loads(own.read_text()), indent=2), encoding="utf-8")
+    if gone:
+        shutil.rmtree(tmp_path / "shared" / "stages" / "ingest")
+    second = start_mlflow_run("baseline", request)
+    left_out = {"data.repair", "data.max_rejected"} if gone else set()
+    assert first.data.params["data.max_rejected"] == "0.2"
+    assert second.data.params == {
+        name: value for name, value in first.data.params.items() if name not in left_out
+    }
 
 
 def differing(one: Run, other: Run) -> dict[str, tuple[str, str]]:

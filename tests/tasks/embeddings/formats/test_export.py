@@ -2,6 +2,7 @@
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,24 @@ def test_folder_has_either_vectors_or_a_language_model(tmp_path: Path) -> None:
     assert [file.name for file in named.iterdir()] == ["bilm.safetensors"]
     publish_vectors(tmp_path / "set", named, [])
     assert {file.name for file in named.iterdir()} == {"vectors.parquet", "subwords.safetensors"}
+
+
+def test_runs_publish_under_one_name_in_turn(tmp_path: Path) -> None:
+    (tmp_path / "named" / ".part" / "earlier").mkdir(parents=True)  # left by a killed process
+    sets = [tmp_path / name for name in ("first", "second")]
+    for folder in sets:
+        trained_set(folder, with_subwords=True, words=[folder.name])
+
+    def publish(folder: Path) -> list[Path]:
+        return publish_vectors(folder, tmp_path / "named", ["glove", "word2vec"])
+
+    with ThreadPoolExecutor(4) as pool:
+        *_, files = pool.map(publish, sets * 6)
+    assert set((tmp_path / "named").iterdir()) == set(files)
+    (name,) = load_vectors(str(files[0])).words
+    for file in files[:2]:
+        assert file.samefile(tmp_path / name / file.name)
+    assert all(load_vectors(str(file)).words == [name] for file in files[2:])
 
 
 def interrupt(*_: object) -> None:
