@@ -53,6 +53,7 @@ from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.settings import settings
+from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
 from tasks.reports.run_report import REPORT, with_links_to, write_error_page
 from tasks.stages import comparing
@@ -108,6 +109,11 @@ def compare_variants(
     as failed. A run with the same parameters trains only what is missing.
     """
     require_unique(data=data, variants=variants, seeds=seeds, vectors=vectors)
+    if "seed" in training.changes():
+        raise UserError(
+            "training.seed would have no effect, because each variant is trained once per seed in "
+            "seeds. Set seeds instead, or omit it."
+        )
     require_same_casing(vectors, vocabulary)
     start = model_to_start_from(training.start_from)
     grid = build_grid(data, vectors, list(product(variants, seeds)), vocabulary, training, start)
@@ -237,7 +243,7 @@ def _publish_reports(results: Sequence[ComparedVariant], seed: int) -> dict[str,
 
 def _folder() -> str:
     """The folder of this run's pages, below that of all reports."""
-    return f"comparisons/{folder_of_run()}"
+    return f"{COMPARISONS}/{folder_of_run()}"
 
 
 def _publish(comparison: Output, datasets: Iterable[str], complete: bool) -> dict[str, Any]:
@@ -250,7 +256,8 @@ def _publish(comparison: Output, datasets: Iterable[str], complete: bool) -> dic
     create_markdown_artifact(
         f"{comparison.facts['markdown']}\n[Page with the plot]({url_of(report)})",
         key="comparison",
-        description="Scores of all variants, with gains and their 95 % intervals",
+        description="Scores of all variants. Gains have 95 % intervals over questions and seeds; "
+        "* marks p < 0.05 after Holm's correction",
     )
     if not comparison.cached:
         uri = settings().tracking_uri
@@ -280,7 +287,7 @@ def announce(summary: dict[str, Any]) -> None:
             [[row[key] for key in shown] for row in rows],
             title=escape(
                 " · ".join(f"{key} {rows[0][key]}" for key in constant)
-                + ": all dev questions; * marks significant gains"
+                + ": all dev questions; * marks p < 0.05 after Holm's correction"
             ),
         ),
         f"Report     {summary['report']} (plot, and all {len(rows[0])} columns)",

@@ -21,6 +21,7 @@ from flows.common.splits import ingest_dataset
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
+from tasks.datasets.catalog import EMBEDDINGS
 from tasks.datasets.fetch import Source, is_in_mirror
 from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.evaluation.evaluate import EVALUATION, Queries
@@ -36,7 +37,7 @@ from tasks.stages import (
 from tasks.tracking import runs
 from tasks.training.run_params import source_digest, vector_parameters
 
-EXPERIMENT = "bidaflow/embeddings"
+EXPERIMENT = f"bidaflow/{EMBEDDINGS}"
 # The published tests on which sets are evaluated, by name.
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
 # What each metric measures, by the part of the evaluation and the suffix of its MLflow name.
@@ -70,7 +71,7 @@ def check_set(spec: str) -> str:
 @report_user_errors
 def evaluate_embeddings(
     vectors: Annotated[
-        list[Annotated[str, AfterValidator(check_set)]],
+        list[Annotated[str, Field(min_length=1), AfterValidator(check_set)]],
         Field(
             min_length=1,
             description="Sets to evaluate: glove-6b-50d, known sets, files, or language models "
@@ -78,7 +79,8 @@ def evaluate_embeddings(
         ),
     ] = [PACKAGED],
     dataset: Annotated[
-        str | None, Field(description="Dataset whose word coverage is measured. Empty: none.")
+        str | None,
+        Field(min_length=1, description="Dataset whose word coverage is measured. Empty: none."),
     ] = None,
     queries: Annotated[
         Queries,

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
+from flows.common.command_line import command_of
 from flows.common.encoding import fill, find_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import CorpusParameters, SetName, VectorFill, VectorStart
@@ -83,8 +84,8 @@ def announce(facts: dict[str, Any]) -> None:
     show(
         *(f"File       {file}" for file in facts["files"]),
         "",
-        f"Next       bidaflow embeddings evaluate --vectors {vectors}",
-        f"           bidaflow retrain --vectors.source {vectors}",
+        f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
+        f"           {command_of('retrain', {'vectors.source': vectors})}",
     )
 
 

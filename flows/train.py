@@ -10,6 +10,7 @@ from rich.table import Column
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
+from flows.common.display_names import require_unique
 from flows.common.encoding import encode_dataset, require_all_words, require_same_casing
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
@@ -56,6 +57,7 @@ def train_variants(
 
     A step whose inputs, parameters and code are unchanged comes from the cache.
     """
+    require_unique(variants=variants)
     require_same_casing([inputs.vectors], inputs.vocabulary)
     require_contextual_variant(training, variants)
     recommended = recommended_training(inputs.data)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show
+from flows.common.command_line import command_of
 from flows.common.encoding import train_bilm, train_from_corpus
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import CorpusParameters, DataParameters, SetName, check_start
@@ -63,8 +64,9 @@ def train_embeddings(
     evaluate_on: Annotated[
         str | None,
         Field(
+            min_length=1,
             description="Dataset on which the new set is evaluated after training, next to `start` "
-            "or glove-6b-50d. Empty: no evaluation."
+            "or glove-6b-50d. Empty: no evaluation.",
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -176,14 +178,15 @@ def announce(facts: dict[str, Any]) -> None:
         *(f"File       {file}" for file in facts["files"]),
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         "",
-        f"Next       bidaflow embeddings evaluate --vectors {vectors}",
-        f"           bidaflow retrain --vectors.source {vectors}",
+        f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
+        f"           {command_of('retrain', {'vectors.source': vectors})}",
     )
 
 
 def _announce_bilm(facts: dict[str, Any]) -> None:
     """Print the perplexities, and where the model is."""
     (first, last), file = facts["history"], facts["files"][0]
+    use = {"variants": ["char-elmo"], "vectors.contextual": file}
     words = first["words"]
     before = f"after the first {words:,} words" if words else "the start model's"
     show(
@@ -198,8 +201,8 @@ def _announce_bilm(facts: dict[str, Any]) -> None:
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         f"MLflow     {facts['run_url']}",
         "",
-        f"Next       bidaflow embeddings evaluate --vectors {file}",
-        f"           bidaflow retrain --variants char-elmo --vectors.contextual {file}",
+        f"Next       {command_of('evaluate-embeddings', {'vectors': [file]})}",
+        f"           {command_of('retrain', use)}",
     )
 
 

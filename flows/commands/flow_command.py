@@ -19,6 +19,7 @@ from rich.console import Console, ConsoleOptions
 
 from flows.common.failures import PRINTED_AT_EXIT, result_or_exit
 from infra.errors import did_you_mean
+from infra.masking import mask_secrets
 
 METAVARS = {"integer": "INT", "number": "NUMBER", "enum": "CHOICE"}
 # How an option is parsed by the type of its field; other types are parsed as text.
@@ -115,7 +116,7 @@ class Option:
             try:
                 value = json.loads(text)
             except json.JSONDecodeError as error:
-                sys.exit(f"{self.flag}: invalid JSON ({error}), got {text!r}.")
+                sys.exit(mask_secrets(f"{self.flag}: invalid JSON ({error}), got {text!r}."))
             return value if isinstance(value, list) else [value]
         return [part for part in text.split(",") if part]
 
@@ -223,8 +224,10 @@ def _nested(options: Sequence[Option], typed: dict[str, Any]) -> dict[str, Any]:
 def _error_line(detail: Any) -> str:
     choices = re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
     path = detail["loc"][:-1] if isinstance(detail["loc"][-1], int) else detail["loc"]
-    reason = detail["msg"].removeprefix("Value error, ")
-    return (
-        f"{flag_of(path)}: {reason}, got {detail['input']!r}."
-        f"{did_you_mean(str(detail['input']), choices)} --help lists all options."
+    reason = detail["msg"].removeprefix("Value error, ").removesuffix(".")
+    value = detail["input"]
+    shown = "" if isinstance(value, dict) else f", got {value!r}"  # the option names the group
+    return mask_secrets(
+        f"{flag_of(path)}: {reason}{shown}.{did_you_mean(str(value), choices)} --help lists all "
+        "options."
     )

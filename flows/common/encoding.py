@@ -140,7 +140,8 @@ def find_vectors(spec: str) -> VectorInput:
         return spec
     if local.is_dir():
         hint = (
-            "It holds a language model: choose it by vectors.contextual."
+            "It holds a language model: name a set of word vectors here, and the model in "
+            "vectors.contextual of a training."
             if is_bilm(spec)
             else "Name a file of vectors, or the folder of a set that was trained here."
         )

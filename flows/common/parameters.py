@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from inspect import getdoc, signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from flows.common.config_fields import changes_to, describe, with_fields
 from infra.errors import UserError
+from infra.files import user_path
 from infra.settings import settings
 from models.configs.presets import PRESETS, preset
 from models.configs.variant import (
@@ -63,16 +63,18 @@ def check_vector_source(spec: str) -> str:
 
 
 def check_start(spec: str) -> str:
-    """Accept a set of vectors to start from; `none` is not one."""
+    """Accept a set of vectors; `none` is not one."""
     if spec == NO_VECTORS:
-        raise ValueError(f"{NO_VECTORS!r} is not valid for start; omit it to train from scratch")
+        raise ValueError(
+            f"{NO_VECTORS!r} is not valid here; name a set of vectors, or omit the option"
+        )
     return _check_source(spec)
 
 
 def _check_source(spec: str) -> str:
     """Accept a set of vectors. The error for the bare name of a set trained here has its folder."""
-    folder = settings().root / "embeddings" / spec
-    if spec not in KNOWN_SOURCES and (folder / VECTORS).is_file() and not Path(spec).exists():
+    folder, path = settings().root / "embeddings" / spec, user_path(spec)
+    if spec not in KNOWN_SOURCES and (folder / VECTORS).is_file() and not path.exists():
         raise ValueError(f"{spec!r} is a set trained here; give its folder, {str(folder)!r}")
     return check_source(spec)
 
@@ -95,10 +97,14 @@ class Form(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+# A file, directory, glob, URL or name; an empty one would be the current directory.
+NonEmpty = Annotated[str, Field(min_length=1)]
+
+
 class MixedSource(Form):
     """A source of questions to train on in addition to the dataset's own."""
 
-    files: list[str] = Field(
+    files: list[NonEmpty] = Field(
         min_length=1,
         description="Files, directories, globs, zip archives, URLs or known datasets.",
     )
@@ -135,12 +141,12 @@ class DataParameters(Form):
         description=f"A known dataset ({', '.join(DATASETS)}), or a SQuAD-format file, "
         "directory, glob, zip archive or URL. With `train_files`: a name for the dataset.",
     )
-    train_files: list[str] = Field(
+    train_files: list[NonEmpty] = Field(
         [],
         description="Data to train on: files, directories, globs, zip archives, URLs "
         "(https://…, s3://…) or known datasets. Empty: read `dataset`.",
     )
-    dev_files: list[str] = Field(
+    dev_files: list[NonEmpty] = Field(
         [],
         description="Data to evaluate on, in the same forms as `train_files`. Empty: the dev split "
         "of `dataset`, or held-out training articles if there is none.",
@@ -320,7 +326,7 @@ class CorpusParameters(Form):
 
     model_config = ConfigDict(json_schema_extra={"essentials": ["files"]})
 
-    files: list[str] = Field(
+    files: list[NonEmpty] = Field(
         [],
         description="Text files (one paragraph per line, optionally .gz, .xz, .zst or .zip), "
         "directories, globs, Parquet columns (pages.parquet#column) or known corpora (listed by "
@@ -328,6 +334,7 @@ class CorpusParameters(Form):
     )
     dataset: str | None = Field(
         None,
+        min_length=1,
         description="Dataset (known, or a path) whose training contexts are added to the corpus. "
         "Empty: none.",
     )

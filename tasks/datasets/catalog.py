@@ -8,6 +8,10 @@ from tasks.datasets.fetch import Source
 
 SplitName = Literal["all", "train", "validation", "dev"]
 
+# An experiment in MLflow and a folder of reports, which are filed beside those of the datasets.
+EMBEDDINGS, COMPARISONS = "embeddings", "comparisons"
+RESERVED_NAMES = (EMBEDDINGS, COMPARISONS)
+
 CC_BY_SA = "CC BY-SA 4.0"
 
 RAJPURKAR_2016 = (

@@ -1,22 +1,25 @@
 """Resolves a path that the user names (file, folder, glob or zip) to SQuAD-format data files, and
 names the dataset, under which runs and models are filed."""
 
+import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from infra.errors import UserError, did_you_mean
-from infra.files import archive_of, files_below, inner_suffix, matches, members
+from infra.files import archive_of, files_below, inner_suffix, matches, members, user_path
 from infra.masking import mask_secrets
 from infra.run_logger import logger
-from tasks.datasets.catalog import DATASETS, SplitName
+from tasks.datasets.catalog import DATASETS, RESERVED_NAMES, SplitName
 from tasks.datasets.remote_files import RemoteFile, is_uri
 
 EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet")
 EXTENSIONS_TEXT = ".json, .jsonl, .ndjson or .parquet"
-
+# Bytes; names of reports and locks, of at most 255 bytes, add to it.
+LONGEST_NAME = 100
 
 DataFile = TypeVar("DataFile", bound=Path | RemoteFile)
 
@@ -28,9 +31,9 @@ def data_files(path_or_glob: str) -> list[Path]:
     names it exactly.
 
     Raises:
-        UserError: the path has no data files.
+        UserError: the path has no data files, or can't be read.
     """
-    path = Path(path_or_glob).expanduser()
+    path = user_path(path_or_glob)
     if archive_of(path) or (path.is_file() and path.suffix.lower() != ".zip"):
         return [path]
     places = [path] if path.exists() else matches(path)
@@ -52,10 +55,11 @@ def _files_at(place: Path) -> list[Path]:
 
 
 def _known_names(path: Path) -> list[str]:
-    """The known datasets, and what lies in the folder of `path`."""
-    folder = path.parent
-    files = [str(folder / file.name) for file in folder.iterdir()] if folder.is_dir() else []
-    return [*DATASETS, *files]
+    """The known datasets, and what lies in the folder of `path`, if it can be listed."""
+    names = [*DATASETS]
+    with suppress(OSError):
+        names += map(str, path.parent.iterdir())
+    return names
 
 
 def expand_data_file(path: Path) -> list[Path]:
@@ -107,10 +111,29 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def dataset_name(dataset: str) -> str:
-    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow."""
+    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow.
+
+    Raises:
+        UserError: the name is reserved, or too long.
+    """
     if dataset in DATASETS:
         return dataset
     path = mask_secrets(dataset).partition("?")[0] if is_uri(dataset) else dataset
-    last = Path(path).expanduser().resolve().name
+    last = os.path.basename(os.path.realpath(os.path.expanduser(path)))
     plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
-    return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
+    name = re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
+    _require_valid_name(name)
+    return name
+
+
+def _require_valid_name(name: str) -> None:
+    if name in RESERVED_NAMES:
+        problem, other = "is reserved", "another"
+    elif len(name.encode()) > LONGEST_NAME:
+        problem, other = f"has more than {LONGEST_NAME} bytes", "a shorter"
+    else:
+        return
+    raise UserError(
+        f"The dataset's name {name!r} {problem}. Rename its file or folder, or set "
+        f"data.train_files to it and data.dataset to {other} name."
+    )

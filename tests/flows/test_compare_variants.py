@@ -13,7 +13,8 @@ from flows.common.parameters import (
 )
 from flows.common.results import match_examples
 from flows.common.splits import Splits
-from flows.compare_variants import announce, build_grid
+from flows.compare_variants import announce, build_grid, compare_variants
+from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
@@ -69,6 +70,13 @@ def test_rejects_vectors_without_ngrams_early(
     with pytest.raises(UserError, match="vectors trained with cbow have no n-grams"):
         in_flow(lambda: build_grid(data, vectors, [("baseline", 0)], *parameters), "no-ngrams")
     assert not (root / "stages" / "prepare-corpus").exists()
+
+
+def test_rejects_a_training_seed_beside_seeds(root: Path, prefect_server: None) -> None:
+    state = compare_variants(training=TrainingParameters(seed=0), return_state=True)
+    with pytest.raises(UserError, match=r"training\.seed would have no effect.* Set seeds instead"):
+        result_of(state)
+    assert not (root / "stages").exists()
 
 
 def _assert_examples_match_their_dataset(splits: list[Splits]) -> None:

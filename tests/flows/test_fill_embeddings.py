@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from flows.common.encoding import encode_dataset, resolve_vectors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
-from flows.fill_embeddings import fill_embeddings
+from flows.fill_embeddings import announce, fill_embeddings
 from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
@@ -95,3 +95,12 @@ def test_filled_vectors_reach_the_vocabulary(
 def test_rejects_settings_without_effect(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         VectorParameters.model_validate(fields)
+
+
+def test_next_commands_are_quoted_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = dict.fromkeys(("filled", "words", "dimension", "cosine", "anchors"), 1)
+    facts = {"base": "glove", "method": "a-la-carte", "cached": False, "examples": []}
+    announce({**facts, **counts, "files": ["my sets/vectors.parquet"]})
+    printed = capsys.readouterr().out
+    assert "bidaflow embeddings evaluate --vectors 'my sets/vectors.parquet'\n" in printed
+    assert "bidaflow retrain --vectors.source 'my sets/vectors.parquet'\n" in printed

@@ -56,6 +56,13 @@ def test_rejects_a_word_limit_for_subword_models(root: Path) -> None:
     assert not (root / "stages").exists()
 
 
+def test_rejects_a_variant_that_is_listed_twice(root: Path) -> None:
+    inputs = TrainingInputs(DataParameters(), VectorParameters(), VocabularyParameters())
+    with pytest.raises(UserError, match=r"^variants contains duplicates\."):
+        train_variants(inputs, ["char", "char"], TrainingParameters(), Resources(), [])
+    assert not (root / "stages").exists()
+
+
 @pytest.mark.parametrize(
     ("dataset", "model", "command"),
     [

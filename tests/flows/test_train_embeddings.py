@@ -244,7 +244,7 @@ def test_form_has_bounds_and_choices() -> None:
 def test_rejects_settings_of_another_method(
     method: str, name: str, value: float, readers: str
 ) -> None:
-    message = f"{name} has no effect with method '{method}'; omit it, or set method to {readers}"
+    message = f"{name} has no effect with method '{method}'; omit it, or choose method {readers}"
     with pytest.raises(ValueError, match=message):
         EmbeddingParameters.model_validate({"method": method, name: value})
     with pytest.raises(ValueError, match=message):
@@ -320,7 +320,7 @@ def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture
         "words": 3,
         "corpus": {"words": 9, "distinct": 3},
         "cached": False,
-        "files": ["bilm.safetensors"],
+        "files": ["my sets/bilm.safetensors"],
         "held_out_words": 9,
         "baselines": {"held_out/perplexity_unigram": 9.0, "held_out/perplexity_trigram": 9.0},
         "run_url": "",
@@ -328,7 +328,26 @@ def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture
     announce({**facts, "history": [{"words": 0, **entry}, {"words": 500, **entry}]})
     assert "(the start model's: 40.0)" in capsys.readouterr().out
     announce({**facts, "history": [{"words": 25, **entry}, {"words": 500, **entry}]})
-    assert "(after the first 25 words: 40.0)" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "(after the first 25 words: 40.0)" in printed
+    assert "bidaflow embeddings evaluate --vectors 'my sets/bilm.safetensors'\n" in printed
+    command = "retrain --variants char-elmo --vectors.contextual 'my sets/bilm.safetensors'"
+    assert f"bidaflow {command}\n" in printed
+
+
+def test_next_commands_are_quoted_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    facts: dict[str, Any] = {
+        "method": "glove",
+        "dimension": 8,
+        "words": 3,
+        "corpus": {"words": 9, "distinct": 3},
+        "cached": False,
+        "files": ["my sets/vectors.parquet"],
+    }
+    announce(facts)
+    printed = capsys.readouterr().out
+    assert "bidaflow embeddings evaluate --vectors 'my sets/vectors.parquet'\n" in printed
+    assert "bidaflow retrain --vectors.source 'my sets/vectors.parquet'\n" in printed
 
 
 def test_elmo_has_settings_of_its_own() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from infra.errors import UserError
-from infra.files import archive_of, inner_suffix
+from infra.files import archive_of, inner_suffix, user_path
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.embeddings.formats.word_vectors import SUBWORDS
@@ -29,12 +29,12 @@ def check_source(spec: str) -> str:
     """Return `spec` if it is a known set, "none", a file name with a supported suffix, or a folder.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: it is none of these, or can't be read.
     """
-    path = Path(spec)
+    path = user_path(spec)
     shared = settings().address and spec.startswith(f"{settings().address}/")
     known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS or shared
-    if not known and not (spec and path.expanduser().is_dir()):
+    if not known and not (spec and path.is_dir()):
         raise ValueError(
             f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "
             f"a .txt, .vec, .bin, .zip or .parquet file, the folder of a set trained here, or "
@@ -87,7 +87,7 @@ class JoinedVectors:
 
 def parts_of(spec: str) -> list[str]:
     """The sets that a name joins with "+"; a file whose own name has a "+" is a single set."""
-    path = Path(spec).expanduser()
+    path = user_path(spec)
     return [spec] if path.exists() or archive_of(path) else spec.split("+")
 
 

@@ -116,7 +116,7 @@ def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
             continue
         if method not in USED_BY.get(name, (method,)):
             raise ValueError(
-                f"{name} has no effect with method {method!r}; omit it, or set method to "
+                f"{name} has no effect with method {method!r}; omit it, or choose method "
                 f"{' or '.join(USED_BY[name])}"
             )
 

@@ -19,6 +19,7 @@ from infra.files import (
     open_input,
     open_parquet,
     row_batches,
+    user_path,
 )
 from infra.run_logger import logger
 
@@ -40,11 +41,12 @@ def find_texts(spec: str) -> list[TextFile]:
     A Parquet file's column follows a #, as in `pages.parquet#body`; it defaults to `text`.
 
     Raises:
-        UserError: nothing has that name, a folder has no texts, or a file is JSON.
+        UserError: nothing has that name, it can't be read, a folder has no texts, or a file is
+            JSON.
     """
     stem, mark, column = spec.partition(".parquet#")
     name = f"{stem}.parquet" if mark else spec
-    path = Path(name).expanduser()
+    path = user_path(name)
     named = [path] if path.exists() or archive_of(path) else matches(path)
     if not named:
         raise UserError(
@@ -61,7 +63,7 @@ def _texts_of(path: Path) -> list[Path]:
     if inner_suffix(path) in (".json", ".jsonl", ".ndjson"):
         raise UserError(
             f"{path} is JSON, whose keys and braces would be learnt as words. If it is a dataset, "
-            "pass it as --corpus.dataset."
+            "move it from the corpus's `files` to its `dataset`."
         )
     return [path]
 

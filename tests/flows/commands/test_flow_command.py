@@ -24,7 +24,9 @@ from flows.common.parameters import (
 )
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
+from flows.fill_embeddings import fill_embeddings
 from flows.retrain import retrain
+from flows.train_embeddings import train_embeddings
 from infra.cluster.allotment import Resources
 from tasks.evaluation.promotion_rule import PromotionRule
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -52,10 +54,10 @@ def read(*words: str, command: str = "retrain", flow: Flow[..., Any] = retrain) 
     return parse_parameters(flow, options_of(flow), bound.arguments)
 
 
-def refused(*words: str) -> str:
+def refused(*words: str, command: str = "retrain", flow: Flow[..., Any] = retrain) -> str:
     """The error message for words that the command line accepts, but the flow's form does not."""
     with pytest.raises(SystemExit) as ended:
-        read(*words)
+        read(*words, command=command, flow=flow)
     assert isinstance(ended.value.code, str)
     return ended.value.code
 
@@ -175,8 +177,6 @@ def test_rejects_training_flags_for_pretrained_vectors() -> None:
     message = refused("--vectors.corpus.files", "texts/", "--vectors.training.epochs", "2")
     assert "--vectors: " in message and "corpus and training would have no effect" in message
     assert "source is glove-6b-50d" in message and "a training method (cbow, " in message
-    message = refused("--vectors.source", "cbow", "--vectors.start", "none")
-    assert message.startswith("--vectors.start: 'none' is not valid for start")
 
 
 def test_name_of_a_trained_set_gives_its_folder(root: Path) -> None:
@@ -189,6 +189,66 @@ def test_name_of_a_trained_set_gives_its_folder(root: Path) -> None:
     assert refused(*words).startswith(f"--vectors.source: {message}")
     assert refused("--vectors.fill", "support").startswith(f"--vectors.fill: {message}")
     assert read("--vectors.source", str(folder))["vectors"].source == str(folder)
+
+
+def test_none_is_refused_in_words_of_every_option() -> None:
+    message = "'none' is not valid here; name a set of vectors, or omit the option, got"
+    words = ["--vectors.source", "cbow", "--vectors.start", "none"]
+    assert refused(*words).startswith(f"--vectors.start: {message}")
+    for option in ("--source", "--fill-with"):
+        line = refused(option, "none", command="embeddings fill", flow=fill_embeddings)
+        assert line.startswith(f"{option}: {message}")
+
+
+@pytest.mark.parametrize("path", ["~nosuchuser/a.txt", "x" * 300])
+def test_unreadable_vectors_are_one_line(path: str, root: Path) -> None:
+    command: Any = {"command": "embeddings evaluate", "flow": evaluate_embeddings}
+    lines = [
+        refused("--vectors.source", path),
+        refused("--vectors.source", f"glove-6b-50d+{path}"),
+        refused("--vectors.start", path, "--vectors.source", "cbow"),
+        refused("--vectors", path, **command),
+    ]
+    for line in lines:
+        assert re.match(r"--vectors\S*: \S+ can't be read \(.*\); .* permissions, got '", line)
+        assert "\n" not in line
+
+
+def test_empty_vectors_are_not_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bilm.safetensors").touch()
+    monkeypatch.chdir(tmp_path)
+    line = refused("--vectors", '[""]', command="embeddings evaluate", flow=evaluate_embeddings)
+    assert line.startswith("--vectors: String should have at least 1 character, got ''.")
+
+
+@pytest.mark.parametrize(
+    ("option", "command", "flow"),
+    [
+        ("--evaluate-on", "embeddings train", train_embeddings),
+        ("--corpus.dataset", "embeddings train", train_embeddings),
+        ("--dataset", "embeddings evaluate", evaluate_embeddings),
+    ],
+)
+def test_rejects_an_empty_dataset(option: str, command: str, flow: Flow[..., Any]) -> None:
+    line = refused(option, "", command=command, flow=flow)
+    assert line.startswith(f"{option}: String should have at least 1 character, got ''.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--vectors.corpus.dataset", "{}"], "--vectors: corpus would have no effect"),
+        (["--vectors.source", "{}"], "--vectors.source: unknown vectors 'https://***@host/a'"),
+        (["--data.mix", '[{{"files": "{}"}}]'], "--data.mix.0.files: Input should be a valid list"),
+        (["--data.mix", '[{{"files": ["{}"]'], "--data.mix: invalid JSON"),
+    ],
+)
+def test_errors_mask_secrets_and_omit_groups(words: list[str], message: str) -> None:
+    line = refused(*(word.format("https://me:hidden@host/a") for word in words))
+    assert line.startswith(message)
+    assert "hidden" not in line and "got {" not in line
 
 
 def test_each_invalid_field_gets_one_error_line() -> None:

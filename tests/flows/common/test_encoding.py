@@ -27,7 +27,8 @@ from tests.factories.stages import in_flow
 
 
 @pytest.mark.parametrize(
-    ("file", "message"), [("bilm.safetensors", "vectors.contextual"), ("a.txt", "Name a file")]
+    ("file", "message"),
+    [("bilm.safetensors", "name a set of word vectors here"), ("a.txt", "Name a file")],
 )
 def test_folder_without_a_set_is_refused(file: str, message: str, tmp_path: Path) -> None:
     (tmp_path / file).touch()

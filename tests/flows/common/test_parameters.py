@@ -16,7 +16,9 @@ from flows.common.parameters import (
     DISABLED_BY_ZERO,
     CharacterParameters,
     ContextualParameters,
+    CorpusParameters,
     DataParameters,
+    MixedSource,
     TrainingParameters,
     VectorParameters,
     configs_for,
@@ -74,6 +76,7 @@ def test_every_field_has_a_default(form: type[BaseModel]) -> None:
     ("form", "values"),
     [
         (DataParameters, {"dataset": ""}),
+        (CorpusParameters, {"dataset": ""}),
         (DataParameters, {"dev_share": 0}),
         (DataParameters, {"dev_share": 1}),
         (DataParameters, {"seed": -1}),
@@ -93,6 +96,22 @@ def test_rejects_values_out_of_bounds(form: type[BaseModel], values: dict[str, A
     with pytest.raises(ValidationError) as refused:
         form.model_validate(values)
     assert [error["loc"] for error in refused.value.errors()] == [tuple(values)]
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        (DataParameters, "train_files"),
+        (DataParameters, "dev_files"),
+        (MixedSource, "files"),
+        (CorpusParameters, "files"),
+    ],
+)
+def test_rejects_an_empty_file_name(form: type[BaseModel], field: str) -> None:
+    """As a path, it would be the current directory."""
+    with pytest.raises(ValidationError) as refused:
+        form.model_validate({field: ["a.json", ""]})
+    assert [error["loc"] for error in refused.value.errors()] == [(field, 1)]
 
 
 @pytest.mark.parametrize("flow", [ingest, build_vocabulary, retrain], ids=lambda flow: flow.name)

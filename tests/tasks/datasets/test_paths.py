@@ -10,6 +10,7 @@ import pytest
 
 from infra.errors import UserError
 from tasks.datasets.paths import assign_splits, data_files, dataset_name
+from tests.factories.permissions import lock
 
 
 @pytest.fixture
@@ -71,6 +72,27 @@ def test_error_names_a_place_without_data(name: str, tmp_path: Path) -> None:
     message = f"{name} has no .json, .jsonl, .ndjson or .parquet files. Check the path."
     with pytest.raises(UserError, match=f"{re.escape(message)}$"):
         data_files(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/a.json", f"{'x' * 300}.json", "{}/locked/a.json"])
+def test_unreadable_path_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(tmp_path / "locked", monkeypatch)
+    name = name.format(tmp_path)
+    with pytest.raises(UserError, match=f"^{name} can't be read "):
+        data_files(name)
+
+
+def test_unlisted_folder_suggests_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError
+
+    (tmp_path / "notes.txt").touch()
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(UserError, match=r"nots\.txt is neither a known dataset") as refused:
+        data_files(str(tmp_path / "nots.txt"))
+    assert "Did you mean" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +164,22 @@ def test_unknown_name_suggests_the_closest(typed: str, meant: str, folder: Path)
         ("s3://bucket/tickets/?region=eu-west-1", "tickets"),
         ("https://me:hidden@example.org/?token=hidden", "example.org"),
         ("/", "data"),
+        ("~nosuchuser/own.json", "own"),
+        (f"{'x' * 100}.json", "x" * 100),
     ],
 )
 def test_dataset_name_is_derived_from_its_path(place: str, name: str) -> None:
     assert dataset_name(place) == name
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("data/embeddings.json", r"'embeddings' is reserved.* data\.dataset to another name"),
+        ("comparisons", r"'comparisons' is reserved.* data\.dataset to another name"),
+        (f"{'é' * 51}.json", r"é' has more than 100 bytes.* data\.dataset to a shorter name"),
+    ],
+)
+def test_unusable_dataset_name_is_refused(place: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        dataset_name(place)

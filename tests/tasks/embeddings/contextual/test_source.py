@@ -17,6 +17,7 @@ from tasks.embeddings.contextual.source import (
     is_bilm,
 )
 from tests.factories.language_models import CONFIG, write_bilm
+from tests.factories.permissions import lock
 
 
 def test_trained_models_are_found_by_name_or_path(root: Path, tmp_path: Path) -> None:
@@ -84,6 +85,17 @@ def test_other_names_are_refused(root: Path) -> None:
         find_bilm("gone")
     assert not is_bilm("glove-6b-50d")
     assert is_bilm("gone/bilm.safetensors"), "so that the error says what is missing"
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/elmo", "x" * 300, "{}/locked"])
+def test_unreadable_path_is_refused(
+    name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(tmp_path / "locked", monkeypatch)
+    name = name.format(tmp_path)
+    for find in (find_bilm, is_bilm):
+        with pytest.raises(UserError, match=f"^{name} can't be read "):
+            find(name)
 
 
 def test_folder_with_word_vectors_is_no_language_model(root: Path, tmp_path: Path) -> None:

@@ -114,8 +114,14 @@ def test_rejects_json_files(tmp_path: Path, name: str) -> None:
         archive.writestr("train.ndjson", "{}")
     if ".zip" not in name:
         (tmp_path / name).touch()
-    with pytest.raises(UserError, match=rf"{name} is JSON, .* --corpus\.dataset"):
+    with pytest.raises(UserError, match=rf"{name} is JSON, .*, move it from the corpus's"):
         find_texts(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/a.txt", f"{'x' * 300}.parquet#body"])
+def test_unreadable_corpus_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"^{name.partition('#')[0]} can't be read "):
+        find_texts(name)
 
 
 def test_dataset_contexts_can_be_a_corpus(tmp_path: Path) -> None:
@@ -159,6 +165,7 @@ def test_parallel_result_matches_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus, "BLOCK_CHARACTERS", 1 << 16)
+    monkeypatch.setattr(corpus, "cores", lambda: 2)
     paragraphs = [f"Paragraph {i} of many, " + "and so on " * 200 for i in range(5000)]
     source = tmp_path / "long.txt"
     source.write_text("\n".join(paragraphs), encoding="utf-8")
@@ -176,11 +183,17 @@ def test_parallel_result_matches_in_bounded_memory(
     assert peak < source.stat().st_size / 2
 
 
+def prepare_on_two_cores(folder: Path, files: list[corpus_files.TextFile]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "cores", lambda: 2)
+        prepare_corpus(folder, files, True)
+
+
 def test_killed_preparation_leaves_no_process(tmp_path: Path) -> None:
     source = tmp_path / "long.txt"
     source.write_text(f"{'A word and another. ' * 50}\n" * 20_000, encoding="utf-8")
-    arguments = (tmp_path, find_texts(str(source)), True)
-    process = get_context("spawn").Process(target=prepare_corpus, args=arguments)
+    arguments = (tmp_path, find_texts(str(source)))
+    process = get_context("spawn").Process(target=prepare_on_two_cores, args=arguments)
     process.start()
     written = tmp_path / "corpus.txt"
     while not (written.exists() and written.stat().st_size):
