@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from infra.errors import UserError
+from infra.files import user_path
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
 from tasks.inference.no_answer import NoAnswer
@@ -131,7 +132,7 @@ def _load_model(model: str | None, dataset: str, no_answer: NoAnswer) -> tuple["
     if model is not None and not model.startswith("models:/"):
         find_model_files(model)
         name = f"the model directory {model}"
-        return _load(Path(model).expanduser(), name, no_answer), name
+        return _load(user_path(model), name, no_answer), name
     uri = settings().tracking_uri
     require_server(uri)
     version = _champion(uri, dataset) if model is None else registry.find_version(uri, model)

@@ -12,6 +12,7 @@ from typing import Any
 from infra.artifacts.manifest import MANIFEST, Manifest, content_digest, hash_file, read_manifest
 from infra.artifacts.remote import ensure_local, published_stages
 from infra.errors import UserError
+from infra.files import user_path
 from tasks.tracking.client import reading_client, registered_models
 
 # MLflow is imported locally, because it takes a second to load.
@@ -240,7 +241,7 @@ def stages_using(stages: Mapping[str, FinishedStage], query: str) -> set[str]:
     Raises:
         UserError: no stage refers to it.
     """
-    path = Path(query).expanduser()
+    path = user_path(query)
     exists = path.is_file() or (path / MANIFEST).is_file()
     digest = content_digest(path) if exists else query.lower()
     if not exists and not re.fullmatch("[0-9a-f]{6,64}", digest):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from infra.errors import UserError
+from infra.files import user_path
 from infra.settings import settings
 from tasks.tracking.client import client_of, reading_client, registered_models, require_server
 
@@ -191,9 +192,9 @@ def find_model_files(folder: str) -> list[Path]:
     """The files and tables of a model folder, with the optional ones that it has.
 
     Raises:
-        UserError: one of them is missing.
+        UserError: one of them is missing, or can't be read.
     """
-    path = Path(folder).expanduser()
+    path = user_path(folder)
     files = [path / name for name in (*MODEL_FILES, *MODEL_TABLES)]
     for file in files:
         if not file.is_file():

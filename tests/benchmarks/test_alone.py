@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.alone.collecting import collect_answers
-from benchmarks.alone.packing import gather
+from benchmarks.alone.packed import Packed
+from benchmarks.alone.packing import gather, pack_data
 from benchmarks.published_table import write
 from benchmarks.trainings.answered import read_answers
 from infra.settings import CHECKOUT
@@ -68,6 +69,16 @@ def train(*arguments: str | Path, packages: Path = CHECKOUT) -> tuple[int, str]:
 def results(out: Path) -> list[dict[str, Any]]:
     """The results of the trainings in the order of their names."""
     return [json.loads(file.read_text()) for file in sorted(out.glob("*.json"))]
+
+
+def test_packs_a_dataset_of_the_catalogue(root: Path, prefect_server: None, tmp_path: Path) -> None:
+    data = {"dataset": "own", "train_files": ["tiny"], "validation_share": 0.1}
+    pack_data(tmp_path / "packed", data, "glove-6b-50d")
+    found = Packed.load(tmp_path / "packed")
+    assert found.about["dataset"] == "own"
+    assert found.about["inputs"]["vectors"] == "glove-6b-50d"
+    assert list(found.evaluated) == ["validation", "dev"]
+    assert found.about["inputs"]["questions"] == f"{len(found.train):,}"
 
 
 def test_trains_seeds_without_ray_prefect_or_mlflow(packed: Path, tmp_path: Path) -> None:
