@@ -11,6 +11,9 @@ answers in float32: the forward pass for one question on a context of 130 tokens
 128, on the questions of dev.
 """
 
+import flows  # noqa: F401  (sets Prefect's environment, before it is imported)
+
+# isort: split
 import argparse
 import json
 import statistics

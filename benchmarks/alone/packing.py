@@ -1,5 +1,8 @@
 """Gathers data for machines on which the project is not installed."""
 
+import flows  # noqa: F401  (sets Prefect's environment, before it is imported)
+
+# isort: split
 import json
 import shutil
 from pathlib import Path

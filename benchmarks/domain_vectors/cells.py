@@ -1,5 +1,8 @@
 """The cells: one training each, whose answers are kept as a Parquet file without any text."""
 
+import flows  # noqa: F401  (sets Prefect's environment, before it is imported)
+
+# isort: split
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -14,6 +14,9 @@ forward passes), and divides it by the fastest matrix product or convolution of 
 part of the machine's peak.
 """
 
+import flows  # noqa: F401  (sets Prefect's environment, before it is imported)
+
+# isort: split
 import argparse
 import time
 from collections.abc import Callable
