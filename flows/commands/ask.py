@@ -70,6 +70,13 @@ def ask(
             "validation (see --training.expected-no-answer)."
         ),
     ] = "argmax",
+    expected_no_answer: Annotated[
+        float | None,
+        Parameter(
+            help="With --no-answer threshold: the share of unanswerable questions among yours, "
+            "above 0 and below 1. Default: the one that the training expected."
+        ),
+    ] = None,
 ) -> None:
     """Ask the champion a question about a text.
 
@@ -80,7 +87,7 @@ def ask(
     if not tokenize(question):
         raise UserError("The question is empty. Provide some text.")
     text = _read_context(context)
-    predictor, name = _load_model(model, dataset, no_answer)
+    predictor, name = _load_model(model, dataset, (no_answer, expected_no_answer))
     answers = predictor.top_answers(question, text, top)
     # Do not wrap lines that go to a file or a pipe.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
@@ -122,17 +129,21 @@ def _decode(source: str, content: bytes) -> str:
         raise UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.") from error
 
 
-def _load_model(model: str | None, dataset: str, no_answer: NoAnswer) -> tuple["Predictor", str]:
+def _load_model(
+    model: str | None, dataset: str, rule: tuple[NoAnswer, float | None]
+) -> tuple["Predictor", str]:
     """The model to ask, ready to answer, and its name for people.
+
+    `rule` has the arguments of `Predictor.load` that say when there is no answer.
 
     Raises:
         UserError: there is no such model, this version of the code can't load it, or it has no
-            threshold, but `no_answer` is "threshold".
+            threshold for the rule.
     """
     if model is not None and not model.startswith("models:/"):
         find_model_files(model)
         name = f"the model directory {model}"
-        return _load(user_path(model), name, no_answer), name
+        return _load(user_path(model), name, rule), name
     uri = settings().tracking_uri
     require_server(uri)
     version = _champion(uri, dataset) if model is None else registry.find_version(uri, model)
@@ -141,7 +152,7 @@ def _load_model(model: str | None, dataset: str, no_answer: NoAnswer) -> tuple["
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / "model"
         registry.download(uri, version.model_id, folder)
-        return _load(folder, name, no_answer), name
+        return _load(folder, name, rule), name
 
 
 def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
@@ -156,11 +167,11 @@ def _champion(uri: str, dataset: str) -> registry.RegisteredVersion:
     return champion
 
 
-def _load(folder: Path, name: str, no_answer: NoAnswer) -> "Predictor":
+def _load(folder: Path, name: str, rule: tuple[NoAnswer, float | None]) -> "Predictor":
     from tasks.inference.predictor import INCOMPATIBLE, Predictor
 
     try:
-        return Predictor.load(folder, no_answer)
+        return Predictor.load(folder, *rule)
     except INCOMPATIBLE as error:
         raise UserError(
             f"{name} is incompatible with this version of the code ({error}). Choose another one "

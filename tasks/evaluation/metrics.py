@@ -122,18 +122,24 @@ def scores_at(
     return scores
 
 
-def threshold_of_best_score(
-    margin: FloatArray, answered: FloatArray, unanswered: FloatArray
-) -> float:
-    """The threshold with the highest score; on ties the nearest to 0, which is the argmax.
+def candidate_thresholds(margin: FloatArray) -> FloatArray:
+    """The thresholds that tell questions with margins (n,) apart, ascending.
 
-    The candidates are the midpoints between neighbouring margins, which separate new questions most
-    reliably, the lowest margin (no question is answered), the highest margin plus 1 (every question
-    is answered), and 0. Arguments as in `scores_at`.
+    They are the midpoints between neighbouring margins, which separate new questions most reliably,
+    the lowest margin (no question is answered), the highest margin plus 1 (every question is
+    answered), and 0.
     """
     distinct = np.unique(margin)
     between = (distinct[1:] + distinct[:-1]) / 2
-    thresholds = np.unique([distinct[0], *between, distinct[-1] + 1, 0.0])
+    return np.unique([distinct[0], *between, distinct[-1] + 1, 0.0])
+
+
+def threshold_of_best_score(
+    margin: FloatArray, answered: FloatArray, unanswered: FloatArray
+) -> float:
+    """The one of the `candidate_thresholds` with the highest score; on ties the nearest to 0, which
+    is the argmax. Arguments as in `scores_at`."""
+    thresholds = candidate_thresholds(margin)
     scores = scores_at(thresholds, margin, answered, unanswered)
     highest = thresholds[scores == scores.max()]
     return float(highest[np.abs(highest).argmin()])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,8 @@ class TrainedModel:
     vocabulary: Path  # folder of the stage `build-vocabulary`
     subwords: Path | None = None  # file of n-grams from which the vectors of OOV words are composed
     threshold: float | None = None  # no-answer threshold chosen on validation; callers opt in to it
+    # (threshold, F1 of answerable and of unanswerable questions) for other expected shares of these
+    operating_points: Sequence[Sequence[float]] = ()
     vector_sizes: tuple[int, ...] = ()  # of each set of word vectors, if several are joined
     bilm: Path | None = None  # folder of the language model, for contextual vectors
 
@@ -41,6 +44,7 @@ def save_model(folder: Path, model: TrainedModel) -> None:
         "variant": model.variant.to_dict(),
         "allow_no_answer": model.allow_no_answer,
         "threshold": model.threshold,
+        "operating_points": model.operating_points,
         "vector_sizes": model.vector_sizes,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")

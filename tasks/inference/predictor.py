@@ -28,6 +28,7 @@ from models.span_decoding import argmax_threshold
 from models.token_layers import TokenLayers
 from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM, has_bilm
 from tasks.embeddings.formats.word_vectors import Subwords
+from tasks.evaluation.operating_points import OperatingPoint, threshold_for
 from tasks.inference.no_answer import NoAnswer
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
@@ -89,11 +90,20 @@ class Predictor:
     bilm: FrozenBiLM | None = None
 
     @classmethod
-    def load(cls, folder: Path, no_answer: NoAnswer = "argmax") -> "Predictor":
+    def load(
+        cls,
+        folder: Path,
+        no_answer: NoAnswer = "argmax",
+        expected_no_answer: float | None = None,
+    ) -> "Predictor":
         """Load a model folder written by `save_model`.
 
+        With `no_answer` "threshold", `expected_no_answer` is the share (0 to 1) of unanswerable
+        questions that the threshold is for; None: the one that the training expected.
+
         Raises:
-            UserError: `no_answer` is invalid, or it is "threshold" and the model has none.
+            UserError: `no_answer` or `expected_no_answer` is invalid, or the model has no such
+                threshold.
         """
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         variant = VariantConfig.from_dict(config["variant"])
@@ -104,7 +114,7 @@ class Predictor:
         shape = bilm.bilm.config.layers_shape if bilm else (0, 0)
         model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, sizes, shape)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
-        threshold = _threshold(config, no_answer)
+        threshold = _threshold(config, no_answer, expected_no_answer)
         return cls(model, variant, threshold, lexicon, Subwords.load(folder), bilm)
 
     def answer(self, pairs: Sequence[tuple[str, str]]) -> list[AnswerRow]:
@@ -315,8 +325,13 @@ def _with_vectors(model: BiDAF, added: Float32Array) -> BiDAF:
     return model
 
 
-def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
+def _threshold(config: Mapping[str, Any], no_answer: NoAnswer, expected: float | None) -> float:
     if no_answer == "argmax":
+        if expected is not None:
+            raise UserError(
+                "expected_no_answer has no effect with no_answer='argmax'; omit it, or use "
+                "no_answer='threshold'."
+            )
         return argmax_threshold(config["allow_no_answer"])
     if no_answer != "threshold":
         raise UserError(f"no_answer must be 'argmax' or 'threshold', but is {no_answer!r}.")
@@ -327,7 +342,21 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer) -> float:
             "training had no validation split with both answerable and unanswerable questions. "
             "Use no_answer='argmax'."
         )
-    return float(chosen)
+    return float(chosen) if expected is None else _threshold_for(config, expected)
+
+
+def _threshold_for(config: Mapping[str, Any], expected: float) -> float:
+    """The threshold for a share of unanswerable questions."""
+    if not 0 < expected < 1:
+        raise UserError(f"expected_no_answer must be between 0 and 1, but is {expected}.")
+    points = config.get("operating_points")
+    if not points:
+        raise UserError(
+            "expected_no_answer is not available: this model was trained by an earlier release and "
+            "has only the threshold for the share that its training expected. Omit it, or train "
+            "the model again."
+        )
+    return threshold_for([OperatingPoint(*point) for point in points], expected)
 
 
 def _encodable(text: str) -> str:

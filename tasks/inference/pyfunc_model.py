@@ -80,11 +80,11 @@ class AnsweringModel(PythonModel):  # type: ignore[misc]
     def load_context(self, context: Any) -> None:
         """Load the model folder.
 
-        `model_config={"no_answer": "threshold"}` of `mlflow.pyfunc.load_model` selects how "no
-        answer" is decided.
+        `model_config={"no_answer": "threshold", "expected_no_answer": 0.3}` of
+        `mlflow.pyfunc.load_model` selects how "no answer" is decided (see `Predictor.load`).
         """
-        folder = Path(context.artifacts["model"])
-        self.predictor = Predictor.load(folder, context.model_config["no_answer"])
+        rule = (context.model_config[name] for name in ("no_answer", "expected_no_answer"))
+        self.predictor = Predictor.load(Path(context.artifacts["model"]), *rule)
 
     def predict(self, model_input: list[QuestionInput]) -> list[AnswerOutput]:
         """One answer per question, in order, as a dict of `AnswerRow`'s fields."""

@@ -54,7 +54,7 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
             step=step,
             python_model=str(CHECKOUT / "tasks" / "inference" / "pyfunc_model.py"),
             artifacts={"model": str(model_folder)},
-            model_config={"no_answer": "argmax"},
+            model_config={"no_answer": "argmax", "expected_no_answer": None},
             code_paths=[str(CHECKOUT / package) for package in ("infra", "models", "tasks")],
             # Without local suffixes such as "+cpu", which PyPI lacks.
             pip_requirements=[f"{p}=={version(p).partition('+')[0]}" for p in INFERENCE_PACKAGES],
@@ -139,7 +139,8 @@ Dataset `{{ dataset }}`. Digests of the input data:
 By default (argmax), the model predicts "no answer" if it is more probable than every span.
 Validation F1 is highest if the log-probability of "no answer" must exceed the best span's by
 {{ threshold }} nats. To use this threshold, load the model with
-`mlflow.pyfunc.load_model(uri, model_config={"no_answer": "threshold"})`.
+`mlflow.pyfunc.load_model(uri, model_config={"no_answer": "threshold"})`. If you expect another
+share of unanswerable questions, say which: `{"no_answer": "threshold", "expected_no_answer": 0.3}`.
 
 {% endif %}
 ## Limits

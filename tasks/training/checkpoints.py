@@ -33,6 +33,8 @@ class TrainingRecord:
     history: list[dict[str, Any]] = field(default_factory=list)
     # Why training ended, as a clause; None while it runs.
     ended: str | None = None
+    # Corners of `operating_points` on validation after the latest epoch; empty without a threshold.
+    operating_points: list[list[float]] = field(default_factory=list)
     # Seconds from the start of the process that wrote the checkpoint to the checkpoint.
     loop_seconds: float = 0.0
     # Losses of steps that are not part of a metric yet.

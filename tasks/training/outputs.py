@@ -16,7 +16,12 @@ from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_ex
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.encoded import load_encoded
-from tasks.training.checkpoints import averaged_weights, load_predictions, load_record
+from tasks.training.checkpoints import (
+    TrainingRecord,
+    averaged_weights,
+    load_predictions,
+    load_record,
+)
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job
 
@@ -39,10 +44,11 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
     """
     keeps_best = job.variant.training.patience is not None
     checkpoint = fitted.best if keeps_best else fitted.last
-    record, kept = load_record(fitted.last), load_record(checkpoint).history[-1]
+    record, best = load_record(fitted.last), load_record(checkpoint)
+    kept = best.history[-1]
     encoded = {name: load_encoded(split.encoded) for name, split in job.data.splits.items()}
     allow_no_answer = bool(encoded["train"].impossible.any())
-    model = _trained_model(job, averaged_weights(checkpoint), allow_no_answer, kept.get(THRESHOLD))
+    model = _trained_model(job, averaged_weights(checkpoint), allow_no_answer, best)
     save_model(out / "model", model)
     start = job.data.start_from
     write_trained_contexts(out / "model", job.data.train.ingested, start and start / "model")
@@ -86,8 +92,9 @@ def _mixes(weights: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]:
 
 
 def _trained_model(
-    job: Job, weights: dict[str, torch.Tensor], allow_no_answer: bool, threshold: float | None
+    job: Job, weights: dict[str, torch.Tensor], allow_no_answer: bool, record: TrainingRecord
 ) -> TrainedModel:
+    """The model of the epoch with which the record ends."""
     data, policy = job.data, job.variant.model.unknown_words
     vectors = load_word_vectors(data.vocabulary, data.vectors, policy, job.variant.training.seed)
     return TrainedModel(
@@ -98,6 +105,7 @@ def _trained_model(
         vector_sizes=part_sizes(data.vectors),
         vocabulary=data.vocabulary,
         subwords=data.vectors / SUBWORDS if policy == "subword" else None,
-        threshold=threshold,
+        threshold=record.history[-1].get(THRESHOLD),
+        operating_points=record.operating_points,
         bilm=data.bilm,
     )

@@ -21,6 +21,8 @@ from models.span_decoding import Predictions
 from models.trainer import Diverged, Epoch, Reading, Trainer
 from tasks.evaluation.epoch_scores import EvaluatedSplit, epoch_scores
 from tasks.evaluation.evaluate import load_split
+from tasks.evaluation.metrics import THRESHOLD
+from tasks.evaluation.operating_points import operating_points
 from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
@@ -157,6 +159,10 @@ class _Loop:
             if self.is_first:
                 scores = epoch_scores(self.evaluated, answered, self.train, self.training)
                 self._log_epoch(epoch, scores)
+                if THRESHOLD in scores:
+                    validation = self.evaluated["validation"].split
+                    points = operating_points(validation, answered["validation"][0])
+                    self.record.operating_points = [list(point) for point in points]
                 f1s = [entry.get("validation/f1", math.nan) for entry in self.record.history]
                 ended = stop_reason(self.training, f1s, self.trainer.seconds)
             self.record.ended = broadcast_from_rank_zero(ended)

@@ -116,7 +116,7 @@ def test_measures_all_negatives_of_dev_at_a_threshold(tmp_path: Path) -> None:
     avna = [100 * s.avna for s, answer in zip(scores, dev.answerable, strict=True) if not answer]
     assert measured.scores["AvNA written by people"].tolist() == avna
     assert 0 < np.mean(avna) < 100
-    table = pq.read_table(tmp_path / "dev-none-char-seed-0.parquet")
+    table = pq.read_table(tmp_path / f"dev-{trained.training.file_name}")
     assert table["id"].to_pylist()[: len(dev)] == dev.ids
     np.testing.assert_allclose(
         np.log(table["no_answer_probability"][: len(dev)]), answers.no_answer_score, rtol=1e-4

@@ -148,11 +148,16 @@ def test_threshold_decides_on_request(
     copy = tmp_path / "model"
     shutil.copytree(folder, copy)
     config = json.loads((folder / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps({**config, "threshold": -1e6}))
+    points = [[-1e6, 0, 100], [1e6, 60, 0]]
+    config = {**config, "threshold": -1e6, "operating_points": points}
+    (copy / "config.json").write_text(json.dumps(config))
     ask(question, context=context, model=str(copy))
     assert row["answer"] in capsys.readouterr().out.splitlines()[0]
     ask(question, context=context, model=str(copy), no_answer="threshold")
     assert "No answer" in capsys.readouterr().out.splitlines()[0]
+    options = {"context": context, "model": str(copy), "expected_no_answer": 0.1}
+    ask(question, no_answer="threshold", **options)  # type: ignore[arg-type]
+    assert row["answer"] in capsys.readouterr().out.splitlines()[0]
 
 
 def standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

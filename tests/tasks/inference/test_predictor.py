@@ -257,6 +257,24 @@ def test_validation_threshold_is_used_on_request(folder: Path, tmp_path: Path) -
     assert any(row["answer"] for row in Predictor.load(copy).answer([*COMMON, *STRANGE.values()]))
 
 
+def test_threshold_for_another_share(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    config = {**json.loads(file.read_text()), "allow_no_answer": True, "threshold": 2.0}
+    file.write_text(json.dumps(config))
+    with pytest.raises(UserError, match="trained by an earlier release"):
+        Predictor.load(file.parent, "threshold", 0.3)
+    file.write_text(json.dumps({**config, "operating_points": [[-3, 40, 90], [0.5, 60, 70]]}))
+    assert Predictor.load(file.parent, "threshold").threshold == 2
+    assert Predictor.load(file.parent, "threshold", 0.3).threshold == 0.5
+    assert Predictor.load(file.parent, "threshold", 0.7).threshold == -3
+    for share in (0.0, 1.0, 30.0):
+        with pytest.raises(UserError, match="must be between 0 and 1"):
+            Predictor.load(file.parent, "threshold", share)
+    with pytest.raises(UserError, match="no effect with no_answer='argmax'"):
+        Predictor.load(file.parent, "argmax", 0.3)
+
+
 def test_empty_batch_gives_no_answers(predictor: Predictor) -> None:
     assert predictor.answer([]) == []
 

@@ -238,13 +238,18 @@ def test_threshold_is_used_on_request(uri: str, model_folder: Path, tmp_path: Pa
     folder = tmp_path / "model"
     shutil.copytree(model_folder, folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "threshold": -1e6}))
+    points = [[-1e6, 0, 100], [1e6, 60, 0]]
+    config = {**config, "threshold": -1e6, "operating_points": points}
+    (folder / "config.json").write_text(json.dumps(config))
     parent = runs.parent_run(uri, "bidaflow/abstaining", "flow", None, "compare", {})
     model_uri = model_logging.log_model(uri, parent, folder, "bidaf-abstaining", step=0)
     mlflow.set_tracking_uri(uri)
     assert all(row["answer"] for row in mlflow.pyfunc.load_model(model_uri).predict(MODEL_INPUT))
     chosen = mlflow.pyfunc.load_model(model_uri, model_config={"no_answer": "threshold"})
     assert [row["answer"] for row in chosen.predict(MODEL_INPUT)] == ["", ""]
+    rule = {"no_answer": "threshold", "expected_no_answer": 0.1}
+    sure = mlflow.pyfunc.load_model(model_uri, model_config=rule)
+    assert all(row["answer"] for row in sure.predict(MODEL_INPUT))
 
 
 def test_schema_names_every_field(uri: str, model_uri: str) -> None:

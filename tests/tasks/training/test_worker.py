@@ -228,6 +228,7 @@ def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:
     f1s = [entry["validation/f1"] for entry in record.history]
     assert load_record(uninterrupted.best).history[-1]["validation/f1"] == max(f1s)
     assert record.ended == "all 2 epoch(s) were completed"
+    assert record.operating_points, "there are unanswerable questions"
 
 
 # Early stopping
@@ -256,6 +257,8 @@ def test_patience_stops_training_and_keeps_the_best(data: TrainingData, tmp_path
     (tmp_path / "out").mkdir()
     facts = write_outputs(tmp_path / "out", make_job(tmp_path, data, variant), fitted)
     assert facts["epoch"] == 1
+    config = json.loads((tmp_path / "out" / "model" / "config.json").read_text())
+    assert config["operating_points"] == load_record(fitted.best).operating_points
     assert trained_contexts(tmp_path / "out" / "model") == fingerprints([data.train.ingested])
     assert facts["scores"]["seconds"] == record.history[-1]["seconds"], "of all epochs"
     assert facts["scores"]["seconds"] > record.history[0]["seconds"]
