@@ -31,17 +31,19 @@ def trained(root: Path) -> dict[str, int]:
 def test_killed_comparison_trains_what_is_missing(tmp_path: Path) -> None:
     root, data = tmp_path / "root", write_dataset(tmp_path / "own")
     flags = ("--data", str(data), "--variants", "baseline", *SEEDS, *QUICK, *ONE_AT_A_TIME)
-    process = subprocess.Popen(
-        [BIDAFLOW, "compare", *flags],
-        env=environment_for(root),
-        cwd=CHECKOUT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    log = tmp_path / "log.txt"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [BIDAFLOW, "compare", *flags],
+            env=environment_for(root),
+            cwd=CHECKOUT,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         while not pages(root):
-            assert process.poll() is None
+            assert process.poll() is None, log.read_text(encoding="utf-8")
             time.sleep(0.2)
         partial = pages(root)[0].read_text(encoding="utf-8")
         children = psutil.Process(process.pid).children(recursive=True)
