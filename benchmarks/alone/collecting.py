@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from safetensors.numpy import load_file
-
 from benchmarks.alone.packed import Packed
 from benchmarks.alone.training import predictions_file
 from benchmarks.trainings.answers import threshold_columns, write_columns
 from benchmarks.trainings.trained import Training
-from models.span_decoding import Predictions
+from tasks.training.checkpoints import read_predictions
 from tasks.training.outputs import SCORES
 
 PREFIXES = {"dev": "", "validation": "validation-"}  # of the files, as `published_table` names them
@@ -30,7 +28,7 @@ def collect_answers(folder: Path, out: Path, results: Path) -> Iterator[Path]:
         training = Training(result["config"], packed.about["data"], packed.about["inputs"])
         limit = training.variant.training.max_context_tokens
         for name, own in packed.evaluated.items():
-            predictions = Predictions(**load_file(out / file.stem / predictions_file(name)))
+            predictions = read_predictions(out / file.stem / predictions_file(name))
             columns = threshold_columns(own.split, predictions, limit)
             answers = results / f"{PREFIXES[name]}{training.file_name}"
             write_columns(answers, columns, {**_facts(result, training, packed), "split": name})

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.numpy import save_file
 from torch.profiler import profile
 
 from benchmarks.alone.packed import Packed
@@ -27,7 +25,12 @@ from models.sliding_windows import count_trainable
 from models.span_decoding import Predictions
 from models.trainer import Reading, Trainer
 from tasks.evaluation.epoch_scores import epoch_scores
-from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
+from tasks.training.checkpoints import (
+    TrainingRecord,
+    resume_from,
+    save_checkpoint,
+    save_predictions,
+)
 from tasks.training.epoch_log import history_entry
 
 PROFILED = 100  # steps
@@ -100,8 +103,7 @@ def _save(
     is_kept = kept_epoch(trainer.config, record) == len(record.history)
     for name, (predictions, _) in answered.items():
         if is_kept:
-            arrays = {field: np.asarray(values) for field, values in vars(predictions).items()}
-            save_file(arrays, new / predictions_file(name))
+            save_predictions(new / predictions_file(name), predictions)
         else:
             shutil.copy(checkpoint / predictions_file(name), new)
     shutil.rmtree(checkpoint, ignore_errors=True)

@@ -151,12 +151,19 @@ def best_threshold(
     """The threshold with the highest F1 on a split, if it had the expected share of unanswerable
     questions. Raises ValueError as `kind_weights` does."""
     weights = kind_weights(split.answerable, expected_no_answer)
-    answered, unanswered = (
-        weights
-        * np.array([question.f1 for question in evaluate(split, predictions, limit).questions])
+    answered, unanswered = f1_answered_or_not(split, predictions)
+    return threshold_of_best_score(predictions.margin, weights * answered, weights * unanswered)
+
+
+def f1_answered_or_not(
+    split: EvaluationSplit, predictions: "Predictions"
+) -> tuple[FloatArray, FloatArray]:
+    """The F1 (0..1) of each question with its best span and with no answer, (n,) each."""
+    spans, none = (
+        np.array([question.f1 for question in evaluate(split, predictions, limit).questions])
         for limit in (np.inf, -np.inf)
     )
-    return threshold_of_best_score(predictions.margin, answered, unanswered)
+    return spans, none
 
 
 def kind_weights(answerable: BoolArray, expected_no_answer: float) -> FloatArray:

@@ -9,12 +9,10 @@ for imprecise environments", section 3.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from models.arrays import BoolArray, FloatArray
 from models.span_decoding import Predictions
-from tasks.evaluation.evaluate import EvaluationSplit, evaluate
-from tasks.evaluation.metrics import candidate_thresholds, scores_at
+from tasks.evaluation.evaluate import EvaluationSplit
+from tasks.evaluation.metrics import candidate_thresholds, f1_answered_or_not, scores_at
 
 
 class OperatingPoint(NamedTuple):
@@ -27,10 +25,7 @@ class OperatingPoint(NamedTuple):
 
 def operating_points(split: EvaluationSplit, predictions: Predictions) -> list[OperatingPoint]:
     """The corners for the predictions for a split."""
-    answered, unanswered = (
-        np.array([question.f1 for question in evaluate(split, predictions, limit).questions])
-        for limit in (np.inf, -np.inf)
-    )
+    answered, unanswered = f1_answered_or_not(split, predictions)
     return corners(predictions.margin, answered, unanswered, split.answerable)
 
 

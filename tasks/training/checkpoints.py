@@ -62,8 +62,7 @@ def save_checkpoint(
     }
     (folder / NUMBERS).write_text(json.dumps(numbers), encoding="utf-8")
     if predictions is not None:
-        arrays = {name: np.asarray(array) for name, array in vars(predictions).items()}
-        save_arrays(arrays, folder / PREDICTIONS)
+        save_predictions(folder / PREDICTIONS, predictions)
 
 
 def resume_from(folder: Path, trainer: Trainer) -> TrainingRecord:
@@ -93,7 +92,18 @@ def load_record(folder: Path) -> TrainingRecord:
 
 def load_predictions(folder: Path) -> Predictions:
     """The predictions for the evaluation questions after the last epoch."""
-    return Predictions(**load_arrays(folder / PREDICTIONS))
+    return read_predictions(folder / PREDICTIONS)
+
+
+def save_predictions(file: Path, predictions: Predictions) -> None:
+    """Write predictions for the questions of a split."""
+    arrays = {name: np.asarray(array) for name, array in vars(predictions).items()}
+    save_arrays(arrays, file)
+
+
+def read_predictions(file: Path) -> Predictions:
+    """The predictions that `save_predictions` wrote."""
+    return Predictions(**load_arrays(file))
 
 
 def averaged_weights(folder: Path) -> dict[str, torch.Tensor]:
