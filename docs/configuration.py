@@ -6,7 +6,6 @@ A test fails if the page is out of date.
 """
 
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 from flows.advise_embeddings import advise_embeddings
@@ -47,7 +46,7 @@ FLOWS = {
 
 def page() -> str:
     """The page as Markdown."""
-    return "\n".join([INTRODUCTION, *_settings(), *_commands()]) + "\n"
+    return "\n".join([INTRODUCTION, *_settings(), *_options()]) + "\n"
 
 
 def _settings() -> Iterator[str]:
@@ -58,13 +57,19 @@ def _settings() -> Iterator[str]:
     yield _row("`RAY_ADDRESS`", "", "A Ray cluster. Empty: one is started on this machine.")
 
 
-def _commands() -> Iterator[str]:
+def _options() -> Iterator[str]:
+    """A table for each section of options, below the names of all commands that have it."""
+    commands: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for command, flow in FLOWS.items():
-        yield f"\n## bidaflow {command}"
-        for title, options in groupby(options_of(flow), key=lambda option: option.section.name):
-            yield f"\n### {title}\n"
-            yield from _table("option", "default", "meaning")
-            yield from map(_option, options)
+        sections: dict[str, list[str]] = {}
+        for option in options_of(flow):
+            sections.setdefault(option.section.name, []).append(_option(option))
+        for title, rows in sections.items():
+            commands.setdefault((title, tuple(rows)), []).append(command)
+    for (title, options), names in commands.items():
+        yield f"\n## {title}: {', '.join(f'`{name}`' for name in names)}\n"
+        yield from _table("option", "default", "meaning")
+        yield from options
 
 
 def _option(option: Option) -> str:
