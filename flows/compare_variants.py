@@ -198,7 +198,8 @@ def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
     """Publish the comparison when all trainings have ended.
 
     Raises:
-        UserError: some trainings failed; the page has the others.
+        UserError: some trainings failed; the page has the others. Retryable if any of them failed
+            for another reason than a mistake of the user.
         Exception: the error of the first training, if all failed.
     """
     results, missing = outcomes.finished, outcomes.missing
@@ -210,12 +211,7 @@ def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
     datasets = dict.fromkeys(result.training.splits.name for result in results)
     summary = _publish(comparison, datasets, complete=not missing)
     if missing:
-        names = "\n".join(f"{m.cell.name} · seed {m.seed}: {m.error}" for m in missing)
-        raise UserError(
-            f"{len(missing)} of {len(outcomes.grid)} trainings failed:\n{names}\n"
-            f"The page has the others: {summary['report']}. Run the same command again to train "
-            "only what is missing."
-        )
+        raise outcomes.failure(summary["report"])
     return summary
 
 

@@ -16,6 +16,10 @@ class UserError(Exception):
         super().__init__(mask_secrets(message))
 
 
+class RetryableError(UserError):
+    """A failure that may be gone when the same run is tried again; Prefect may retry it."""
+
+
 def first_line(error: Exception) -> str:
     """The first line of an error's message, without a final dot and the number of S3's request."""
     return str(error).strip().partition("\n")[0].partition(" (Request ID")[0].rstrip(".")

@@ -31,6 +31,9 @@ from infra.run_logger import logger
 UNPACKED_RATIO = 100
 UNPACKED_FREE = 64 << 20
 
+# The folder that Linux's file systems have at their top; only root can read it.
+LOST_AND_FOUND = "lost+found"
+
 
 class _Compression(NamedTuple):
     """A compression format: the first bytes of its files, and how to open them."""
@@ -128,7 +131,9 @@ def files_below(folder: Path) -> list[Path]:
     files: list[Path] = []
     try:
         for parent, folders, names in os.walk(folder, onerror=_raise):
-            folders[:] = [name for name in folders if not name.startswith(".")]
+            folders[:] = [
+                name for name in folders if not name.startswith(".") and name != LOST_AND_FOUND
+            ]
             files += [Path(parent, name) for name in names if not name.startswith(".")]
         return sorted(file for file in files if file.is_file())
     except OSError as error:

@@ -59,6 +59,11 @@ def train(arguments: argparse.Namespace) -> None:
         return
     (seed,) = arguments.seeds
     packed, variant = Packed.load(arguments.folder), configure(arguments, seed)
+    if "validation" not in packed.evaluated:
+        for name in ("patience", "stop_at_f1"):
+            if getattr(variant.training, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                sys.exit(f"{arguments.folder} has no validation split. Omit {flag}.")
     command = f"python -m benchmarks.alone {' '.join(sys.argv[1:])}"
     record = train_variant(variant, packed, arguments.out, command)
     if arguments.profile:

@@ -5,6 +5,7 @@ import flows  # noqa: F401  (sets Prefect's environment, before it is imported)
 # isort: split
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,11 @@ def _pack(folder: str, data: DataParameters, vectors: VectorParameters) -> None:
 def pack_data(folder: Path, data: Any, vectors: Any) -> None:
     """Ingest and encode data, and gather it in the folder. Both are names, or mappings of fields.
 
-    Invalid data ends the program with a message.
+    Invalid data, and a folder that is not empty, end the program with a message: checkpoints in it
+    would be those of other data.
     """
+    if folder.exists() and any(folder.iterdir()):
+        sys.exit(f"{folder} is not empty. Remove it, or pack into another folder.")
     result_or_exit(
         _pack(
             str(folder),
@@ -66,9 +70,9 @@ def gather(folder: Path, data: TrainingData, about: dict[str, Any]) -> None:
     """Copy encoded splits, the ingested splits that are evaluated, vocabulary and vectors to the
     folder, with facts about them."""
     for name, split in data.splits.items():
-        shutil.copytree(split.encoded, folder / name / ENCODED, dirs_exist_ok=True)
+        shutil.copytree(split.encoded, folder / name / ENCODED)
         if name != "train":
-            shutil.copytree(split.ingested, folder / name / INGESTED, dirs_exist_ok=True)
+            shutil.copytree(split.ingested, folder / name / INGESTED)
     shutil.copy(data.vocabulary / "types.parquet", folder)
     np.save(folder / VECTORS, load_word_vectors(data.vocabulary, data.vectors))
     characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows

@@ -56,7 +56,10 @@ def train_variant(
     """Train to the end, from the checkpoint if there is one. After each epoch, evaluate, write a
     checkpoint beside the data, and the results to `out`."""
     trainer = make_trainer(variant, packed)
-    checkpoint = packed.folder / "checkpoints" / name_of(variant)
+    checkpoint = checkpoint_of(variant, packed)
+    replaced = _replaced(checkpoint)
+    if replaced.exists() and not checkpoint.exists():  # killed between the two renames of `_save`
+        replaced.rename(checkpoint)
     record = resume_from(checkpoint, trainer) if checkpoint.exists() else TrainingRecord()
 
     def has_time_left(reading: Reading) -> bool:
@@ -76,6 +79,16 @@ def train_variant(
         print(name_of(variant), json.dumps(record.history[-1]), flush=True)
     _write(out, variant, packed, record, command)  # `out` may be another folder than before
     return record
+
+
+def checkpoint_of(variant: VariantConfig, packed: Packed) -> Path:
+    """The folder of a training's checkpoint."""
+    return packed.folder / "checkpoints" / name_of(variant)
+
+
+def _replaced(checkpoint: Path) -> Path:
+    """Where the earlier checkpoint is while another one replaces it."""
+    return checkpoint.with_name(f".{checkpoint.name}-replaced")
 
 
 def _f1s(record: TrainingRecord) -> list[float]:
@@ -106,8 +119,12 @@ def _save(
             save_predictions(new / predictions_file(name), predictions)
         else:
             shutil.copy(checkpoint / predictions_file(name), new)
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    replaced = _replaced(checkpoint)
+    shutil.rmtree(replaced, ignore_errors=True)
+    if checkpoint.exists():
+        checkpoint.rename(replaced)
     new.rename(checkpoint)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def predictions_file(split: str) -> str:
@@ -123,7 +140,7 @@ def _write(
     (out / name).mkdir(parents=True, exist_ok=True)
     for split in packed.evaluated:
         file = predictions_file(split)
-        shutil.copy(packed.folder / "checkpoints" / name / file, out / name / file)
+        shutil.copy(checkpoint_of(variant, packed) / file, out / name / file)
     write(out, name, result_of(variant, packed, record, command))
 
 

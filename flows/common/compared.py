@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from flows.common.training import Training
 from infra.artifacts.stage import Output
-from infra.errors import UserError, first_line
+from infra.errors import RetryableError, UserError, first_line
 from infra.progress import Progress
 from tasks.reports.comparison import Cell, CellTrainings, Missing
 
@@ -63,6 +63,21 @@ class Outcomes:
             for number, (cell, training) in enumerate(self.grid)
             if not isinstance(self.ended.get(number), ComparedVariant)
         ]
+
+    def failure(self, page: str) -> UserError:
+        """The error of a comparison some of whose trainings failed; `page` has the others.
+
+        It is retryable if one of them failed for another reason than a mistake of the user.
+        """
+        missing = self.missing
+        names = "\n".join(f"{m.cell.name} · seed {m.seed}: {m.error}" for m in missing)
+        errors = [outcome for outcome in self.ended.values() if isinstance(outcome, Exception)]
+        recurs = all(isinstance(error, UserError) for error in errors)
+        return (UserError if recurs else RetryableError)(
+            f"{len(missing)} of {len(self.grid)} trainings failed:\n{names}\n"
+            f"The page has the others: {page}. Run the same command again to train only what is "
+            "missing."
+        )
 
     def time_left(self, seconds: float) -> str:
         """The estimated time until all trainings have ended, such as "1:23:00 left".

@@ -17,6 +17,7 @@ from tasks.datasets.paths import (
     data_files,
     dataset_name,
     expand_data_file,
+    require_valid_name,
 )
 from tasks.datasets.remote_files import RemoteFile, find_remote_files, is_uri
 from tasks.stages import fetching, fetching_remote_file, generating
@@ -74,10 +75,16 @@ def _known_dataset(data: DataParameters) -> Dataset | None:
 
 
 def name_of_data(data: DataParameters) -> str:
-    """The name under which runs on the data are filed."""
-    if data.train_files and data.dataset == "tiny":  # the default, which does not name these files
-        return dataset_name(data.train_files[0])
-    return dataset_name(data.dataset)
+    """The name under which runs on the data are filed.
+
+    Raises:
+        UserError: the name is reserved, or too long.
+    """
+    # The default does not name training files.
+    unnamed = data.train_files and data.dataset == "tiny"
+    name = dataset_name(data.train_files[0] if unnamed else data.dataset)
+    require_valid_name(name)
+    return name
 
 
 def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:

@@ -18,7 +18,7 @@ from flows.common.parameters import docstring_with_args
 from flows.common.schedules import require_parameters_of_schedule
 from infra.artifacts.in_use import used_by_flow
 from infra.artifacts.stage import REFUSED_FLOW, result_of
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.heartbeat import heartbeat
 from infra.settings import settings
 from infra.storage.store import require_store
@@ -68,7 +68,8 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
 def _refused(error: UserError) -> State[Any]:
     """Log a user error; the state of the flow that ends with it."""
     _log(error)
-    _disable_retries()
+    if not isinstance(error, RetryableError):
+        _disable_retries()
     return Failed(message=f"{REFUSED_FLOW}{error}")
 
 

@@ -85,6 +85,7 @@ SetName = Annotated[
     str,
     Field(
         pattern=r"^\w[\w.-]*$",
+        max_length=100,
         description="Name of the set. It is written to .bidaflow/embeddings/<name>, where retrain "
         "can read it.",
     ),

@@ -111,22 +111,17 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def dataset_name(dataset: str) -> str:
-    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow.
-
-    Raises:
-        UserError: the name is reserved, or too long.
-    """
+    """A dataset's name; for a path or URL, its last part, made valid for paths and MLflow."""
     if dataset in DATASETS:
         return dataset
     path = mask_secrets(dataset).partition("?")[0] if is_uri(dataset) else dataset
     last = os.path.basename(os.path.realpath(os.path.expanduser(path)))
     plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
-    name = re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
-    _require_valid_name(name)
-    return name
+    return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 
 
-def _require_valid_name(name: str) -> None:
+def require_valid_name(name: str) -> None:
+    """Raises UserError if results can't be kept under a dataset's name."""
     if name in RESERVED_NAMES:
         problem, other = "is reserved", "another"
     elif len(name.encode()) > LONGEST_NAME:

@@ -58,10 +58,11 @@ def _upper_hull(points: Sequence[OperatingPoint]) -> list[OperatingPoint]:
     0. Monotone chain (Andrew, 1979)."""
     hull: list[OperatingPoint] = []
     for point in sorted(points, key=lambda p: (p.answerable, -p.unanswerable, abs(p.threshold))):
+        if hull and point.answerable == hull[-1].answerable:
+            continue
         while len(hull) > 1 and not _turns_right(hull[-2], hull[-1], point):
             hull.pop()
-        if not hull or point.answerable > hull[-1].answerable:
-            hull.append(point)
+        hull.append(point)
     return hull
 
 

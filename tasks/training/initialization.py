@@ -18,8 +18,7 @@ from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResul
 from tasks.embeddings.contextual.frozen_bilm import WEIGHTS, has_bilm, layers_shape
 from tasks.embeddings.formats.store import load_word_vectors, part_sizes
 from tasks.evaluation.evaluate import load_split
-from tasks.inference.trained_contexts import new_to_models
-from tasks.tracking.registry import TRAINED_CONTEXTS
+from tasks.inference.trained_contexts import knows_all_contexts, new_to_models
 from tasks.training.inputs import TrainingData
 
 
@@ -136,22 +135,21 @@ def leakage_warning(name: str, data: TrainingData) -> str | None:
     this is unknown; None if not, and without a warm start."""
     if data.start_from is None:
         return None
-    model = data.start_from / "model"
-    if not (model / TRAINED_CONTEXTS).exists():
-        return (
-            f"{name}: the model in start_from is of an earlier release and does not record the "
-            "contexts that it was trained on. If contexts of validation or dev are among them, "
-            "their scores are too high; this can't be checked."
-        )
-    counts = []
+    model, counts = data.start_from / "model", []
     for split, folders in data.splits.items():
         if split == "train":
             continue
         new = new_to_models(load_split(folders.ingested), [model])
         if not new.all():
             counts.append(f"{(~new).sum():,} of {len(new):,} {split} questions")
-    if not counts:
+    if not counts and knows_all_contexts(model):
         return None
+    if not counts:
+        return (
+            f"{name}: the model in start_from, or one before it, is of an earlier release and does "
+            "not record the contexts that it was trained on. If contexts of validation or dev are "
+            "among them, their scores are too high; this can't be checked."
+        )
     return (
         f"{name}: {' and '.join(counts)} are about contexts that the model in start_from was "
         "trained on, so their scores are too high. Split the data as for that model (data.seed, "

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,8 @@ def test_packs_a_dataset_of_the_catalogue(root: Path, prefect_server: None, tmp_
     assert found.about["inputs"]["vectors"] == "glove-6b-50d"
     assert list(found.evaluated) == ["validation", "dev"]
     assert found.about["inputs"]["questions"] == f"{len(found.train):,}"
+    with pytest.raises(SystemExit, match="packed is not empty"):
+        pack_data(tmp_path / "packed", data, "glove-6b-50d")
 
 
 def test_trains_seeds_without_ray_prefect_or_mlflow(packed: Path, tmp_path: Path) -> None:
@@ -110,11 +113,10 @@ def test_killed_training_goes_on_to_equal_answers(packed: Path, tmp_path: Path) 
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before = results(out)[0]["history"]
-    assert train(packed, out, *flags)[0] == 0
     (folder,) = (packed / "checkpoints").glob("baseline-seed0*")
-    for file in folder.iterdir():
-        file.unlink()
-    folder.rmdir()
+    folder.rename(folder.with_name(f".{folder.name}-replaced"))  # killed while it was replaced
+    assert train(packed, out, *flags)[0] == 0
+    shutil.rmtree(folder)
     assert train(packed, again, *flags)[0] == 0
     (resumed,), (whole,) = results(out), results(again)
     names = ("epoch", "train/nll", "validation/f1", "validation/threshold", "dev/f1", "dev/nll")
@@ -133,6 +135,15 @@ def test_killed_training_goes_on_to_equal_answers(packed: Path, tmp_path: Path) 
     assert float(row["threshold"]) == pytest.approx(kept["validation/threshold"], abs=0.01)
     assert row["epoch kept"] == str(resumed["kept_epoch"])
     assert read_answers(answers).training.inputs == INPUTS
+
+
+def test_early_stopping_needs_validation(packed: Path, tmp_path: Path) -> None:
+    for name in ("train", "dev"):
+        shutil.copytree(packed / name, tmp_path / name)
+    for file in packed.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    status, errors = train(tmp_path, tmp_path / "out", *SMALL, "--patience", "2")
+    assert status == 1 and "has no validation split. Omit --patience." in errors
 
 
 def test_rejects_abbreviated_flags(tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ def test_locked_folder_is_a_user_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_unreadable_subfolder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").touch()
-    lock(tmp_path / ".hidden", monkeypatch)
+    for name in (".hidden", "lost+found"):
+        lock(tmp_path / name, monkeypatch)
     assert files_below(tmp_path) == [tmp_path / "a.json"]
     lock(tmp_path / "locked", monkeypatch)
     message = rf"^{tmp_path}/locked can't be read \(Permission denied\); check the path"

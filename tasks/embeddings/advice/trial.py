@@ -97,6 +97,8 @@ def try_contexts(
     hidden, placed = words.choose(row_of)
     excluded = set(placed)
     anchors = [w for w in counts if w in main.rows and w not in excluded][:ANCHORS]
+    if obstacle := too_few_anchors(len(anchors), main, "corpus"):  # before the corpus is read
+        return Trial(0, None, {}, obstacle)
     wanted = np.array([row_of[word] for word in (*anchors, *placed)], np.int32)
     tokens = facts_of(corpus)["words"]
     # Missing words have no vector in any context, so hidden ones must not have one either.

@@ -45,6 +45,7 @@ def fill_from_corpus(
     window = settings.window or WINDOW
     words = list(counts)
     anchors = [row for row, word in enumerate(words) if word in base.rows][:ANCHORS]
+    _require_anchors(len(anchors), base, "corpus")  # before the corpus is read
     new = [row for row, word in enumerate(words) if _lacks(base, word)]
     wanted = np.array([*anchors, *new], np.int32)
     contexts = sum_contexts(corpus, facts_of(corpus)["words"], words, base, wanted, window)

@@ -8,7 +8,7 @@ import pytest
 from flows.common.compared import ComparedVariant, Outcomes
 from flows.common.training import Training
 from infra.artifacts.stage import Output
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from models.configs.presets import preset
 from tasks.reports.comparison import Cell, CellTrainings, Missing
 
@@ -52,6 +52,16 @@ def test_crash_is_shown_with_its_type_in_one_line() -> None:
     outcomes = Outcomes(GRID, {1: RuntimeError("worker died\nlong traceback")})
     assert outcomes.missing[1].error == "RuntimeError: worker died"
     assert Outcomes(GRID, {1: OSError()}).missing[1].error == "OSError: "
+
+
+def test_failures_other_than_mistakes_are_retried() -> None:
+    mistake = UserError("patience needs a validation split")
+    error = Outcomes(GRID[:2], {0: result(0, 5), 1: mistake}).failure("page.html")
+    assert type(error) is UserError
+    assert str(error).startswith("1 of 2 trainings failed:\nbaseline · v · d · seed 1: patience")
+    assert "The page has the others: page.html." in str(error)
+    ended = {0: mistake, 1: RuntimeError("worker died"), 2: result(2, 5), 3: result(3, 5)}
+    assert type(Outcomes(GRID, ended).failure("page.html")) is RetryableError
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,11 @@ def test_rejects_dev_files_without_train_files(two: list[str]) -> None:
         find_files(DataParameters(dev_files=two))
 
 
+def test_rejects_a_reserved_dataset_name(two: list[str]) -> None:
+    with pytest.raises(UserError, match="'embeddings' is reserved"):
+        find_files(DataParameters(dataset="embeddings", train_files=two))
+
+
 @pytest.mark.parametrize("name", ["../../x", "a/b", "/etc/x", "..", "a:b", "a\n", " a", "-a"])
 def test_rejects_unsafe_dataset_names(name: str, two: list[str]) -> None:
     with pytest.raises(ValidationError, match="dataset must be a plain name"):

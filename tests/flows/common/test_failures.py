@@ -22,7 +22,7 @@ from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_e
 from flows.common.parameters import DataParameters
 from flows.ingest import ingest
 from infra.artifacts.stage import REFUSED_FLOW
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.settings import settings
 from tasks.datasets import catalog, download
 from tasks.datasets.catalog import Dataset
@@ -140,6 +140,20 @@ def test_unreachable_host_gives_a_user_error(
     assert url in message and "by hand" in message and "BIDAFLOW_MIRROR" in message
     assert len([line for line in log if "retrying in" in line]) == download.ATTEMPTS - 1
     assert not any("Traceback" in line for line in log)
+
+
+@pytest.mark.parametrize(("error", "attempts"), [(UserError, 1), (RetryableError, 3)])
+def test_only_transient_failures_are_retried(error: type[UserError], attempts: int) -> None:
+    tried = []
+
+    @flow(name="failing", retries=2)
+    @report_user_errors
+    def failing() -> None:
+        tried.append(None)
+        raise error(MESSAGE)
+
+    state = failing(return_state=True)
+    assert (state.message, len(tried)) == (f"{REFUSED_FLOW}{MESSAGE}", attempts)
 
 
 @pytest.mark.heavy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UserError
-from tasks.datasets.paths import assign_splits, data_files, dataset_name
+from tasks.datasets.paths import assign_splits, data_files, dataset_name, require_valid_name
 from tests.factories.permissions import lock
 
 
@@ -181,5 +181,6 @@ def test_dataset_name_is_derived_from_its_path(place: str, name: str) -> None:
     ],
 )
 def test_unusable_dataset_name_is_refused(place: str, message: str) -> None:
+    name = dataset_name(place)  # models of earlier releases may have it
     with pytest.raises(UserError, match=message):
-        dataset_name(place)
+        require_valid_name(name)

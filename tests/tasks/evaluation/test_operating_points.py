@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import load_split
-from tasks.evaluation.metrics import best_threshold, scores_at
+from tasks.evaluation.metrics import best_threshold, candidate_thresholds, scores_at
 from tasks.evaluation.operating_points import (
     OperatingPoint,
     corners,
@@ -43,14 +43,23 @@ def test_corners_have_the_best_f1_for_every_share(
     tried = [t for m in margin for t in (m, np.nextafter(m, np.inf))]
     best = expected_f1(threshold_for(points, share))
     assert best == pytest.approx(max(map(expected_f1, tried)))
+    limits = candidate_thresholds(margin)
+    own, other = (
+        scores_at(limits, margin[kind], answered[kind], unanswered[kind])
+        for kind in (answerable, ~answerable)
+    )
     for point in points:
-        limit, (own, other) = np.array([point.threshold]), (answerable, ~answerable)
-        assert scores_at(limit, margin[own], answered[own], unanswered[own]) == point.answerable
-        assert scores_at(limit, margin[other], answered[other], unanswered[other]) == (
-            point.unanswerable
-        )
+        equal = limits[(own == point.answerable) & (other == point.unanswerable)]
+        assert abs(point.threshold) == abs(equal).min()
     ascending = [point.answerable for point in points]
     assert ascending == sorted(set(ascending))
+
+
+def test_equal_corners_have_the_threshold_nearest_to_0() -> None:
+    margin = np.array([-4.0, -1.0, -0.3, 0.8, 2.0, 5.0])
+    answerable = margin < 0.5
+    points = corners(margin, answerable.astype(float), (~answerable).astype(float), answerable)
+    assert threshold_for(points, 0.5) == 0
 
 
 def test_ties_go_to_the_argmax() -> None:
