@@ -38,9 +38,9 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError,
     or if MLflow does not let the user write.
 
-    Neither a refused run nor one that reaches its time limit is retried. The stages that the body
-    uses are protected from removal until it ends. Orphaned runs are ended before it starts, and the
-    storage root is checked if it is an address.
+    Neither a refused run nor one that reaches its time limit is retried; one with a RetryableError
+    is. The stages that the body uses are protected from removal until it ends. Orphaned runs are
+    ended before it starts, and the storage root is checked if it is an address.
     """
 
     @wraps(body)
@@ -53,6 +53,8 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
                 return body(*args, **kwargs)
         except CancelledError:  # raised by Prefect at the time limit
             _disable_retries()
+            raise
+        except RetryableError:  # Prefect retries after an error, not after a failed state
             raise
         except UserError as error:
             return _refused(error)
@@ -68,8 +70,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
 def _refused(error: UserError) -> State[Any]:
     """Log a user error; the state of the flow that ends with it."""
     _log(error)
-    if not isinstance(error, RetryableError):
-        _disable_retries()
+    _disable_retries()
     return Failed(message=f"{REFUSED_FLOW}{error}")
 
 

@@ -35,6 +35,16 @@ MARKS = tuple(name for name in os.environ if name.startswith("BIDAFLOW_TEST_"))
 HOST = "127.0.0.1"
 PACKAGES = "packages"
 """The folder of the dependencies beside the nodes' interpreter."""
+JOINED = """
+import sys, time, ray
+ray.init(address="{address}")
+for _ in range(60):
+    if sum(node["Alive"] for node in ray.nodes()) == {nodes}:
+        sys.exit()
+    time.sleep(1)
+sys.exit(1)
+"""
+"""A program that succeeds as soon as all nodes are alive."""
 PSYCOPG = "postgresql+psycopg"
 
 
@@ -221,13 +231,12 @@ class Cluster:
         """Wait until the servers answer, and all nodes have joined."""
         for url in (f"{self.prefect_url}/api/health", f"{self.mlflow_url}/health"):
             wait(url, lambda url=url: self._answers(url))  # type: ignore[misc]
-        wait("the nodes", lambda: self._joined() == len(self.nodes))
+        wait("the nodes", self._joined)
 
-    def _joined(self) -> int:
-        """The number of nodes that are alive."""
-        count = "import ray; ray.init(address='{}'); print(sum(n['Alive'] for n in ray.nodes()))"
-        done = self.nodes[0].run(self.python, "-c", count.format(self.address))
-        return int(done.stdout or 0)
+    def _joined(self) -> bool:
+        """Whether all nodes are alive, within a minute after the first one is."""
+        program = JOINED.format(address=self.address, nodes=len(self.nodes))
+        return self.nodes[0].run(self.python, "-c", program).returncode == 0
 
     def _answers(self, url: str) -> bool:
         for name, server in self.servers.items():
@@ -275,7 +284,7 @@ def open_interpreter() -> Iterator[Path]:
         shutil.copytree(
             base / "lib" / version,
             folder / "lib" / version,
-            ignore=shutil.ignore_patterns("site-packages", "test", "__pycache__"),
+            ignore=shutil.ignore_patterns("site-packages", "test"),
             copy_function=_link,
         )
         for library in (base / "lib").glob("libpython*"):

@@ -28,7 +28,7 @@ def shift(articles: list[dict[str, Any]]) -> None:
 def test_reports_each_file_and_sets_the_exit_status(prefect_server: None, tmp_path: Path) -> None:
     folder, root = tmp_path / "own", tmp_path / "root"
     folder.mkdir()
-    articles: list[dict[str, Any]] = generate(3)[0]["data"]
+    articles: list[dict[str, Any]] = generate(3, 10)[0]["data"]
     shift(articles[5:10])
     (folder / "a.json").write_text(json.dumps({"data": articles[:5]}))
     (folder / "b.json").write_text(json.dumps({"data": articles[5:10]}))

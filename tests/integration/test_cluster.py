@@ -11,7 +11,7 @@ import pytest
 
 from infra.artifacts.manifest import MANIFEST
 from infra.settings import CHECKOUT
-from tests.factories.cli import write_dataset
+from tests.factories.cli import tests_server, write_dataset
 from tests.factories.cluster import Cluster, cluster
 from tests.factories.cluster_run import Run, stored_digests
 
@@ -30,9 +30,11 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def local(two_nodes: Cluster, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def local(
+    two_nodes: Cluster, data: Path, prefect_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
     """A run on this machine alone, while the servers start."""
-    with Run("train", data, tmp_path_factory.mktemp("local")) as run:
+    with Run("train", data, tmp_path_factory.mktemp("local"), tests_server()) as run:
         run.finish()
     two_nodes.wait()
     return run
@@ -43,7 +45,8 @@ def test_nodes_see_neither_our_code_nor_each_other(two_nodes: Cluster) -> None:
     assert "Permission denied" in head.run("ls", CHECKOUT).stderr
     assert "Permission denied" in head.run("cat", CHECKOUT / "flows" / "retrain.py").stderr
     assert "Permission denied" in head.run("ls", worker.folder).stderr
-    program = "import torch, ray; import flows"
+    program = "from importlib.util import find_spec\n"
+    program += "assert find_spec('torch') and find_spec('ray')\nimport flows"
     assert "No module named 'flows'" in head.run(head.python, "-c", program).stderr
 
 

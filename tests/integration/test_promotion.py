@@ -46,13 +46,14 @@ RIGHT = {
 """Whether a model answers question `i` correctly; its answer then becomes a gold answer."""
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> dict[str, Path]:
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Untrained models by name; all but `old` and `equal` answer differently."""
-    saved = save_untrained_model(tmp_path)
+    root = tmp_path_factory.mktemp("models")
+    saved = save_untrained_model(root)
     folders = {}
     for seed, name in enumerate(RIGHT):
-        folders[name] = tmp_path / name
+        folders[name] = root / name
         shutil.copytree(saved, folders[name])
         generator = torch.Generator().manual_seed(0 if name == "equal" else seed)
         weights = load_file(saved / "weights.safetensors")
@@ -64,9 +65,10 @@ def models(tmp_path: Path) -> dict[str, Path]:
     return folders
 
 
-@pytest.fixture
-def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> DataParameters:
     """Questions that each model answers correctly exactly where `RIGHT` says so."""
+    folder = tmp_path_factory.mktemp("dataset")
     rng = random.Random(0)
     words = sorted(set(CONTEXT.lower().replace(".", "").split()) - {"the"})
     words += ["ash", "birch", "cedar", "elm", "fir", "larch", "oak", "pine", "yew"]
@@ -94,11 +96,11 @@ def dataset(tmp_path: Path, models: dict[str, Path]) -> DataParameters:
     files = {"dev": paragraphs, "train": train}
     for part, contents in files.items():
         data = {"data": [{"title": part, "paragraphs": contents}]}
-        (tmp_path / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
+        (folder / f"{part}.json").write_text(json.dumps(data), encoding="utf-8")
     return DataParameters(
         dataset="planted",
-        train_files=[str(tmp_path / "train.json")],
-        dev_files=[str(tmp_path / "dev.json")],
+        train_files=[str(folder / "train.json")],
+        dev_files=[str(folder / "dev.json")],
         validation_share=0,
     )
 

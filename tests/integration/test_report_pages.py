@@ -133,7 +133,7 @@ def chromium() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.fixture(params=SIZES)
+@pytest.fixture(scope="module", params=SIZES)
 def tab(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[Page]:
     opened = new_tab(chromium, *SIZES[request.param])
     yield opened

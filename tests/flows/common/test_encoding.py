@@ -23,6 +23,7 @@ from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.text.build_vocabulary import VocabularyParameters
+from tests.factories.cli import write_dataset
 from tests.factories.stages import in_flow
 
 
@@ -82,8 +83,9 @@ def test_warns_if_vectors_have_other_casing(
     (tmp_path / "text.txt").write_text("the cat is the cat\n" * 9, encoding="utf-8")
     corpus = CorpusParameters(files=[str(tmp_path / "text.txt")], lower_case=False)
     embedding = EmbeddingParameters(method="cbow", dimension=2, min_count=1)
+    data = DataParameters(dataset=str(write_dataset(tmp_path / "own", 2, 1)))
     with caplog.at_level(logging.WARNING):
-        in_flow(lambda: encode_dataset(ingest_dataset(DataParameters()), *parameters), "encoded")
+        in_flow(lambda: encode_dataset(ingest_dataset(data), *parameters), "encoded")
         result_of(evaluate_embeddings([spec], lower_case=False, return_state=True))
         in_flow(lambda: train_from_corpus(corpus, embedding, spec), "warm-start")
     warnings = [text for text in caplog.messages if "were trained with lower_case=True" in text]
@@ -101,7 +103,7 @@ def test_warns_of_a_joined_set_with_other_casing(
         words = WordSet(["the", "is"], np.eye(2, dtype=np.float32))
         write_vectors(tmp_path / name, words, {"method": "cbow", "lower_case": lower_case})
     vectors = VectorParameters(source=f"{tmp_path / 'cased'}+{tmp_path / 'lower'}")
-    data = DataParameters()
+    data = DataParameters(dataset=str(write_dataset(tmp_path / "own", 2, 1)))
     with caplog.at_level(logging.WARNING):
         in_flow(
             lambda: encode_dataset(ingest_dataset(data), vectors, VocabularyParameters()), "joined"
@@ -115,7 +117,7 @@ def test_corpus_has_no_context_that_the_run_holds_out(
     root: Path, prefect_server: None, tmp_path: Path
 ) -> None:
     file = str(tmp_path / "own.json")
-    Path(file).write_text(json.dumps(generate(3)[0]), encoding="utf-8")
+    Path(file).write_text(json.dumps(generate(3, contexts=3)[0]), encoding="utf-8")
     data = DataParameters(dataset=file, seed=1, dev_share=0.3)
     same, copy = (CorpusParameters(dataset=spec) for spec in (file, f"{tmp_path}/./own.json"))
 

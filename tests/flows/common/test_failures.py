@@ -153,7 +153,8 @@ def test_only_transient_failures_are_retried(error: type[UserError], attempts: i
         raise error(MESSAGE)
 
     state = failing(return_state=True)
-    assert (state.message, len(tried)) == (f"{REFUSED_FLOW}{MESSAGE}", attempts)
+    assert (state.name, len(tried)) == ("Failed", attempts)
+    assert exit_code(state) == f"\n{MESSAGE}"
 
 
 @pytest.mark.heavy
