@@ -4,7 +4,6 @@ and continuous integration skips nothing but what needs a GPU."""
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,9 +26,6 @@ for name in list(os.environ):
         del os.environ[name]
 for name in TERMINAL_VARIABLES:
     os.environ.pop(name, None)
-# Or each of hundreds of processes would compile the project anew.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 os.environ.setdefault(RUN_VARIABLE, uuid4().hex)
 if ROOTS_VARIABLE not in os.environ:
     os.environ[ROOTS_VARIABLE] = tempfile.mkdtemp(prefix="bidaflow-tests-")
