@@ -23,6 +23,7 @@ from models.configs.variant import (
 from tasks.data.negatives import NegativeShares
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
+from tasks.datasets.paths import LONGEST_NAME
 from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.formats.source import (
     KNOWN_SOURCES,
@@ -81,11 +82,19 @@ def _check_source(spec: str) -> str:
 
 VectorStart = Annotated[str, AfterValidator(check_start)]
 
+
+def check_set_name(name: str) -> str:
+    """Accept a name that files can have."""
+    if len(name.encode()) > LONGEST_NAME:
+        raise ValueError(f"{name!r} has more than {LONGEST_NAME} bytes; choose a shorter name")
+    return name
+
+
 SetName = Annotated[
     str,
+    AfterValidator(check_set_name),
     Field(
         pattern=r"^\w[\w.-]*$",
-        max_length=100,
         description="Name of the set. It is written to .bidaflow/embeddings/<name>, where retrain "
         "can read it.",
     ),

@@ -47,8 +47,8 @@ def knows_all_contexts(model: Path) -> bool:
     file = model / TRAINED_CONTEXTS
     if not file.exists():
         return False
-    metadata: Any = pq.read_schema(file).metadata or {}
-    return bool(metadata.get(COMPLETE) != b"False")
+    metadata: dict[bytes, bytes] = pq.read_schema(file).metadata or {}
+    return metadata.get(COMPLETE) != b"False"
 
 
 def new_to_models(split: EvaluationSplit, models: Iterable[Path]) -> BoolArray:

@@ -142,16 +142,17 @@ def leakage_warning(name: str, data: TrainingData) -> str | None:
         new = new_to_models(load_split(folders.ingested), [model])
         if not new.all():
             counts.append(f"{(~new).sum():,} of {len(new):,} {split} questions")
-    if not counts and knows_all_contexts(model):
-        return None
-    if not counts:
+    if counts:
         return (
-            f"{name}: the model in start_from, or one before it, is of an earlier release and does "
-            "not record the contexts that it was trained on. If contexts of validation or dev are "
-            "among them, their scores are too high; this can't be checked."
+            f"{name}: {' and '.join(counts)} are about contexts that the model in start_from was "
+            "trained on, so their scores are too high. Split the data as for that model "
+            "(data.seed, data.validation_share, data.dev_share), or omit start_from to train from "
+            "scratch."
         )
+    if knows_all_contexts(model):
+        return None
     return (
-        f"{name}: {' and '.join(counts)} are about contexts that the model in start_from was "
-        "trained on, so their scores are too high. Split the data as for that model (data.seed, "
-        "data.validation_share, data.dev_share), or omit start_from to train from scratch."
+        f"{name}: the model in start_from, or one before it, is of an earlier release and does not "
+        "record the contexts that it was trained on. If contexts of validation or dev are among "
+        "them, their scores are too high; this can't be checked."
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from prefect.utilities.callables import parameter_schema
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from flows.build_vocabulary import build_vocabulary
 from flows.common.parameters import (
@@ -19,6 +19,7 @@ from flows.common.parameters import (
     CorpusParameters,
     DataParameters,
     MixedSource,
+    SetName,
     TrainingParameters,
     VectorParameters,
     configs_for,
@@ -52,6 +53,13 @@ FORMS = [
     Resources,
 ]
 form = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+
+
+def test_long_name_of_a_set_is_refused() -> None:
+    names = TypeAdapter(SetName)
+    assert names.validate_python("é" * 50) == "é" * 50
+    with pytest.raises(ValidationError, match="has more than 100 bytes; choose a shorter name"):
+        names.validate_python("é" * 51)
 
 
 @form

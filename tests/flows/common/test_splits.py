@@ -90,7 +90,7 @@ def test_validation_includes_articles_of_a_small_file(tmp_path: Path) -> None:
     ]
     files = [write(tmp_path / "large.json", large), write(tmp_path / "small.json", small)]
     dev = write(tmp_path / "dev.json", ARTICLES[22:])
-    for seed in range(2):
+    for seed in range(4):
         data = DataParameters(dataset="mine", train_files=files, dev_files=[dev], seed=seed)
         splits = ingest_in_flow(data)
         assert splits.validation is not None

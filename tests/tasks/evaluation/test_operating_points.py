@@ -50,6 +50,7 @@ def test_corners_have_the_best_f1_for_every_share(
     )
     for point in points:
         equal = limits[(own == point.answerable) & (other == point.unanswerable)]
+        assert point.threshold in equal
         assert abs(point.threshold) == abs(equal).min()
     ascending = [point.answerable for point in points]
     assert ascending == sorted(set(ascending))
