@@ -200,12 +200,11 @@ def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
     Raises:
         UserError: some trainings failed; the page has the others. Retryable if any of them failed
             for another reason than a mistake of the user.
-        Exception: the error of the first training, if all failed.
+        Exception: all failed; the error of the first one for which a retry may help, if any.
     """
     results, missing = outcomes.finished, outcomes.missing
-    first = outcomes.ended[0]
-    if not results and isinstance(first, Exception):
-        raise first
+    if not results:
+        raise outcomes.errors[0]
     pages = _publish_reports(results, seeds[0])
     comparison = comparing(outcomes.cells, seeds, pages, missing)
     datasets = dict.fromkeys(result.training.splits.name for result in results)

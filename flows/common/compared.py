@@ -64,6 +64,14 @@ class Outcomes:
             if not isinstance(self.ended.get(number), ComparedVariant)
         ]
 
+    @property
+    def errors(self) -> list[Exception]:
+        """The errors of the failed trainings, in the order of the grid, but mistakes of the user
+        last, because they would recur in a retry."""
+        ordered = (self.ended[number] for number in sorted(self.ended))
+        errors = [outcome for outcome in ordered if isinstance(outcome, Exception)]
+        return sorted(errors, key=lambda error: isinstance(error, UserError))
+
     def failure(self, page: str) -> UserError:
         """The error of a comparison some of whose trainings failed; `page` has the others.
 
@@ -71,8 +79,7 @@ class Outcomes:
         """
         missing = self.missing
         names = "\n".join(f"{m.cell.name} · seed {m.seed}: {m.error}" for m in missing)
-        errors = [outcome for outcome in self.ended.values() if isinstance(outcome, Exception)]
-        recurs = all(isinstance(error, UserError) for error in errors)
+        recurs = isinstance(self.errors[0], UserError)
         return (UserError if recurs else RetryableError)(
             f"{len(missing)} of {len(self.grid)} trainings failed:\n{names}\n"
             f"The page has the others: {page}. Run the same command again to train only what is "

@@ -60,8 +60,10 @@ def test_failures_other_than_mistakes_are_retried() -> None:
     assert type(error) is UserError
     assert str(error).startswith("1 of 2 trainings failed:\nbaseline · v · d · seed 1: patience")
     assert "The page has the others: page.html." in str(error)
-    ended = {0: mistake, 1: RuntimeError("worker died"), 2: result(2, 5), 3: result(3, 5)}
+    crash = RuntimeError("worker died")
+    ended = {0: mistake, 1: crash, 2: result(2, 5), 3: result(3, 5)}
     assert type(Outcomes(GRID, ended).failure("page.html")) is RetryableError
+    assert Outcomes(GRID[:2], {1: crash, 0: mistake}).errors == [crash, mistake]
 
 
 @pytest.mark.parametrize(
