@@ -30,6 +30,7 @@ COMMANDS = {
         "ask": ("flows.commands.ask:ask", "Ask the champion a question about a text."),
         "diff": ("flows.commands.diff:diff", "Compare the answers of two runs."),
         "lineage": ("flows.commands.show_lineage:lineage", "Show what a run was made from."),
+        "promote": ("flows.commands.maintenance:promote", "Make a version the champion."),
         "rollback": ("flows.commands.maintenance:rollback", "Restore the previous champion."),
         "prune": ("flows.commands.maintenance:prune_data", "List or remove data that no run uses."),
         "datasets": ("flows.commands.list_datasets:datasets", "List known datasets and vectors."),
@@ -92,7 +93,8 @@ def prepare_server(words: Sequence[str]) -> None:
     """
     commands = COMMANDS[PIPELINE] | {f"embeddings {name}": c for name, c in EMBEDDINGS.items()}
     if settings().address is not None and "PREFECT_API_URL" in os.environ:
-        commands["rollback"] = COMMANDS[RESULTS]["rollback"]  # holds a lease of the server
+        # These hold a lease of the server.
+        commands |= {name: COMMANDS[RESULTS][name] for name in ("promote", "rollback")}
     name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
     if name not in commands or "--help" in words:
         return

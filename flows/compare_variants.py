@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
+from prefect.runtime import flow_run
 from pydantic import BeforeValidator, Field
 from rich.markup import escape
 from rich.table import Column
@@ -184,7 +185,7 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
             at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
             compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
             page = f" So far: {publish_page(Path(folder) / PAGE, f'{_folder()}/{PAGE}')}"
-        update_index()
+        _update_index()
     get_run_logger().info(
         "%d of %d trainings have ended%s.%s",
         len(outcomes.ended),
@@ -192,6 +193,14 @@ def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) ->
         f", about {left}" if left else "",
         page,
     )
+
+
+def _update_index() -> None:
+    """Update the list of runs. A failure is logged, not raised: trainings are under way."""
+    try:
+        update_index()
+    except Exception as error:
+        get_run_logger().warning(f"The list of runs was not updated: {error}")
 
 
 def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
@@ -254,8 +263,8 @@ def _publish(comparison: Output, datasets: Iterable[str], complete: bool) -> dic
         description="Scores of all variants. Gains have 95 % intervals over questions and seeds; "
         "* marks p < 0.05 after Holm's correction",
     )
-    if not comparison.cached:
-        uri = settings().tracking_uri
+    uri = settings().tracking_uri
+    if not comparison.cached or runs.has_runs(uri, str(flow_run.id)):
         page = with_links_to(report.read_text(encoding="utf-8"), url_of(report.parent))
         for run_id in map(runs.parent_run_of, datasets):
             runs.log_artifacts(uri, run_id, [comparison.folder / "comparison.json"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from infra import processes
 from infra.errors import UserError
-from infra.settings import settings
+from infra.settings import LOOPBACK, settings
 
 # Variables for a cluster that is started here, not joined through RAY_ADDRESS.
 RAY_ON_THIS_MACHINE = {
@@ -36,6 +36,11 @@ def variables() -> dict[str, str]:
         # analytics settings.
         "PREFECT_SERVER_UI_V2_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        # By default any web page could use the server through the browser of its visitor, and so
+        # run commands here.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(
+            f"http://{host}:{settings().prefect_port}" for host in (LOOPBACK, "localhost")
+        ),
         # By default a restart of the server loses its leases: the slots of killed runs stay taken,
         # and a run that continues can't renew its own.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (

@@ -1,4 +1,4 @@
-"""Remove data that no kept run uses, and restore the previous champion."""
+"""Remove data that no kept run uses, and change the champion by hand."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 from flows.commands.terminal import table
-from flows.common.promote import deciding_on_champion
+from flows.common.promote import deciding_on_champion, promote_by_hand
 from flows.common.publish import update_index
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
@@ -52,6 +52,24 @@ def _garbage_table(garbage: list[Garbage]) -> Table:
         for item in garbage
     ]
     return table(columns, rows, title="Data to prune", show_footer=True)
+
+
+def promote(
+    model: Annotated[str, Parameter(help="Version to promote: models:/<name>/<version>.")], /
+) -> None:
+    """Make a version the champion, and print which version it replaces.
+
+    Raises:
+        UserError: there is no such version, or the MLflow server does not respond.
+    """
+    version = registry.find_version(settings().tracking_uri, model)
+    before = promote_by_hand(version)
+    if before is not None and before.version == version.version:
+        print(f"Version {version.version} of {version.name} is the champion already.")
+        return
+    previous = f"; version {before.version} is now the previous champion" if before else ""
+    print(f"Version {version.version} of {version.name} is now the champion{previous}.", flush=True)
+    update_index()  # after the message: if this fails, the command must not be repeated
 
 
 def rollback(

@@ -70,7 +70,7 @@ class Outcomes:
         last, because they would recur in a retry."""
         ordered = (self.ended[number] for number in sorted(self.ended))
         errors = [outcome for outcome in ordered if isinstance(outcome, Exception)]
-        return sorted(errors, key=lambda error: isinstance(error, UserError))
+        return sorted(errors, key=_recurs)
 
     def failure(self, page: str) -> UserError:
         """The error of a comparison some of whose trainings failed; `page` has the others.
@@ -79,8 +79,7 @@ class Outcomes:
         """
         missing = self.missing
         names = "\n".join(f"{m.cell.name} · seed {m.seed}: {m.error}" for m in missing)
-        recurs = isinstance(self.errors[0], UserError)
-        return (UserError if recurs else RetryableError)(
+        return (UserError if _recurs(self.errors[0]) else RetryableError)(
             f"{len(missing)} of {len(self.grid)} trainings failed:\n{names}\n"
             f"The page has the others: {page}. Run the same command again to train only what is "
             "missing."
@@ -112,6 +111,10 @@ class Outcomes:
         pending = [cell for number, (cell, _) in enumerate(self.grid) if number not in self.ended]
         rate = sum(trained_now) / seconds
         return Progress("", 0, sum(map(expected, pending)), "seconds", rate, "").time_left
+
+
+def _recurs(error: Exception) -> bool:
+    return isinstance(error, UserError) and not isinstance(error, RetryableError)
 
 
 def _sentence(outcome: object) -> str | None:

@@ -38,9 +38,10 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     """Make a flow's body end as failed, with "Refused: …" as its message, if it raises a UserError,
     or if MLflow does not let the user write.
 
-    Neither a refused run nor one that reaches its time limit is retried; one with a RetryableError
-    is. The stages that the body uses are protected from removal until it ends. Orphaned runs are
-    ended before it starts, and the storage root is checked if it is an address.
+    Neither a refused run nor one that reaches its time limit is retried. One with a RetryableError
+    is, but not on a terminal, which shows the message only. The stages that the body uses are
+    protected from removal until it ends. Orphaned runs are ended before it starts, and the storage
+    root is checked if it is an address.
     """
 
     @wraps(body)
@@ -54,9 +55,9 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         except CancelledError:  # raised by Prefect at the time limit
             _disable_retries()
             raise
-        except RetryableError:  # Prefect retries after an error, not after a failed state
-            raise
         except UserError as error:
+            if isinstance(error, RetryableError) and not PRINTED_AT_EXIT.get():
+                raise  # Prefect retries after an error, not after a failed state
             return _refused(error)
         except Exception as error:
             if (refusal := denied(error)) is None:

@@ -116,6 +116,16 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     return PromotionResult(best, champion, name, split.facts["questions"], max(scores), decision)
 
 
+def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
+    """Make a version the champion without a comparison. Returns the champion before it."""
+    uri = settings().tracking_uri
+    with deciding_on_champion(model.name):
+        before = registry.set_champion(uri, model)
+        sentence = f"{registry.title(model)} is now the champion: promoted by hand."
+        registry.tag(uri, model, {REASON: sentence})
+    return before
+
+
 def _registered(trained: Output) -> RegisteredVersion:
     """The version that a trained variant was registered as."""
     facts = trained.facts

@@ -81,7 +81,7 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
     dataset, uri = trained.splits.name, settings().tracking_uri
     folder = reports_folder() / dataset
     if not trained.new and not (promotion and promotion.decision):
-        report = _earlier_report(trained, folder) or _write_report(trained, promotion, None)
+        report = earlier_report(trained, folder) or _write_report(trained, promotion, None)
         _show_in_prefect(trained, report, None)
         create_markdown_artifact(
             f"{UNCHANGED} [Latest report]({url_of(report)})",
@@ -100,14 +100,15 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
     return report
 
 
-def _earlier_report(trained: TrainedVariants, folder: Path) -> Path | None:
-    """The newest published copy of the report, if there is one."""
+def earlier_report(trained: TrainedVariants, folder: Path) -> Path | None:
+    """The newest published copy of the report with the same pages, if there is one."""
     pull(folder)
-    key = trained.report.folder.name
-    pages = [
-        folder / record.folder / REPORT for record in read_records(folder) if record.report == key
+    reports = [
+        folder / record.folder / REPORT
+        for record in read_records(folder)
+        if record.report == trained.pages
     ]
-    return next((page for page in reversed(pages) if page.is_file()), None)
+    return next((report for report in reversed(reports) if report.is_file()), None)
 
 
 def _write_report(
@@ -120,7 +121,7 @@ def _write_report(
         name=str(flow_run.name),
         dataset=trained.splits.name,
         started=_started(),
-        report=trained.report.folder.name,
+        report=trained.pages,
         variants=trained.scores(),
         decision=decision,
         sentence=promotion.sentence if promotion and decision else None,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from flows.common.promote import PromotionResult
 from flows.common.splits import Splits
-from infra.artifacts.manifest import content_digest
+from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
 from tasks.evaluation.evaluate import load_split
 from tasks.reports.examples import matching_rows, named_questions
@@ -75,6 +75,11 @@ class TrainedVariants:
     def new(self) -> list[Output]:
         """The variants that this run trained, as opposed to cache hits."""
         return [output for output in self.variants if not output.cached]
+
+    @property
+    def pages(self) -> str:
+        """Digest of the keys of the stages that wrote the pages."""
+        return digest_of([page.folder.name for page in (self.report, *self.error_reports)])
 
     def rows(self) -> list[dict[str, str]]:
         """One row per variant: its scores on all dev questions, by the metrics that all have."""

@@ -6,7 +6,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from prefect import get_run_logger
+from prefect import get_run_logger, task
+from prefect.runtime import flow_run
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.common.encoding import Encoded
@@ -66,8 +67,20 @@ def model_to_start_from(source: str | None) -> Path | None:
         return None
     if source.startswith("models:/"):
         version = registry.find_version(settings().tracking_uri, source)
-        return stages.fetching_model(version.model_id).folder
+        return stages.fetching_model(first_found(source, version.model_id)).folder
     return stages.fetching_model(find_model_files(source)).folder
+
+
+@task(
+    name="find-start-model",
+    persist_result=True,
+    result_serializer="json",
+    cache_key_fn=lambda _, parameters: f"{flow_run.id}-{parameters['source']}",
+)
+def first_found(source: str, model_id: str) -> str:
+    """The id of the model that the first attempt of this flow run found for `source`. An alias may
+    have moved since then, even to a model that this flow run trained and promoted."""
+    return model_id
 
 
 def train_all(trainings: list[Training], resources: Resources) -> list[Output]:

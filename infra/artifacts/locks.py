@@ -63,10 +63,12 @@ def lock_if_free(path: Path) -> Iterator[bool]:
 
 def _lock(kind: type[TemporaryFileLock], path: Path, flag: LockFlags) -> TemporaryFileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return kind(
+    lock = kind(
         path,
         math.inf,
         POLL_SECONDS,
         fail_when_locked=False,
         flags=flag | LockFlags.NON_BLOCKING,  # polled
     )
+    lock.mode = "a+"  # NFSv4 gives shared locks only to files that are open for reading
+    return lock

@@ -7,7 +7,7 @@ copied back. All functions do nothing if the storage root is a folder.
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST
@@ -120,13 +120,18 @@ State = tuple[int, int]  # size in bytes, and time of the last change in seconds
 
 
 def _files(folder: Path) -> dict[Path, State]:
-    """The files of a folder without hidden ones, which are not complete."""
+    """The files of a folder without hidden ones."""
     paths = [folder] if folder.is_file() else folder.rglob("*")
     return {
         path: (path.stat().st_size, path.stat().st_mtime_ns // 10**9)
         for path in paths
-        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+        if path.is_file() and not _is_hidden(path.relative_to(folder))
     }
+
+
+def _is_hidden(path: PurePath) -> bool:
+    """Whether a file is not complete: its name or that of a folder starts with a dot."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
@@ -145,13 +150,20 @@ def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
         )
         for info in infos
         if info.type == FileType.File
+        and not _is_hidden(PurePosixPath(info.path).relative_to(place))
     }
 
 
 def _pull(store: Store, path: Path, state: State) -> None:
+    """Copy a file from the store, unless another machine has just removed it there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
-    copy(store, _place(store, path), unfinished, upload=False)
+    try:
+        copy(store, _place(store, path), unfinished, upload=False)
+    except FileNotFoundError:
+        for left in (path, unfinished):
+            left.unlink(missing_ok=True)
+        return
     os.utime(unfinished, (state[1], state[1]))
     unfinished.replace(path)
 

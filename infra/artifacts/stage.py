@@ -42,7 +42,7 @@ from infra.artifacts.manifest import (
 )
 from infra.artifacts.remote import fetch, is_published, publish
 from infra.artifacts.staging import new_folder
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.heartbeat import step
 from infra.run_logger import logger
 from infra.settings import CHECKOUT, PACKAGES
@@ -230,6 +230,8 @@ class Stage(Generic[P]):
             try:
                 exists = final.exists() or fetch(final) or self._build_once(final, inputs)
                 evict()
+            except RetryableError:
+                raise
             except UserError as error:
                 return Failed(name=REFUSED, message=str(error))
             if not exists:

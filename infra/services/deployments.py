@@ -123,15 +123,19 @@ def worker_is_online() -> bool:
 
 
 def _create_work_pool() -> None:
-    """Create the work pool, or update its job template.
+    """Create the work pool, or update the job template of the existing one.
 
     Its runs are Kubernetes jobs if a template for them is set, and processes of the worker if not.
     """
-    template = settings().job_template
-    options = ["--type", "process"]
-    if template is not None:
-        options = ["--type", "kubernetes", "--base-job-template", str(template)]
-    _prefect("work-pool", "create", settings().work_pool, *options, "--overwrite")
+    name, template = settings().work_pool, settings().job_template
+    if name not in {pool["name"] for pool in _query("work_pools")}:
+        options = ["--type", "process"]
+        if template is not None:
+            options = ["--type", "kubernetes", "--base-job-template", str(template)]
+        _prefect("work-pool", "create", name, *options)
+    elif template is not None:  # `prefect work-pool create --overwrite` would reset its limits, too
+        body = {"base_job_template": json.loads(template.read_bytes())}
+        _send("PATCH", f"work_pools/{name}", body)
 
 
 def _own_deployments() -> list[dict[str, Any]]:

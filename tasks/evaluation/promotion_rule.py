@@ -56,7 +56,7 @@ def too_few(questions: int, rule: PromotionRule) -> Decision:
     reason = (
         f"only {questions} questions are about contexts that neither it nor the champion was "
         f"trained on, and {rule.slice_questions} are needed. Hold out the same articles again "
-        "(data.seed, data.validation_share), or set the alias champion in MLflow yourself"
+        "(data.seed, data.validation_share), or promote it yourself with `bidaflow promote`"
     )
     return Decision(False, reason, [])
 

@@ -57,7 +57,7 @@ class RunRecord(BaseModel, frozen=True):
     name: str
     dataset: str
     started: datetime
-    report: str  # key of the stage that wrote the report
+    report: str  # digest of the keys of the stages that wrote the pages
     variants: list[VariantScores]
     decision: Decision | None
     sentence: str | None  # the decision in words

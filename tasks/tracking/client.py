@@ -3,11 +3,12 @@
 import logging
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.settings import settings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def reading_client(uri: str) -> "MlflowClient | None":
     """A client for reading runs and models; None if the SQLite file is missing.
 
     Raises:
-        UserError: the server does not respond, or refuses access.
+        UserError: the server does not respond (retryable), or refuses access.
     """
     if uri.startswith("sqlite:") and not Path(uri.removeprefix("sqlite:///")).is_file():
         return None  # a client would create the file, which takes seconds
@@ -46,13 +47,20 @@ def server_url(uri: str) -> str | None:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
+@cache
 def require_server(uri: str) -> None:
+    """As `require_response`, but a server that has responded once to this process is not checked
+    again: MLflow's own retries wait for it while it restarts."""
+    require_response(uri)
+
+
+def require_response(uri: str) -> None:
     """Check that the server responds and accepts the login; does nothing for a local store.
 
     Sends one request without retries, because MLflow's own retries take minutes.
 
     Raises:
-        UserError: the server does not respond, or refuses access.
+        UserError: the server does not respond (retryable), or refuses access.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.utils.credentials import get_default_host_creds
@@ -71,7 +79,7 @@ def require_server(uri: str) -> None:
             params={"max_results": 1},
         )
     except MlflowException as error:
-        raise UserError(
+        raise RetryableError(
             f"No MLflow server responds at {server}. Start it, or unset "
             "BIDAFLOW_MLFLOW_TRACKING_URI to record runs in a local file."
         ) from error

@@ -23,7 +23,7 @@ from infra.errors import UserError
 from infra.processes import ProcessRecord, end, record_process
 from infra.run_logger import logger
 from infra.settings import settings
-from tasks.tracking.client import require_server
+from tasks.tracking.client import require_response
 from tasks.tracking.lost_runs import end_lost_runs
 from tasks.tracking.runs import Status, finish_flow_run
 
@@ -98,7 +98,7 @@ def end_mlflow_runs(run_id: str, status: Status) -> None:
     """
     uri, note = settings().tracking_uri, _note(run_id)
     try:
-        require_server(uri)  # MLflow's own retries take minutes
+        require_response(uri)  # MLflow's own retries take minutes
     except UserError as error:
         logger().warning(
             f"The MLflow runs of the ended flow run {run_id} stay RUNNING until the next start "

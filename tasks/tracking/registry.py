@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from infra.errors import UserError
 from infra.files import user_path
 from infra.settings import settings
+from tasks.tracking import runs
 from tasks.tracking.client import client_of, reading_client, registered_models, require_server
 
 if TYPE_CHECKING:
@@ -135,11 +136,12 @@ def rollback(uri: str, name: str) -> tuple[RegisteredVersion, RegisteredVersion 
 
 
 def tag(uri: str, model: RegisteredVersion, tags: Mapping[str, str]) -> None:
-    """Tag a version, and the run that trained it."""
+    """Tag a version, and the run that trained it if it has not been deleted."""
     client = client_of(uri)
     for key, value in tags.items():
         client.set_model_version_tag(model.name, model.version, key, value)
-        client.set_tag(model.run_id, key, value)
+    if runs.is_kept(uri, model.run_id):
+        runs.tag(uri, model.run_id, tags)
 
 
 def download(uri: str, model_id: str, folder: Path) -> None:

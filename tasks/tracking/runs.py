@@ -294,6 +294,11 @@ def finishing_run(uri: str, run_id: str) -> Iterator[None]:
     finish(uri, run_id, "FINISHED")
 
 
+def has_runs(uri: str, flow_run_id: str) -> bool:
+    """Whether a flow run, or an earlier attempt of it, has opened MLflow runs."""
+    return bool(_runs_of(client_of(uri), flow_run_id))
+
+
 def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
     """End all MLflow runs that a flow run left running, for example after a crash.
 
@@ -301,10 +306,14 @@ def finish_flow_run(uri: str, flow_run_id: str, status: Status) -> None:
     """
     ended = ("RUNNING", "FAILED") if status == "KILLED" else ("RUNNING",)
     client = client_of(uri)
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    for run in _search(client, experiments, {"prefect.flow_run_id": flow_run_id}):
+    for run in _runs_of(client, flow_run_id):
         if run.info.status in ended:
             client.set_terminated(run.info.run_id, status)
+
+
+def _runs_of(client: "MlflowClient", flow_run_id: str) -> "list[Run]":
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    return _search(client, experiments, {"prefect.flow_run_id": flow_run_id})
 
 
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:

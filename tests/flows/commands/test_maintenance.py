@@ -1,4 +1,4 @@
-"""The rollback of a champion, with the MLflow and Prefect servers that several machines share."""
+"""Promotion and rollback by hand, with servers that several machines share."""
 
 from pathlib import Path
 from threading import Event, Thread
@@ -7,13 +7,13 @@ import pytest
 from urllib3.util import Retry
 
 from flows.__main__ import prepare_server
-from flows.commands.maintenance import rollback
+from flows.commands.maintenance import promote, rollback
 from infra.artifacts.lease import lease
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking import registry
 from tests.factories.ports import free_port
-from tests.factories.registered import register_versions
+from tests.factories.registered import NAME, alias, register_versions
 from tests.factories.services import wait
 
 
@@ -39,6 +39,25 @@ def test_rollback_is_reported_before_pages_are_written(
     )
 
 
+def test_promotion_by_hand_can_be_rolled_back(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register_versions(champion="1")
+    promote(f"models:/{NAME}/2")
+    promote(f"models:/{NAME}/2")
+    assert capsys.readouterr().out.splitlines() == [
+        f"Version 2 of {NAME} is now the champion; version 1 is now the previous champion.",
+        f"Version 2 of {NAME} is the champion already.",
+    ]
+    promoted = registry.find_version(settings().tracking_uri, f"models:/{NAME}@champion")
+    assert promoted.tags["promotion"].endswith("is now the champion: promoted by hand.")
+    assert (root / "reports" / "index.html").is_file()
+    rollback("planted")
+    assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == ("1", "2")
+    with pytest.raises(UserError, match=f"{NAME} has no version 3 in MLflow"):
+        promote(f"models:/{NAME}/3")
+
+
 @pytest.mark.heavy
 @pytest.mark.usefixtures("prefect_server", "store")
 def test_rollback_waits_for_another_machine() -> None:
@@ -62,10 +81,11 @@ def test_rollback_waits_for_another_machine() -> None:
 
 
 @pytest.mark.usefixtures("root")
-def test_shared_root_needs_prefect_for_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["promote", "rollback"])
+def test_shared_root_needs_prefect(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
-    prepare_server(["rollback", "tickets"])  # without a server, since the root is a folder
+    prepare_server([command, "tickets"])  # without a server, since the root is a folder
     monkeypatch.setenv("BIDAFLOW_ROOT", "s3://results/team")
     monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", "http://mlflow.example:5000")
     with pytest.raises(UserError, match="No Prefect server responds"):
-        prepare_server(["rollback", "tickets"])
+        prepare_server([command, "tickets"])

@@ -18,7 +18,12 @@ from prefect.client.schemas.objects import State
 from prefect.logging.configuration import setup_logging
 from prefect.runtime import flow_run
 
-from flows.common.failures import TRAINING_FLOW, report_user_errors, result_or_exit
+from flows.common.failures import (
+    PRINTED_AT_EXIT,
+    TRAINING_FLOW,
+    report_user_errors,
+    result_or_exit,
+)
 from flows.common.parameters import DataParameters
 from flows.ingest import ingest
 from infra.artifacts.stage import REFUSED_FLOW
@@ -142,9 +147,15 @@ def test_unreachable_host_gives_a_user_error(
     assert not any("Traceback" in line for line in log)
 
 
-@pytest.mark.parametrize(("error", "attempts"), [(UserError, 1), (RetryableError, 3)])
-def test_only_transient_failures_are_retried(error: type[UserError], attempts: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "printed", "attempts"),
+    [(UserError, False, 1), (RetryableError, False, 3), (RetryableError, True, 1)],
+)
+def test_only_transient_failures_are_retried(
+    error: type[UserError], printed: bool, attempts: int, log: list[str]
+) -> None:
     tried = []
+    on_terminal = PRINTED_AT_EXIT.set(printed)
 
     @flow(name="failing", retries=2)
     @report_user_errors
@@ -153,7 +164,9 @@ def test_only_transient_failures_are_retried(error: type[UserError], attempts: i
         raise error(MESSAGE)
 
     state = failing(return_state=True)
+    PRINTED_AT_EXIT.reset(on_terminal)
     assert (state.name, len(tried)) == ("Failed", attempts)
+    assert any("Traceback" in line for line in log) == (attempts > 1)
     assert exit_code(state) == f"\n{MESSAGE}"
 
 

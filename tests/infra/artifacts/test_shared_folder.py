@@ -6,6 +6,7 @@ from threading import Thread
 
 import pytest
 
+from infra.artifacts import shared_folder as shared_folder_module
 from infra.artifacts.in_use import stages_of_newest_runs
 from infra.artifacts.shared_folder import (
     local_path,
@@ -16,6 +17,7 @@ from infra.artifacts.shared_folder import (
     shown_path,
 )
 from infra.settings import settings
+from infra.storage.store import Store
 from tests.factories.logs import watched_log
 from tests.factories.object_store import ObjectStore
 from tests.factories.stages import in_flow
@@ -84,6 +86,37 @@ def test_reader_keeps_files_that_are_being_published() -> None:
 def test_hidden_files_stay_here(other_machine: Callable[[], None]) -> None:
     write(**{".unfinished": "half", "page": "one"})
     other_machine()
+    assert texts() == {"page": "one"}
+
+
+@pytest.fixture
+def file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mounted folder as the root's address, in which files are easy to plant."""
+    address = tmp_path / "shared"
+    address.mkdir()
+    monkeypatch.setenv("BIDAFLOW_ROOT", address.as_uri())
+    return address
+
+
+def test_incomplete_files_of_others_are_not_copied(file_store: Path) -> None:
+    write(page="one")
+    (file_store / "reports" / ".page.12ab").write_text("half of it")
+    assert texts() == {"page": "one"}
+
+
+def test_file_may_vanish_while_it_is_copied(
+    file_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine removes an old report."""
+    write(page="one", old="two")
+    (folder() / "old").unlink()
+    copy = shared_folder_module.copy
+
+    def copy_late(store: Store, place: str, file: Path, upload: bool) -> None:
+        (file_store / "reports" / "old").unlink(missing_ok=True)
+        copy(store, place, file, upload)
+
+    monkeypatch.setattr(shared_folder_module, "copy", copy_late)
     assert texts() == {"page": "one"}
 
 

@@ -27,7 +27,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from infra.artifacts import stage
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
 from infra.artifacts.stage import REFUSED, Output, Stage, source_modules
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.settings import CHECKOUT, PACKAGES
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
@@ -54,6 +54,8 @@ def measure(out: Path, texts: list[Path]) -> dict[str, Any]:
 def break_off(out: Path, error: str) -> dict[str, Any]:
     RUNS.append("break_off")
     (out / "half.txt").write_text("half of it")
+    if error == "busy":
+        raise RetryableError(error)
     raise UserError(error) if error.endswith(".") else RuntimeError(error)
 
 
@@ -497,16 +499,17 @@ def test_bidaf_is_no_source_of_language_models() -> None:
 def test_run_each_yields_the_others_if_one_fails() -> None:
     def work() -> dict[int, Output | Exception]:
         with ThreadPoolTaskRunner(max_workers=2) as runner:
-            calls = [("The file is empty.",), ("a crash",)]
+            calls = [("The file is empty.",), ("a crash",), ("busy",)]
             return dict(breaking.run_each(runner, calls)) | {
-                number + 2: outcome
+                number + len(calls): outcome
                 for number, outcome in shouting.run_each(runner, [("a",), ("b",)])
             }
 
     outcomes = in_flow(work)
     assert isinstance(outcomes[0], UserError) and str(outcomes[0]) == "The file is empty."
     assert isinstance(outcomes[1], RuntimeError) and str(outcomes[1]) == "a crash"
-    for number, text in ((2, "A!"), (3, "B!")):
+    assert isinstance(outcomes[2], RetryableError)
+    for number, text in ((3, "A!"), (4, "B!")):
         output = outcomes[number]
         assert isinstance(output, Output)
         assert (output.folder / "text.txt").read_text() == text

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.settings import PREFECT_API_URL
 
 from infra.errors import UserError
 from infra.services import deployments
 from infra.services.deployments import TAG, command_environment, deploy
+from infra.settings import settings
 
 
 def test_services_share_the_callers_folders(
@@ -26,7 +27,7 @@ def test_services_share_the_callers_folders(
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("prefect_server", "root")
-def test_deployments_of_other_projects_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_deployments_and_changed_pool_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
     monkeypatch.setattr(deployments, "PAGE", 3)
     schema = {"type": "object", "properties": {"day": {"type": "string", "title": "day"}}}
@@ -40,6 +41,11 @@ def test_deployments_of_other_projects_stay(monkeypatch: pytest.MonkeyPatch) -> 
         try:
             deploy()
             assert [client.read_deployment(deployment) for deployment in others] == before
+            changes = WorkPoolUpdate(is_paused=True, concurrency_limit=1)
+            client.update_work_pool(settings().work_pool, changes)
+            deploy()
+            pool = client.read_work_pool(settings().work_pool)
+            assert pool.is_paused and pool.concurrency_limit == 1, "changed by people"
         finally:
             for deployment in client.read_deployments():
                 if TAG in deployment.tags or deployment.id in others:

@@ -43,6 +43,19 @@ def test_pages_load_nothing_from_elsewhere(services: Services) -> None:
         assert "'self'" in sources and hosts == {"127.0.0.1", "localhost"}
 
 
+def test_pages_of_other_sites_can_not_use_prefect(services: Services) -> None:
+    """They could start flow runs with commands of their own."""
+    url = services.record.prefect_url
+
+    def answer(**headers: str) -> httpx.Response:
+        return httpx.get(f"{url}/api/health", headers=headers, timeout=ANSWER_SECONDS)
+
+    allowed = "access-control-allow-origin"
+    assert answer(Origin=url).headers[allowed] == url
+    assert allowed not in answer(Origin="http://other.example").headers
+    assert answer(Host="other.example").status_code == 400
+
+
 def status_with_answers(services: Services) -> str | None:
     """The output of `status`; None if a busy server did not answer within its three seconds."""
     done = services.run("status", COLUMNS="80")

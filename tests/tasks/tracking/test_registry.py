@@ -39,6 +39,18 @@ def test_second_rollback_restores_the_newer_version() -> None:
         assert (alias(registry.CHAMPION), alias(registry.PREVIOUS)) == (champion, previous)
 
 
+def test_version_of_a_deleted_run_is_tagged() -> None:
+    register_versions()
+    uri = settings().tracking_uri
+    model = registry.find_version(uri, f"models:/{NAME}/1")
+    client = MlflowClient(uri)
+    registry.tag(uri, model, {"promotion": "refused"})
+    client.delete_run(model.run_id)
+    registry.tag(uri, model, {"promotion": "promoted"})
+    assert registry.find_version(uri, f"models:/{NAME}/1").tags["promotion"] == "promoted"
+    assert client.get_run(model.run_id).data.tags["promotion"] == "refused"
+
+
 def test_version_of_another_run_is_not_taken() -> None:
     """As in a store that was reset, or another one, which counts from 1 again."""
     register_versions(champion="2", previous="1")

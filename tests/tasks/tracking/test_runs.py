@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,13 +16,14 @@ import mlflow.data
 import mlflow.pyfunc
 import pytest
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from urllib3.util import Retry
 
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.settings import CHECKOUT
 from tasks.tracking import metric_logger, model_logging, runs
-from tasks.tracking.client import run_url, server_url
+from tasks.tracking.client import require_server, run_url, server_url
 from tasks.tracking.metric_logger import EpochLogger
 from tasks.tracking.runs import InputDataset, VariantRun
 from tests.factories.logged_models import MODEL_INPUT, save_untrained_model, wait_for
@@ -57,6 +59,18 @@ def read(uri: str, run_id: str) -> Run:
 
 def history(uri: str, run_id: str, metric: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in MlflowClient(uri).get_metric_history(run_id, metric)]
+
+
+class Responding(BaseHTTPRequestHandler):
+    """A server that answers every request with an empty object."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
 
 
 def test_flow_run_keeps_one_parent_run_over_retries(uri: str) -> None:
@@ -252,8 +266,24 @@ def test_experiment_of_a_simultaneous_run_is_used(
 def test_unreachable_server_fails_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     # MLflow itself retries for two minutes.
     monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
-    with pytest.raises(UserError, match=r"No MLflow server responds at http://127\.0\.0\.1:\d+\."):
+    message = r"No MLflow server responds at http://127\.0\.0\.1:\d+\."
+    with pytest.raises(RetryableError, match=message):
         parent(f"http://me:secret@127.0.0.1:{free_port()}", "nowhere")
+
+
+def test_server_that_has_responded_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart of the server must not end a run that has trained for hours."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Responding) as server:
+        Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        require_server(url)
+        server.shutdown()
+    retries: list[Retry] = []
+    monkeypatch.setattr(Retry, "sleep", lambda retry, *_: retries.append(retry))
+    with pytest.raises(MlflowException):
+        parent(url, "restarting")
+    assert retries
 
 
 @pytest.mark.heavy
