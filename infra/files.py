@@ -125,15 +125,22 @@ def matches(pattern: Path) -> list[Path]:
 def files_below(folder: Path) -> list[Path]:
     """The files in a folder and its subfolders, sorted, without hidden ones.
 
+    Links to folders are followed, but no folder is read twice.
+
     Raises:
         InvalidPath: a subfolder can't be read.
     """
     files: list[Path] = []
+    seen = {os.path.realpath(folder)}
     try:
-        for parent, folders, names in os.walk(folder, onerror=_raise):
-            folders[:] = [
-                name for name in folders if not name.startswith(".") and name != LOST_AND_FOUND
-            ]
+        for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+            places = {
+                os.path.realpath(os.path.join(parent, name)): name
+                for name in sorted(folders, reverse=True)  # of equal folders, the first one counts
+                if not name.startswith(".") and name != LOST_AND_FOUND
+            }
+            folders[:] = [name for place, name in places.items() if place not in seen]
+            seen |= places.keys()
             files += [Path(parent, name) for name in names if not name.startswith(".")]
         return sorted(file for file in files if file.is_file())
     except OSError as error:

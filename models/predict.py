@@ -34,11 +34,17 @@ EVALUATION_TOKENS = 32_768
 EVALUATION_PAIRS = 1_024 * EVALUATION_TOKENS
 
 
+# The longest text that is read at once. `seo2016`, the largest variant, takes 21 kB for a token.
+LONGEST_CONTEXT = 131_072
+
+
 def longest_context(config: ModelConfig, window: Window | None) -> float:
-    """The most tokens of a context that fit into a prediction batch; infinite without
-    self-attention, whose memory grows with their square, and with windows."""
-    if window is not None or config.self_attention == "none":
+    """The most tokens of a context that fit into a prediction batch: fewer with self-attention,
+    whose memory grows with their square; infinite with windows."""
+    if window is not None:
         return math.inf
+    if config.self_attention == "none":
+        return LONGEST_CONTEXT
     return math.isqrt(EVALUATION_PAIRS) - 1  # for the null token
 
 

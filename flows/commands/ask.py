@@ -84,6 +84,7 @@ def ask(
     """
     if top < 1:
         raise UserError(f"--top must be at least 1, but is {top}.")
+    _require_utf8("The question", question)
     if not tokenize(question):
         raise UserError("The question is empty. Provide some text.")
     text = _read_context(context)
@@ -117,6 +118,7 @@ def _read_context(context: str | None) -> str:
         raise UserError(f"No such file: {context}. Check the path, or pass the text itself.")
     else:
         source, text = "The context", context
+        _require_utf8(source, text)
     if not tokenize(text):
         raise UserError(f"{source} is empty. Provide some text to answer from.")
     return text
@@ -126,7 +128,20 @@ def _decode(source: str, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.") from error
+        raise _not_utf8(source, error) from error
+
+
+def _require_utf8(source: str, argument: str) -> None:
+    """Raises UserError for an argument with bytes of another encoding, which Python reads as
+    unpaired surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        raise _not_utf8(source, error) from error
+
+
+def _not_utf8(source: str, error: UnicodeError) -> UserError:
+    return UserError(f"{source} is not UTF-8 text ({error}). Convert it to UTF-8.")
 
 
 def _load_model(

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from logging import INFO, WARNING
 from pathlib import Path
+
+from prefect import get_run_logger
 
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters
@@ -14,6 +17,9 @@ from tasks.data.splits import Exclusions, Shares, has_validation
 from tasks.stages import ingesting, splitting
 from tasks.tracking.runs import Split
 from tasks.training.inputs import existing_splits
+
+# Above this share of contexts left out, the run warns.
+NOTABLE_LOSS = 0.01
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,24 @@ def ingest_dataset(data: DataParameters) -> Splits:
         validation = splitting(portions, "validation", shares, exclusions, data.negative_shares)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
     train = splitting([*portions, *mixed], "train", shares, exclusions, data.negative_shares)
+    for part, split in (("train", train), ("validation", validation)):
+        if split is not None:
+            _report_left_out(part, split)
     return Splits(data, files.name, train, validation, dev)
+
+
+def _report_left_out(part: str, split: Output) -> None:
+    """Say how many contexts a part has lost because they also occur in held-out questions."""
+    lost, kept = split.facts["contexts_left_out"], split.facts["contexts"]
+    if lost:
+        level = WARNING if lost > NOTABLE_LOSS * (lost + kept) else INFO
+        get_run_logger().log(
+            level,
+            "%d of the %d contexts of %s are left out, because they also occur in held-out data.",
+            lost,
+            lost + kept,
+            part,
+        )
 
 
 def ingest_each(

@@ -70,6 +70,8 @@ def diagnose(answer: Answer, context: str) -> AnswerError:
 
 def _mismatch(answer: Answer, context: str) -> str:
     text, start = _shortened(answer.text), answer.answer_start
+    if start == -1:
+        return "the answer has no answer_start"
     if not 0 <= start < len(context):
         return f"answer_start={start} is outside the context ({len(context)} characters)"
     actual = _shortened(context[start : start + len(answer.text)])

@@ -1,8 +1,8 @@
 """The SQuAD data model, versions 1.1 and 2.0: articles, paragraphs, questions and answers."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class _Record(BaseModel):
@@ -25,11 +25,15 @@ QuestionId = Annotated[
 ]
 
 
+def _minus_one_for_null(start: Any) -> Any:
+    return -1 if start is None else start
+
+
 class Answer(_Record):
     """A text and the index of its first code point in the context (-1 if the file lacks it)."""
 
     text: Text
-    answer_start: Annotated[int, Field(ge=-1, lt=2**31)]
+    answer_start: Annotated[int, BeforeValidator(_minus_one_for_null), Field(ge=-1, lt=2**31)] = -1
 
 
 class Question(_Record):

@@ -197,7 +197,9 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     """
     if part == "all":
         return
-    articles = [list(compress(portion.articles, portion.has_questions)) for portion in contexts]
+    articles = _equal_for_equal_texts(
+        [list(compress(portion.articles, portion.has_questions)) for portion in contexts]
+    )
     if shares.dev and sum(map(len, articles)) < 2:
         raise UserError(
             "The data contain only one article with questions, which can't be divided into train "
@@ -207,6 +209,18 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     for portion in contexts:
         parts = [next(divided) if asked else "train" for asked in portion.has_questions]
         portion.keep &= (np.array(parts) == part)[portion.article_of]
+
+
+def _equal_for_equal_texts(files: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The articles' keys, equal for those that begin with the same text under different titles.
+
+    `divide` then keeps these together. Apart, most of them would be left out of train, because
+    their text is held out.
+    """
+    first: dict[str, str] = {}
+    for key in sorted(key for file in files for key in file):
+        first.setdefault(key.rpartition("\n")[2] or key, key)
+    return [[first[key.rpartition("\n")[2] or key] for key in file] for file in files]
 
 
 def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:

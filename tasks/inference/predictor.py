@@ -22,7 +22,13 @@ from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
-from models.predict import EVALUATION_PAIRS, longest_context, predict, predict_top
+from models.predict import (
+    EVALUATION_PAIRS,
+    LONGEST_CONTEXT,
+    longest_context,
+    predict,
+    predict_top,
+)
 from models.sliding_windows import cut
 from models.span_decoding import argmax_threshold
 from models.token_layers import TokenLayers
@@ -146,11 +152,13 @@ class Predictor:
             return "The context is empty. Provide some text."
         window = self.variant.training.window
         limit = longest_context(self.variant.model, window)
+        if self.bilm is not None:  # which reads the whole text, also if BiDAF reads windows
+            limit = min(limit, LONGEST_CONTEXT)
         if context_tokens > limit:
+            other = "" if window else ", or train a model with --training.window-stride"
             return (
                 f"The context has {context_tokens:,} tokens, but this model reads at most "
-                f"{limit:,}. Split the context, or train a model that reads "
-                "windows: --training.window-stride."
+                f"{limit:,}. Split the context{other}."
             )
         read_together = min(context_tokens, window.tokens) if window else context_tokens
         if (question_tokens + 1) * (read_together + 1) > EVALUATION_PAIRS:

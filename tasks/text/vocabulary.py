@@ -10,6 +10,7 @@ composed from n-grams do not count as words of a set. Three rules differ on purp
 - Rows of zeros count as vectors here, but not where cosines are computed or rows are trained.
 """
 
+import unicodedata
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +37,11 @@ def case_key(form: str, lower_case: bool) -> str:
 def lookup_keys(form: str, lower_case: bool) -> tuple[str, str]:
     """The words under which a token's form is looked up, in order.
 
-    The first follows the case policy. The second also has plain quotes and dashes, for vectors that
-    have only those.
+    The first follows the case policy. The second also has composed letters (NFC), and plain quotes
+    and dashes, for vectors that have only those.
     """
     key = case_key(form, lower_case)
-    return key, key if key.isascii() else key.translate(_PLAIN)
+    return key, key if key.isascii() else unicodedata.normalize("NFC", key).translate(_PLAIN)
 
 
 def word_of(form: str, known: Container[str], lower_case: bool) -> str:

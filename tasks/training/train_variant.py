@@ -100,7 +100,7 @@ def _require_validation(data: TrainingData, training: TrainingConfig) -> None:
 
 
 def require_short_contexts(data: TrainingData, variant: VariantConfig) -> None:
-    """Check that a variant with self-attention can read the contexts that it is evaluated on.
+    """Check that a variant can read the contexts that it is evaluated on.
 
     Raises:
         UserError: some are too long.
@@ -118,8 +118,8 @@ def require_short_contexts(data: TrainingData, variant: VariantConfig) -> None:
         if count := int((lengths > limit).sum()):
             raise UserError(
                 f"{count:,} of {len(lengths):,} {name} questions are about contexts of more than "
-                f"{limit:,} tokens, the longest with {lengths.max():,}. The self-attention of "
-                f"{variant.name} would take too much memory. Read such contexts in windows: set "
+                f"{limit:,} tokens, the longest with {lengths.max():,}. {variant.name} would take "
+                "too much memory for them. Read such contexts in windows: set "
                 "training.window_stride, for example to 200."
             )
 

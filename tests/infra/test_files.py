@@ -143,6 +143,17 @@ def test_unreadable_subfolder_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         files_below(tmp_path)
 
 
+def test_linked_folders_are_read_once(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "data"
+    for parent in (elsewhere, folder / "may"):
+        parent.mkdir(parents=True)
+        (parent / "a.json").touch()
+    (folder / "june").symlink_to(elsewhere)
+    (elsewhere / "loop").symlink_to(folder)
+    (folder / "same").symlink_to(elsewhere)
+    assert files_below(folder) == [folder / "june" / "a.json", folder / "may" / "a.json"]
+
+
 def test_hidden_and_macos_members_are_left_out(tmp_path: Path) -> None:
     archive = tmp_path / "__MACOSX" / "a.zip"
     archive.parent.mkdir()

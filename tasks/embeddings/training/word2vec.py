@@ -5,10 +5,11 @@ Bojanowski et al. (2017), "Enriching word vectors with subword information".
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -26,6 +27,7 @@ WINDOWS = 4000
 MAX_BUCKETS = 2_000_000  # fastText's default
 # In each epoch, a thread of gensim reads its share of the corpus, and then up to 10,000 words more.
 WORDS_PER_THREAD = 100_000
+CHUNK_BYTES = 1 << 24
 
 
 def train_by_gensim(
@@ -47,6 +49,7 @@ def train_by_gensim(
     if start is not None:
         _initialise_from(model, start)
     file = corpus / "corpus.txt"
+    model._do_train_epoch = reading_own_part(model, parts_of(file, threads))
     loss = SampledLoss(file, model, parameters)
     words = facts["words"] * parameters.epoch_count
     with ProgressReporter(parameters.method, words, "words") as progress:
@@ -67,6 +70,58 @@ def train_by_gensim(
         "words_per_second": round(words / progress.seconds),
         "losses": reading_progress.losses,
     }
+
+
+class Part(NamedTuple):
+    """What a file has between two positions: at least one line."""
+
+    lines: int
+    words: int
+
+
+def parts_of(file: Path, count: int) -> list[Part]:
+    """The parts of a corpus file that gensim's threads begin to read at, equally long in bytes."""
+    size = file.stat().st_size
+    bounds = [int(size / count * number) for number in range(count)] + [size]
+    parts = []
+    with file.open("rb") as stream:
+        for begin, end in pairwise(bounds):
+            stream.seek(begin)
+            lines = spaces = 0
+            while begin < end:
+                content = np.frombuffer(stream.read(min(CHUNK_BYTES, end - begin)), np.uint8)
+                lines += int(np.count_nonzero(content == ord("\n")))
+                spaces += int(np.count_nonzero(content == ord(" ")))
+                begin += len(content)
+            parts.append(Part(max(lines, 1), lines + spaces))
+    return parts
+
+
+def reading_own_part(model: Any, parts: Sequence[Part]) -> Callable[..., tuple[int, int, int]]:
+    """gensim's training of one thread in one epoch, which reads that thread's part to its end.
+
+    gensim stops each thread after the average number of words, so it never reads the end of parts
+    with more and shorter words. It also takes the words of one thread as the progress of all, so
+    that the learning rate hardly falls within an epoch.
+    """
+    train = model._do_train_epoch
+
+    def train_part(
+        file: str, thread: int, *others: Any, total_examples: int, total_words: int, **named: Any
+    ) -> tuple[int, int, int]:
+        lines, words = parts[thread]
+        # gensim divides the words by the number of threads, and the lines by nothing.
+        result: tuple[int, int, int] = train(
+            file,
+            thread,
+            *others,
+            total_examples=lines,
+            total_words=words * len(parts),
+            **named,
+        )
+        return result
+
+    return train_part
 
 
 def with_buckets(

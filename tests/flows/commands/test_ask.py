@@ -260,6 +260,11 @@ def test_unreadable_contexts_are_rejected(tmp_path: Path, monkeypatch: pytest.Mo
     standard_input(monkeypatch, b"")
     with pytest.raises(UserError, match="Standard input is empty"):
         ask(QUESTION)
+    argument = "Mühle".encode("latin-1").decode("utf-8", "surrogateescape")  # as Python reads it
+    with pytest.raises(UserError, match="The context is not UTF-8 text"):
+        ask(QUESTION, context=argument)
+    with pytest.raises(UserError, match="The question is not UTF-8 text"):
+        ask(argument, context=CONTEXT)
 
 
 def test_incompatible_model_is_rejected(folder: Path, tmp_path: Path) -> None:

@@ -152,14 +152,19 @@ def test_mixed_in_files_are_used_for_training_only(tmp_path: Path) -> None:
     assert splits.train.facts["files"][1] == {"name": "other.json", "weight": 2.0}
 
 
-def test_overlap_is_rejected_unless_left_out(tmp_path: Path) -> None:
+def test_overlap_is_rejected_unless_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     train = write(tmp_path / "a.json", ARTICLES[:10])
     dev = write(tmp_path / "b.json", ARTICLES[9:12])
     data = DataParameters(dataset="mine", train_files=[train], dev_files=[dev])
     with pytest.raises(UserError, match=r"also occur in the evaluation set"):
         ingest_in_flow(data)
     splits = ingest_in_flow(data.model_copy(update={"overlap": "leave out"}))
-    assert splits.train.facts["contexts_left_out"] == len(ARTICLES[9]["paragraphs"])
+    lost = len(ARTICLES[9]["paragraphs"])
+    assert splits.train.facts["contexts_left_out"] == lost
+    (warning,) = [record for record in caplog.records if "are left out" in record.message]
+    assert warning.levelname == "WARNING" and warning.message.startswith(f"{lost} of the ")
 
 
 def test_prefect_artifact_shows_read_progress(

@@ -56,6 +56,7 @@ def test_diagnoses_each_kind_of_answer_error(
     ("text", "start", "reason"),
     [
         ("two", 0, "the context has 'one' at answer_start=0, not 'two'; nearest match at 5"),
+        ("two", -1, "the answer has no answer_start; nearest match at 5"),
         ("two", 99, "answer_start=99 is outside the context (20 characters); nearest match at 5"),
         (
             "one two",

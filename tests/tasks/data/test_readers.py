@@ -102,8 +102,8 @@ def test_error_names_the_field_and_its_place(tmp_path: Path, question: Any, sent
         ({"answers": None}, 'field "answers": found null; it should be a valid list'),
         ({"question": None}, 'field "question": found null; it should be a valid string'),
         (
-            {"answers": [ANSWER, {"text": "gold"}]},
-            'answer 2, field "answer_start": missing; add it',
+            {"answers": [ANSWER, {"answer_start": 4}]},
+            'answer 2, field "text": missing; add it',
         ),
         (
             {"answers": [{"text": "gold", "answer_start": "4"}]},
@@ -151,6 +151,16 @@ def test_invalid_questions_are_kept_with_a_reason(
     assert not invalid.is_impossible
     if "question" not in changes:
         assert invalid.question == "What?"
+
+
+@pytest.mark.parametrize("other", [{"text": "bar"}, {"text": "bar", "answer_start": None}])
+def test_answer_may_lack_its_start(tmp_path: Path, other: dict[str, Any]) -> None:
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps(squad(QUESTION | {"answers": [ANSWER, other]})))
+    (article,) = read_articles(file)
+    (question,) = article.paragraphs[0].qas
+    assert type(question) is Question
+    assert question.answers == [ROW_ANSWER, Answer(text="bar", answer_start=-1)]
 
 
 def test_further_errors_are_counted(tmp_path: Path) -> None:

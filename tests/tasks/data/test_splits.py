@@ -158,6 +158,26 @@ def test_held_out_duplicates_are_never_trained_on(tmp_path: Path) -> None:
     assert facts["contexts_left_out"] == 24 - facts["contexts"] - len(rows(held_out, "contexts"))
 
 
+def test_equal_texts_stay_together(tmp_path: Path) -> None:
+    """As tickets about the same page, each with a subject of its own as its title."""
+    articles = [
+        {
+            "title": f"Ticket {number}",
+            "paragraphs": [{"context": f"Page {number % 60}.", "qas": [unanswerable(f"{number}")]}],
+        }
+        for number in range(600)
+    ]
+    portion = ingested(write(tmp_path / "tickets.json", {"data": articles}))
+    shares, folders, left_out = Shares(validation=0.1, dev=0.1), list[Path](), 0
+    for part in ("dev", "validation", "train"):
+        folders.append(new(tmp_path / part))
+        apart = Exclusions(held_out=tuple(folders[:-1]))
+        left_out += write_split(folders[-1], [portion], part, shares, apart)["contexts_left_out"]
+    pages = [{row["text"] for row in rows(folder, "contexts")} for folder in folders]
+    assert sum(map(len, pages)) == len(set().union(*pages)) == 60
+    assert left_out == 0, "60 questions are six pages"
+
+
 def test_duplicate_id_error_names_both_files(tmp_path: Path) -> None:
     portions = [
         ingest_contexts(tmp_path, a="One.", b="Two."),

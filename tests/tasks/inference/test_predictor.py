@@ -313,6 +313,24 @@ def test_context_too_long_for_attention_is_refused(
         attending.top_answers(question, longer, 3)
 
 
+def test_context_too_long_for_memory_is_refused(
+    predictor: Predictor, contextual: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.predict, "LONGEST_CONTEXT", 8)
+    monkeypatch.setattr(predictor_module, "LONGEST_CONTEXT", 8)
+    pair = ("Where?", "It is on the hill, so here.")
+
+    def with_windows(reader: Predictor) -> Predictor:
+        training = replace(reader.variant.training, max_context_tokens=8, window_stride=4)
+        return replace(reader, variant=replace(reader.variant, training=training))
+
+    for reader in (predictor, contextual, with_windows(contextual)):
+        (row,) = reader.answer([pair])
+        assert row["error"].startswith("The context has 9 tokens, but this model reads at most 8.")
+    assert "window" not in row["error"]
+    assert with_windows(predictor).answer([pair])[0]["answer"]
+
+
 def test_question_too_long_for_memory_is_refused(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

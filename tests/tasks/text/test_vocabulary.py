@@ -14,7 +14,8 @@ from tasks.text.vocabulary import (
 )
 
 KNOWN = {
-    word: row for row, word in enumerate(["owl", "Paris", "u.s.", "10,000", "'s", '"', "--", "’ll"])
+    word: row
+    for row, word in enumerate(["owl", "Paris", "u.s.", "10,000", "'s", '"', "--", "’ll", "café"])
 }
 
 
@@ -34,6 +35,7 @@ KNOWN = {
         ("“", False, '"', True),
         ("—", True, "--", True),
         ("?", True, "?", False),
+        ("Cafe\u0301", True, "café", True),  # decomposed letters, as in texts from PDF files
         ("O’Hara", True, "o'hara", False),  # the form from which an OOV word is composed
     ],
 )

@@ -16,6 +16,7 @@ from tasks.embeddings.training.word2vec import (
     ReadingProgress,
     SampledLoss,
     make_model,
+    parts_of,
     train_by_gensim,
 )
 from tests.factories.corpus import corpus_of, two_topic_sentences
@@ -83,6 +84,36 @@ def test_rejects_corpus_of_single_word_lines(tmp_path: Path, method: str) -> Non
     facts = {"words": 60, "paragraphs": 60}
     with pytest.raises(UserError, match="No sampled line has two words"):
         train_by_gensim(corpus, facts, parameters_of(method), None)
+
+
+@pytest.mark.parametrize("method", ["cbow", "skipgram"])  # fastText's n-grams are in all texts
+@pytest.mark.parametrize("short_first", [False, True])
+def test_threads_read_all_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, short_first: bool
+) -> None:
+    """The words of half of the file are six times as long as those of the other half."""
+    monkeypatch.setattr(word2vec, "WORDS_PER_THREAD", 1)
+    short = [[f"{line}", "a", "b", "c", "d", "e"] * 10 for line in range(2_000)]
+    long = [[f"{word}" * 6 for word in line] for line in short]
+    corpus = corpus_of(tmp_path, short + long if short_first else long + short)
+    counts = read_vocabulary(corpus, 1)
+    parameters = parameters_of(method).model_copy(update={"workers": 4, "epochs": 1})
+    untrained_model = untrained(corpus, parameters)
+    facts = {"words": sum(counts.values()), "paragraphs": 4_000}
+    trained, _ = train_by_gensim(corpus, facts, parameters, None)
+    start = word2vec._input_vectors(untrained_model, np.arange(len(counts)))
+    same = np.isclose(trained.vectors, start).all(axis=1)
+    assert trained.words == untrained_model.wv.index_to_key
+    assert [word for word, unread in zip(trained.words, same, strict=True) if unread] == []
+
+
+def test_parts_add_up_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word2vec, "CHUNK_BYTES", 7)
+    file = tmp_path / "corpus.txt"
+    file.write_text("one two three\n" * 50 + "a b c d e f g h\n" * 20)
+    parts = parts_of(file, 3)
+    assert [sum(counts) for counts in zip(*parts, strict=True)] == [70, 50 * 3 + 20 * 8]
+    assert parts[0].words < parts[2].words and parts[0].lines > parts[2].lines
 
 
 @pytest.mark.parametrize(("words", "threads"), [(50_000, 1), (250_000, 2), (10**9, 32)])
