@@ -217,7 +217,7 @@ def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:
     pages = _publish_reports(results, seeds[0])
     comparison = comparing(outcomes.cells, seeds, pages, missing)
     datasets = dict.fromkeys(result.training.splits.name for result in results)
-    summary = _publish(comparison, datasets, complete=not missing)
+    summary = publish_comparison(comparison, datasets, complete=not missing)
     if missing:
         raise outcomes.failure(summary["report"])
     return summary
@@ -250,10 +250,14 @@ def _folder() -> str:
     return f"{COMPARISONS}/{folder_of_run()}"
 
 
-def _publish(comparison: Output, datasets: Iterable[str], complete: bool) -> dict[str, Any]:
+def publish_comparison(
+    comparison: Output, datasets: Iterable[str], complete: bool
+) -> dict[str, Any]:
     """Publish the table and the plot, and show them in Prefect and MLflow.
 
-    The MLflow runs of an incomplete comparison stay open; they fail with the flow.
+    The MLflow runs of an incomplete comparison stay open; they fail with the flow. A comparison
+    that is unchanged was logged before, unless an earlier attempt was interrupted, or another run
+    made it at the same time.
     """
     report = publish_page(comparison.folder / PAGE, f"{_folder()}/{PAGE}")
     update_index()

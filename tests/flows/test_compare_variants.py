@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from flows.common.parameters import (
     CorpusParameters,
@@ -13,12 +14,14 @@ from flows.common.parameters import (
 )
 from flows.common.results import match_examples
 from flows.common.splits import Splits
-from flows.compare_variants import announce, build_grid, compare_variants
-from infra.artifacts.stage import result_of
+from flows.compare_variants import announce, build_grid, compare_variants, publish_comparison
+from infra.artifacts.stage import Output, result_of
 from infra.errors import UserError
+from infra.settings import settings
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.tracking import runs
 from tests.factories.stages import in_flow
 from tests.factories.vectors import write_lines
 
@@ -102,3 +105,22 @@ def test_result_table_fits_80_columns(
     assert max(map(len, printed.splitlines())) <= 80
     for value in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
         assert value in printed
+
+
+def test_runs_of_an_earlier_attempt_are_finished(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    """It was interrupted between the step that compares and the publication."""
+    for name in ("comparison.html", "comparison.json"):
+        (tmp_path / name).write_text("<main>")
+    comparison = Output(tmp_path, {"markdown": "", "rows": []}, cached=True)
+
+    def publish() -> str:
+        run_id = runs.parent_run_of("own")
+        publish_comparison(comparison, ["own"], complete=True)
+        return run_id
+
+    client, run_id = MlflowClient(settings().tracking_uri), in_flow(publish, "comparing")
+    assert client.get_run(run_id).info.status == "FINISHED"
+    logged = {artifact.path for artifact in client.list_artifacts(run_id)}
+    assert logged == {"comparison.html", "comparison.json"}
