@@ -8,7 +8,7 @@ from flows.common.training import first_found
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 
 
-def test_retry_starts_from_the_model_of_the_first_attempt() -> None:
+def test_retry_starts_from_the_same_model() -> None:
     """The alias `champion` moves to the model that the first attempt has trained."""
     found: list[str] = []
 
