@@ -1,7 +1,7 @@
 """The services of infra/compose.yaml as processes of this machine, with their logins.
 
-Commands and environments are those of the file. Only addresses, ports and the folder of the secrets
-are replaced, and the S3 server: moto, which checks keys, too.
+Commands and environments are those of the file, with its defaults. Only addresses, ports and the
+folder of the secrets are replaced, and the S3 server: moto, which checks keys, too.
 """
 
 import json
@@ -29,7 +29,11 @@ from tests.factories.ports import free_port
 from tests.factories.postgresql import PASSWORD, PostgreSQL, postgresql
 from tests.factories.services import processes_with
 
-COMPOSE = yaml.safe_load((CHECKOUT / "infra" / "compose.yaml").read_text(encoding="utf-8"))
+DEFAULT = re.compile(r"\$\{\w+:-([^}]*)\}")
+"""A variable of the compose file that may be unset, and its default."""
+COMPOSE = yaml.safe_load(
+    DEFAULT.sub(r"\1", (CHECKOUT / "infra" / "compose.yaml").read_text(encoding="utf-8"))
+)
 IMAGE = CHECKOUT / "infra" / "image"
 START_SECONDS = 240
 MARK = "BIDAFLOW_TEST_CLUSTER"

@@ -30,7 +30,7 @@ SPAN = re.compile(r"`((?:make|bidaflow) [^`]+)`")
 OPTION = re.compile(r"`(--[a-z][\w.-]*)[^`]*`")
 PLACEHOLDERS = ("…", "<", "COMMAND", "QUESTION", "FILE")
 """A command that contains one of these is not complete, so it is not parsed."""
-MENTIONS = ("bidaflow ask", "bidaflow diff")
+MENTIONS = ("bidaflow ask", "bidaflow diff", "bidaflow promote")
 """The text names these commands without the arguments that they require."""
 OPTIONS_OF_MLFLOW = {"--allowed-hosts", "--no-serve-artifacts"}
 PAGES = [
