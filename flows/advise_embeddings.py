@@ -29,6 +29,7 @@ from tasks.stages import advising
 from tasks.text.build_vocabulary import VocabularyParameters
 
 OWN_TEXTS, CORPUS = "own texts", "the corpus"
+METHOD = "skipgram"  # of a set that is trained to be concatenated
 MITTENS_MU = 0.1
 STYLES = dict(zip(VERDICTS, ("bold green", "", "green", "dim"), strict=True))
 STYLE = {"box": SIMPLE_HEAD, "show_edge": False, "padding": (0, 1, 0, 0)}
@@ -106,6 +107,15 @@ def commands(
         fields = {"data.dataset": dataset, "vectors.source": given, **(changes or {})}
         return command_of("retrain", {**fields, "vocabulary": vocabulary})
 
+    def joined(name: str, other: str, changes: Mapping[str, Any]) -> dict[str, str]:
+        both = f"{main}+{other}"
+        return {
+            f"concatenate · {name}": retrain(both, changes),
+            f"concatenate with a gate · {name}": retrain(
+                both, {**changes, "training.vector_gate": size}
+            ),
+        }
+
     texts = {OWN_TEXTS: corpus.model_copy(update={"files": [], "dataset": dataset}), CORPUS: corpus}
     found = {"keep the set as it is": retrain(main)}
     for name, text in texts.items():
@@ -115,13 +125,10 @@ def commands(
         mittens |= {"name": "mittens" if name == CORPUS else "mittens-own"}
         found[f"fill a-la-carte · {name}"] = retrain(main, fill)
         found[f"Mittens · {name}"] = command_of("train-embeddings", mittens)
+        found |= joined(name, METHOD, {"vectors.corpus": text})
     for name, other in zip(names[1:], others, strict=True):
-        joined = f"{main}+{other}"
-        found |= {
-            f"fill by rotation · {name}": retrain(main, {"vectors.fill": other}),
-            f"concatenate · {name}": retrain(joined),
-            f"concatenate with a gate · {name}": retrain(joined, {"training.vector_gate": size}),
-        }
+        found[f"fill by rotation · {name}"] = retrain(main, {"vectors.fill": other})
+        found |= joined(name, other, {})
     return found
 
 

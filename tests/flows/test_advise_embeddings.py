@@ -77,6 +77,9 @@ def test_commands_name_the_sources() -> None:
     )
     assert found["fill by rotation · own"] == f"{start} --vectors.fill own.vec"
     assert found["concatenate with a gate · own"].endswith("+own.vec --training.vector-gate 300")
+    assert found["concatenate · the corpus"] == (
+        f"{start}+skipgram --vectors.corpus.files a/,b/ --vectors.corpus.dataset tickets.json"
+    )
     assert "--start main.txt --corpus.files a/,b/ --corpus" in found["Mittens · the corpus"]
 
 

@@ -23,9 +23,13 @@ LEAST_PLACED = 0.1
 ROUGH = 0.3  # below this share, the advice warns
 # A second vector for known words helps where most of the words have one.
 LEAST_COVERAGE = 0.8
-# GloVe needs millions of words for co-occurrence counts that say more than the given vectors.
-MITTENS_WORDS = 1_000_000
+# Vectors need millions of words to say more about known words than the given ones.
+LEAST_TOKENS = 1_000_000
 NEEDS_SET = "Needs a second set: train one by `bidaflow embeddings train`, and add it to --vectors."
+CONCATENATION = (
+    "Adds what it knows of known words, too. No other way gained as much in docs/case-medicine.md. "
+    "The input grows by its dimension."
+)
 
 
 @dataclass(frozen=True)
@@ -60,32 +64,45 @@ def recommend(
     """All ways, the most promising first; `has_subwords` says whether the main set has n-grams, and
     `questions` is the number of those that are held out.
 
+    Concatenation comes first, because it gained most (benchmarks/results/domain_vectors): with sets
+    that cover most of the text, and then with sets yet to be trained on large enough corpora.
     Filling is promising if it reaches enough questions for a gain of 1 F1, and places hidden terms
-    of the dataset near their own vectors. Promising ways are in the order of the share of questions
-    reached times the share of terms placed. Ways that change what models know of known words come
-    next: no measure without a training says what that is worth.
+    of the dataset near their own vectors. Promising fills are in the order of the share of
+    questions reached times the share of terms placed.
     """
     merits = {source: _merit(source, questions) for source in sources}
-    promising = sorted((s for s in sources if merits[s] > 0), key=lambda s: -merits[s])
-    fills = [Advice(_fill(s), "then", _fill_reason(s, questions), s.name) for s in promising]
-    if fills:
-        fills[0] = replace(fills[0], verdict="try first")
+    filling = sorted((s for s in sources if merits[s] > 0), key=lambda s: -merits[s])
+    joining = sorted(filter(_is_worth_joining, sources), key=_order_of_joining)
+    promising = [Advice("concatenate", "then", _joining_reason(s), s.name) for s in joining]
+    promising += [Advice(_fill(s), "then", _fill_reason(s, questions), s.name) for s in filling]
+    if promising:
+        promising[0] = replace(promising[0], verdict="try first")
     keep = Advice(
         "keep the set as it is",
-        "reference" if fills else "try first",
+        "reference" if promising else "try first",
         "Train it, too: every gain is measured against it."
-        if fills
+        if promising
         else "Nothing here can be expected to gain 1 F1 by the words that it adds.",
     )
-    others = [a for source in sources for a in _ways_for_known_words(source, has_subwords)]
+    gates = [
+        Advice("concatenate with a gate", "then", "If concatenation gains: weighs the sets.", s.name)
+        for s in joining
+    ]
+    mittens = [_mittens(s, has_subwords) for s in sources if s.kind == "corpus"]
     rest = [
+        Advice("concatenate", "not now", _joining_reason(s), s.name)
+        for s in sources
+        if s not in joining
+    ]
+    rest += [
         Advice(_fill(s), "not now", _fill_reason(s, questions), s.name)
         for s in sources
-        if s not in promising
+        if s not in filling
     ]
     if all(source.kind == "corpus" for source in sources):
-        rest += [Advice(way, "not now", NEEDS_SET) for way in ("fill by rotation", "concatenate")]
-    return sorted([*fills, keep, *others, *rest], key=lambda advice: VERDICTS.index(advice.verdict))
+        rest.append(Advice("fill by rotation", "not now", NEEDS_SET))
+    ways = [*promising, keep, *gates, *mittens, *rest]
+    return sorted(ways, key=lambda advice: VERDICTS.index(advice.verdict))
 
 
 def needed_gain(source: WordSource, questions: int) -> float:
@@ -131,39 +148,44 @@ def _fill_reason(source: WordSource, questions: int) -> str:
     return f"{reach}; {placed}{rough}."
 
 
-def _ways_for_known_words(source: WordSource, has_subwords: bool) -> list[Advice]:
-    """The ways that also change the vectors of known words."""
-    if source.kind == "corpus":
-        return [_mittens(source, has_subwords)]
-    name = source.name
+def _is_worth_joining(source: WordSource) -> bool:
+    return source.coverage >= LEAST_COVERAGE and _has_enough_text(source)
+
+
+def _has_enough_text(source: WordSource) -> bool:
+    return source.kind == "set" or source.tokens >= LEAST_TOKENS
+
+
+def _order_of_joining(source: WordSource) -> tuple[bool, float]:
+    """Sets that exist come first, by coverage; then corpora, by size."""
+    is_corpus = source.kind == "corpus"
+    return is_corpus, -(source.tokens if is_corpus else source.coverage)
+
+
+def _joining_reason(source: WordSource) -> str:
+    if not _has_enough_text(source):
+        return (
+            f"It has {source.tokens:,} words; a set that is worth adding needs at least "
+            f"{LEAST_TOKENS:,}."
+        )
     if source.coverage < LEAST_COVERAGE:
-        reason = (
+        return (
             f"It covers only {source.coverage:.0%} of the text, so too many words would have no "
             "second vector."
         )
-        return [Advice("concatenate", "not now", reason, name)]
-    return [
-        Advice(
-            "concatenate",
-            "then",
-            "Adds what it knows of known words, and loses nothing by a map. The input grows by its "
-            "dimension.",
-            name,
-        ),
-        Advice("concatenate with a gate", "then", "If concatenation gains: weighs the sets.", name),
-    ]
+    return CONCATENATION
 
 
 def _mittens(source: WordSource, has_subwords: bool) -> Advice:
     if has_subwords:
         reason = "It would discard the n-grams of the set."
         return Advice("Mittens", "not now", reason, source.name)
-    enough = source.tokens >= MITTENS_WORDS
+    enough = source.tokens >= LEAST_TOKENS
     reason = (
         f"Moves known words to their sense in these {source.tokens:,} words; takes a training of "
         "GloVe."
         if enough
         else f"It has {source.tokens:,} words; counts of co-occurrences need at least "
-        f"{MITTENS_WORDS:,}."
+        f"{LEAST_TOKENS:,}."
     )
     return Advice("Mittens", "then" if enough else "not now", reason, source.name)

@@ -28,10 +28,27 @@ def first(*sources: WordSource) -> Advice:
     return recommend(sources, 1000)[0]
 
 
-def test_source_that_places_more_terms_is_first() -> None:
-    best = first(CORPUS, replace(SET, placed=0.5))
+def test_set_that_covers_the_text_is_first() -> None:
+    wide = replace(SET, name="wide", coverage=0.95)
+    best = first(CORPUS, SET, wide)
+    assert (best.way, best.verdict, best.source) == ("concatenate", "try first", "wide")
+    found = verdicts(CORPUS, SET, wide)
+    assert found["concatenate", "own"] == found["fill by rotation", "wide"] == "then"
+    assert found["concatenate with a gate", "texts"] == "then", "a set can be trained on them"
+    assert found["keep the set as it is", None] == "reference"
+
+
+def test_set_is_trained_on_the_largest_corpus() -> None:
+    larger = replace(CORPUS, name="larger", coverage=0.85, tokens=4_000_000)
+    best = first(CORPUS, larger)
+    assert (best.way, best.source) == ("concatenate", "larger")
+
+
+def test_source_that_places_more_terms_fills_first() -> None:
+    texts, own = replace(CORPUS, tokens=900_000), replace(SET, coverage=0.5)
+    best = first(texts, replace(own, placed=0.5))
     assert (best.way, best.verdict, best.source) == ("fill by rotation", "try first", "own")
-    best = first(CORPUS, replace(SET, placed=0.3))
+    best = first(texts, replace(own, placed=0.3))
     assert best.way == "fill a-la-carte"
     assert (
         "reaches 400 of 1,000 held-out questions" in best.reason
@@ -51,7 +68,7 @@ def test_source_that_places_more_terms_is_first() -> None:
     ],
 )
 def test_useless_source_keeps_the_set(changes: dict[str, Any], reason: str) -> None:
-    source = replace(CORPUS, **changes)
+    source = replace(CORPUS, tokens=900_000, **changes)
     advice = recommend([source], 1000)
     assert (advice[0].way, advice[0].verdict) == ("keep the set as it is", "try first")
     (fill,) = [a for a in advice if a.way == "fill a-la-carte"]
@@ -60,10 +77,11 @@ def test_useless_source_keeps_the_set(changes: dict[str, Any], reason: str) -> N
 
 def test_ways_for_known_words_need_enough_text() -> None:
     found = verdicts(CORPUS, SET)
-    assert found["Mittens", "texts"] == found["concatenate", "own"] == "then"
+    assert found["Mittens", "texts"] == found["concatenate", "texts"] == "then"
     found = verdicts(replace(CORPUS, tokens=900_000), replace(SET, coverage=0.5))
-    assert found["Mittens", "texts"] == found["concatenate", "own"] == "not now"
-    assert verdicts(CORPUS)["concatenate", None] == "not now", "there is no set"
+    assert {found["Mittens", "texts"], found["concatenate", "texts"]} == {"not now"}
+    assert found["concatenate", "own"] == "not now", "it covers too little"
+    assert verdicts(replace(CORPUS, coverage=0.5))["concatenate", "texts"] == "not now"
     mittens = [a for a in recommend([CORPUS], 1000, has_subwords=True) if a.way == "Mittens"]
     assert [(a.verdict, "n-grams" in a.reason) for a in mittens] == [("not now", True)]
 
