@@ -84,10 +84,8 @@ def recommend(
         if promising
         else "Nothing here can be expected to gain 1 F1 by the words that it adds.",
     )
-    gates = [
-        Advice("concatenate with a gate", "then", "If concatenation gains: weighs the sets.", s.name)
-        for s in joining
-    ]
+    gate = Advice("concatenate with a gate", "then", "If concatenation gains: weighs the sets.")
+    gates = [replace(gate, source=source.name) for source in joining]
     mittens = [_mittens(s, has_subwords) for s in sources if s.kind == "corpus"]
     rest = [
         Advice("concatenate", "not now", _joining_reason(s), s.name)
