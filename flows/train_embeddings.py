@@ -174,12 +174,14 @@ def announce(facts: dict[str, Any]) -> None:
             f"Warm start: {facts['carried_over']:,} words trained further, {facts['unchanged']:,} "
             f"unchanged, {facts['new']:,} new."
         )
+    # Vectors of a domain gain beside general ones, not instead of them (docs/case-medicine.md).
+    source = vectors if "carried_over" in facts else f"{PACKAGED}+{vectors}"
     show(
         *(f"File       {file}" for file in facts["files"]),
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         "",
         f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
-        f"           {command_of('retrain', {'vectors.source': vectors})}",
+        f"           {command_of('retrain', {'vectors.source': source})}",
     )
 
 

@@ -347,7 +347,10 @@ def test_next_commands_are_quoted_for_the_shell(capsys: pytest.CaptureFixture[st
     announce(facts)
     printed = capsys.readouterr().out
     assert "bidaflow embeddings evaluate --vectors 'my sets/vectors.parquet'\n" in printed
-    assert "bidaflow retrain --vectors.source 'my sets/vectors.parquet'\n" in printed
+    assert "bidaflow retrain --vectors.source 'glove-6b-50d+my sets/vectors.parquet'\n" in printed
+    announce({**facts, "carried_over": 2, "unchanged": 1, "new": 0})
+    continued = "bidaflow retrain --vectors.source 'my sets/vectors.parquet'\n"
+    assert continued in capsys.readouterr().out, "it knows the general set that it started from"
 
 
 def test_elmo_has_settings_of_its_own() -> None:
