@@ -72,8 +72,8 @@ def recommend(
     """
     merits = {source: _merit(source, questions) for source in sources}
     filling = sorted((s for s in sources if merits[s] > 0), key=lambda s: -merits[s])
-    joining = sorted(filter(_is_worth_joining, sources), key=_order_of_joining)
-    promising = [Advice("concatenate", "then", _joining_reason(s), s.name) for s in joining]
+    joining = sorted((s for s in sources if _objection(s) is None), key=_order_of_joining)
+    promising = [Advice("concatenate", "then", CONCATENATION, s.name) for s in joining]
     promising += [Advice(_fill(s), "then", _fill_reason(s, questions), s.name) for s in filling]
     if promising:
         promising[0] = replace(promising[0], verdict="try first")
@@ -88,9 +88,9 @@ def recommend(
     gates = [replace(gate, source=source.name) for source in joining]
     mittens = [_mittens(s, has_subwords) for s in sources if s.kind == "corpus"]
     rest = [
-        Advice("concatenate", "not now", _joining_reason(s), s.name)
+        Advice("concatenate", "not now", objection, s.name)
         for s in sources
-        if s not in joining
+        if (objection := _objection(s)) is not None
     ]
     rest += [
         Advice(_fill(s), "not now", _fill_reason(s, questions), s.name)
@@ -146,22 +146,15 @@ def _fill_reason(source: WordSource, questions: int) -> str:
     return f"{reach}; {placed}{rough}."
 
 
-def _is_worth_joining(source: WordSource) -> bool:
-    return source.coverage >= LEAST_COVERAGE and _has_enough_text(source)
-
-
-def _has_enough_text(source: WordSource) -> bool:
-    return source.kind == "set" or source.tokens >= LEAST_TOKENS
-
-
 def _order_of_joining(source: WordSource) -> tuple[bool, float]:
     """Sets that exist come first, by coverage; then corpora, by size."""
     is_corpus = source.kind == "corpus"
     return is_corpus, -(source.tokens if is_corpus else source.coverage)
 
 
-def _joining_reason(source: WordSource) -> str:
-    if not _has_enough_text(source):
+def _objection(source: WordSource) -> str | None:
+    """Why it is not worth concatenating; None if it is."""
+    if source.kind == "corpus" and source.tokens < LEAST_TOKENS:
         return (
             f"It has {source.tokens:,} words; a set that is worth adding needs at least "
             f"{LEAST_TOKENS:,}."
@@ -171,7 +164,7 @@ def _joining_reason(source: WordSource) -> str:
             f"It covers only {source.coverage:.0%} of the text, so too many words would have no "
             "second vector."
         )
-    return CONCATENATION
+    return None
 
 
 def _mittens(source: WordSource, has_subwords: bool) -> Advice:
