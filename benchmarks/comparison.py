@@ -30,7 +30,7 @@ from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import format_gain, markdown
 from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
 from infra.artifacts.manifest import content_digest, facts_of, read_manifest, stages_folder
-from models.arrays import BoolArray, FloatArray
+from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import paired_gain
 from tasks.training.epoch_log import History
 
@@ -65,6 +65,13 @@ class Compared:
         """F1 of each dev question, 0 to 100: (n,)."""
         table = pq.read_table(self.folder / "predictions.parquet", columns=["f1"])
         return 100 * table["f1"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def context_of(self) -> IntArray:
+        """The context of each dev question: (n,)."""
+        file = self.splits["dev"] / "questions.parquet"
+        context_of: IntArray = pq.read_table(file, columns=["context_id"])["context_id"].to_numpy()
+        return context_of
 
     @cached_property
     def answerable(self) -> BoolArray:
@@ -118,7 +125,7 @@ def row(trained: Compared, before: Compared | None) -> dict[str, str]:
     facts, f1, answerable = facts_of(trained.folder), trained.f1, trained.answerable
     scores, last = facts["scores"], trained.history[-1]
     kept = next(entry for entry in trained.history if entry["epoch"] == facts["epoch"])
-    gain = None if before is None else paired_gain(before.f1, f1)
+    gain = None if before is None else paired_gain(before.f1, f1, trained.context_of)
     columns = {
         "variant": trained.variant,
         "parameters": f"{facts['parameters']:,}",

@@ -61,7 +61,7 @@ from benchmarks.trainings.finished import (
 )
 from flows.common.encoding import find_vectors
 from infra.artifacts.manifest import read_manifest, stages_folder
-from models.arrays import BoolArray, FloatArray
+from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.embeddings.formats.select import load_vectors, packaged_words
 from tasks.embeddings.formats.source import PACKAGED
 from tasks.evaluation.bootstrap import paired_gain
@@ -159,8 +159,9 @@ def models_of(comparison: Path, dataset: str) -> dict[ComparedModel, list[Path]]
 
 
 class Scores(NamedTuple):
-    """EM and F1 (0 to 100) of each seed's answers, (seeds, n) each."""
+    """EM and F1 (0 to 100) of each seed's answers, (seeds, n) each, and the contexts, (n,)."""
 
+    context_of: IntArray
     em: FloatArray
     f1: FloatArray
 
@@ -169,6 +170,7 @@ def scores_by_part(folders: Sequence[Path], ids: set[str]) -> dict[str, Scores]:
     """Scores of the models' answers to the questions with these ids, to the other questions, and to
     all questions that have words outside GloVe in their text or answers."""
     tables = [pq.read_table(folder / "predictions.parquet") for folder in folders]
+    context_of = tables[0]["context_id"].to_numpy()
     is_listed = np.array([key in ids for key in tables[0]["id"].to_pylist()])
     em, f1 = (
         100 * np.array([table[name].to_numpy() for table in tables], np.float64)
@@ -176,7 +178,9 @@ def scores_by_part(folders: Sequence[Path], ids: set[str]) -> dict[str, Scores]:
     )
     outside = outside_glove(folders[0])
     parts = {DATASET: is_listed, "SQuAD dev": ~is_listed, "outside GloVe": outside}
-    return {name: Scores(em[:, part], f1[:, part]) for name, part in parts.items()}
+    return {
+        name: Scores(context_of[part], em[:, part], f1[:, part]) for name, part in parts.items()
+    }
 
 
 def outside_glove(trained: Path) -> BoolArray:
@@ -194,7 +198,7 @@ def score_rows(scores: Mapping[ComparedModel, Mapping[str, Scores]]) -> list[dic
         reference = next(with_glove, model)
         for part, own in parts.items():
             before, after = scores[reference][part].f1.mean(axis=0), own.f1.mean(axis=0)
-            gain = None if reference == model else paired_gain(before, after)
+            gain = None if reference == model else paired_gain(before, after, own.context_of)
             row |= {
                 f"{part}: EM": over_seeds(own.em),
                 f"{part}: F1": over_seeds(own.f1),
@@ -212,7 +216,8 @@ def gain_rows(scores: Mapping[ComparedModel, Mapping[str, Scores]]) -> list[dict
         row = {"from": ", ".join(before), "to": ", ".join(after)}
         for part, own in scores[before].items():
             other = scores[after][part]
-            row[part] = format_gain(paired_gain(own.f1.mean(axis=0), other.f1.mean(axis=0)))
+            f1s = (own.f1.mean(axis=0), other.f1.mean(axis=0))
+            row[part] = format_gain(paired_gain(*f1s, own.context_of))
         rows.append(row)
     return rows
 

@@ -101,13 +101,14 @@ def texts_of(domain: Domain, splits: Splits) -> Texts:
 
 
 def write_questions(file: Path, domain: Domain, dev: Path) -> None:
-    """Write the id of each dev question, its part (see `parts`), and whether it, or an answer to
-    it, has a word outside GloVe."""
+    """Write the id of each dev question, its context and part (see `parts`), and whether it, or an
+    answer to it, has a word outside GloVe."""
     split = load_split(dev)
     contexts: Any = pq.read_table(dev / "contexts.parquet", columns=["title"])
     part = parts(domain, contexts["title"].to_pylist(), split.contexts)
     columns = {
         "id": pa.array(split.ids, pa.string()),
+        "context_id": pa.array(split.context_of, pa.int32()),
         "part": pa.array([part[context] for context in split.context_of], pa.string()),
         "outside_glove": pa.array(questions_with_oov_words(split, packaged_words())),
     }

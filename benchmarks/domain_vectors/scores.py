@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
-from models.arrays import BoolArray, FloatArray
+from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import SAMPLES
 from tasks.evaluation.significance import SIGNIFICANT, corrected_gains
 
@@ -76,26 +76,37 @@ def _scores(tables: Sequence[Any]) -> Scores:
     )
 
 
-def read_parts(out: Path) -> dict[str, BoolArray]:
-    """The dev questions of each part, (n,) each."""
+@dataclass(frozen=True)
+class Parts:
+    """The dev questions of each part, (n,) each, and the context of each question, (n,)."""
+
+    masks: dict[str, BoolArray]
+    context_of: IntArray
+
+
+def read_parts(out: Path) -> Parts:
+    """The parts of the dev questions."""
     questions: Any = pq.read_table(out / QUESTIONS)
     part = np.array(questions["part"].to_pylist())
     outside = questions["outside_glove"].to_numpy()
     masks = {name: part == name for name in (DECISION, SELECTION, GENERAL)}
-    return {**masks, ALL: part != GENERAL, OUTSIDE: outside}
+    return Parts(
+        {**masks, ALL: part != GENERAL, OUTSIDE: outside}, questions["context_id"].to_numpy()
+    )
 
 
-def table(scores: Mapping[str, Scores], parts: Mapping[str, BoolArray]) -> list[dict[str, str]]:
+def table(scores: Mapping[str, Scores], parts: Parts) -> list[dict[str, str]]:
     """A row per arm, with gains over GloVe (see `conditions`)."""
     reference = scores[REFERENCE].f1
-    present = {name: mask for name, mask in parts.items() if mask.any()}
+    present = {name: mask for name, mask in parts.masks.items() if mask.any()}
     gains = {
         part: corrected_gains(
             {
                 arm: (own.f1[:, mask], reference[:, mask])
                 for arm, own in scores.items()
                 if arm != REFERENCE
-            }
+            },
+            parts.context_of[mask],
         )
         for part, mask in present.items()
     }
@@ -128,12 +139,12 @@ def conditions(scores: Mapping[str, Scores], precision_of: Mapping[int, str]) ->
     return (
         f"Variant {config['name']}, {config['training']['epochs']} epoch(s), seed(s) "
         f"{', '.join(seeds)}. F1 is in percent; gains are over GloVe. The 95 % intervals are not "
-        f"corrected; they are percentiles of {SAMPLES:,} bootstrap samples that draw questions and "
-        f"seeds, as if questions about one text were independent.{one} p-values are two-sided, "
-        f"with Holm's correction over the {len(scores) - 1} arms of the table, for each part of "
-        f"the questions. * p < {SIGNIFICANT}. The arms of the final were chosen by their scores on "
-        f"{SELECTION}, so gains there, on {ALL} and on {OUTSIDE} favour them; {DECISION} and "
-        f"{GENERAL} had no part in the choice.\n"
+        f"corrected; they are percentiles of {SAMPLES:,} bootstrap samples that draw contexts, "
+        f"with all questions about them, and seeds.{one} p-values are two-sided, with Holm's "
+        f"correction over the {len(scores) - 1} arms of the table, for each part of the questions. "
+        f"* p < {SIGNIFICANT}. The arms of the final were chosen by their scores on {SELECTION}, "
+        f"so gains there, on {ALL} and on {OUTSIDE} favour them; {DECISION} and {GENERAL} had no "
+        "part in the choice.\n"
     )
 
 
@@ -177,14 +188,12 @@ def vectors_table(scores: Mapping[str, Scores]) -> list[dict[str, str]]:
     return rows
 
 
-def best_arms(
-    scores: Mapping[str, Scores], parts: Mapping[str, BoolArray], count: int
-) -> list[str]:
+def best_arms(scores: Mapping[str, Scores], parts: Parts, count: int) -> list[str]:
     """The arms with the highest sum of F1 on validation and on the selecting half, without the
     reference and the controls."""
 
     def rank(arm: str) -> float:
         own = scores[arm]
-        return float(own.validation.mean() + own.f1[:, parts[SELECTION]].mean())
+        return float(own.validation.mean() + own.f1[:, parts.masks[SELECTION]].mean())
 
     return sorted((arm for arm in scores if arm not in CONTROLS), key=rank, reverse=True)[:count]

@@ -234,6 +234,7 @@ def _compare(
     return decide(
         load_f1(earlier)[new],
         load_f1(scored)[new],
+        questions.context_of[new],
         {name: mask[new] for name, mask in slices.items()},
         rule,
     )

@@ -1,14 +1,16 @@
-"""Compares two models by the paired bootstrap over questions.
+"""Compares two models by the paired bootstrap over contexts.
 
 Efron & Tibshirani (1993), "An Introduction to the Bootstrap", ch. 13; for pairs of systems see
-Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation".
+Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation". Whole contexts
+are drawn because the answers to questions about one context are not independent; see Davison &
+Hinkley (1997), "Bootstrap Methods and their Application", section 3.8.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from models.arrays import FloatArray
+from models.arrays import FloatArray, IntArray
 
 SAMPLES = 2_000
 CONFIDENCE = 0.95
@@ -33,20 +35,37 @@ class Gain:
         return f"{self.mean:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
 
-def paired_gain(before: FloatArray, after: FloatArray, seed: int = 0) -> Gain:
+def paired_gain(before: FloatArray, after: FloatArray, context_of: IntArray, seed: int = 0) -> Gain:
     """The mean gain of `after` over `before`, in the unit of the scores.
 
-    Both are (n,), n >= 1: scores of the same questions, in the same order. Each bootstrap sample
-    draws n questions with replacement and keeps the two scores of a question paired. Equal input
-    gives equal output.
+    All are (n,), n >= 1: scores of the same questions, in the same order, and the context of each.
+    Each bootstrap sample draws contexts with replacement, with all questions about them, and keeps
+    the two scores of a question paired. Equal input gives equal output.
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+    sums, sizes = sums_by_context(differences, context_of)
     random = np.random.default_rng(seed)
-    n = len(differences)
-    means = [differences[random.integers(n, size=n)].mean() for _ in range(SAMPLES)]
+    means = []
+    for _ in range(SAMPLES):
+        drawn = random.integers(len(sizes), size=len(sizes))
+        means.append(sums[drawn].sum() / sizes[drawn].sum())
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail])
     return Gain(float(differences.mean()), float(low), float(high))
+
+
+def sums_by_context(scores: FloatArray, context_of: IntArray) -> tuple[FloatArray, IntArray]:
+    """The sums of the scores (..., n) of the questions about each context, (..., c), and their
+    numbers, (c,); `context_of` is (n,).
+
+    If all questions are about one context, each counts as one of its own, because one context says
+    nothing about the variation between contexts.
+    """
+    order = np.argsort(context_of, kind="stable")
+    _, first, sizes = np.unique(context_of[order], return_index=True, return_counts=True)
+    if len(sizes) == 1:
+        return scores, np.ones(len(context_of), np.int64)
+    return np.add.reduceat(scores[..., order], first, axis=-1), sizes
 
 
 def signed(points: float) -> str:

@@ -200,6 +200,7 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
     unanswered = evaluate(split, predictions, -math.inf).questions
     columns = {
         "id": pa.array(split.ids, pa.string()),
+        "context_id": pa.array(split.context_of, pa.int32()),
         **_answer_columns(evaluation),
         "no_answer_probability": pa.array(np.exp(predictions.no_answer_score), pa.float64()),
         "no_answer_score": pa.array(predictions.no_answer_score, pa.float64()),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, Field
 
-from models.arrays import BoolArray, FloatArray
+from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import Gain, paired_gain, signed
 
 
@@ -64,19 +64,21 @@ def too_few(questions: int, rule: PromotionRule) -> Decision:
 def decide(
     champion: FloatArray,
     challenger: FloatArray,
+    context_of: IntArray,
     slices: Mapping[str, BoolArray],
     rule: PromotionRule,
 ) -> Decision:
     """Decide on the promotion from the F1 (0 to 1) of each model's answers, (n,) each.
 
-    Both models answered the same questions. The challenger is promoted if it gains at least
-    `min_gain` points, the 95 % confidence interval of its gain (paired bootstrap) does not reach
-    below zero, and no slice of at least `slice_questions` questions loses more than `slice_drop`
-    points significantly.
+    Both models answered the same questions, about the contexts `context_of` (n,). The challenger is
+    promoted if it gains at least `min_gain` points, the 95 % confidence interval of its gain
+    (paired bootstrap) does not reach below zero, and no slice of at least `slice_questions`
+    questions loses more than `slice_drop` points significantly.
     """
-    overall = _compare_slice("all", champion, challenger, np.ones(len(champion), dtype=bool))
+    models = (champion, challenger)
+    overall = _compare_slice("all", models, context_of, np.ones(len(champion), dtype=bool))
     parts = [
-        _compare_slice(name, champion, challenger, mask)
+        _compare_slice(name, models, context_of, mask)
         for name, mask in slices.items()
         if mask.sum() >= rule.slice_questions
     ]
@@ -101,15 +103,15 @@ def _shortfall(gain: Gain, rule: PromotionRule) -> list[str]:
 
 
 def _compare_slice(
-    name: str, champion: FloatArray, challenger: FloatArray, mask: BoolArray
+    name: str, models: tuple[FloatArray, FloatArray], context_of: IntArray, mask: BoolArray
 ) -> SliceComparison:
-    before, after = 100 * champion[mask], 100 * challenger[mask]
+    before, after = (100 * f1[mask] for f1 in models)
     return SliceComparison(
         name,
         int(mask.sum()),
         champion=float(before.mean()),
         challenger=float(after.mean()),
-        gain=paired_gain(before, after),
+        gain=paired_gain(before, after, context_of[mask]),
     )
 
 

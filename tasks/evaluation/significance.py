@@ -1,4 +1,4 @@
-"""Intervals and p-values of means and gains over questions and seeds."""
+"""Intervals and p-values of means and gains over contexts and seeds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,39 +6,56 @@ from typing import TypeVar
 
 import numpy as np
 
-from models.arrays import FloatArray
-from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES, Gain
+from models.arrays import FloatArray, IntArray
+from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES, Gain, sums_by_context
 
 SIGNIFICANT = 0.05  # p-values below are starred
 
 Key = TypeVar("Key")
 
 
-def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
+def bootstrap(
+    after: FloatArray,
+    before: FloatArray | None = None,
+    context_of: IntArray | None = None,
+    samples: int = SAMPLES,
+) -> Gain:
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
     `resampled_means`."""
     mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return Gain(mean, *_interval(resampled_means(after, before, samples)))
+    return Gain(mean, *_interval(resampled_means(after, before, context_of, samples)))
 
 
 def resampled_means(
-    after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES
+    after: FloatArray,
+    before: FloatArray | None = None,
+    context_of: IntArray | None = None,
+    samples: int = SAMPLES,
 ) -> FloatArray:
     """Means of `after`, or its mean gains over `before`, in bootstrap samples: (samples,).
 
     Both are (seeds, n), in percent, about the same n questions; the numbers of seeds may differ.
-    Each sample draws questions, and for each side seeds, with replacement; one seed says nothing
-    about the variation between seeds.
+    Each sample draws contexts with all their questions, and for each side seeds, with replacement;
+    one seed says nothing about the variation between seeds. `context_of` is (n,); without it,
+    questions are drawn as if each had a context of its own.
     The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
     deviations are enlarged first.
     """
     random = np.random.default_rng(0)
-    sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
-    n = after.shape[1]
+    if context_of is None:
+        context_of = np.arange(after.shape[1])
+    sides = [
+        sums_by_context(_enlarged(side), context_of)[0]
+        for side in ([after] if before is None else [after, -before])
+    ]
+    _, sizes = sums_by_context(after, context_of)
+    contexts = len(sizes)
     means = []
     for _ in range(samples):
-        counts = np.bincount(random.integers(n, size=n), minlength=n)  # of each question
-        means.append(sum(_mean_of_drawn(side @ counts / n, random) for side in sides))
+        # How often each context is drawn
+        counts = np.bincount(random.integers(contexts, size=contexts), minlength=contexts)
+        questions = counts @ sizes
+        means.append(sum(_mean_of_drawn(side @ counts / questions, random) for side in sides))
     return np.array(means)
 
 
@@ -94,12 +111,14 @@ class CorrectedGain(Gain):
         return super().text + (" *" if self.is_significant else "")
 
 
-def corrected_gains(pairs: Mapping[Key, tuple[FloatArray, FloatArray]]) -> dict[Key, CorrectedGain]:
+def corrected_gains(
+    pairs: Mapping[Key, tuple[FloatArray, FloatArray]], context_of: IntArray | None = None
+) -> dict[Key, CorrectedGain]:
     """The gain of each pair (after, before), whose p-values are corrected over the pairs.
 
-    Both are (seeds, n), in percent (see `resampled_means`).
+    Both are (seeds, n), in percent; for `context_of`, see `resampled_means`.
     """
-    resampled = {key: resampled_means(*pair) for key, pair in pairs.items()}
+    resampled = {key: resampled_means(*pair, context_of) for key, pair in pairs.items()}
     corrected = holm({key: p_value(means) for key, means in resampled.items()})
     return {
         key: CorrectedGain(

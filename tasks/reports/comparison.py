@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from infra.artifacts.manifest import facts_of
-from models.arrays import FloatArray
+from models.arrays import FloatArray, IntArray
 from tasks.evaluation.significance import CorrectedGain, corrected_gains
 from tasks.reports.charts import COLOURS, Axes, Tooltips, inline_svg
 from tasks.reports.html import digits, write_page
@@ -171,7 +171,8 @@ def _gains(
                     own.cell: (question_f1(own.trained), before)
                     for own in cells
                     if own != reference and own.cell.dataset == reference.cell.dataset
-                }
+                },
+                _context_of(reference.trained[0]),
             )
     return gains
 
@@ -227,6 +228,13 @@ def _question_f1(trained: Sequence[Path]) -> FloatArray:
         for folder in trained
     ]
     return 100 * np.array(columns, dtype=np.float64)
+
+
+def _context_of(trained: Path) -> IntArray:
+    """(n,) the context of each question."""
+    table: Any = pq.read_table(trained / "predictions.parquet", columns=["context_id"])
+    context_of: IntArray = table["context_id"].to_numpy()
+    return context_of
 
 
 def _have_thresholds(cell: CellTrainings) -> bool:

@@ -22,7 +22,6 @@ from infra.artifacts.manifest import stages_folder
 from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
 from infra.run_logger import logger
-from models.arrays import FloatArray
 from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.promotion_rule import Decision
 from tasks.reports.charts import MARKERS, line, plot
@@ -174,12 +173,10 @@ def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
         old, new = (folder / "predictions.parquet" for folder in folders)
         if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
             return None
-        return paired_gain(_question_f1(old), _question_f1(new))
-
-
-def _question_f1(predictions: Path) -> FloatArray:
-    f1: FloatArray = pq.read_table(predictions, columns=["f1"])["f1"].to_numpy()
-    return 100 * f1
+        answers = pq.read_table(new, columns=["f1", "context_id"])
+        f1_before = pq.read_table(old, columns=["f1"])["f1"].to_numpy()
+        f1_now, context_of = (column.to_numpy() for column in answers.columns)
+        return paired_gain(100 * f1_before, 100 * f1_now, context_of)
 
 
 # The pages of all runs

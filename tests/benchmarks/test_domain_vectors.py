@@ -32,7 +32,7 @@ from benchmarks.domain_vectors.domains import (
     parts,
     runs_of_words,
 )
-from benchmarks.domain_vectors.scores import Scores, precisions, read_scores, table
+from benchmarks.domain_vectors.scores import Parts, Scores, precisions, read_scores, table
 from benchmarks.domain_vectors.vector_facts import PLACES, question_counts
 from flows.common.encoding import resolve_vectors
 from flows.common.parameters import CorpusParameters, DataParameters
@@ -121,7 +121,8 @@ def write_pilot(out: Path) -> None:
     part = [SELECTION] * 4 + [DECISION] * 4 + [GENERAL] * 2
     outside = [True, *[False] * 9]
     ids = [f"q{number}" for number in range(len(part))]
-    columns = {"id": ids, "part": part, "outside_glove": outside}
+    contexts = range(len(part))
+    columns = {"id": ids, "context_id": contexts, "part": part, "outside_glove": outside}
     pq.write_table(pa.table(columns), out / QUESTIONS)
     best = {"glove": 0.5, "mittens": 0.75, "gated": 0.625}
     for arm in ("glove", *(arm for arm in ARMS if arm not in CONTROLS)):
@@ -210,7 +211,7 @@ def test_star_is_by_the_corrected_p_value() -> None:
     weak = np.where(np.arange(100) < 60, 60.0, 40.0)[None]
     f1 = {"glove": glove, "mittens": weak, "procrustes": weak, "gated": glove + 20}
     scores = {arm: Scores(values, np.zeros(1), [{}]) for arm, values in f1.items()}
-    _, mittens, _, gated = table(scores, {"domain": np.ones(100, bool)})
+    _, mittens, _, gated = table(scores, Parts({"domain": np.ones(100, bool)}, np.arange(100)))
     assert mittens["domain: gain, 95 %"] == "+2.00 (+0.20 to +3.80)"
     assert float(mittens["domain: p (Holm)"]) > 0.05
     assert gated["domain: gain, 95 %"].endswith("*")

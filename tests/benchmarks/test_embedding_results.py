@@ -73,7 +73,12 @@ def write_training_stage(folder: Path, f1: list[float]) -> Path:
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     config = {"model": {"unknown_words": "zero"}}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    columns = {"id": IDS, "em": [float(value == 1) for value in f1], "f1": f1}
+    columns = {
+        "id": IDS,
+        "context_id": range(len(IDS)),
+        "em": [float(value == 1) for value in f1],
+        "f1": f1,
+    }
     pq.write_table(pa.table(columns), folder / "predictions.parquet")
     return folder
 

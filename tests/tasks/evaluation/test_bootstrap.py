@@ -10,14 +10,14 @@ from tasks.evaluation.bootstrap import paired_gain
 
 def test_equal_scores_have_no_gain() -> None:
     scores = np.random.default_rng(0).random(50)
-    gain = paired_gain(scores, scores)
+    gain = paired_gain(scores, scores, np.arange(50))
     assert (gain.mean, gain.low, gain.high, gain.is_certain) == (0, 0, 0, False)
 
 
 @given(st.floats(0.01, 1), st.integers(1, 40))
 def test_constant_difference_is_significant(difference: float, questions: int) -> None:
     before = np.zeros(questions)
-    gain = paired_gain(before, before + difference)
+    gain = paired_gain(before, before + difference, np.arange(questions))
     assert gain.mean == pytest.approx(difference)
     assert gain.low == pytest.approx(difference) and gain.is_certain
 
@@ -26,22 +26,48 @@ def test_interval_matches_theory() -> None:
     """A mean of n differences of variance v has a standard error of sqrt(v / n)."""
     random = np.random.default_rng(1)
     before, after = random.random(2_000), random.random(2_000)
-    gain = paired_gain(before, after)
+    gain = paired_gain(before, after, np.arange(2_000))
     width = 2 * 1.96 * (after - before).std() / np.sqrt(2_000)
     assert gain.high - gain.low == pytest.approx(width, rel=0.1)
+
+
+def test_questions_about_a_context_stay_together() -> None:
+    """If the ten questions about a context have one score, they say no more than one question.
+    Contexts do not have to be in order."""
+    random = np.random.default_rng(4)
+    after, context_of = np.repeat(random.random(200), 10), np.repeat(np.arange(200), 10)
+    order = random.permutation(2_000)
+    gain = paired_gain(np.zeros(2_000), after[order], context_of[order])
+    assert gain.high - gain.low == pytest.approx(2 * 1.96 * after.std() / np.sqrt(200), rel=0.1)
+
+
+def test_larger_contexts_count_more() -> None:
+    """The mean is over the questions, not over the contexts."""
+    after, context_of = np.array([1.0, 1.0, 1.0, 0.0]), np.array([7, 7, 7, 9])
+    gain = paired_gain(np.zeros(4), after, context_of)
+    assert (gain.mean, gain.low, gain.high) == (0.75, 0, 1)
+
+
+def test_questions_about_one_context_are_drawn_singly() -> None:
+    random = np.random.default_rng(5)
+    before, after = random.random(100), random.random(100)
+    one = paired_gain(before, after, np.full(100, 3))
+    assert one == paired_gain(before, after, np.arange(100)) and one.high > one.low
 
 
 def test_bootstrap_keeps_pairs_together() -> None:
     """What the two scores of a question have in common does not widen the interval."""
     before = np.random.default_rng(2).random(200)
-    gain = paired_gain(before, before + 0.001)
+    gain = paired_gain(before, before + 0.001, np.arange(200))
     assert gain.high - gain.low < 1e-9
 
 
 def test_false_positive_rate_is_about_5_percent() -> None:
+    """Also if the questions about a context are alike; drawn singly, they would give 40 %."""
     random = np.random.default_rng(3)
+    context_of = np.repeat(np.arange(50), 6)
     certain = [
-        paired_gain(random.integers(2, size=100), random.integers(2, size=100)).is_certain
+        paired_gain(*random.integers(2, size=(2, 50))[:, context_of], context_of).is_certain
         for _ in range(100)
     ]
     assert sum(certain) <= 14

@@ -116,6 +116,7 @@ def test_predictions_file_has_all_columns_and_rows(tmp_path: Path, split: Evalua
     table = pq.read_table(tmp_path / "predictions.parquet")
     assert table.column_names == [
         "id",
+        "context_id",
         "prediction",
         "span_start_char",
         "span_end_char",

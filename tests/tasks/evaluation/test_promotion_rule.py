@@ -15,12 +15,16 @@ from tests.factories.splits import write_split
 QUESTIONS = 400
 RANDOM = np.random.default_rng(0)
 CHAMPION = (RANDOM.random(QUESTIONS) < 0.5).astype(float)
+OWN_CONTEXTS = np.arange(QUESTIONS)  # one for each question
 FEW = np.arange(QUESTIONS) < 60
 
 
-def decided(challenger: np.ndarray, **rule: float) -> Decision:
+def decided(
+    challenger: np.ndarray, context_of: np.ndarray = OWN_CONTEXTS, **rule: float
+) -> Decision:
     slices = {"few": FEW, "rest": ~FEW, "three": np.arange(QUESTIONS) < 3}
-    return decide(CHAMPION, challenger, slices, PromotionRule(**rule))  # type: ignore[arg-type]
+    criteria = PromotionRule(**rule)  # type: ignore[arg-type]
+    return decide(CHAMPION, challenger, context_of, slices, criteria)
 
 
 def with_correct_answers(questions: np.ndarray) -> np.ndarray:
@@ -59,6 +63,16 @@ def test_keeps_the_champion_if_gain_may_be_chance() -> None:
     shuffled = RANDOM.permutation(CHAMPION)
     shuffled[CHAMPION.argmin()] = 1.0
     decision = decided(shuffled, min_gain=0)
+    assert not decision.promoted and "this may be chance" in decision.reason
+
+
+def test_gain_on_few_contexts_may_be_chance() -> None:
+    """The challenger is much better on one of four contexts, and a little worse on the others."""
+    worse = np.flatnonzero((CHAMPION == 1) & ~FEW)[::40]
+    challenger = with_correct_answers(FEW)
+    challenger[worse] = 0
+    assert decided(challenger).promoted
+    decision = decided(challenger, np.arange(QUESTIONS) // 100)
     assert not decision.promoted and "this may be chance" in decision.reason
 
 

@@ -1,4 +1,4 @@
-"""Intervals over questions and seeds, p-values, and Holm's correction."""
+"""Intervals over contexts and seeds, p-values, and Holm's correction."""
 
 import numpy as np
 import pytest
@@ -16,6 +16,19 @@ def test_interval_covers_questions_and_seeds() -> None:
     apart = np.stack([before[0], before[0] + 20])
     high = bootstrap(apart, before[:1], samples=200).high
     assert high == pytest.approx(10 + 10 * np.sqrt(2)), "two seeds underestimate their deviation"
+
+
+def test_interval_covers_contexts() -> None:
+    """If the ten questions about a context have one score, they say no more than one question."""
+    random = np.random.default_rng(1)
+    scores = np.repeat(100.0 * random.random((1, 200)), 10, axis=1)
+    context_of = np.repeat(np.arange(200), 10)
+    together = bootstrap(scores, context_of=context_of)
+    assert together.mean == pytest.approx(scores.mean())
+    width = 2 * 1.96 * scores.std() / np.sqrt(200)
+    assert together.high - together.low == pytest.approx(width, rel=0.1)
+    alone = bootstrap(scores)
+    assert alone.high - alone.low == pytest.approx(width / np.sqrt(10), rel=0.1)
 
 
 def test_holm_multiplies_by_the_remaining_arms() -> None:

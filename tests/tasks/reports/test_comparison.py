@@ -24,7 +24,12 @@ def out(tmp_path: Path) -> Path:
 
 
 def training_folder(
-    folder: Path, f1: np.ndarray, /, outside: float | None = None, **at_threshold: float
+    folder: Path,
+    f1: np.ndarray,
+    /,
+    outside: float | None = None,
+    questions_per_context: int = 1,
+    **at_threshold: float,
 ) -> Path:
     """Write the inputs of `compare` for a training with these F1 (0 to 1), with an error report.
 
@@ -45,7 +50,9 @@ def training_folder(
         "scores": {**scores, "examples_per_second": 100.0, "seconds": 90.0},
     }
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
-    pq.write_table(pa.table({"f1": pa.array(f1, pa.float32())}), folder / "predictions.parquet")
+    contexts = np.arange(len(f1)) // questions_per_context
+    columns = {"f1": pa.array(f1, pa.float32()), "context_id": contexts}
+    pq.write_table(pa.table(columns), folder / "predictions.parquet")
     return folder
 
 
@@ -111,6 +118,18 @@ def test_luck_of_a_seed_is_not_significant(tmp_path: Path, out: Path) -> None:
     assert "One seed says nothing" in (out / "comparison.html").read_text(encoding="utf-8")
 
 
+def test_gain_on_one_long_context_is_not_significant(tmp_path: Path, out: Path) -> None:
+    cells = [Cell("d", "v", name) for name in ("base", "better")]
+    for size, significant in ((1, True), (QUESTIONS // 4, False)):
+        folders = [
+            [training_folder(tmp_path / f"{share}-{size}", f1_with_share(share), None, size)]
+            for share in (0.25, 0.5)
+        ]
+        row = comparison_facts(out, cells, folders, [0])["rows"][1]
+        assert row["F1 gain, 95 %"].startswith("+25.00")
+        assert row["F1 gain, 95 %"].endswith("*") is significant
+
+
 def test_stars_are_corrected_over_a_dataset(tmp_path: Path, out: Path) -> None:
     """By itself, a gain on 4 of 200 questions has a star; two of them have none."""
     shares = [("two", 0.4), ("two", 0.42), ("two", 0.42), ("one", 0.4), ("one", 0.42)]
@@ -166,6 +185,7 @@ def test_gains_at_thresholds(tmp_path: Path, out: Path) -> None:
         margin = np.where(np.arange(QUESTIONS) >= QUESTIONS - recognised, -1.0, -3.0)
         no_answer = 1 - f1_with_share(0.5)
         columns = {
+            "context_id": np.arange(QUESTIONS),
             "f1": f1_with_share(0.5),
             "best_f1": f1_with_share(0.5),
             "no_answer_em": no_answer,

@@ -98,9 +98,11 @@ def test_report_shows_decision_command_and_links(reports: Path) -> None:
 
 
 def write_answers(stage: str, f1: list[float]) -> None:
+    """The predictions of a training, about one context."""
     folder = stages_folder() / "train" / stage
     folder.mkdir(parents=True)
-    pq.write_table(pa.table({"f1": f1}), folder / "predictions.parquet")
+    columns = {"f1": f1, "context_id": [0] * len(f1)}
+    pq.write_table(pa.table(columns), folder / "predictions.parquet")
 
 
 def test_report_compares_with_the_run_before(reports: Path) -> None:
