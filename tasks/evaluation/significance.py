@@ -14,16 +14,11 @@ SIGNIFICANT = 0.05  # p-values below are starred
 Key = TypeVar("Key")
 
 
-def bootstrap(
-    after: FloatArray,
-    before: FloatArray | None = None,
-    context_of: IntArray | None = None,
-    samples: int = SAMPLES,
-) -> Gain:
+def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
-    `resampled_means`."""
+    `resampled_means`, where each question is drawn by itself."""
     mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return Gain(mean, *_interval(resampled_means(after, before, context_of, samples)))
+    return Gain(mean, *_interval(resampled_means(after, before, samples=samples)))
 
 
 def resampled_means(
