@@ -49,9 +49,14 @@ def paired_gain(before: FloatArray, after: FloatArray, context_of: IntArray, see
     for _ in range(SAMPLES):
         drawn = random.integers(len(sizes), size=len(sizes))
         means.append(sums[drawn].sum() / sizes[drawn].sum())
+    return Gain(float(differences.mean()), *interval(np.array(means)))
+
+
+def interval(means: FloatArray) -> tuple[float, float]:
+    """The 95 % interval from the means of bootstrap samples, (samples,)."""
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(means, [tail, 100 - tail])
-    return Gain(float(differences.mean()), float(low), float(high))
+    return float(low), float(high)
 
 
 def sums_by_context(scores: FloatArray, context_of: IntArray) -> tuple[FloatArray, IntArray]:

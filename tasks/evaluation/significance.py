@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from models.arrays import FloatArray, IntArray
-from tasks.evaluation.bootstrap import CONFIDENCE, SAMPLES, Gain, sums_by_context
+from tasks.evaluation.bootstrap import SAMPLES, Gain, interval, sums_by_context
 
 SIGNIFICANT = 0.05  # p-values below are starred
 
@@ -18,7 +18,7 @@ def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int 
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
     `resampled_means`, where each question is drawn by itself."""
     mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return Gain(mean, *_interval(resampled_means(after, before, samples=samples)))
+    return Gain(mean, *interval(resampled_means(after, before, samples=samples)))
 
 
 def resampled_means(
@@ -39,18 +39,15 @@ def resampled_means(
     random = np.random.default_rng(0)
     if context_of is None:
         context_of = np.arange(after.shape[1])
-    sides = [
-        sums_by_context(_enlarged(side), context_of)[0]
-        for side in ([after] if before is None else [after, -before])
-    ]
-    _, sizes = sums_by_context(after, context_of)
-    contexts = len(sizes)
+    sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
+    sums, sizes = zip(*(sums_by_context(side, context_of) for side in sides), strict=True)
+    contexts = len(sizes[0])
     means = []
     for _ in range(samples):
         # How often each context is drawn
         counts = np.bincount(random.integers(contexts, size=contexts), minlength=contexts)
-        questions = counts @ sizes
-        means.append(sum(_mean_of_drawn(side @ counts / questions, random) for side in sides))
+        questions = counts @ sizes[0]
+        means.append(sum(_mean_of_drawn(side @ counts / questions, random) for side in sums))
     return np.array(means)
 
 
@@ -63,13 +60,6 @@ def _enlarged(side: FloatArray) -> FloatArray:
     """(seeds, n) with √(S/(S-1)) times the deviations from the mean over S seeds."""
     seeds, mean = len(side), side.mean(axis=0)
     return side if seeds == 1 else mean + (side - mean) * np.sqrt(seeds / (seeds - 1))
-
-
-def _interval(means: FloatArray) -> tuple[float, float]:
-    """The 95 % interval from resampled means (samples,)."""
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(means, [tail, 100 - tail])
-    return float(low), float(high)
 
 
 def p_value(means: FloatArray) -> float:
@@ -117,7 +107,7 @@ def corrected_gains(
     corrected = holm({key: p_value(means) for key, means in resampled.items()})
     return {
         key: CorrectedGain(
-            float(after.mean() - before.mean()), *_interval(resampled[key]), corrected[key]
+            float(after.mean() - before.mean()), *interval(resampled[key]), corrected[key]
         )
         for key, (after, before) in pairs.items()
     }

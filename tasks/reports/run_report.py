@@ -173,10 +173,10 @@ def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
         old, new = (folder / "predictions.parquet" for folder in folders)
         if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
             return None
+        before_f1 = pq.read_table(old, columns=["f1"])["f1"].to_numpy()
         answers = pq.read_table(new, columns=["f1", "context_id"])
-        f1_before = pq.read_table(old, columns=["f1"])["f1"].to_numpy()
-        f1_now, context_of = (column.to_numpy() for column in answers.columns)
-        return paired_gain(100 * f1_before, 100 * f1_now, context_of)
+        f1, context_of = (answers[name].to_numpy() for name in ("f1", "context_id"))
+        return paired_gain(100 * before_f1, 100 * f1, context_of)
 
 
 # The pages of all runs
