@@ -27,8 +27,8 @@ LEAST_COVERAGE = 0.8
 LEAST_TOKENS = 1_000_000
 NEEDS_SET = "Needs a second set: train one by `bidaflow embeddings train`, and add it to --vectors."
 CONCATENATION = (
-    "Adds what it knows of known words, too. No other way gained as much in docs/case-medicine.md. "
-    "The input grows by its dimension."
+    "Adds what it knows of known words, too. It gained most in medicine, and next to nothing in "
+    "biology (docs/case-medicine.md). The input grows by its dimension."
 )
 
 
@@ -64,7 +64,7 @@ def recommend(
     """All ways, the most promising first; `has_subwords` says whether the main set has n-grams, and
     `questions` is the number of those that are held out.
 
-    Concatenation comes first, because it gained most (benchmarks/results/domain_vectors): with sets
+    Concatenation comes first, because it gained most in medicine (docs/case-medicine.md): with sets
     that cover most of the text, and then with sets yet to be trained on large enough corpora.
     Filling is promising if it reaches enough questions for a gain of 1 F1, and places hidden terms
     of the dataset near their own vectors. Promising fills are in the order of the share of
