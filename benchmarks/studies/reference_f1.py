@@ -7,8 +7,10 @@ Both train in this process, one after the other, on the same questions with the 
 learning rate 0.001, products in float32, averaged weights): ours in batches of similar lengths, and
 `benchmarks.common.references` on packed sequences in batches in random order. Both answer all
 questions of dev, with spans only if no question of train is unanswerable. The interval of the
-difference resamples the questions of dev. With --out, the answers of both are beside FILE.json, as
-FILE-bidaflow.parquet and FILE-reference.parquet (see `benchmarks.trainings.answers`).
+difference resamples the questions of dev. Memory is allocated as usual, not as in our training
+processes: these keep freed memory, and packed sequences would then need more than 24 GB. With
+--out, the answers of both are beside FILE.json, as FILE-bidaflow.parquet and
+FILE-reference.parquet (see `benchmarks.trainings.answers`).
 """
 
 import argparse
@@ -20,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
+from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.references import ReferenceBiDAF
 from benchmarks.step import Data, chunks, load, seconds_of
 from benchmarks.trainings.answers import write_predictions
@@ -137,7 +139,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
-    use_worker_allocator()
     data = load(arguments.dataset)
     split = load_split(data.ingested_dev)
     config = replace(
