@@ -1,8 +1,10 @@
 """Logs models to MLflow with their inference code and a model card, and registers them."""
 
 import json
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +46,7 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
     model = client.create_logged_model(
         run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
     )
-    with _LOGGING:
+    with _LOGGING, _no_bytecode():
         mlflow.set_tracking_uri(uri)  # `Model.log` takes no URI
         Model.log(
             artifact_path=None,
@@ -61,6 +63,17 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
             input_example=[{"question": "Who answers?", "context": "The model answers."}],
         )
     return _register(client, registered_name, run, model.model_id)
+
+
+@contextmanager
+def _no_bytecode() -> Iterator[None]:
+    """Keep Python from storing bytecode: MLflow checks the model in the folder that it uploads."""
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:
