@@ -1,24 +1,31 @@
 """F1 and seconds of an epoch of `baseline` beside a plain implementation of the same model.
 
-Usage: python -m benchmarks.studies.reference_f1 [--dataset squad-v1.1-recovered]
-       [--variant baseline] [--seed 0] [--out FILE.json]
+Usage: python -m benchmarks.studies.reference_f1 OUT.json [--dataset squad-v1.1-recovered]
+       [--variant baseline] [--seed 0]
 
-Both train in this process, one after the other, on the same questions with the same settings (Adam,
-learning rate 0.001, products in float32, averaged weights): ours in batches of similar lengths, and
-`benchmarks.common.references` on packed sequences in batches in random order. Both answer all
-questions of dev, with spans only if no question of train is unanswerable. The interval of the
-difference resamples the questions of dev. Memory is allocated as usual, not as in our training
-processes: these keep freed memory, and packed sequences would then need more than 24 GB. With
---out, the answers of both are beside FILE.json, as FILE-bidaflow.parquet and
-FILE-reference.parquet (see `benchmarks.trainings.answers`).
+Three train in this process, one after the other, on the same questions with the same settings
+(Adam, learning rate 0.001, products in float32, averaged weights): ours in batches of similar
+lengths; ours from the initial weights that PyTorch draws by default; and
+`benchmarks.common.references`, which has these, on packed sequences in batches in random order. All
+answer the questions of dev, with spans only if no question of train is unanswerable. The intervals
+of the differences resample the questions of dev. Memory is allocated as usual, not as in our
+training processes: these keep freed memory, and packed sequences would then need more than 24 GB.
+
+The answers are beside OUT.json as OUT-bidaflow.parquet and so on (see
+`benchmarks.trainings.answers`). What is there already is not trained again, so that the program may
+be interrupted between two trainings; it ends at once if the files come from other settings.
 """
 
 import argparse
-from dataclasses import asdict, replace
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 from torch import nn
 
@@ -35,7 +42,7 @@ from models.optim import AveragedWeights, make_optimizer
 from models.predict import predict, span_nll
 from models.span_decoding import Predictions, argmax_threshold
 from models.trainer import Trainer
-from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
+from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.significance import bootstrap
 
 DEVICE = torch.device("cpu")
@@ -81,7 +88,22 @@ class PlainTrainer:
 
 def ours(data: Data, variant: str, config: TrainingConfig) -> tuple[float, Predictions]:
     """Seconds of training, and the answers, of our implementation."""
+    return train(BiDAF(preset(variant).model, data.vectors, data.characters), data, config)
+
+
+def ours_from_default_weights(
+    data: Data, variant: str, config: TrainingConfig
+) -> tuple[float, Predictions]:
+    """The same from the initial weights that PyTorch draws by default, as the reference has."""
     model = BiDAF(preset(variant).model, data.vectors, data.characters)
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.LSTM):
+            module.reset_parameters()
+    return train(model, data, config)
+
+
+def train(model: BiDAF, data: Data, config: TrainingConfig) -> tuple[float, Predictions]:
+    """Seconds of training a model of ours, and its answers."""
     trainer = Trainer(model, config)
     seconds = seconds_of(lambda: trainer.train_epoch(data.train, data.types))
     return seconds, trainer.predict(data.dev, data.types)[0]
@@ -94,50 +116,76 @@ def reference(data: Data, variant: str, config: TrainingConfig) -> tuple[float, 
     return seconds_of(trainer.train_epoch), trainer.answers()
 
 
-def question_scores(
-    split: EvaluationSplit, predictions: Predictions, argmax: float
-) -> tuple[FloatArray, float]:
-    """F1 of each question, and EM of all, percent."""
-    evaluation = evaluate(split, predictions, argmax)
-    f1 = np.array([100.0 * question.f1 for question in evaluation.questions])
-    return f1, evaluation.scores.em
+REFERENCE = "reference"
+IMPLEMENTATIONS = {
+    "bidaflow": ours,
+    "bidaflow-default-weights": ours_from_default_weights,
+    REFERENCE: reference,
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores of each question of dev (percent), (n,), and the facts of a training."""
+
+    f1: FloatArray
+    em: FloatArray
+    facts: dict[str, Any]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Mean scores, seconds of training, date and machine."""
+        scores = {"f1": float(self.f1.mean()), "em": float(self.em.mean())}
+        return scores | {name: self.facts[name] for name in ("seconds", "date", "machine")}
 
 
 def measure(
-    data: Data, split: EvaluationSplit, variant: str, config: TrainingConfig, out: Path | None
-) -> Any:
-    """Scores and seconds of both, and the gain of ours in F1; writes the answers beside `out`."""
-    measured: dict[str, Any] = {}
-    f1: dict[str, FloatArray] = {}
-    facts: dict[str, Any]
-    argmax = argmax_threshold(bool(data.train.impossible.any()))
-    for name, train in (("bidaflow", ours), ("reference", reference)):
+    name: str, data: Data, split: EvaluationSplit, settings: Mapping[str, Any], file: Path
+) -> Measured:
+    """The scores of an implementation, which is trained unless `file` has its answers."""
+    if not file.exists():
+        variant, config = settings["variant"], TrainingConfig(**settings["config"])
         torch.manual_seed(config.seed)
-        seconds, predictions = train(data, variant, config)
-        f1[name], em = question_scores(split, predictions, argmax)
-        measured[name] = {"f1": float(f1[name].mean()), "em": em, "seconds": seconds}
-        print(name, measured[name], flush=True)
-        if out:
-            facts = {"implementation": name, "variant": variant, "seconds": seconds}
-            facts |= {"date": today(), "machine": machine(), "config": asdict(config)}
-            file = out.with_name(f"{out.stem}-{name}.parquet")
-            write_predictions(file, split, predictions, argmax, facts)
-    gain = bootstrap(f1["bidaflow"][None], f1["reference"][None])
-    return {
-        **measured,
-        "f1_gain": gain.mean,
-        "f1_gain_95_percent": [gain.low, gain.high],
-        "times_as_fast": measured["reference"]["seconds"] / measured["bidaflow"]["seconds"],
-    }
+        seconds, predictions = IMPLEMENTATIONS[name](data, variant, config)
+        facts = {"implementation": name, **settings, "seconds": seconds}
+        facts |= {"date": today(), "machine": machine()}
+        argmax = argmax_threshold(bool(data.train.impossible.any()))
+        write_predictions(file, split, predictions, argmax, facts)
+    measured = read_measured(file, split, settings)
+    print(name, json.dumps(measured.summary), flush=True)
+    return measured
+
+
+def read_measured(file: Path, split: EvaluationSplit, settings: Mapping[str, Any]) -> Measured:
+    """Read the answers of an implementation; ends the program if they are about other questions or
+    come from other settings."""
+    answers: Any = pq.read_table(file)
+    facts = json.loads(answers.schema.metadata[b"facts"])
+    same = {name: facts[name] for name in settings} == dict(settings)
+    if not same or answers["id"].to_pylist() != split.ids:
+        sys.exit(
+            f"{file} has answers to other questions, or of other settings. Give another OUT.json, "
+            "or remove the file."
+        )
+    f1, em = (100.0 * answers[score].to_numpy().astype(np.float64) for score in ("f1", "em"))
+    return Measured(f1, em, facts)
+
+
+def gains(measured: Mapping[str, Measured]) -> dict[str, Any]:
+    """The gains of ours over the reference in F1, with 95 % intervals."""
+    base = measured[REFERENCE].f1[None]
+    ours = {name: own for name, own in measured.items() if name != REFERENCE}
+    gain = {name: bootstrap(own.f1[None], base) for name, own in ours.items()}
+    return {name: {"mean": g.mean, "95_percent": [g.low, g.high]} for name, g in gain.items()}
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("--dataset", default="squad-v1.1-recovered")
     parser.add_argument("--variant", default="baseline", choices=("baseline", "char"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     arguments = parser.parse_args()
     data = load(arguments.dataset)
     split = load_split(data.ingested_dev)
@@ -147,14 +195,19 @@ def main() -> None:
         optimizer="adam",
         learning_rate=0.001,
     )
+    settings = {"variant": arguments.variant, "config": asdict(config)}
+    files = {
+        name: arguments.out.with_name(f"{arguments.out.stem}-{name}.parquet")
+        for name in IMPLEMENTATIONS
+    }
+    measured = {name: measure(name, data, split, settings, file) for name, file in files.items()}
     result = {
-        "command": f"python -m benchmarks.studies.reference_f1 --dataset {arguments.dataset} "
-        f"--variant {arguments.variant} --seed {arguments.seed}",
-        "date": today(),
-        "machine": machine(),
+        "command": f"python -m benchmarks.studies.reference_f1 OUT.json --dataset "
+        f"{arguments.dataset} --variant {arguments.variant} --seed {arguments.seed}",
         "threads": torch.get_num_threads(),
         "questions": {"train": len(data.train.trainable(config)), "dev": len(split)},
-        "measured": measure(data, split, arguments.variant, config, arguments.out),
+        "measured": {name: own.summary for name, own in measured.items()},
+        "f1_gains": gains(measured),
     }
     print_result(result, arguments.out)
 

@@ -119,21 +119,24 @@ def test_language_model_beside_a_plain_loop(folder: Path) -> None:
 
 def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
     out = folder / "reference.json"
-    run_benchmark(
-        folder / "root", "studies.reference_f1", "--dataset", folder / "own", "--out", out
-    )
+    arguments = ("studies.reference_f1", out, "--dataset", folder / "own")
+    run_benchmark(folder / "root", *arguments)
     result = json.loads(out.read_text(encoding="utf-8"))
-    measured = result["measured"]
-    f1 = {name: measured[name]["f1"] for name in ("bidaflow", "reference")}
+    f1 = {name: measured["f1"] for name, measured in result["measured"].items()}
     assert result["questions"]["dev"] == DEV_QUESTIONS
     assert min(f1.values()) > 1  # the generated names are the same unknown word to both
-    assert measured["f1_gain"] == pytest.approx(f1["bidaflow"] - f1["reference"])
-    low, high = measured["f1_gain_95_percent"]
-    assert low <= measured["f1_gain"] <= high
+    for name, gain in result["f1_gains"].items():
+        low, high = gain["95_percent"]
+        assert gain["mean"] == pytest.approx(f1[name] - f1["reference"])
+        assert low <= gain["mean"] <= high
+    answers = {name: pq.read_table(folder / f"reference-{name}.parquet") for name in f1}
     for name, mean in f1.items():
-        answers = pq.read_table(folder / f"reference-{name}.parquet")
-        assert answers.num_rows == DEV_QUESTIONS
-        assert 100 * np.mean(answers["f1"]) == pytest.approx(mean, rel=1e-5)
+        assert answers[name].num_rows == DEV_QUESTIONS
+        assert 100 * np.mean(answers[name]["f1"]) == pytest.approx(mean, rel=1e-5)
+    probabilities = {tuple(table["span_probability"].to_pylist()) for table in answers.values()}
+    assert len(probabilities) == 3  # three different models
+    run_benchmark(folder / "root", *arguments)  # reads the answers
+    assert json.loads(out.read_text(encoding="utf-8")) == result
 
 
 def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore) -> None:
