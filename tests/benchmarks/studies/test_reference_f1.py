@@ -2,16 +2,19 @@
 
 import math
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from benchmarks.studies.reference_f1 import read_measured
+from benchmarks.step import Data
+from benchmarks.studies.reference_f1 import measure, read_measured
 from benchmarks.trainings.answers import write_predictions
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, Gold
 
 SETTINGS = {"variant": "baseline", "config": {"seed": 0}}
+FACTS = {**SETTINGS, "seconds": 1.0, "date": "2026-11-27", "machine": {}}
 
 
 def split_of(id: str) -> EvaluationSplit:
@@ -25,7 +28,7 @@ def written(file: Path, argmax: float) -> Path:
     """A file of answers: no answer is more probable than the span, which is right."""
     zeros = np.zeros(1, np.int64)
     predictions = Predictions(zeros, zeros, np.array([-2.0]), np.array([-1.0]))
-    write_predictions(file, split_of("a"), predictions, argmax, SETTINGS)
+    write_predictions(file, split_of("a"), predictions, argmax, FACTS)
     return file
 
 
@@ -33,7 +36,9 @@ def written(file: Path, argmax: float) -> Path:
 def test_spans_only_where_training_had_answers_only(
     tmp_path: Path, argmax: float, score: int
 ) -> None:
-    measured = read_measured(written(tmp_path / "a.parquet", argmax), split_of("a"), SETTINGS)
+    file = written(tmp_path / "a.parquet", argmax)
+    data = cast(Data, None)  # what has answers is not trained
+    measured = measure("reference", data, split_of("a"), SETTINGS, file)
     assert (measured.f1.tolist(), measured.em.tolist()) == ([score], [score])
 
 
