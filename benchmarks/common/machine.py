@@ -8,6 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from infra.atomic_files import write_atomically
+
 # Ray and torch are imported where they are used, so that other measurements don't load them.
 
 
@@ -64,4 +66,4 @@ def print_result(result: Any, out: Path | None) -> None:
     text = json.dumps(result, indent=1)
     print(text)
     if out:
-        out.write_text(text + "\n", encoding="utf-8")
+        write_atomically(out, text + "\n")

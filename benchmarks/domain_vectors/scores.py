@@ -1,6 +1,5 @@
 """The table of a benchmark, from the files of its cells."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from benchmarks.domain_vectors.arms import ARMS, CONTROLS, REFERENCE
 from benchmarks.domain_vectors.cells import QUESTIONS, Cell
 from benchmarks.domain_vectors.domains import DECISION, GENERAL, SELECTION
+from benchmarks.trainings.answers import read_facts
 from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import SAMPLES
 from tasks.evaluation.significance import SIGNIFICANT, corrected_gains
@@ -68,7 +68,7 @@ def _read_answers(out: Path, cell: Cell) -> Any:
 
 
 def _scores(tables: Sequence[Any]) -> Scores:
-    facts = [json.loads(table.schema.metadata[b"facts"]) for table in tables]
+    facts = [read_facts(table.schema) for table in tables]
     return Scores(
         100 * np.array([table["f1"].to_numpy() for table in tables], np.float64),
         np.array([entry["history"][-1].get("validation/f1", np.nan) for entry in facts]),
@@ -154,7 +154,7 @@ def precisions(out: Path, cells: Sequence[Cell]) -> dict[int, str]:
     for cell in cells:
         if not (out / cell.file).exists():
             continue
-        facts = json.loads(pq.read_schema(out / cell.file).metadata[b"facts"])
+        facts = read_facts(pq.read_schema(out / cell.file))
         precision = facts["config"]["training"]["precision"]
         if found.setdefault(cell.seed, precision) != precision:
             sys.exit(

@@ -13,7 +13,7 @@ training processes: these keep freed memory, and packed sequences would then nee
 
 The answers are beside OUT.json as OUT-bidaflow.parquet and so on (see
 `benchmarks.trainings.answers`). What is there already is not trained again, so that the program may
-be interrupted between two trainings; it ends at once if the files come from other settings.
+be interrupted between two trainings; it ends at once if files there come from other settings.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from torch import nn
 from benchmarks.common.machine import machine, print_result, today
 from benchmarks.common.references import ReferenceBiDAF
 from benchmarks.step import Data, chunks, load, seconds_of
-from benchmarks.trainings.answers import write_predictions
+from benchmarks.trainings.answers import read_facts, write_predictions
 from models.arrays import FloatArray, IntArray
 from models.batching import ResidentExamples
 from models.bidaf import BiDAF
@@ -125,6 +125,15 @@ IMPLEMENTATIONS = {
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What all implementations are trained on, and how."""
+
+    dataset: str
+    variant: str
+    config: TrainingConfig
+
+
+@dataclass(frozen=True)
 class Measured:
     """Scores of each question of dev (percent), (n,), and the facts of a training."""
 
@@ -139,29 +148,25 @@ class Measured:
         return scores | {name: self.facts[name] for name in ("seconds", "date", "machine")}
 
 
-def measure(
-    name: str, data: Data, split: EvaluationSplit, settings: Mapping[str, Any], file: Path
-) -> Measured:
-    """The scores of an implementation, which is trained unless `file` has its answers."""
-    if not file.exists():
-        variant, config = settings["variant"], TrainingConfig(**settings["config"])
-        torch.manual_seed(config.seed)
-        seconds, predictions = IMPLEMENTATIONS[name](data, variant, config)
-        facts = {"implementation": name, **settings, "seconds": seconds}
-        facts |= {"date": today(), "machine": machine()}
-        argmax = argmax_threshold(bool(data.train.impossible.any()))
-        write_predictions(file, split, predictions, argmax, facts)
-    measured = read_measured(file, split, settings)
-    print(name, json.dumps(measured.summary), flush=True)
-    return measured
+def write_measured(
+    file: Path, name: str, data: Data, split: EvaluationSplit, settings: Settings
+) -> None:
+    """Train an implementation, and write its answers."""
+    torch.manual_seed(settings.config.seed)
+    seconds, predictions = IMPLEMENTATIONS[name](data, settings.variant, settings.config)
+    facts = {"implementation": name, **asdict(settings), "seconds": seconds}
+    facts |= {"date": today(), "machine": machine()}
+    argmax = argmax_threshold(bool(data.train.impossible.any()))
+    write_predictions(file, split, predictions, argmax, facts)
 
 
-def read_measured(file: Path, split: EvaluationSplit, settings: Mapping[str, Any]) -> Measured:
+def read_measured(file: Path, split: EvaluationSplit, settings: Settings) -> Measured:
     """Read the answers of an implementation; ends the program if they are about other questions or
     come from other settings."""
     answers: Any = pq.read_table(file)
-    facts = json.loads(answers.schema.metadata[b"facts"])
-    same = {name: facts[name] for name in settings} == dict(settings)
+    facts = read_facts(answers.schema)
+    wanted = asdict(settings)
+    same = {name: facts.get(name) for name in wanted} == wanted
     if not same or answers["id"].to_pylist() != split.ids:
         sys.exit(
             f"{file} has answers to other questions, or of other settings. Give another OUT.json, "
@@ -171,12 +176,26 @@ def read_measured(file: Path, split: EvaluationSplit, settings: Mapping[str, Any
     return Measured(f1, em, facts)
 
 
-def gains(measured: Mapping[str, Measured]) -> dict[str, Any]:
-    """The gains of ours over the reference in F1, with 95 % intervals."""
-    base = measured[REFERENCE].f1[None]
-    ours = {name: own for name, own in measured.items() if name != REFERENCE}
-    gain = {name: bootstrap(own.f1[None], base) for name, own in ours.items()}
-    return {name: {"mean": g.mean, "95_percent": [g.low, g.high]} for name, g in gain.items()}
+def measure(
+    out: Path, data: Data, split: EvaluationSplit, settings: Settings
+) -> dict[str, Measured]:
+    """The scores of each implementation, which is trained unless its answers are beside `out`."""
+    files = {name: out.with_name(f"{out.stem}-{name}.parquet") for name in IMPLEMENTATIONS}
+    measured = {
+        name: read_measured(file, split, settings) for name, file in files.items() if file.exists()
+    }
+    for name, file in files.items():
+        if name not in measured:
+            write_measured(file, name, data, split, settings)
+            measured[name] = read_measured(file, split, settings)
+        print(name, json.dumps(measured[name].summary), flush=True)
+    return measured
+
+
+def gain_over_reference(measured: Mapping[str, Measured], name: str) -> dict[str, Any]:
+    """The gain of an implementation over the reference in F1, with its 95 % interval."""
+    gain = bootstrap(measured[name].f1[None], measured[REFERENCE].f1[None])
+    return {"mean": gain.mean, "95_percent": [gain.low, gain.high]}
 
 
 def main() -> None:
@@ -195,19 +214,19 @@ def main() -> None:
         optimizer="adam",
         learning_rate=0.001,
     )
-    settings = {"variant": arguments.variant, "config": asdict(config)}
-    files = {
-        name: arguments.out.with_name(f"{arguments.out.stem}-{name}.parquet")
-        for name in IMPLEMENTATIONS
-    }
-    measured = {name: measure(name, data, split, settings, file) for name, file in files.items()}
+    settings = Settings(arguments.dataset, arguments.variant, config)
+    measured = measure(arguments.out, data, split, settings)
     result = {
         "command": f"python -m benchmarks.studies.reference_f1 OUT.json --dataset "
         f"{arguments.dataset} --variant {arguments.variant} --seed {arguments.seed}",
         "threads": torch.get_num_threads(),
         "questions": {"train": len(data.train.trainable(config)), "dev": len(split)},
-        "measured": {name: own.summary for name, own in measured.items()},
-        "f1_gains": gains(measured),
+        "measured": {name: measured[name].summary for name in IMPLEMENTATIONS},
+        "f1_gains": {
+            name: gain_over_reference(measured, name)
+            for name in IMPLEMENTATIONS
+            if name != REFERENCE
+        },
     }
     print_result(result, arguments.out)
 

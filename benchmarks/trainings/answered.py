@@ -1,6 +1,5 @@
 """Answers of a training that were read from a file, scored at any no-answer threshold."""
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.trainings.answers import read_facts
 from benchmarks.trainings.trained import Training
 from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.data.negatives import negative_kind
@@ -114,5 +114,4 @@ def read_answers(file: Path) -> Answered:
         sys.exit(f"{file} lacks {', '.join(sorted(missing))}. Give answers of a finished training.")
     columns = {name: table[name].to_numpy() for name in SCORES if name != "has_span"}
     columns["has_span"] = table["span_start_char"].to_numpy() >= 0
-    facts = json.loads(table.schema.metadata[b"facts"])
-    return Answered(facts, table["id"].to_pylist(), **columns)
+    return Answered(read_facts(table.schema), table["id"].to_pylist(), **columns)

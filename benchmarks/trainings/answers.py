@@ -140,6 +140,12 @@ def write_columns(file: Path, columns: Mapping[str, Any], facts: Mapping[str, An
         pq.write_table(table, out, compression="zstd")
 
 
+def read_facts(schema: Any) -> dict[str, Any]:
+    """The facts in the schema of a file of answers."""
+    facts: dict[str, Any] = json.loads(schema.metadata[b"facts"])
+    return facts
+
+
 def _array(name: str, values: Any) -> Any:
     kinds = {
         "id": pa.string(),

@@ -1,6 +1,7 @@
 """The scores of the comparison with a plain implementation."""
 
 import math
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -8,13 +9,14 @@ import numpy as np
 import pytest
 
 from benchmarks.step import Data
-from benchmarks.studies.reference_f1 import measure, read_measured
+from benchmarks.studies.reference_f1 import IMPLEMENTATIONS, Settings, measure, read_measured
 from benchmarks.trainings.answers import write_predictions
+from models.configs.presets import preset
 from models.span_decoding import Predictions
 from tasks.evaluation.evaluate import EvaluationSplit, Gold
 
-SETTINGS = {"variant": "baseline", "config": {"seed": 0}}
-FACTS = {**SETTINGS, "seconds": 1.0, "date": "2026-11-27", "machine": {}}
+SETTINGS = Settings("own", "baseline", preset("baseline").training)
+FACTS = {**asdict(SETTINGS), "seconds": 1.0, "date": "2026-11-27", "machine": {}}
 
 
 def split_of(id: str) -> EvaluationSplit:
@@ -36,17 +38,29 @@ def written(file: Path, argmax: float) -> Path:
 def test_spans_only_where_training_had_answers_only(
     tmp_path: Path, argmax: float, score: int
 ) -> None:
-    file = written(tmp_path / "a.parquet", argmax)
-    data = cast(Data, None)  # what has answers is not trained
-    measured = measure("reference", data, split_of("a"), SETTINGS, file)
+    measured = read_measured(written(tmp_path / "a.parquet", argmax), split_of("a"), SETTINGS)
     assert (measured.f1.tolist(), measured.em.tolist()) == ([score], [score])
 
 
+def test_trains_nothing_whose_answers_are_there(tmp_path: Path) -> None:
+    for name in IMPLEMENTATIONS:
+        written(tmp_path / f"own-{name}.parquet", math.inf)
+    data = cast(Data, None)  # nothing could be trained on it
+    measured = measure(tmp_path / "own.json", data, split_of("a"), SETTINGS)
+    assert [own.f1.tolist() for own in measured.values()] == 3 * [[100]]
+
+
 @pytest.mark.parametrize(
-    ("id", "settings"), [("b", SETTINGS), ("a", {**SETTINGS, "variant": "char"})]
+    ("id", "settings"),
+    [
+        ("b", SETTINGS),
+        ("a", replace(SETTINGS, dataset="other")),
+        ("a", replace(SETTINGS, variant="char")),
+        ("a", replace(SETTINGS, config=replace(SETTINGS.config, seed=1))),
+    ],
 )
-def test_refuses_other_questions_and_settings(
-    tmp_path: Path, id: str, settings: dict[str, object]
-) -> None:
+def test_refuses_other_questions_and_settings(tmp_path: Path, id: str, settings: Settings) -> None:
+    """Before it trains what is missing, here the first two."""
+    written(tmp_path / "own-reference.parquet", math.inf)
     with pytest.raises(SystemExit, match="remove the file"):
-        read_measured(written(tmp_path / "a.parquet", 0.0), split_of(id), settings)
+        measure(tmp_path / "own.json", cast(Data, None), split_of(id), settings)
