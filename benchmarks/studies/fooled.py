@@ -11,8 +11,10 @@ answers, drawn by --seed. It contains texts of the dataset, so it must be outsid
     python -m benchmarks.studies.fooled count CATEGORIES.tsv OUT_FOLDER [--note …]
 
 CATEGORIES.tsv is made by hand: a question's id and its category in each line, separated by a tab,
-for example "entity swap", "antonym", "negation", "number or date" or "other". OUT_FOLDER gets
-fooled.json, with the ids of each category, and fooled.md.
+for example "entity swap", "antonym", "negation", "number or date" or "other". A third column, for
+`benchmarks.studies.fooled_attention`, may have the positions of the tokens that make the question
+unanswerable, such as "4,5"; 0 is the first token. OUT_FOLDER gets fooled.json, with the ids of each
+category, and fooled.md.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -82,32 +84,49 @@ def _text(context: str, entry: dict[str, Any], span: tuple[int, int]) -> str:
     )
 
 
-def read_categories(file: Path) -> dict[str, list[str]]:
-    """The ids of each category, the largest category first."""
-    categories: dict[str, list[str]] = defaultdict(list)
-    seen: set[str] = set()
+class ReadQuestion(NamedTuple):
+    """A question that somebody read, and the positions of the tokens that make it unanswerable."""
+
+    id: str
+    category: str
+    changed: tuple[int, ...]
+
+
+def read_categories(file: Path) -> list[ReadQuestion]:
+    """The questions of a table made by hand. The program ends if a line is invalid."""
+    questions: dict[str, ReadQuestion] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        id, _, category = map(str.strip, line.partition("\t"))
-        if not id or not category or "\t" in category:
-            sys.exit(f"{file}, line {number}: expected an id, a tab and a category.")
-        if id in seen:
+        id, category, positions, *rest = map(str.strip, [*line.split("\t"), "", ""])
+        changed = [position.strip() for position in positions.split(",")] if positions else []
+        if not id or not category or any(rest) or not all(map(str.isdecimal, changed)):
+            sys.exit(
+                f"{file}, line {number}: expected an id, a category and perhaps positions such as "
+                "4,5, separated by tabs."
+            )
+        if id in questions:
             sys.exit(f"{file}, line {number}: {id} occurs twice. Keep one of its lines.")
-        seen.add(id)
-        categories[category].append(id)
-    if not categories:
+        questions[id] = ReadQuestion(id, category, tuple(map(int, changed)))
+    if not questions:
         sys.exit(f"{file} is empty. Write an id, a tab and a category in each line.")
-    return dict(sorted(categories.items(), key=lambda item: (-len(item[1]), item[0])))
+    return list(questions.values())
 
 
 def count(file: Path, out: Path, note: str) -> None:
     """Write how many questions each category has."""
-    categories = read_categories(file)
-    total = sum(map(len, categories.values()))
+    questions = read_categories(file)
+    categories: dict[str, list[str]] = defaultdict(list)
+    for question in questions:
+        categories[question.category].append(question.id)
+    ids = dict(sorted(categories.items(), key=lambda item: (-len(item[1]), item[0])))
     rows = [
-        {"category": name, "questions": str(len(ids)), "share": f"{100 * len(ids) / total:.0f} %"}
-        for name, ids in categories.items()
+        {
+            "category": name,
+            "questions": str(len(own)),
+            "share": f"{100 * len(own) / len(questions):.0f} %",
+        }
+        for name, own in ids.items()
     ]
-    write_table(out, "fooled", PROGRAM, rows, note=note, ids=categories)
+    write_table(out, "fooled", PROGRAM, rows, note=note, ids=ids)
 
 
 def main() -> None:

@@ -34,12 +34,17 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return answers, dev
 
 
-def write_answers(file: Path, margins: list[float], answerable: list[bool]) -> None:
-    """Answers with right spans to questions about the 'Bob' of the context."""
+def write_answers(
+    file: Path,
+    margins: list[float],
+    answerable: list[bool],
+    span: tuple[int, int] = (8, 11),
+) -> None:
+    """Answers with right spans, by default the 'Bob' of the context."""
     columns = {
         "id": [f"q{n}" for n in range(len(margins))],
-        "span_start_char": [8] * len(margins),
-        "span_end_char": [11] * len(margins),
+        "span_start_char": [span[0]] * len(margins),
+        "span_end_char": [span[1]] * len(margins),
         "margin": margins,
         "span_em": [float(own) for own in answerable],
         "span_f1": [float(own) for own in answerable],
@@ -100,7 +105,19 @@ def test_counts_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     result = json.loads((tmp_path / "fooled.json").read_text(encoding="utf-8"))
     assert result["ids"] == {"entity swap": ["q2", "q3"], "negation": ["q1"]}
     assert "| entity swap | 2 | 67 % |" in (tmp_path / "fooled.md").read_text(encoding="utf-8")
-    for lines, message in (("q1 negation", "line 1: expected"), ("q1\ta\nq1\tb", "line 2: q1")):
+
+
+def test_reads_categories_and_positions(tmp_path: Path) -> None:
+    table = tmp_path / "categories.tsv"
+    table.write_text("q1\tantonym\t3, 4\nq2\tother\n", encoding="utf-8")
+    assert fooled.read_categories(table) == [("q1", "antonym", (3, 4)), ("q2", "other", ())]
+    for lines, message in (
+        ("q1 negation", "line 1: expected"),
+        ("q1\ta\tb", "line 1: expected"),
+        ("q1\ta\t1\tb", "line 1: expected"),
+        ("q1\ta\nq1\tb", "line 2: q1 occurs twice"),
+        ("", "is empty"),
+    ):
         table.write_text(lines, encoding="utf-8")
         with pytest.raises(SystemExit, match=message):
             fooled.read_categories(table)
