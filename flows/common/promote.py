@@ -122,7 +122,7 @@ def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
     with deciding_on_champion(model.name):
         before = registry.set_champion(uri, model)
         sentence = f"{registry.title(model)} is now the champion: promoted by hand."
-        registry.tag(uri, model, {REASON: sentence})
+        registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true"})
     return before
 
 
@@ -156,10 +156,13 @@ def _decide_once(
     """Decide, record the decision and act on it; None if an earlier flow run has announced it."""
     uri = settings().tracking_uri
     key = digest_of([champion and champion.model_id, content_digest(split), rule.model_dump()])
-    is_champion = champion is not None and champion.version == challenger.version
-    if is_champion or challenger.tags.get(KEY) == key:
+    # Without a champion, also an earlier decision is taken again: its model lost the alias.
+    if champion is None:
+        decision = FIRST_CHAMPION
+    elif champion.version == challenger.version or challenger.tags.get(KEY) == key:
         return _unannounced_decision(uri, challenger)
-    decision = _compare(champion, challenger, split, rule) if champion else FIRST_CHAMPION
+    else:
+        decision = _compare(champion, challenger, split, rule)
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
     sentence = verdict(challenger, decision)
     log_decision(uri, challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)

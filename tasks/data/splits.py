@@ -153,7 +153,7 @@ def write_split(
         for portion in contexts:
             writer.add(portion, shares.seed, negatives)
     if not writer.counts["questions"]:
-        raise UserError(f'No questions left in part "{part}". Add more articles.')
+        raise UserError(_nothing_left(part, left_out))
     if part != "validation":
         for kind, share in negatives.by_kind().items():
             _require_negatives(kind, share, writer.counts)
@@ -163,6 +163,12 @@ def write_split(
         "contexts_left_out": left_out,
         "files": [{"name": portion.name, "weight": portion.weight} for portion in portions],
     }
+
+
+def _nothing_left(part: SplitName, left_out: int) -> str:
+    reason = f" Contexts left out, because they are also in held-out data: {left_out:,}."
+    other = "" if part in ("all", "train") else ", or set another data.seed, which draws this part"
+    return f'No questions left in part "{part}".{reason if left_out else ""} Add articles{other}.'
 
 
 # The setting of the share of each kind of negatives.

@@ -48,9 +48,10 @@ def retire(
     models. Returns the deleted runs.
 
     Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
-    `kept_stages` (<stage>/<key>), and runs that are still running. With a local database, the
-    artifacts of deleted runs are removed too, also those that an interrupted call has left. One
-    process at a time does so: two would fail to delete the same runs.
+    `kept_stages` (<stage>/<key>), runs whose stage an active flow run uses, and runs that are still
+    running. With a local database, the artifacts of deleted runs are removed too, also those that
+    an interrupted call has left. One process at a time does so: two would fail to delete the same
+    runs.
     """
     lock = settings().root.resolve() / "locks" / "retention"
     with exclusive_lock(lock, "Another run removes old runs; waiting for it to finish."):
@@ -67,21 +68,28 @@ def _retire(
     retired: list[RecordedRun] = []
     for parent in parents[keep:]:
         variants = [run for run in runs if run.parent == parent.id]
-        free = [
-            run
-            for run in variants
-            if not _is_protected(run) and f"train/{run.stage}" not in kept_stages
-        ]
+        with ExitStack() as held:
+            free = [
+                run
+                for run in variants
+                if not _is_protected(run)
+                and f"{TRAINING_STAGE}/{run.stage}" not in kept_stages
+                and held.enter_context(lock_if_free(_use_lock(run)))
+            ]
+            if len(free) == len(variants) and not _is_protected(parent):
+                free.append(parent)
+            for run in free:
+                _delete(uri, run)
         retired += free
-        if len(free) == len(variants) and not _is_protected(parent):
-            retired.append(parent)
-    for run in retired:
-        _delete(uri, run)
     return retired
 
 
 def _is_protected(run: RecordedRun) -> bool:
     return run.status == "RUNNING" or any("@" in model for model in run.models)
+
+
+def _use_lock(run: RecordedRun) -> Path:
+    return lock_file(stages_folder() / TRAINING_STAGE / str(run.stage), "use")
 
 
 def _delete(uri: str, run: RecordedRun) -> None:

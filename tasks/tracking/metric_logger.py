@@ -44,22 +44,31 @@ class EpochLogger:
         MLflow retries for two minutes to reach its server. Metrics that it can't send are queued
         for the next call, so that an unavailable server does not end a training.
         """
-        from mlflow.entities import Metric
         from mlflow.exceptions import MlflowException
 
         self._add(step, metrics)
-        client = client_of(self.uri)
         try:
-            while self.unsent:
-                points = [Metric(*point) for point in self.unsent[:METRICS_PER_CALL]]
-                client.log_batch(self.run_id, metrics=points)
-                del self.unsent[:METRICS_PER_CALL]
+            self.send()
         except MlflowException as error:
             reason = mask_secrets(str(error))  # it has the URI
             print(
                 f"MLflow is unreachable; {len(self.unsent)} metrics are queued ({reason}).",
                 flush=True,
             )
+
+    def send(self) -> None:
+        """Send all points not sent yet.
+
+        Raises:
+            mlflow.exceptions.MlflowException: the server can't be reached, or refuses them.
+        """
+        from mlflow.entities import Metric
+
+        client = client_of(self.uri)
+        while self.unsent:
+            points = [Metric(*point) for point in self.unsent[:METRICS_PER_CALL]]
+            client.log_batch(self.run_id, metrics=points)
+            del self.unsent[:METRICS_PER_CALL]
 
     def _add(self, step: int, metrics: Mapping[str, float]) -> None:
         now = int(time.time() * 1000)

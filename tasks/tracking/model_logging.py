@@ -1,6 +1,7 @@
 """Logs models to MLflow with their inference code and a model card, and registers them."""
 
 import json
+import logging
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,7 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
     model = client.create_logged_model(
         run.info.experiment_id, "answerer", source_run_id=run_id, params=run.data.params
     )
-    with _LOGGING, _no_bytecode():
+    with _LOGGING, _no_bytecode(), _no_warning_about_params():
         mlflow.set_tracking_uri(uri)  # `Model.log` takes no URI
         Model.log(
             artifact_path=None,
@@ -74,6 +75,22 @@ def _no_bytecode() -> Iterator[None]:
         yield
     finally:
         sys.dont_write_bytecode = before
+
+
+@contextmanager
+def _no_warning_about_params() -> Iterator[None]:
+    """Drop MLflow's warning that the run has a parameter of `model_config` already, with the
+    training's value (`expected_no_answer`). The one of the training is right."""
+    logger = logging.getLogger("mlflow.models.model")
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return "Failed to log model config as params" not in record.getMessage()
+
+    logger.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_shown)
 
 
 def _register(client: "MlflowClient", name: str, run: "Run", model_id: str) -> str:

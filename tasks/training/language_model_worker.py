@@ -220,11 +220,11 @@ def _resume(trainer: LMTrainer) -> LanguageModelRecord:
         return resume_from(Path(folder), trainer)
 
 
-def load_result(checkpoint: Path) -> tuple[dict[str, torch.Tensor], History]:
-    """The weights in a checkpoint, and the history of its training."""
+def load_result(checkpoint: Path) -> tuple[dict[str, torch.Tensor], LanguageModelRecord]:
+    """The weights in a checkpoint, and the record of its training."""
     numbers = json.loads((checkpoint / NUMBERS).read_text(encoding="utf-8"))
     weights = with_prefix(load_file(checkpoint / TENSORS), WEIGHTS)
-    return weights, numbers["record"]["history"]
+    return weights, LanguageModelRecord(**numbers["record"])
 
 
 def _line(entry: dict[str, float]) -> str:

@@ -17,6 +17,7 @@ from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.tracking import client, runs
+from tasks.tracking.metric_logger import EpochLogger
 
 # Modules that load torch or Ray Train are imported locally: flows import this module, and both take
 # seconds to load.
@@ -85,7 +86,9 @@ def train_language_model(
             resumable(out.name, storage),
         )
         seconds["fit"] = time.perf_counter() - began
-        weights, history = load_result(local_checkpoint(result.checkpoint, out.name, storage))
+        weights, record = load_result(local_checkpoint(result.checkpoint, out.name, storage))
+        EpochLogger(uri, run_id, unsent=record.unsent).send()  # what the worker could not send
+        history = record.history
         model = new_language_model(job)
         model.load_state_dict(weights)
         made = _how_it_was_made(corpus, used, start)

@@ -21,6 +21,7 @@ from infra.settings import settings
 from infra.storage.store import checkpoint_storage
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks.tracking import client, model_logging, runs
+from tasks.tracking.metric_logger import EpochLogger
 from tasks.training.inputs import TrainingData
 from tasks.training.run_params import run_parameters
 
@@ -68,8 +69,10 @@ def train_variant(
     with runs.finishing_run(uri, run_id):
         seconds["mlflow"] = time.perf_counter() - start
         job = Job(variant, data, uri, run_id)
-        facts |= write_outputs(out, job, fit(job, allotment, out.name, storage))
+        fitted = fit(job, allotment, out.name, storage)
+        facts |= write_outputs(out, job, fitted)
         start = time.perf_counter()
+        send_unsent(uri, run_id, fitted.last)
         facts["run_url"] = client.run_url(uri, run_id)
         _log_files(uri, run_id, out, facts)
         log_kept_epoch(uri, run_id, out, facts["epoch"])
@@ -193,6 +196,14 @@ def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> No
     runs.tag(uri, run_id, tags)
     names = ("history.json", "config.json", "predictions.parquet")
     runs.log_artifacts(uri, run_id, [out / name for name in names])
+
+
+def send_unsent(uri: str, run_id: str, checkpoint: Path) -> None:
+    """Send what the worker could not send to MLflow until it wrote its last checkpoint. Without it,
+    the run and its registered model would have the scores of an earlier epoch."""
+    from tasks.training.checkpoints import load_record
+
+    EpochLogger(uri, run_id, unsent=load_record(checkpoint).unsent).send()
 
 
 def log_kept_epoch(uri: str, run_id: str, out: Path, epoch: int) -> None:

@@ -19,7 +19,12 @@ from safetensors.torch import load_file, save_file
 
 from flows.commands.maintenance import rollback
 from flows.common.parameters import DataParameters
-from flows.common.promote import PromotionResult, emit_decision, promote_best
+from flows.common.promote import (
+    PromotionResult,
+    emit_decision,
+    promote_best,
+    promote_by_hand,
+)
 from flows.common.splits import ingest_dataset
 from infra.artifacts.stage import Output
 from infra.errors import UserError
@@ -214,6 +219,27 @@ def test_next_run_announces_an_interrupted_promotion(
     assert promote("better").decision == first.decision
     assert promote("better").decision is None
     assert (version("champion"), version("previous")) == ("better", "old")
+
+
+def test_promotion_by_hand_settles_the_decision_before(
+    promote: Callable[..., PromotionResult],
+) -> None:
+    promote("old")
+    refused = promote("equal", interrupted=True)
+    assert refused.decision and not refused.decision.promoted
+    promote_by_hand(refused.challenger)
+    assert promote("equal").decision is None
+    assert (version("champion"), version("previous")) == ("equal", "old")
+
+
+def test_model_without_its_alias_is_promoted_again(
+    promote: Callable[..., PromotionResult],
+) -> None:
+    promote("old")
+    MlflowClient(settings().tracking_uri).delete_registered_model_alias("bidaf-planted", "champion")
+    result = promote("old")
+    assert result.decision is not None and result.decision.promoted
+    assert version("champion") == "old"
 
 
 def test_registry_error_is_not_a_missing_champion(

@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.studies import fooled
 from infra.settings import CHECKOUT
+from tests.factories.answer_files import write_answers
 
 
 @pytest.fixture
@@ -32,28 +31,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     margins = {11.0: True, 12.0: False, 14.0: True, 15.0: False}
     write_answers(answers.with_name("validation-answers.parquet"), [*margins], [*margins.values()])
     return answers, dev
-
-
-def write_answers(
-    file: Path,
-    margins: list[float],
-    answerable: list[bool],
-    span: tuple[int, int] = (8, 11),
-) -> None:
-    """Answers with right spans, by default the 'Bob' of the context."""
-    columns = {
-        "id": [f"q{n}" for n in range(len(margins))],
-        "span_start_char": [span[0]] * len(margins),
-        "span_end_char": [span[1]] * len(margins),
-        "margin": margins,
-        "span_em": [float(own) for own in answerable],
-        "span_f1": [float(own) for own in answerable],
-        "no_answer_em": [float(not own) for own in answerable],
-        "answerable": answerable,
-        "within": [True] * len(margins),
-    }
-    table = pa.table(columns, metadata={"facts": "{}"})
-    pq.write_table(table, file)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.studies import fooled_attention
 from benchmarks.studies.fooled_attention import Shares, near, shares, table
-from tests.benchmarks.studies.test_fooled import write_answers
+from tests.factories.answer_files import write_answers
 from tests.factories.logged_models import save_untrained_model
 
 CONTEXT = "The inn stands by the river. Ann met Bob."

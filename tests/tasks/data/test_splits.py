@@ -215,9 +215,15 @@ def test_articles_without_questions_are_in_train(asked: list[bool], seed: int) -
 
 
 def test_rejects_empty_splits(tmp_path: Path) -> None:
-    same = [ingest_contexts(tmp_path, **{key: "One."}) for key in ("a", "b")]
-    with pytest.raises(UserError, match='No questions left in part "all"'):
-        write_split(new(tmp_path / "out"), same[:1], apart=Exclusions(held_out=(same[1].folder,)))
+    own = [ingest_contexts(tmp_path, a="One.", b="Two.")]
+    apart = Exclusions(held_out=(ingest_contexts(tmp_path, c="One.", d="Two.").folder,))
+    with pytest.raises(UserError, match=r'left in part "all"\. .* data: 2\. Add articles\.$'):
+        write_split(new(tmp_path / "all"), own, apart=apart)
+    drawn = Shares(validation=0.5)
+    with pytest.raises(
+        UserError, match=r'"validation"\. .* data: 1\. Add .* set another data\.seed'
+    ):
+        write_split(new(tmp_path / "validation"), own, "validation", drawn, apart)
 
 
 def test_rejects_real_files_that_share_articles(shared_data: Path, tmp_path: Path) -> None:

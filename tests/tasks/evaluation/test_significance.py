@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from tasks.evaluation.significance import CorrectedGain, bootstrap, holm, p_value, resampled_means
+from tasks.evaluation.significance import (
+    CorrectedGain,
+    bootstrap,
+    corrected_gains,
+    holm,
+    p_value,
+    resampled_means,
+)
 
 
 def test_interval_covers_questions_and_seeds() -> None:
@@ -34,6 +41,16 @@ def test_holm_multiplies_by_the_remaining_arms() -> None:
     corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03})
     assert corrected == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("gains", [1, 60])
+def test_large_gain_is_starred_among_many(gains: int) -> None:
+    random = np.random.default_rng(2)
+    before = 100.0 * random.random((1, 50))
+    pairs = dict.fromkeys(range(gains), (before + 20, before))
+    corrected = corrected_gains(pairs).values()
+    assert all(gain.is_significant for gain in corrected)
+    assert not corrected_gains({0: (before, before)})[0].is_significant
 
 
 def test_p_value_counts_the_smaller_tail() -> None:

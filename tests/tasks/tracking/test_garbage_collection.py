@@ -330,6 +330,15 @@ def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []
 
 
+def test_retention_keeps_runs_that_a_flow_run_uses(uri: str, tmp_path: Path, root: Path) -> None:
+    model = save_untrained_model(tmp_path)
+    for number in range(2):
+        flow_run_with_model(uri, number, model)
+    with shared_lock(lock_file(root / "stages" / "train" / "flow-0", "use")):
+        assert retire(uri, EXPERIMENT, keep=1) == []
+    assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-0", "variant-0"}
+
+
 def test_retention_keeps_what_a_user_deleted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     client = MlflowClient(uri)
     other = client.create_experiment("tickets")

@@ -31,6 +31,16 @@ def test_description_is_the_start_of_a_long_card(tmp_path: Path) -> None:
     assert description == card[:DESCRIPTION_LENGTH]
 
 
+def test_parameter_of_the_training_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    (run_id,) = start_runs(uri, [{"expected_no_answer": "0.5"}])
+    log_model(uri, run_id, save_untrained_model(tmp_path), "bidaf-made", step=0)
+    assert MlflowClient(uri).get_run(run_id).data.params["expected_no_answer"] == "0.5"
+    assert "Failed to log" not in capsys.readouterr().err
+
+
 def test_trainings_that_end_together_log_their_models(tmp_path: Path) -> None:
     """MLflow loads each model that it logs, from a folder that it then deletes."""
     uri, folder = f"sqlite:///{tmp_path}/mlflow.db", save_untrained_model(tmp_path)

@@ -81,9 +81,11 @@ def train(
         resumable("trained", local_store(folder)),
     )
     logged = MlflowClient(uri).get_metric_history(run_id, "held_out/perplexity_mean")
-    weights, history = load_result(Path(result.checkpoint.path))
-    assert [point.value for point in logged] == [e["held_out/perplexity_mean"] for e in history]
-    return weights, history
+    weights, record = load_result(Path(result.checkpoint.path))
+    assert [point.value for point in logged] == [
+        entry["held_out/perplexity_mean"] for entry in record.history
+    ]
+    return weights, record.history
 
 
 @pytest.fixture(scope="module")
