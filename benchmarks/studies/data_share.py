@@ -31,6 +31,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.common.arguments import existing_file
 from benchmarks.common.figures import save
 from benchmarks.common.tables import write_table
 from benchmarks.race import train
@@ -196,8 +197,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
-    parser.add_argument("train", type=Path, metavar="TRAIN.json")
-    parser.add_argument("dev", type=Path, metavar="DEV.json")
+    parser.add_argument("train", type=existing_file, metavar="TRAIN.json")
+    parser.add_argument("dev", type=existing_file, metavar="DEV.json")
     parser.add_argument(
         "--full",
         type=int,
@@ -210,9 +211,6 @@ def main() -> None:
     arguments, others = parser.parse_known_args()
     if any(flag.partition("=")[0] == "--variants" for flag in others):
         parser.error("use --variant: the curve is about one variant")
-    for file in (arguments.train, arguments.dev):
-        if not file.is_file():
-            parser.error(f"{file} is not a file")
     flags = training_flags(arguments.variant, others)
     arguments.out.mkdir(parents=True, exist_ok=True)
     points: list[Point] = []

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
+from benchmarks.common.arguments import existing_file
 from benchmarks.common.tables import write_table
 from benchmarks.published_table import threshold_of
 from benchmarks.trainings.validation import add_expected_no_answer
@@ -136,14 +137,14 @@ def main() -> None:
     )
     modes = parser.add_subparsers(dest="mode", required=True)
     drawing = modes.add_parser("draw", help="write questions to read")
-    drawing.add_argument("answers", type=Path, metavar="ANSWERS.parquet")
-    drawing.add_argument("dev", type=Path, metavar="DEV.json")
+    drawing.add_argument("answers", type=existing_file, metavar="ANSWERS.parquet")
+    drawing.add_argument("dev", type=existing_file, metavar="DEV.json")
     drawing.add_argument("out", type=Path, metavar="OUT.txt")
     drawing.add_argument("--count", type=int, default=100)
     drawing.add_argument("--seed", type=int, default=7)
     add_expected_no_answer(drawing)
     counting = modes.add_parser("count", help="count the categories of a table made by hand")
-    counting.add_argument("categories", type=Path, metavar="CATEGORIES.tsv")
+    counting.add_argument("categories", type=existing_file, metavar="CATEGORIES.tsv")
     counting.add_argument("out", type=Path, metavar="OUT_FOLDER")
     counting.add_argument("--note", default="", help="note to record with the results")
     arguments = parser.parse_args()
@@ -152,9 +153,6 @@ def main() -> None:
         return
     if arguments.out.resolve().is_relative_to(CHECKOUT):
         drawing.error(f"{arguments.out} is in the repository; write the texts elsewhere")
-    for file in (arguments.answers, arguments.dev):
-        if not file.is_file():
-            drawing.error(f"{file} is not a file")
     texts = draw(
         arguments.answers,
         arguments.dev,

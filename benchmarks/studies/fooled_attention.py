@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.common.arguments import existing_file
 from benchmarks.common.tables import write_table
 from benchmarks.studies.fooled import (
     ReadQuestion,
@@ -112,16 +113,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("categories", type=Path, metavar="CATEGORIES.tsv")
-    parser.add_argument("answers", type=Path, metavar="ANSWERS.parquet")
-    parser.add_argument("dev", type=Path, metavar="DEV.json")
+    parser.add_argument("categories", type=existing_file, metavar="CATEGORIES.tsv")
+    parser.add_argument("answers", type=existing_file, metavar="ANSWERS.parquet")
+    parser.add_argument("dev", type=existing_file, metavar="DEV.json")
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
     parser.add_argument("--note", default="", help="note to record with the results")
     add_expected_no_answer(parser)
     arguments = parser.parse_args()
-    read = {question.id: question for question in read_categories(arguments.categories)}
-    changed = {id: question for id, question in read.items() if question.changed}
+    changed = {read.id: read for read in read_categories(arguments.categories) if read.changed}
     if not changed:
         parser.error(f"{arguments.categories} has no positions of changed tokens")
     spans = answered_spans(arguments.answers, arguments.expected_no_answer)

@@ -69,12 +69,14 @@ def _retire(
     for parent in parents[keep:]:
         variants = [run for run in runs if run.parent == parent.id]
         with ExitStack() as held:
+            locks = {_use_lock(run.stage) for run in variants}
+            unused = {lock for lock in locks if held.enter_context(lock_if_free(lock))}
             free = [
                 run
                 for run in variants
                 if not _is_protected(run)
                 and f"{TRAINING_STAGE}/{run.stage}" not in kept_stages
-                and held.enter_context(lock_if_free(_use_lock(run)))
+                and _use_lock(run.stage) in unused
             ]
             if len(free) == len(variants) and not _is_protected(parent):
                 free.append(parent)
@@ -88,8 +90,9 @@ def _is_protected(run: RecordedRun) -> bool:
     return run.status == "RUNNING" or any("@" in model for model in run.models)
 
 
-def _use_lock(run: RecordedRun) -> Path:
-    return lock_file(stages_folder() / TRAINING_STAGE / str(run.stage), "use")
+def _use_lock(trained: str | None) -> Path:
+    """The lock of the stage with this key that trained a variant."""
+    return lock_file(stages_folder() / TRAINING_STAGE / str(trained), "use")
 
 
 def _delete(uri: str, run: RecordedRun) -> None:
@@ -290,8 +293,7 @@ def _old_reports(runs: Iterable[RecordedRun]) -> Iterator[Garbage]:
         record = folder.with_name(f"{folder.name.removeprefix(PRUNED)}.json")
         stages = _stages_in(record) if record.is_file() else []
         if stages and not kept.intersection(stages):
-            trained = stages_folder() / TRAINING_STAGE / stages[0]
-            yield Garbage(folder, "report of removed models", lock_file(trained, "use"))
+            yield Garbage(folder, "report of removed models", _use_lock(stages[0]))
 
 
 def _stages_in(record: Path) -> list[str]:

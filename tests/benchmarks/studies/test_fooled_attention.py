@@ -74,7 +74,11 @@ def test_measures_a_model(
     ):
         with pytest.raises(SystemExit, match=message):
             run(text)
-    model = tmp_path / "nothing"
+    model, dev = tmp_path / "nothing", tmp_path / "nothing.json"
+    with pytest.raises(SystemExit):
+        run("q0\ta\t2\n")
+    assert "nothing.json is not a file" in capsys.readouterr().err
+    dev = tmp_path / "dev.json"
     for text, message in (("q0\ta\t2\n", "not a model's folder"), ("q0\ta\n", "no positions")):
         with pytest.raises(SystemExit):
             run(text)
