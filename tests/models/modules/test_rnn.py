@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -14,6 +16,7 @@ from models.modules.rnn import (
     Encoder,
     reversal_index,
     reverse_sequences,
+    run_even_lstm,
 )
 from tests.factories.gradcheck import (
     LENGTHS,
@@ -52,6 +55,31 @@ def test_encoder_matches_stacked_torch_layers(
     mask = make_mask(lengths, 1)
     x = random_tensor(seed, *mask.shape, 3)
     assert_close(encoder(x, mask), packed(list(encoder.layers), x, lengths))
+
+
+def test_lstm_run_with_an_even_size_is_the_same() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 5, batch_first=True).double()
+    x = random_tensor(0, 2, 4, 3)
+    gradients = []
+    for run in (layer, partial(run_even_lstm, layer)):
+        layer.zero_grad()
+        outputs, (hidden, cell) = run(x)
+        (outputs.square().sum() + hidden.sum() + cell.sum()).backward()
+        gradients.append([outputs, hidden, cell, *(p.grad.clone() for p in layer.parameters())])
+    for actual, expected in zip(*gradients, strict=True):
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("size", [5, 6])
+def test_autocast_runs_lstms_of_any_size(size: int) -> None:
+    torch.manual_seed(0)
+    layer = BidirectionalRNN(ModelConfig(size), 3)
+    mask = make_mask([4, 2], extra=1)
+    x = random_tensor(0, *mask.shape, 3).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = layer(x, mask)
+    torch.testing.assert_close(outputs.float(), layer(x, mask), rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize(
