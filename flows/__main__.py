@@ -96,7 +96,7 @@ def prepare_server(words: Sequence[str]) -> None:
         # These hold a lease of the server.
         commands |= {name: COMMANDS[RESULTS][name] for name in ("promote", "rollback")}
     name = " ".join(words[: 2 if words[:1] == ["embeddings"] else 1])
-    if name not in commands or "--help" in words:
+    if name not in commands or {"--help", "-h"} & set(words):
         return
     if api := os.environ.get("PREFECT_API_URL"):
         from infra.services.prefect_status import require_access
@@ -117,6 +117,8 @@ def main() -> None:
         build_app()()
     except UserError as error:
         sys.exit(f"\n{error}")
+    except KeyboardInterrupt:  # while a server starts or modules are imported
+        sys.exit(130)
     except Exception as error:
         from tasks.tracking.client import denied
 

@@ -54,7 +54,6 @@ class Service:
     command: list[str]
     is_ready: Callable[[], bool]
     needs: "Service | None" = None  # must be ready before a restart
-    own_session: bool = True  # so that Ctrl-C and the end of the terminal do not reach it
     restarts: int = 0  # in a row
     record: ProcessRecord | None = None  # None before the first start
     process: subprocess.Popen[bytes] = field(init=False)
@@ -82,7 +81,7 @@ class Service:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=self.own_session,
+                start_new_session=True,  # Ctrl-C and the end of the terminal do not reach it
             )
         self.record = record_process(self.process.pid)
         self.started = time.monotonic()
@@ -184,7 +183,6 @@ def temporary_server() -> Service:
             *(str(urlsplit(api).port), str(os.getpid())),
         ],
         partial(_responds, f"{api}/health"),
-        own_session=False,
     )
     server.start()
     atexit.register(server.process.terminate)

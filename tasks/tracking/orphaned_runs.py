@@ -41,10 +41,13 @@ class ActiveRun(ProcessRecord, frozen=True):
 
 
 @contextmanager
-def track_flow_run() -> Iterator[None]:
-    """Clean up orphaned and lost runs, then record this flow run as active during the block."""
+def track_flow_run() -> Iterator[bool]:
+    """Clean up orphaned and lost runs, then record this flow run as active during the block.
+
+    Yields whether it is the run of its process, not one that another run has called.
+    """
     if VARIABLE in os.environ and _note(os.environ[VARIABLE]).exists():
-        yield  # a subflow run in the process of its parent
+        yield False
         return
     end_orphaned_runs()
     if settings().address is not None:
@@ -62,7 +65,7 @@ def track_flow_run() -> Iterator[None]:
     )
     os.environ[VARIABLE] = run_id
     try:
-        yield
+        yield True
     finally:
         del os.environ[VARIABLE]
         note.unlink(missing_ok=True)
