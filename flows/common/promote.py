@@ -37,6 +37,8 @@ from tasks.tracking import registry, runs
 from tasks.tracking.registry import RegisteredVersion
 
 REASON, KEY, ANNOUNCED = "promotion", "promotion.key", "promotion.announced"
+# The newest version when this one was promoted by hand: a run compares only later ones with it.
+BY_HAND = "promotion.by_hand"
 DECISION = "decision.json"
 # Events, and the beginning of the ids of their resources, the registered models.
 PROMOTED, REFUSED, RESOURCE = "bidaflow.model.promoted", "bidaflow.model.refused", "bidaflow.model"
@@ -122,7 +124,8 @@ def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
     with deciding_on_champion(model.name):
         before = registry.set_champion(uri, model)
         sentence = f"{registry.title(model)} is now the champion: promoted by hand."
-        registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true"})
+        newest = registry.newest_version(uri, model.name)
+        registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true", BY_HAND: str(newest)})
     return before
 
 
@@ -159,7 +162,11 @@ def _decide_once(
     # Without a champion, also an earlier decision is taken again: its model lost the alias.
     if champion is None:
         decision = FIRST_CHAMPION
-    elif champion.version == challenger.version or challenger.tags.get(KEY) == key:
+    elif (
+        champion.version == challenger.version
+        or challenger.tags.get(KEY) == key
+        or int(challenger.version) <= int(champion.tags.get(BY_HAND, 0))
+    ):
         return _unannounced_decision(uri, challenger)
     else:
         decision = _compare(champion, challenger, split, rule)

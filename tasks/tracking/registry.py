@@ -110,6 +110,12 @@ def set_champion(uri: str, model: RegisteredVersion) -> RegisteredVersion | None
     return before
 
 
+def newest_version(uri: str, name: str) -> int:
+    """The number of a model's newest version."""
+    versions = client_of(uri).search_model_versions(f"name = '{name}'")
+    return max(int(version.version) for version in versions)
+
+
 def set_challenger(uri: str, model: RegisteredVersion) -> None:
     """Make a version the challenger, replacing an earlier one."""
     client_of(uri).set_registered_model_alias(model.name, CHALLENGER, model.version)
@@ -160,7 +166,7 @@ def download(uri: str, model_id: str, folder: Path) -> None:
         downloaded = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
         )
-        shutil.copytree(_logged_folder(Path(downloaded)), folder)
+        shutil.move(_logged_folder(Path(downloaded)), folder)
 
 
 def _logged_folder(artifacts: Path) -> Path:

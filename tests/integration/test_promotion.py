@@ -232,6 +232,20 @@ def test_promotion_by_hand_settles_the_decision_before(
     assert (version("champion"), version("previous")) == ("equal", "old")
 
 
+def test_promotion_by_hand_lasts_until_a_new_model(
+    promote: Callable[..., PromotionResult],
+) -> None:
+    """A run that trains nothing new must not undo it."""
+    old = promote("old").challenger
+    promote("better")
+    promote("best")
+    assert version("champion") == "best"
+    promote_by_hand(old)
+    for name in ("better", "best"):
+        assert promote(name).decision is None
+        assert version("champion") == "old"
+
+
 def test_model_without_its_alias_is_promoted_again(
     promote: Callable[..., PromotionResult],
 ) -> None:
