@@ -74,10 +74,14 @@ def deploy() -> None:
         UserError: their runs would be moved from Kubernetes to this machine.
     """
     _require_own_pool()
-    before = {deployment["id"]: deployment for deployment in _query("deployments")}
     file = settings().root.resolve() / "deployments.json"
     # What prefect.yaml contained at the last deployment to a server of this root.
     old_sections: Sections = json.loads(file.read_bytes()) if file.exists() else {}
+    # What the server had before a deployment that was killed, and could not restore it.
+    saved = file.with_name("deployments-before.json")
+    before = {deployment["id"]: deployment for deployment in _query("deployments")}
+    before |= json.loads(saved.read_bytes()) if saved.exists() else {}
+    write_atomically(saved, json.dumps(before))
     new_sections = old_sections
     try:
         _create_work_pool()
@@ -95,6 +99,7 @@ def deploy() -> None:
             _rename_parameters_of_runs(deployment)
             _arrange_form(deployment)
         _replace_renamed()
+        saved.unlink()
     write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
 from prefect.settings import PREFECT_API_URL
 
 from infra.errors import UserError
@@ -49,6 +49,32 @@ def test_other_deployments_and_changed_pool_stay(monkeypatch: pytest.MonkeyPatch
         finally:
             for deployment in client.read_deployments():
                 if TAG in deployment.tags or deployment.id in others:
+                    client.delete_deployment(deployment.id)
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("prefect_server", "root")
+def test_killed_deployment_does_not_lose_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
+
+    def die(*_: object) -> None:
+        raise SystemExit("killed")
+
+    with get_client(sync_client=True) as client:
+        try:
+            deploy()
+            changed = {"variants": ["char"]}
+            retrain = client.read_deployment_by_name("retrain/retrain")
+            client.update_deployment(retrain.id, DeploymentUpdate(parameters=changed))
+            with monkeypatch.context() as patch, pytest.raises(SystemExit):
+                patch.setattr(deployments, "_follow_moved_flows", die)  # before the rest
+                deploy()
+            assert client.read_deployment(retrain.id).parameters == {}
+            deploy()
+            assert client.read_deployment(retrain.id).parameters == changed
+        finally:
+            for deployment in client.read_deployments():
+                if TAG in deployment.tags:
                     client.delete_deployment(deployment.id)
 
 
