@@ -123,12 +123,7 @@ def compare_variants(
     outcomes, start_seconds = Outcomes(grid), time.monotonic()
     with closing(train_each(trainings, resources)) as ended:
         for number, outcome in ended:
-            if isinstance(outcome, Output):
-                cell, cell_training = grid[number]
-                errors = error_report(cell_training.splits, outcome, matched[number])
-                outcomes.ended[number] = ComparedVariant(cell, cell_training, outcome, errors)
-            else:
-                outcomes.ended[number] = outcome
+            outcomes.ended[number] = with_error_report(*grid[number], outcome, matched[number])
             if len(outcomes.ended) < len(grid):
                 _publish_so_far(outcomes, seeds, time.monotonic() - start_seconds)
     return _publish_all(outcomes, seeds)
@@ -176,31 +171,51 @@ def build_grid(
     return grid
 
 
+def with_error_report(
+    cell: Cell, training: Training, outcome: Output | Exception, examples: Sequence[str]
+) -> ComparedVariant | Exception:
+    """The result of a training, with its error report; the error if either failed.
+
+    A failed report is not raised: it would end the trainings that are under way.
+    """
+    if isinstance(outcome, Exception):
+        return outcome
+    try:
+        errors = error_report(training.splits, outcome, examples)
+    except Exception as error:
+        return error
+    return ComparedVariant(cell, training, outcome, errors)
+
+
 def _publish_so_far(outcomes: Outcomes, seeds: Sequence[int], seconds: float) -> None:
     """Write the page with the results so far, and log how many trainings are left."""
     left = outcomes.time_left(seconds)
-    page = ""
-    if outcomes.finished:
-        with TemporaryDirectory() as folder:
-            at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
-            compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
-            page = f" So far: {publish_page(Path(folder) / PAGE, f'{_folder()}/{PAGE}')}"
-        _update_index()
     get_run_logger().info(
         "%d of %d trainings have ended%s.%s",
         len(outcomes.ended),
         len(outcomes.grid),
         f", about {left}" if left else "",
-        page,
+        f" So far: {page}" if (page := _page_so_far(outcomes, seeds, left)) else "",
     )
 
 
-def _update_index() -> None:
-    """Update the list of runs. A failure is logged, not raised: trainings are under way."""
+def _page_so_far(outcomes: Outcomes, seeds: Sequence[int], left: str) -> Path | None:
+    """Write the page with the results so far, if there are any.
+
+    A failure is logged, not raised: trainings are under way.
+    """
+    if not outcomes.finished:
+        return None
+    at = f"{left} at {datetime.now().astimezone():%Y-%m-%d %H:%M %Z}" if left else ""
     try:
+        with TemporaryDirectory() as folder:
+            compare(Path(folder), outcomes.cells, seeds, {}, outcomes.missing, at)
+            page = publish_page(Path(folder) / PAGE, f"{_folder()}/{PAGE}")
         update_index()
     except Exception as error:
-        get_run_logger().warning(f"The list of runs was not updated: {error}")
+        get_run_logger().warning(f"The page with the results so far was not updated: {error}")
+        return None
+    return page
 
 
 def _publish_all(outcomes: Outcomes, seeds: Sequence[int]) -> dict[str, Any]:

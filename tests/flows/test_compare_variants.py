@@ -14,7 +14,13 @@ from flows.common.parameters import (
 )
 from flows.common.results import match_examples
 from flows.common.splits import Splits
-from flows.compare_variants import announce, build_grid, compare_variants, publish_comparison
+from flows.compare_variants import (
+    announce,
+    build_grid,
+    compare_variants,
+    publish_comparison,
+    with_error_report,
+)
 from infra.artifacts.stage import Output, result_of
 from infra.errors import UserError
 from infra.settings import settings
@@ -105,6 +111,20 @@ def test_result_table_fits_80_columns(
     assert max(map(len, printed.splitlines())) <= 80
     for value in ("char-selfattn", "wiki-fasttext", "own", "27.7"):
         assert value in printed
+
+
+def test_failed_report_does_not_end_the_comparison(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    parameters = VocabularyParameters(), TrainingParameters(), None
+
+    def report() -> object:
+        data, vectors = [own_data(tmp_path / "own", 1)], [VectorParameters()]
+        ((cell, training),) = build_grid(data, vectors, [("baseline", 0)], *parameters)
+        trained = Output(tmp_path / "gone", {}, cached=False)
+        return with_error_report(cell, training, trained, [])
+
+    assert isinstance(in_flow(report, "reporting"), UserError)
 
 
 def test_runs_of_an_earlier_attempt_are_finished(
