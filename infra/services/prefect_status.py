@@ -51,6 +51,11 @@ def require_access(api: str) -> None:
             f"The Prefect server at {shown} refuses access. Set PREFECT_API_AUTH_STRING to "
             "user:password."
         )
+    if response.headers.get("content-type", "").startswith("text/html"):
+        raise UserError(
+            f"{shown} has web pages, not the API of a Prefect server. Correct PREFECT_API_URL: it "
+            "ends in /api."
+        )
 
 
 def _login() -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from infra.services.page_policy import HEADER, POLICY
 from infra.settings import LOOPBACK, settings
@@ -18,7 +19,13 @@ class ReportsHandler(SimpleHTTPRequestHandler):
     of the folder are not followed."""
 
     def send_head(self) -> BytesIO | None:
-        """As the base class, which sends the headers and returns the file."""
+        """As the base class, which sends the headers and returns the file.
+
+        A page of another site whose name leads to this machine (DNS rebinding) gets nothing.
+        """
+        if urlsplit(f"//{self.headers['Host']}").hostname not in (LOOPBACK, "localhost"):
+            self.send_error(HTTPStatus.BAD_REQUEST, "Reports are for browsers on this machine")
+            return None
         if not Path(self.translate_path(self.path)).resolve().is_relative_to(self.directory):
             self.send_error(HTTPStatus.NOT_FOUND, "File not found")
             return None

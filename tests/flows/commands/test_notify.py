@@ -1,5 +1,7 @@
 """`bidaflow notify` after changes in Prefect; tests/integration has what it sends."""
 
+from http.server import BaseHTTPRequestHandler
+
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.client.orchestration import get_client
@@ -9,13 +11,31 @@ from prefect.settings import PREFECT_API_URL
 
 from flows.commands.notify import notify
 from infra.errors import UserError
+from tests.factories.http_server import http_server
 from tests.factories.ports import free_port
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Answers every request with a page, as the address of Prefect's pages does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(b"<html></html>")
 
 
 def test_server_must_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
     with pytest.raises(UserError, match="No Prefect server responds"):
         notify()
+
+
+def test_pages_of_a_server_are_not_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_server(Pages) as address:
+        monkeypatch.setenv("PREFECT_API_URL", address)
+        with pytest.raises(UserError, match=f"{address} has web pages, not .* ends in /api"):
+            notify()
 
 
 @pytest.mark.heavy

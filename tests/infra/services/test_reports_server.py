@@ -45,3 +45,11 @@ def test_neither_lists_folders_nor_leaves_its_own(url: str, path: str) -> None:
     response = httpx.get(url + path)
     assert response.status_code == 404
     assert "run.html" not in response.text and "not a report" not in response.text
+
+
+def test_other_host_names_get_nothing(url: str) -> None:
+    """They may belong to a site that lets its name lead to this machine."""
+    for host in ("other.example", "127.0.0.1.other.example:5100", ""):
+        response = httpx.get(url, headers={"Host": host})
+        assert (response.status_code, "all runs" in response.text) == (400, False)
+    assert httpx.get(url, headers={"Host": "localhost:5100"}).text == "all runs"
