@@ -50,9 +50,12 @@ def exclusive_lock(path: Path, wait_message: str) -> Iterator[None]:
 
 
 @contextmanager
-def lock_if_free(path: Path) -> Iterator[bool]:
-    """Hold an exclusive lock within the block if it is free; yields whether it was."""
-    lock = _lock(TemporaryFileLock, path, LockFlags.EXCLUSIVE)
+def lock_if_free(path: Path, shared: bool = False) -> Iterator[bool]:
+    """Hold a lock, exclusive by default, within the block if it is free; yields whether it was."""
+    kind, flag = (
+        (_SharedLock, LockFlags.SHARED) if shared else (TemporaryFileLock, LockFlags.EXCLUSIVE)
+    )
+    lock = _lock(kind, path, flag)
     with suppress(AlreadyLocked):
         lock.acquire(fail_when_locked=True)
     try:

@@ -17,7 +17,7 @@ from urllib.parse import quote, urljoin
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from infra.artifacts.locks import lock_file, shared_lock
+from infra.artifacts.locks import lock_file, lock_if_free
 from infra.artifacts.manifest import stages_folder
 from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
@@ -165,13 +165,17 @@ def _compared(record: RunRecord, earlier: Sequence[RunRecord]) -> View | None:
 
 def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
     """The gain in F1 if both answered the same questions and their answers are still there."""
+    if before.dev_digest != now.dev_digest:
+        return None
     folders = [stages_folder() / "train" / variant.stage for variant in (before, now)]
     with ExitStack() as locks:  # against removal
         for folder in folders:
-            locks.enter_context(shared_lock(lock_file(folder, "use")))
+            # A process that is removing the stage may wait for the reports, which are locked here.
+            if not locks.enter_context(lock_if_free(lock_file(folder, "use"), shared=True)):
+                return None
             ensure_local(folder)
         old, new = (folder / "predictions.parquet" for folder in folders)
-        if before.dev_digest != now.dev_digest or not old.is_file() or not new.is_file():
+        if not old.is_file() or not new.is_file():
             return None
         before_f1 = pq.read_table(old, columns=["f1"])["f1"].to_numpy()
         answers = pq.read_table(new, columns=["f1", "context_id"])

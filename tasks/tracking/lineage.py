@@ -54,7 +54,11 @@ def recorded_runs(uri: str, include_deleted: bool = False) -> list[RecordedRun]:
         return []
     models = _models(client)
     view = ViewType.ALL if include_deleted else ViewType.ACTIVE_ONLY
-    experiments = {e.experiment_id: e.name for e in client.search_experiments(view_type=view)}
+    found = get_results_from_paginated_fn(
+        lambda size, token: client.search_experiments(view, size, page_token=token),
+        max_results_per_page=1000,
+    )
+    experiments = {experiment.experiment_id: experiment.name for experiment in found}
     runs = get_results_from_paginated_fn(
         lambda size, token: client.search_runs(
             list(experiments), run_view_type=view, max_results=size, page_token=token
@@ -90,7 +94,9 @@ def _models(client: Any) -> dict[str, tuple[str, ...]]:
         max_results_per_page=1000,
     ):
         version = str(model.version)
-        own = [alias for alias, target in aliases[model.name].items() if str(target) == version]
+        own = [
+            alias for alias, target in aliases.get(model.name, {}).items() if str(target) == version
+        ]
         names[model.run_id] += (f"{model.name}/{version}", *(f"{model.name}@{a}" for a in own))
     return names
 

@@ -52,7 +52,7 @@ class EpochLogger:
         except MlflowException as error:
             reason = mask_secrets(str(error))  # it has the URI
             print(
-                f"MLflow is unreachable; {len(self.unsent)} metrics are queued ({reason}).",
+                f"MLflow did not take {len(self.unsent)} metrics; they are queued ({reason}).",
                 flush=True,
             )
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra.artifacts.manifest import content_digest, git_commit
-from infra.errors import UserError
+from infra.errors import UserError, first_line
+from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
@@ -285,11 +286,16 @@ def finish(uri: str, run_id: str, status: Status) -> None:
 @contextmanager
 def finishing_run(uri: str, run_id: str) -> Iterator[None]:
     """Log system metrics during the block, then end the MLflow run with the block's outcome."""
+    from mlflow.exceptions import MlflowException
+
     try:
         with system_metrics(uri, run_id):
             yield
     except BaseException as error:
-        finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+        try:
+            finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+        except MlflowException as problem:  # the block's error says more
+            logger().warning(f"The MLflow run {run_id} was not ended: {first_line(problem)}")
         raise
     finish(uri, run_id, "FINISHED")
 

@@ -23,8 +23,8 @@ def history_entry(
 ) -> HistoryEntry:
     """An epoch's entry in the history, under MLflow's metric names.
 
-    `seconds` is the training time since the start. `elapsed_seconds` includes evaluations and
-    checkpoints.
+    `seconds` is the training time since the start, with the checkpoints within epochs.
+    `elapsed_seconds` also includes evaluations, and the checkpoints after them.
     """
     entry = {
         "epoch": trainer.epoch,

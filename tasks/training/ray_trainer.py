@@ -43,5 +43,6 @@ def fit(job: Job, allotment: Allotment, name: str, storage: Store) -> FitResult:
     last = best = local_checkpoint(result.checkpoint, name, storage)
     if validated:
         checkpoint, _ = max(result.best_checkpoints, key=lambda item: item[1][PREFERENCE])
-        best = local_checkpoint(checkpoint, name, storage)
+        if checkpoint.path != result.checkpoint.path:
+            best = local_checkpoint(checkpoint, name, storage)
     return FitResult(last, best, time.perf_counter() - start)

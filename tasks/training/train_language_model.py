@@ -127,6 +127,11 @@ def _require_enough_words(job: "LanguageModelJob", workers: int) -> None:
     from models.language_model.streams import Tracks
     from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN
 
+    if job.training.tracks < workers:
+        raise UserError(
+            f"elmo.batch_size is {job.training.tracks}, but each of the {workers} workers reads a "
+            "track of its own. Raise elmo.batch_size, or reduce resources.workers."
+        )
     for part in (TRAIN, HELD_OUT):
         try:
             corpus = job.corpus.load(part, job.words)

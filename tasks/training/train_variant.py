@@ -72,7 +72,8 @@ def train_variant(
         fitted = fit(job, allotment, out.name, storage)
         facts |= write_outputs(out, job, fitted)
         start = time.perf_counter()
-        send_unsent(uri, run_id, fitted.last)
+        require_kept(uri, run_id)
+        send_missing(uri, run_id, fitted.last)
         facts["run_url"] = client.run_url(uri, run_id)
         _log_files(uri, run_id, out, facts)
         log_kept_epoch(uri, run_id, out, facts["epoch"])
@@ -198,12 +199,36 @@ def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> No
     runs.log_artifacts(uri, run_id, [out / name for name in names])
 
 
-def send_unsent(uri: str, run_id: str, checkpoint: Path) -> None:
-    """Send what the worker could not send to MLflow until it wrote its last checkpoint. Without it,
-    the run and its registered model would have the scores of an earlier epoch."""
+def require_kept(uri: str, run_id: str) -> None:
+    """Check that the MLflow run of a training still exists.
+
+    Raises:
+        UserError: it was deleted meanwhile.
+    """
+    if not runs.is_kept(uri, run_id):
+        raise UserError(
+            f"The MLflow run {run_id} was deleted during its training. Start the training again: "
+            "it continues from its checkpoint, with a new run."
+        )
+
+
+def send_missing(uri: str, run_id: str, checkpoint: Path) -> None:
+    """Send the metrics that the run lacks, so that it and its registered model have the scores of
+    all epochs.
+
+    The worker may not have reached MLflow when it wrote its last checkpoint. A run that was created
+    when the training resumed lacks the epochs before.
+    """
     from tasks.training.checkpoints import load_record
 
-    EpochLogger(uri, run_id, unsent=load_record(checkpoint).unsent).send()
+    record = load_record(checkpoint)
+    EpochLogger(uri, run_id, unsent=record.unsent).send()
+    points = client.client_of(uri).get_metric_history(run_id, "dev/f1")
+    sent = {point.step for point in points}
+    for entry in record.history:
+        if entry["step"] not in sent:
+            scores = {name: value for name, value in entry.items() if name != "step"}
+            runs.log_scores(uri, run_id, scores, step=entry["step"])
 
 
 def log_kept_epoch(uri: str, run_id: str, out: Path, epoch: int) -> None:
