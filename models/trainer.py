@@ -22,6 +22,7 @@ from models.batching import (
 )
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig
+from models.modules.rnn import keep_float32
 from models.optim import (
     AveragedWeights,
     learning_rate,
@@ -89,8 +90,8 @@ class Trainer:
         self.all_reduce = all_reduce
         self.device = next(model.parameters()).device
         self.config = config
-        if self.device.type == "cuda" and config.precision == "float32":
-            torch.backends.cudnn.allow_tf32 = False  # by default cuDNN rounds inputs to TF32's bits
+        if config.precision == "float32":
+            keep_float32(self.device)
         self.rank, self.world_size = rank, world_size
         self.optimizer = make_optimizer(model, config)
         self.averages = AveragedWeights(model, config.ema_decay)

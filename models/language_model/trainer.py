@@ -17,6 +17,7 @@ from models.language_model.config import LMTraining
 from models.language_model.corpus import Corpus
 from models.language_model.objective import LanguageModel
 from models.language_model.streams import Tracks
+from models.modules.rnn import keep_float32
 from models.optim import optimizer_tensors, restore_optimizer, with_prefix
 
 CLIP_NORM = 1.0
@@ -79,6 +80,8 @@ class LMTrainer:
         self.wrapped = wrap(model)
         self.all_reduce = all_reduce
         self.device = next(model.parameters()).device
+        if training.precision == "float32":
+            keep_float32(self.device)
         self.rank, self.world_size = rank, world_size
         self.share = slice(rank, None, world_size)
         self.tracks = Tracks(corpus, training.tracks, training.steps, self.share)

@@ -87,6 +87,13 @@ def run_layer(layer: nn.Module, x: Tensor, state: Any = None) -> tuple[Tensor, A
     return outputs
 
 
+def keep_float32(device: torch.device) -> None:
+    """Let cuDNN compute float32 LSTMs in float32; by default it rounds their inputs to TF32's
+    bits."""
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+
+
 def _is_odd_lstm(layer: nn.Module) -> TypeGuard[nn.LSTM]:
     return isinstance(layer, nn.LSTM) and layer.hidden_size % 2 == 1
 

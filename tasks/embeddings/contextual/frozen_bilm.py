@@ -18,6 +18,7 @@ from models.arrays import Float32Array
 from models.language_model.bilm import BiLM, embed
 from models.language_model.characters import encode_words
 from models.language_model.config import BiLMConfig
+from models.modules.rnn import keep_float32
 from tasks.text.vocabulary import case_key
 
 WEIGHTS, SETTINGS = FILES = "bilm.safetensors", "bilm.json"
@@ -49,7 +50,9 @@ class FrozenBiLM:
 
     def on_gpu(self) -> Self:
         """This model, moved to a GPU if there is one."""
-        self.bilm.to("cuda" if torch.cuda.is_available() else "cpu")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        keep_float32(device)
+        self.bilm.to(device)
         return self
 
     def layers(

@@ -5,7 +5,7 @@ The trigram model is interpolated Kneser-Ney with one discount per order (Chen a
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from models.language_model.corpus import Corpus
 from models.language_model.streams import Tracks
 
 Keys = npt.NDArray[np.int64]
+# That the n-gram models read. Their counts take some 50 bytes per word.
+MOST_WORDS = 20_000_000
 
 
 def ngram_perplexities(train: Corpus, held_out: Corpus, training: LMTraining) -> dict[str, float]:
@@ -23,9 +25,10 @@ def ngram_perplexities(train: Corpus, held_out: Corpus, training: LMTraining) ->
 
     Both predict the same classes as the language model: words of its vocabulary, one class for all
     others, and the border of a paragraph. They learn from the words that the training reads: with
-    `max_words`, the beginning of each of its tracks.
+    `max_words`, the beginning of each of its tracks. Of longer trainings, they read `MOST_WORDS`.
     """
-    read = Tracks(train, training.tracks, training.steps).read_by(training)
+    limited = replace(training, max_words=min(training.max_words or MOST_WORDS, MOST_WORDS))
+    read = Tracks(train, training.tracks, training.steps).read_by(limited)
     seen, unseen = (
         corpus.classes[ids].astype(np.int64)
         for corpus, ids in ((train, read), (held_out, held_out.forward))
