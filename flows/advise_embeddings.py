@@ -17,8 +17,8 @@ from flows.common.command_line import command_of
 from flows.common.display_names import names_of_vectors, require_unique
 from flows.common.encoding import corpus_files, find_vectors, prepare_corpus
 from flows.common.failures import report_user_errors
-from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-from flows.common.splits import ingest_dataset
+from flows.common.parameters import CorpusParameters, VectorParameters
+from flows.common.splits import ingest_texts
 from tasks.embeddings.advice.advise import ADVICE
 from tasks.embeddings.advice.dataset_words import NEARBY
 from tasks.embeddings.advice.recommend import VERDICTS
@@ -57,7 +57,7 @@ def advise_embeddings(
     """
     require_unique(vectors=vectors)
     names = names_of_vectors([VectorParameters(source=spec) for spec in vectors])
-    splits = ingest_dataset(DataParameters(dataset=dataset))
+    splits = ingest_texts(dataset)
     own = TextFile(splits.train.folder / "contexts.parquet")
     corpora = {OWN_TEXTS: prepare_corpus([own], corpus).folder}
     if corpus.files or corpus.dataset is not None:

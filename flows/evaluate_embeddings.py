@@ -15,10 +15,9 @@ from flows.commands.terminal import show, table
 from flows.common.display_names import names_of_sets, require_unique
 from flows.common.encoding import find_vectors, warn_if_casing_differs
 from flows.common.failures import STATE_HOOKS, report_user_errors
-from flows.common.parameters import DataParameters
 from flows.common.publish import publish_page
-from flows.common.splits import ingest_dataset
-from infra.artifacts.manifest import read_manifest
+from flows.common.splits import ingest_texts
+from infra.artifacts.manifest import digest_of, read_manifest
 from infra.artifacts.stage import Output
 from infra.settings import settings
 from tasks.datasets.catalog import EMBEDDINGS
@@ -38,6 +37,8 @@ from tasks.tracking import runs
 from tasks.training.run_params import source_digest, vector_parameters
 
 EXPERIMENT = f"bidaflow/{EMBEDDINGS}"
+# The beginning that is kept of the name of a page; file systems allow 255 bytes.
+NAME_BYTES = 180
 # The published tests on which sets are evaluated, by name.
 PUBLISHED: dict[str, Source] = {**SIMILARITY_TESTS, "analogies": ANALOGIES}
 # What each metric measures, by the part of the evaluation and the suffix of its MLflow name.
@@ -141,7 +142,11 @@ def evaluate_embeddings(
 def _page_name(names: Sequence[str], inputs: Sequence[runs.InputDataset]) -> str:
     """The file name of the page about sets, and about the dataset whose coverage it shows."""
     dataset = f"-on-{inputs[0].name}" if inputs else ""
-    return f"vectors-{'-'.join(names)}{dataset}.html".replace("/", "_")
+    name = f"vectors-{'-'.join(names)}{dataset}".replace("/", "_")
+    if len(name.encode()) > NAME_BYTES:
+        shortened = name.encode()[:NAME_BYTES].decode(errors="ignore")
+        name = f"{shortened}-{digest_of([*names, dataset])[:8]}"
+    return f"{name}.html"
 
 
 def _evaluate(
@@ -159,7 +164,7 @@ def _inputs(dataset: str | None) -> list[runs.InputDataset]:
     """The splits of a dataset as MLflow inputs; empty without a dataset."""
     if dataset is None:
         return []
-    splits = ingest_dataset(DataParameters(dataset=dataset))
+    splits = ingest_texts(dataset)
     return runs.split_datasets(splits.name, splits.folders)
 
 

@@ -81,11 +81,12 @@ def announce(facts: dict[str, Any]) -> None:
     )
     if facts["examples"]:
         show(f"New words  {', '.join(facts['examples'])}")
+    use = {"data.dataset": "FILE", "vectors.source": vectors}
     show(
         *(f"File       {file}" for file in facts["files"]),
         "",
         f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
-        f"           {command_of('retrain', {'vectors.source': vectors})}",
+        f"           {command_of('retrain', use)}",
     )
 
 

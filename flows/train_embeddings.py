@@ -14,8 +14,8 @@ from flows.commands.terminal import show
 from flows.common.command_line import command_of
 from flows.common.encoding import train_bilm, train_from_corpus
 from flows.common.failures import TRAINING_FLOW, report_user_errors
-from flows.common.parameters import CorpusParameters, DataParameters, SetName, check_start
-from flows.common.splits import ingest_dataset
+from flows.common.parameters import CorpusParameters, SetName, check_start
+from flows.common.splits import ingest_texts
 from flows.evaluate_embeddings import evaluate_embeddings
 from infra.artifacts.shared_folder import local_path, shared_folder, shown_path
 from infra.artifacts.stage import result_of
@@ -77,7 +77,7 @@ def train_embeddings(
     require_valid_for_method(embedding, start, exports)
     require_exportable(exports, embedding.method)
     if evaluate_on is not None:
-        ingest_dataset(DataParameters(dataset=evaluate_on))  # report invalid data before training
+        ingest_texts(evaluate_on)  # report invalid data before training
     folder = settings().root.resolve() / "embeddings" / name
     if embedding.method == "elmo":
         start_model = None if start is None else find_start_bilm(start)
@@ -107,7 +107,7 @@ def train_embeddings(
         dataset=evaluate_on,
         return_state=True,
     )
-    return {**result, "report": result_of(evaluation)["report"]}
+    return {**result, "dataset": evaluate_on, "report": result_of(evaluation)["report"]}
 
 
 def evaluation_parameters(
@@ -181,14 +181,19 @@ def announce(facts: dict[str, Any]) -> None:
         *([f"Report     {facts['report']}"] if "report" in facts else []),
         "",
         f"Next       {command_of('evaluate-embeddings', {'vectors': [vectors]})}",
-        f"           {command_of('retrain', {'vectors.source': source})}",
+        f"           {command_of('retrain', _data(facts) | {'vectors.source': source})}",
     )
+
+
+def _data(facts: dict[str, Any]) -> dict[str, str]:
+    """The option for the data to train on next: those evaluated on, else a file to fill in."""
+    return {"data.dataset": facts.get("dataset", "FILE")}
 
 
 def _announce_bilm(facts: dict[str, Any]) -> None:
     """Print the perplexities, and where the model is."""
     (first, last), file = facts["history"], facts["files"][0]
-    use = {"variants": ["char-elmo"], "vectors.contextual": file}
+    use = {**_data(facts), "variants": ["char-elmo"], "vectors.contextual": file}
     words = first["words"]
     before = f"after the first {words:,} words" if words else "the start model's"
     show(

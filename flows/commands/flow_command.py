@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import Parameter as Argument
 from inspect import Signature, signature
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
@@ -223,11 +224,13 @@ def _nested(options: Sequence[Option], typed: dict[str, Any]) -> dict[str, Any]:
 
 def _error_line(detail: Any) -> str:
     choices = re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
-    path = detail["loc"][:-1] if isinstance(detail["loc"][-1], int) else detail["loc"]
+    option = list(takewhile(lambda part: isinstance(part, str), detail["loc"]))
+    index, *fields = detail["loc"][len(option) :] or [0]  # of an option that takes a list
+    place = f" item {index + 1}, {'.'.join(map(str, fields))}:" if fields else ""
     reason = detail["msg"].removeprefix("Value error, ").removesuffix(".")
     value = detail["input"]
     shown = "" if isinstance(value, dict) else f", got {value!r}"  # the option names the group
+    hint = did_you_mean(str(value), choices)
     return mask_secrets(
-        f"{flag_of(path)}: {reason}{shown}.{did_you_mean(str(value), choices)} --help lists all "
-        "options."
+        f"{flag_of(option)}:{place} {reason}{shown}.{hint} --help lists all options."
     )

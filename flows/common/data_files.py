@@ -18,6 +18,7 @@ from tasks.datasets.paths import (
     dataset_name,
     expand_data_file,
     require_valid_name,
+    warn_of_dev_files,
 )
 from tasks.datasets.remote_files import RemoteFile, find_remote_files, is_uri
 from tasks.stages import fetching, fetching_remote_file, generating
@@ -111,7 +112,10 @@ def _resolve(spec: str, split: SplitName, seed: int) -> list[Path]:
     known = DATASETS.get(spec)
     if known:
         return [_known_file(known, split, seed)]
-    return _local_copies(_find(spec))
+    files = _find(spec)
+    if split == "train":
+        warn_of_dev_files(files)
+    return _local_copies(files)
 
 
 def _find(path_or_uri: str) -> list[Path | RemoteFile]:

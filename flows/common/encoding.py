@@ -10,7 +10,7 @@ from pathlib import Path
 from prefect import get_run_logger
 
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
-from flows.common.splits import Splits, ingest_dataset
+from flows.common.splits import Splits, ingest_texts
 from infra.artifacts.manifest import Facts
 from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
@@ -174,9 +174,7 @@ def prepare_corpus(files: list[TextFile], corpus: CorpusParameters) -> Output:
     joined = prepared.facts["joined"]
     if joined["words"]:
         examples = ", ".join(f"{halves!r} ({count})" for halves, count in joined["examples"][:5])
-        action = (
-            "were split" if joined["split"] else "stay as they are; corpus.split_joined splits them"
-        )
+        action = "were split" if joined["split"] else "stay as they are; split_joined splits them"
         get_run_logger().info(
             f"{joined['words']:,} words of the corpus ({joined['occurrences']:,} occurrences) seem "
             f"to have lost a space, for example {examples}. They {action}."
@@ -232,13 +230,13 @@ def corpus_files(corpus: CorpusParameters, splits: Splits | None = None) -> list
 
 def _training_split(dataset: str, splits: Splits | None) -> Output:
     if splits is None:
-        return ingest_dataset(DataParameters(dataset=dataset)).train
+        return ingest_texts(dataset).train
     data = splits.data
     # Beside training files, the default dataset does not name the data.
     if dataset == data.dataset and not (data.train_files and dataset == DataParameters().dataset):
         return splits.train
     shares = data.model_dump(include={"seed", "dev_share", "validation_share"})
-    return ingest_dataset(DataParameters(dataset=dataset, **shares)).train
+    return ingest_texts(dataset, **shares).train
 
 
 def _find_texts(spec: str) -> list[TextFile]:

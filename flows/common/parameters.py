@@ -451,6 +451,14 @@ class VectorParameters(Form):
             )
         return self
 
+    @model_validator(mode="after")
+    def _require_corpus(self) -> Self:
+        reads_corpus = self.method is not None or self.fill == A_LA_CARTE
+        if reads_corpus and not self.corpus.files and self.corpus.dataset is None:
+            reader = f"source {self.method}" if self.method is not None else f"fill {A_LA_CARTE}"
+            raise ValueError(f"{reader} reads a corpus; set corpus.files or corpus.dataset")
+        return self
+
 
 def _reject_settings_of_methods(training: EmbeddingSettings, start: str | None) -> None:
     """Raises ValueError if a setting is given that inducing vectors from contexts does not use."""

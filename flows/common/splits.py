@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from logging import INFO, WARNING
 from pathlib import Path
+from typing import Any
 
 from prefect import get_run_logger
 
@@ -74,6 +75,14 @@ def ingest_dataset(data: DataParameters) -> Splits:
         if split is not None:
             _report_left_out(part, split)
     return Splits(data, files.name, train, validation, dev)
+
+
+def ingest_texts(dataset: str, **shares: Any) -> Splits:
+    """The splits of a dataset whose texts are read, but which is not trained on: invalid answers
+    and contexts in several splits do no harm."""
+    return ingest_dataset(
+        DataParameters(dataset=dataset, max_rejected=1, overlap="leave out", **shares)
+    )
 
 
 def _report_left_out(part: str, split: Output) -> None:

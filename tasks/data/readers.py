@@ -147,6 +147,8 @@ def _json_shards(path: Path) -> Iterator[Shard]:
         document = Document(file)
         if document.peek() != "{":
             hint = "" if inner_suffix(path) == ".json" else f" {OTHER_NAMES}"
+            if document.peek() == "[":
+                hint = " Write a list of questions as JSON Lines (.jsonl), one per line."
             raise FormatError(
                 f'the top level must be {{"data": [articles]}}, not {document.preview()}.{hint}'
             )

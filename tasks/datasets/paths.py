@@ -77,18 +77,32 @@ def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataF
     are, other files are not used, and a line in the log names them. A line in the log also says if
     a file beside one named "train", such as test.json, is a training file, or one named "dev" is.
     """
-    dev = [file for file in files if file.name.startswith("dev")]
-    train = [file for file in files if file.name.startswith("train")]
+    dev = [file for file in files if _begins_with(file, "dev")]
+    train = [file for file in files if _begins_with(file, "train")]
     if not (train and dev):
         if 0 < len(train) < len(files):
             _log_all_train("dev", tuple(file.name for file in files))
         elif dev and len(files) > 1:
             _log_all_train("train", tuple(file.name for file in files))
         return list(files), []
-    unused = [file.name for file in files if not file.name.startswith(("train", "dev"))]
+    unused = [file.name for file in files if not _begins_with(file, "train", "dev")]
     if unused:
         _log_unused(tuple(unused))
     return train, dev
+
+
+def _begins_with(file: DataFile, *words: str) -> bool:
+    return file.name.lower().startswith(words)
+
+
+def warn_of_dev_files(files: Sequence[DataFile]) -> None:
+    """Warn if a folder, glob or archive of training files has some that look like dev files."""
+    dev = tuple(file.name for file in files if _begins_with(file, "dev"))
+    if dev and len(files) > 1:
+        logger().warning(
+            f"Used for training, although the names begin with dev: {_listed(dev)}. To evaluate on "
+            "them, name files of both kinds: data.train_files and data.dev_files."
+        )
 
 
 @cache  # `check` assigns them twice

@@ -103,4 +103,7 @@ def test_next_commands_are_quoted_for_the_shell(capsys: pytest.CaptureFixture[st
     announce({**facts, **counts, "files": ["my sets/vectors.parquet"]})
     printed = capsys.readouterr().out
     assert "bidaflow embeddings evaluate --vectors 'my sets/vectors.parquet'\n" in printed
-    assert "bidaflow retrain --vectors.source 'my sets/vectors.parquet'\n" in printed
+    assert (
+        "bidaflow retrain --data.dataset FILE --vectors.source 'my sets/vectors.parquet'\n"
+        in printed
+    )

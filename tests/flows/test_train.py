@@ -6,6 +6,7 @@ import pytest
 
 from flows.common.parameters import (
     ContextualParameters,
+    CorpusParameters,
     DataParameters,
     TrainingParameters,
     VariantName,
@@ -44,7 +45,8 @@ def test_contextual_options_are_checked_first(
 
 def test_rejects_a_word_limit_for_subword_models(root: Path) -> None:
     """A word above the limit would have no vector in training, but a composed one when served."""
-    data, vectors = DataParameters(), VectorParameters(source="fasttext")
+    corpus = CorpusParameters(dataset="tiny")
+    data, vectors = DataParameters(), VectorParameters(source="fasttext", corpus=corpus)
     vocabulary = VocabularyParameters(max_words=9)
     training = TrainingParameters(unknown_words="subword")
     message = r"^unknown_words 'subword' .*, but vocabulary\.max_words is 9\. Leave max_words empty"

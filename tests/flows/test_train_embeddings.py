@@ -128,7 +128,7 @@ def test_retrain_trains_the_requested_vectors(root: Path, prefect_server: None, 
     assert load_vectors(str(resolve_vectors(vectors))).vectors.shape == (12, 8)
     assert str(resolve_vectors(VectorParameters())) == PACKAGED
     with pytest.raises(UserError, match="No corpus of texts to read"):
-        resolve_vectors(VectorParameters(source="cbow"))
+        train_from_corpus(CorpusParameters(), EmbeddingParameters(), None)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,9 @@ def test_rejects_settings_of_another_method(
 def test_form_with_untouched_fields_is_valid(method: str) -> None:
     sent = EmbeddingSettings().model_dump()
     assert EmbeddingParameters(**sent, method=method).method == method  # type: ignore[arg-type]
-    assert VectorParameters(source=method, training=EmbeddingSettings(**sent)).source == method
+    corpus, untouched = CorpusParameters(dataset="tiny"), EmbeddingSettings(**sent)
+    vectors = VectorParameters(source=method, corpus=corpus, training=untouched)
+    assert vectors.source == method
 
 
 @pytest.mark.parametrize(
@@ -331,8 +333,8 @@ def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert "(after the first 25 words: 40.0)" in printed
     assert "bidaflow embeddings evaluate --vectors 'my sets/bilm.safetensors'\n" in printed
-    command = "retrain --variants char-elmo --vectors.contextual 'my sets/bilm.safetensors'"
-    assert f"bidaflow {command}\n" in printed
+    options = "--variants char-elmo --vectors.contextual 'my sets/bilm.safetensors'"
+    assert f"bidaflow retrain --data.dataset FILE {options}\n" in printed
 
 
 def test_next_commands_are_quoted_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
@@ -347,9 +349,10 @@ def test_next_commands_are_quoted_for_the_shell(capsys: pytest.CaptureFixture[st
     announce(facts)
     printed = capsys.readouterr().out
     assert "bidaflow embeddings evaluate --vectors 'my sets/vectors.parquet'\n" in printed
-    assert "bidaflow retrain --vectors.source 'glove-6b-50d+my sets/vectors.parquet'\n" in printed
-    announce({**facts, "carried_over": 2, "unchanged": 1, "new": 0})
-    continued = "bidaflow retrain --vectors.source 'my sets/vectors.parquet'\n"
+    source = "--vectors.source 'glove-6b-50d+my sets/vectors.parquet'"
+    assert f"bidaflow retrain --data.dataset FILE {source}\n" in printed
+    announce({**facts, "carried_over": 2, "unchanged": 1, "new": 0, "dataset": "tickets.json"})
+    continued = "retrain --data.dataset tickets.json --vectors.source 'my sets/vectors.parquet'\n"
     assert continued in capsys.readouterr().out, "it knows the general set that it started from"
 
 

@@ -46,14 +46,15 @@ def read_dataset_words(
 ) -> DatasetWords:
     """The words of ingested splits; `main` has the words of the main set."""
     counts: Counter[str] = Counter()
+    word: dict[str, str] = {}  # of each form; shared, as a token of its own takes more memory
     for form, count in form_counts(splits).items():
-        counts[word_of(form, main, lower_case)] += count
+        word[form] = word_of(form, main, lower_case)
+        counts[word[form]] += count
     known = {word for word in counts if is_known(word, main, lower_case=False)}
     words = DatasetWords(counts, Counter(), Counter(), Counter(), [])
     for split in splits:
         contexts = [
-            [word_of(form, main, lower_case) for form in forms]
-            for _, forms in read_texts(split / "contexts.parquet")
+            [word[form] for form in forms] for _, forms in read_texts(split / "contexts.parquet")
         ]
         for context in contexts:
             words.contexts.update(set(context))
@@ -61,7 +62,7 @@ def read_dataset_words(
             answer = contexts[context_id][start : end + 1] if start >= 0 else []
             around = contexts[context_id][max(start - NEARBY, 0) : end + 1 + NEARBY]
             words.answers.update(answer)
-            asked = [word_of(form, main, lower_case) for form in question]
+            asked = [word[form] for form in question]
             words.asked.update(asked)
             missing = Words(around if answer else []) - known
             words.questions.append(

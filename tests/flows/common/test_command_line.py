@@ -58,7 +58,7 @@ def test_defaults_are_repeated(command: str) -> None:
         ["--training.learning-rate", "1e-05", "--training.epochs", "3", "--variants", "char"],
         ["--examples", '["Who, when?", "[q7]", "{", "two\\nlines"]'],
         ["--vectors.source=-file.txt", "--examples=--yes"],
-        ["--vectors.source", "cbow", "--vectors.start", "b.txt"],
+        ["--vectors.source", "cbow", "--vectors.corpus.files", "a.txt", "--vectors.start", "b.txt"],
     ],
     ids=lambda words: " ".join(words)[:40],
 )

@@ -12,7 +12,12 @@ from flows.common.display_names import (
     names_of_vectors,
     require_unique,
 )
-from flows.common.parameters import DataParameters, MixedSource, VectorParameters
+from flows.common.parameters import (
+    CorpusParameters,
+    DataParameters,
+    MixedSource,
+    VectorParameters,
+)
 from infra.errors import UserError
 from tasks.embeddings.training.config import EmbeddingSettings
 
@@ -55,7 +60,11 @@ def test_vector_names_differ_by_folder_or_settings() -> None:
     same_name = [VectorParameters(source=f"{place}/own/vectors.parquet") for place in ("a", "b")]
     assert names_of_vectors(same_name) == ["a/own", "b/own"]
     trained = [
-        VectorParameters(source="skipgram", training=EmbeddingSettings(dimension=dimension))
+        VectorParameters(
+            source="skipgram",
+            corpus=CorpusParameters(files=["texts"]),
+            training=EmbeddingSettings(dimension=dimension),
+        )
         for dimension in (50, 100)
     ]
     assert names_of_vectors(trained) == [

@@ -453,7 +453,15 @@ def test_contextual_variants_need_a_language_model(root: Path) -> None:
 
 def test_rejects_subword_for_methods_without_ngrams() -> None:
     subword_variant = configure("char", {"unknown_words": "subword"})
-    fasttext = VectorParameters(source="fasttext")
+    corpus = CorpusParameters(files=["texts"])
+    fasttext, glove = (VectorParameters(source=m, corpus=corpus) for m in ("fasttext", "glove"))
     assert vectors_for([subword_variant], fasttext) == fasttext
     with pytest.raises(UserError, match="vectors trained with glove have no n-grams"):
-        vectors_for([preset("char"), subword_variant], VectorParameters(source="glove"))
+        vectors_for([preset("char"), subword_variant], glove)
+
+
+@pytest.mark.parametrize("fields", [{"source": "glove-6b-50d+skipgram"}, {"fill": "a-la-carte"}])
+def test_vectors_made_from_texts_need_a_corpus(fields: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="reads a corpus; set"):
+        VectorParameters.model_validate(fields)
+    VectorParameters.model_validate({**fields, "corpus": {"dataset": "tiny"}})

@@ -182,6 +182,7 @@ JSON_LINES = 'the field "data" is missing, and another object follows: these are
     ("content", "sentence"),
     [
         ([squad()], 'the top level must be {"data": [articles]}, not [{"version":'),
+        ([], 'the top level must be {"data": [articles]}, not []. Write a list of questions'),
         ({"articles": [], "v": 2}, 'the field "data" is missing (found: articles, v); write'),
         ({}, 'the field "data" is missing (found: nothing); write'),
         ({"data": {}}, 'field "data": found {}; it should be an array.'),

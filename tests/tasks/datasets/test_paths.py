@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from infra.errors import UserError
-from tasks.datasets.paths import assign_splits, data_files, dataset_name, require_valid_name
+from tasks.datasets.paths import (
+    assign_splits,
+    data_files,
+    dataset_name,
+    require_valid_name,
+    warn_of_dev_files,
+)
 from tests.factories.permissions import lock
 
 
@@ -103,6 +109,7 @@ def test_unlisted_folder_suggests_no_file(tmp_path: Path, monkeypatch: pytest.Mo
         ("train-1 train-2", "train-1 train-2", ""),
         ("dev-1", "dev-1", ""),
         ("mills inns", "mills inns", ""),
+        ("Train.json Dev.json", "Train.json", "Dev.json"),
     ],
 )
 def test_names_distinguish_train_from_dev(names: str, train: str, dev: str) -> None:
@@ -142,6 +149,16 @@ def test_dev_files_that_are_trained_on_are_named(
     assert assign_splits(files) == (files, [])
     (line,) = caplog.messages
     assert line.startswith("No file name begins with train, so all 2 files are training files: dev")
+
+
+def test_dev_files_among_training_files_are_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    for names in ("dev.json", "train-1 train-2", "Dev.json train.json"):
+        warn_of_dev_files([Path(name) for name in names.split()])
+    (line,) = caplog.messages
+    assert line.startswith("Used for training, although the names begin with dev: Dev.json. ")
 
 
 @pytest.mark.parametrize(
