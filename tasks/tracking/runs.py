@@ -15,6 +15,7 @@ from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
+from tasks.tracking.moved_store import ARTIFACTS, follow_move
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -323,6 +324,7 @@ def _runs_of(client: "MlflowClient", flow_run_id: str) -> "list[Run]":
 
 
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
+    follow_move(uri)
     experiment = client.get_experiment_by_name(name) or _new_experiment(client, uri, name)
     if experiment.lifecycle_stage != "active":
         raise UserError(
@@ -337,7 +339,7 @@ def _new_experiment(client: "MlflowClient", uri: str, name: str) -> "Experiment"
     from mlflow.exceptions import MlflowException
 
     # Beside the SQLite file, because MLflow would use the working directory.
-    artifacts = Path(uri.removeprefix("sqlite:///")).resolve().parent / "mlartifacts" / name
+    artifacts = Path(uri.removeprefix("sqlite:///")).resolve().parent / ARTIFACTS / name
     try:
         client.create_experiment(
             name,

@@ -1,0 +1,58 @@
+"""Follows a storage root that was moved: MLflow's SQLite store keeps absolute paths."""
+
+import sqlite3
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from infra.run_logger import logger
+
+ARTIFACTS = "mlartifacts"  # beside the database
+# The columns of the store that say where files are, by table.
+LOCATIONS = {
+    "experiments": "artifact_location",
+    "logged_models": "artifact_location",
+    "model_versions": "storage_location",
+    "runs": "artifact_uri",
+}
+
+
+@cache
+def follow_move(uri: str) -> None:
+    """Let a SQLite store lead to the files beside it, if they are no longer where it says.
+
+    Otherwise, new runs would write to the old place, or fail. Stores on servers are left alone.
+    """
+    database = Path(uri.removeprefix("sqlite:///")).resolve()
+    artifacts = database.parent / ARTIFACTS
+    if not uri.startswith("sqlite:///") or not database.is_file() or not artifacts.is_dir():
+        return
+    with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
+        for before in _recorded_folders(connection):
+            if before != artifacts.as_uri() and not Path(unquote(urlsplit(before).path)).exists():
+                _replace(connection, before, artifacts.as_uri())
+                logger().info(f"MLflow's files were moved from {before} to {artifacts}.")
+
+
+def _recorded_folders(connection: sqlite3.Connection) -> list[str]:
+    """The URIs of the folders in which the experiments of this project were created."""
+    rows = connection.execute("SELECT artifact_location, name FROM experiments").fetchall()
+    suffixes = {location: f"/{ARTIFACTS}/{name}" for location, name in rows if location}
+    return sorted(
+        {
+            location.removesuffix(suffix) + f"/{ARTIFACTS}"
+            for location, suffix in suffixes.items()
+            if location.startswith("file:") and location.endswith(suffix)
+        }
+    )
+
+
+def _replace(connection: sqlite3.Connection, before: str, now: str) -> None:
+    """Replace the beginning of all locations below a folder."""
+    for table, column in LOCATIONS.items():
+        connection.execute(
+            f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
+            f" WHERE substr({column}, 1, ?) = ?",
+            (now, len(before) + 1, len(before) + 1, f"{before}/"),
+        )
