@@ -52,7 +52,8 @@ from flows.common.training import Training, model_to_start_from, report_on, trai
 from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError, first_line
+from infra.masking import mask_secrets
 from infra.settings import settings
 from tasks.datasets.catalog import COMPARISONS
 from tasks.reports.comparison import Cell, compare
@@ -183,7 +184,10 @@ def with_error_report(
     try:
         errors = error_report(training.splits, outcome, examples)
     except Exception as error:
-        return error
+        return RetryableError(
+            f"the training ended, but not its error report: {type(error).__name__}: "
+            f"{mask_secrets(first_line(error))}"
+        )
     return ComparedVariant(cell, training, outcome, errors)
 
 
@@ -213,7 +217,8 @@ def _page_so_far(outcomes: Outcomes, seeds: Sequence[int], left: str) -> Path | 
             page = publish_page(Path(folder) / PAGE, f"{_folder()}/{PAGE}")
         update_index()
     except Exception as error:
-        get_run_logger().warning(f"The page with the results so far was not updated: {error}")
+        reason = mask_secrets(first_line(error))
+        get_run_logger().warning(f"The page with the results so far was not updated: {reason}")
         return None
     return page
 

@@ -110,12 +110,14 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
     split, name = (splits.validation, "validation") if splits.validation else (splits.dev, "dev")
     models = [_registered(output) for output in trained]
     scores = [scoring(model.model_id, split.folder).facts["f1"] for model in models]
-    number = scores.index(max(scores))
-    with deciding_on_champion(models[number].name):
+    with deciding_on_champion(models[0].name):
+        champion = registry.with_alias(uri, models[0].name, registry.CHAMPION)
+        later = [n for n, model in enumerate(models) if not _passed_over(model, champion)]
+        number = max(later or range(len(models)), key=scores.__getitem__)
         best = _registered(trained[number])  # another run may have tagged it with its decision
-        champion = registry.with_alias(uri, best.name, registry.CHAMPION)
         decision = _decide_once(champion, best, split.folder, rule)
-    return PromotionResult(best, champion, name, split.facts["questions"], max(scores), decision)
+    questions = split.facts["questions"]
+    return PromotionResult(best, champion, name, questions, scores[number], decision)
 
 
 def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
@@ -162,11 +164,9 @@ def _decide_once(
     # Without a champion, also an earlier decision is taken again: its model lost the alias.
     if champion is None:
         decision = FIRST_CHAMPION
-    elif (
-        champion.version == challenger.version
-        or challenger.tags.get(KEY) == key
-        or int(challenger.version) <= int(champion.tags.get(BY_HAND, 0))
-    ):
+    elif _passed_over(challenger, champion):
+        return None
+    elif champion.version == challenger.version or challenger.tags.get(KEY) == key:
         return _unannounced_decision(uri, challenger)
     else:
         decision = _compare(champion, challenger, split, rule)
@@ -179,6 +179,15 @@ def _decide_once(
         registry.set_champion(uri, challenger)
     registry.tag(uri, challenger, {KEY: key})
     return decision
+
+
+def _passed_over(model: RegisteredVersion, champion: RegisteredVersion | None) -> bool:
+    """Whether a version was there when somebody made another one the champion by hand."""
+    return (
+        champion is not None
+        and champion.version != model.version
+        and int(model.version) <= int(champion.tags.get(BY_HAND, 0))
+    )
 
 
 def log_decision(uri: str, run_id: str, text: str, decision: Decision) -> None:

@@ -50,14 +50,15 @@ def exclusive_lock(path: Path, wait_message: str) -> Iterator[None]:
 
 
 @contextmanager
-def lock_if_free(path: Path, shared: bool = False) -> Iterator[bool]:
-    """Hold a lock, exclusive by default, within the block if it is free; yields whether it was."""
+def lock_if_free(path: Path, shared: bool = False, patience: float = 0) -> Iterator[bool]:
+    """Hold a lock, exclusive by default, within the block if it is free, at the latest after so
+    many seconds; yields whether it was."""
     kind, flag = (
         (_SharedLock, LockFlags.SHARED) if shared else (TemporaryFileLock, LockFlags.EXCLUSIVE)
     )
     lock = _lock(kind, path, flag)
     with suppress(AlreadyLocked):
-        lock.acquire(fail_when_locked=True)
+        lock.acquire(patience, fail_when_locked=not patience)
     try:
         yield lock.fh is not None
     finally:

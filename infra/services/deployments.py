@@ -99,7 +99,7 @@ def deploy() -> None:
             _rename_parameters_of_runs(deployment)
             _arrange_form(deployment)
         _replace_renamed()
-        saved.unlink()
+        saved.unlink(missing_ok=True)
     write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
 
 

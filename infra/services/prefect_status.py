@@ -51,7 +51,8 @@ def require_access(api: str) -> None:
             f"The Prefect server at {shown} refuses access. Set PREFECT_API_AUTH_STRING to "
             "user:password."
         )
-    if response.headers.get("content-type", "").startswith("text/html"):
+    is_page = response.headers.get("content-type", "").startswith("text/html")
+    if response.is_success and is_page:  # not the page of a proxy about an error
         raise UserError(
             f"{shown} has web pages, not the API of a Prefect server. Correct PREFECT_API_URL: it "
             "ends in /api."

@@ -99,10 +99,15 @@ def warn_of_dev_files(files: Sequence[DataFile]) -> None:
     """Warn if a folder, glob or archive of training files has some that look like dev files."""
     dev = tuple(file.name for file in files if _begins_with(file, "dev"))
     if dev and len(files) > 1:
-        logger().warning(
-            f"Used for training, although the names begin with dev: {_listed(dev)}. To evaluate on "
-            "them, name files of both kinds: data.train_files and data.dev_files."
-        )
+        _log_trained_on(dev)
+
+
+@cache  # `check` finds them twice
+def _log_trained_on(names: tuple[str, ...]) -> None:
+    logger().warning(
+        f"Used for training, although the names begin with dev: {_listed(names)}. To evaluate on "
+        "them, name the files of both kinds: data.train_files and data.dev_files."
+    )
 
 
 @cache  # `check` assigns them twice

@@ -171,7 +171,8 @@ def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
     with ExitStack() as locks:  # against removal
         for folder in folders:
             # A process that is removing the stage may wait for the reports, which are locked here.
-            if not locks.enter_context(lock_if_free(lock_file(folder, "use"), shared=True)):
+            use = lock_if_free(lock_file(folder, "use"), shared=True, patience=2)
+            if not locks.enter_context(use):
                 return None
             ensure_local(folder)
         old, new = (folder / "predictions.parquet" for folder in folders)

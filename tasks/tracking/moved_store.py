@@ -1,10 +1,11 @@
 """Follows a storage root that was moved: MLflow's SQLite store keeps absolute paths."""
 
+import os
 import sqlite3
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from infra.run_logger import logger
 
@@ -30,7 +31,8 @@ def follow_move(uri: str) -> None:
         return
     with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
         for before in _recorded_folders(connection):
-            if before != artifacts.as_uri() and not Path(unquote(urlsplit(before).path)).exists():
+            # A place that may not be read has nothing for this process either.
+            if before != artifacts.as_uri() and not os.path.exists(unquote(urlsplit(before).path)):
                 _replace(connection, before, artifacts.as_uri())
                 logger().info(f"MLflow's files were moved from {before} to {artifacts}.")
 
@@ -38,7 +40,7 @@ def follow_move(uri: str) -> None:
 def _recorded_folders(connection: sqlite3.Connection) -> list[str]:
     """The URIs of the folders in which the experiments of this project were created."""
     rows = connection.execute("SELECT artifact_location, name FROM experiments").fetchall()
-    suffixes = {location: f"/{ARTIFACTS}/{name}" for location, name in rows if location}
+    suffixes = {location: f"/{ARTIFACTS}/{quote(name)}" for location, name in rows if location}
     return sorted(
         {
             location.removesuffix(suffix) + f"/{ARTIFACTS}"

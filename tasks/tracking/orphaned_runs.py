@@ -25,6 +25,7 @@ from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import require_response
 from tasks.tracking.lost_runs import end_lost_runs
+from tasks.tracking.moved_store import follow_move
 from tasks.tracking.runs import Status, finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
@@ -49,6 +50,7 @@ def track_flow_run() -> Iterator[bool]:
     if VARIABLE in os.environ and _note(os.environ[VARIABLE]).exists():
         yield False
         return
+    follow_move(settings().tracking_uri)
     end_orphaned_runs()
     if settings().address is not None:
         end_lost_runs()

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from infra.artifacts.manifest import content_digest, git_commit
 from infra.errors import UserError, first_line
+from infra.masking import mask_secrets
 from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
-from tasks.tracking.moved_store import ARTIFACTS, follow_move
+from tasks.tracking.moved_store import ARTIFACTS
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -296,7 +297,8 @@ def finishing_run(uri: str, run_id: str) -> Iterator[None]:
         try:
             finish(uri, run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
         except MlflowException as problem:  # the block's error says more
-            logger().warning(f"The MLflow run {run_id} was not ended: {first_line(problem)}")
+            reason = mask_secrets(first_line(problem))
+            logger().warning(f"The MLflow run {run_id} was not ended: {reason}")
         raise
     finish(uri, run_id, "FINISHED")
 
@@ -324,7 +326,6 @@ def _runs_of(client: "MlflowClient", flow_run_id: str) -> "list[Run]":
 
 
 def _experiment_id(client: "MlflowClient", uri: str, name: str) -> str:
-    follow_move(uri)
     experiment = client.get_experiment_by_name(name) or _new_experiment(client, uri, name)
     if experiment.lifecycle_stage != "active":
         raise UserError(

@@ -22,7 +22,7 @@ from flows.compare_variants import (
     with_error_report,
 )
 from infra.artifacts.stage import Output, result_of
-from infra.errors import UserError
+from infra.errors import RetryableError, UserError
 from infra.settings import settings
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
@@ -124,7 +124,9 @@ def test_failed_report_does_not_end_the_comparison(
         trained = Output(tmp_path / "gone", {}, cached=False)
         return with_error_report(cell, training, trained, [])
 
-    assert isinstance(in_flow(report, "reporting"), UserError)
+    error = in_flow(report, "reporting")
+    assert isinstance(error, RetryableError)
+    assert "the training ended, but not its error report: UserError: " in str(error)
 
 
 def test_runs_of_an_earlier_attempt_are_finished(

@@ -126,16 +126,18 @@ def promote(
     uri = settings().tracking_uri
     write_known_contexts(models["old"], dataset, getattr(request, "param", 0))
     parent = runs.parent_run(uri, "bidaflow/planted", "flow", None, "made", {})
-    facts = {}
-    for name, folder in models.items():
-        run = runs.VariantRun(name, name, {}, {}, [])
+
+    def log(name: str, stage: str) -> dict[str, str]:
+        run = runs.VariantRun(name, stage, {}, {}, [])
         run_id = runs.start_variant_run(uri, parent, run)
-        model_uri = model_logging.log_model(uri, run_id, folder, "bidaf-planted", step=0)
-        facts[name] = {"run_id": run_id, "model_uri": model_uri}
+        model_uri = model_logging.log_model(uri, run_id, models[name], "bidaf-planted", step=0)
+        return {"run_id": run_id, "model_uri": model_uri}
+
+    facts = {name: log(name, name) for name in models}
 
     @flow
-    def promoting(name: str, interrupted: bool = False) -> PromotionResult:
-        trained = Output(models[name], facts[name], False)
+    def promoting(name: str, interrupted: bool = False, anew: bool = False) -> PromotionResult:
+        trained = Output(models[name], log(name, "anew") if anew else facts[name], False)
         result = promote_best(ingest_dataset(dataset), [trained], PromotionRule())
         if not interrupted:
             emit_decision(result, "planted", "report.html", None)
@@ -238,12 +240,14 @@ def test_promotion_by_hand_lasts_until_a_new_model(
     """A run that trains nothing new must not undo it."""
     old = promote("old").challenger
     promote("better")
-    promote("best")
+    promote("best", interrupted=True)
     assert version("champion") == "best"
     promote_by_hand(old)
     for name in ("better", "best"):
         assert promote(name).decision is None
         assert version("champion") == "old"
+    assert promote("better", anew=True).decision.promoted  # type: ignore[union-attr]
+    assert version("champion") == "better"
 
 
 def test_model_without_its_alias_is_promoted_again(

@@ -65,10 +65,13 @@ def test_ctrl_c_cancels_a_run_without_services(tmp_path: Path) -> None:
             text=True,
             start_new_session=True,
         )
-        assert asked.wait(PATIENCE)
-        os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE)
-        ended.set()
+        try:
+            assert asked.wait(PATIENCE)
+            os.killpg(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            ended.set()
+            process.kill()
     assert process.returncode == 1 and "Cancelled. Started again, the run" in errors, errors
     with closing(sqlite3.connect(tmp_path / "prefect" / "prefect.db")) as database:
         assert database.execute("SELECT state_type FROM flow_run").fetchall() == [("CANCELLED",)]

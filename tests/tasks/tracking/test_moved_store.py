@@ -7,6 +7,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from tasks.tracking import model_logging, registry, runs
+from tasks.tracking.moved_store import follow_move
 from tests.factories.logged_models import save_untrained_model
 
 TEXT = "report.txt"
@@ -17,7 +18,8 @@ def uri_in(root: Path) -> str:
 
 
 def new_run(root: Path, flow_run: str) -> str:
-    run_id = runs.parent_run(uri_in(root), "bidaflow/moved", flow_run, None, flow_run, {})
+    follow_move(uri_in(root))
+    run_id = runs.parent_run(uri_in(root), "bidaflow/gelöst", flow_run, None, flow_run, {})
     runs.log_text(uri_in(root), run_id, TEXT, flow_run)
     return run_id
 
@@ -41,7 +43,7 @@ def test_next_run_corrects_the_paths(moved: tuple[Path, str], tmp_path: Path) ->
         assert runs.read_text(uri_in(root), run_id, TEXT) == text
     model_id = registry.find_version(uri_in(root), "models:/bidaf-moved/1").model_id
     location = MlflowClient(uri_in(root)).get_logged_model(model_id).artifact_location
-    files = root / "mlartifacts" / "bidaflow" / "moved" / "models" / model_id / "artifacts"
+    files = root / "mlartifacts" / "bidaflow" / "gelöst" / "models" / model_id / "artifacts"
     assert location == files.as_uri() and files.is_dir()
     assert not (tmp_path / "before").exists()
 

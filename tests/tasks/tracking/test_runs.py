@@ -203,7 +203,7 @@ def test_message_about_unsent_metrics_masks_secrets(
     logger = EpochLogger(f"http://me:secret@127.0.0.1:{free_port()}", "run")
     logger.epoch(1, {"train/nll": 1.0})
     printed = capsys.readouterr().out
-    assert "1 metrics are queued" in printed and "http://***@127.0.0.1" in printed
+    assert "did not take 1 metrics" in printed and "http://***@127.0.0.1" in printed
     assert "secret" not in printed
 
 
