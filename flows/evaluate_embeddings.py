@@ -120,7 +120,7 @@ def evaluate_embeddings(
         left_out,
         inputs[0].name if inputs else None,
     )
-    file = publish_page(report.folder / "embeddings.html", _page_name(names, inputs))
+    file = publish_page(report.folder / "embeddings.html", page_name(names, inputs))
     outputs = dict(zip(names, evaluated, strict=True))
     _log(outputs, inputs, lower_case, file)
     metrics = {name: output.facts["metrics"] for name, output in outputs.items()}
@@ -139,7 +139,7 @@ def evaluate_embeddings(
     }
 
 
-def _page_name(names: Sequence[str], inputs: Sequence[runs.InputDataset]) -> str:
+def page_name(names: Sequence[str], inputs: Sequence[runs.InputDataset]) -> str:
     """The file name of the page about sets, and about the dataset whose coverage it shows."""
     dataset = f"-on-{inputs[0].name}" if inputs else ""
     name = f"vectors-{'-'.join(names)}{dataset}".replace("/", "_")

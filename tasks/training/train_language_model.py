@@ -74,7 +74,7 @@ def train_language_model(
             uri,
             run_id,
         )
-        _require_enough_words(job, allotment.workers)
+        require_enough_words(job, allotment.workers)
         baselines = _baselines(job)
         runs.log_scores(uri, run_id, baselines)
         began = time.perf_counter()
@@ -123,7 +123,12 @@ def _sizes_and_words(
     return PRESETS[parameters.elmo.preset], words[: parameters.elmo.vocabulary]
 
 
-def _require_enough_words(job: "LanguageModelJob", workers: int) -> None:
+def require_enough_words(job: "LanguageModelJob", workers: int) -> None:
+    """Check that each worker has words to read.
+
+    Raises:
+        UserError: the corpus, or the batch, is too small.
+    """
     from models.language_model.streams import Tracks
     from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from flows import evaluate_embeddings as flow_file
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_dataset
-from flows.evaluate_embeddings import evaluate_embeddings, metric_title
+from flows.evaluate_embeddings import evaluate_embeddings, metric_title, page_name
 from infra.artifacts.manifest import content_digest
 from infra.artifacts.stage import result_of
 from tasks.datasets.tiny import generate
@@ -156,6 +156,12 @@ def test_benchmarks_are_downloaded_only_on_request(
     assert results[2]["metrics"]["v.txt"]["similarity/MEN"] == pytest.approx(1.0)
     flow_file.announce(results[0])
     assert "missing: MEN. Use --fetch to download them." in capsys.readouterr().out
+
+
+def test_pages_of_many_sets_have_short_distinct_names() -> None:
+    assert page_name(["glove", "own/set"], []) == "vectors-glove-own_set.html"
+    names = {page_name(["é" * 50, "b" * 100, "c" * 100, last], []) for last in "xy"}
+    assert len(names) == 2 and max(len(name.encode()) for name in names) < 200
 
 
 def test_every_metric_has_a_title_in_words() -> None:

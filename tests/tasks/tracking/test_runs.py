@@ -196,6 +196,13 @@ def test_resumed_training_sends_checkpointed_metrics(uri: str) -> None:
     assert history(uri, run_id, "train/batch_nll") == [(9, 4.5), (19, 14.5), (29, 24.5)]
 
 
+def test_mlflow_does_not_hide_why_a_run_failed(uri: str) -> None:
+    run_id = variant(uri, parent(uri, "hidden"), "hidden")
+    with pytest.raises(UserError, match="diverged"), runs.finishing_run(uri, run_id):
+        MlflowClient(uri).delete_run(run_id)
+        raise UserError("char diverged")
+
+
 def test_message_about_unsent_metrics_masks_secrets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

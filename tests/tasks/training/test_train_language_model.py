@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
-from models.language_model.config import PRESETS
+import pytest
+
+from infra.errors import UserError
+from models.language_model.config import PRESETS, LMTraining
+from tasks.embeddings.contextual.encode_corpus import EncodedCorpus
 from tasks.embeddings.training.config import EmbeddingParameters
-from tasks.training.train_language_model import used_settings
+from tasks.training.language_model_worker import LanguageModelJob
+from tasks.training.train_language_model import require_enough_words, used_settings
 from tests.factories.language_models import CONFIG
 
 
@@ -16,3 +21,10 @@ def test_warm_start_records_the_sizes_of_its_model() -> None:
     assert continued["sizes"] == CONFIG.to_dict() and continued["words"] == 6
     assert not {"preset", "vocabulary"} & continued["elmo"].keys() and "min_count" not in continued
     assert (continued["elmo"]["window"], continued["seed"]) == (20, 3)
+
+
+def test_each_worker_needs_a_row_of_the_batch(tmp_path: Path) -> None:
+    corpus, training = EncodedCorpus(tmp_path, tmp_path), LMTraining(tracks=1)
+    job = LanguageModelJob(CONFIG, training, corpus, [], None, "", "")
+    with pytest.raises(UserError, match=r"elmo\.batch_size is 1, but each of the 2 workers"):
+        require_enough_words(job, 2)
