@@ -8,6 +8,7 @@ VALUES is a YAML file like infra/kubernetes/values.yaml, OUTPUT the folder for t
 import re
 import sys
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from infra.errors import UserError, did_you_mean
 
 MANIFESTS = Path(__file__).with_name("manifests")
 NAME = re.compile(r"\$\{([^}]*)\}")
+DIGEST = "digest"  # the name of a value that changes with any value or manifest
 
 
 def render(values_file: Path, output: Path) -> list[Path]:
@@ -30,6 +32,8 @@ def render(values_file: Path, output: Path) -> list[Path]:
         file: file.read_text(encoding="utf-8") for file in sorted(MANIFESTS.rglob("*.yaml"))
     }
     values = read_values(values_file)
+    content = "".join([*templates.values(), *map(str, sorted(values.items()))])
+    values = {**values, DIGEST: sha256(content.encode()).hexdigest()[:16]}
     used = {name: file.name for file, text in templates.items() for name in NAME.findall(text)}
     for name in used.keys() - values.keys():
         raise UserError(f"{values_file} lacks `{name}`, which {used[name]} uses. Add it.")

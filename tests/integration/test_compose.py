@@ -19,7 +19,7 @@ from tests.factories.dockerfile import read_stages
 FILE = CHECKOUT / "infra" / "compose.yaml"
 COMPOSE = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
-ONE_SHOT = {"bucket", "deploy"}
+ONE_SHOT = {"bucket", "deploy", "mlflow-database"}
 """Services that do one thing and end."""
 LEASES = "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"
 SECRET = re.compile(r"PASSWORD|SECRET|KEY|TOKEN|AUTH_(?:STRING|CONFIG)|(?:STORE|CONNECTION)_UR[IL]")
@@ -38,6 +38,7 @@ def validate(file: Path) -> subprocess.CompletedProcess[str]:
 def test_file_follows_the_compose_specification(tmp_path: Path) -> None:
     done = validate(FILE)
     assert done.returncode == 0, done.stdout
+    assert validate(FILE.with_name("compose.gpu.yaml")).returncode == 0
     misspelt = tmp_path / "compose.yaml"
     misspelt.write_text(FILE.read_text().replace("healthcheck:", "healthchek:"))
     assert "healthchek" in validate(misspelt).stdout
@@ -66,7 +67,7 @@ def test_containers_are_restricted(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert re.search(r":[\d.]+(-\w+)?$", service["image"]) or ":-bidaflow:cpu}" in service["image"]
+    assert re.search(r":[\d.]+(-\w+)?$", service["image"]) or service["image"] == "bidaflow:cpu"
     assert ("healthcheck" in service) != (name in ONE_SHOT)
 
 
@@ -97,6 +98,12 @@ def test_leases_of_prefect_outlive_a_restart() -> None:
     variables = environment("prefect")
     assert variables[LEASES] == environment_of_bidaflow()[LEASES]
     assert f"prefect:{variables['PREFECT_HOME']}" in SERVICES["prefect"]["volumes"]
+
+
+def test_pages_of_prefect_get_a_writable_folder() -> None:
+    """By default, the server copies them into its package, which is read-only."""
+    folder = Path(environment("prefect")["PREFECT_UI_STATIC_DIRECTORY"])
+    assert str(folder.parent) in SERVICES["prefect"]["tmpfs"]
 
 
 @pytest.mark.heavy

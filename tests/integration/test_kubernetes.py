@@ -179,6 +179,20 @@ def test_leases_of_prefect_outlive_its_pod(pods: dict[str, Manifest]) -> None:
     assert "persistentVolumeClaim" in volume
 
 
+def test_pages_of_prefect_are_copied_to_a_volume(pods: dict[str, Manifest]) -> None:
+    """By default, the server copies them into its package, which is read-only."""
+    (container,) = pods["prefect"]["spec"]["containers"]
+    values = {variable["name"]: variable.get("value") for variable in container["env"]}
+    folder = Path(values["PREFECT_UI_STATIC_DIRECTORY"])
+    assert str(folder.parent) in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_every_pod_of_ours_can_pull_its_image(pods: dict[str, Manifest]) -> None:
+    for name, template in pods.items():
+        if name != "postgresql":
+            assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}], name
+
+
 def test_versions_match_the_image(manifests: list[Manifest]) -> None:
     pins = (CHECKOUT / "constraints.txt").read_text().splitlines()
     cluster = named(manifests, "RayCluster", "ray")
@@ -227,7 +241,9 @@ def test_every_command_is_valid(manifests: list[Manifest]) -> None:
         options = [f"--{name}={value}" for name, value in group["rayStartParams"].items()]
         commands.append(["ray", "start", *options])  # as KubeRay starts it
     programs = [require_valid(command) for command in commands]
-    assert set(programs) == {"bidaflow", "mlflow", "prefect", "ray"} and len(programs) > 10
+    assert (
+        set(programs) == {"bidaflow", "mlflow", "prefect", "python", "ray"} and len(programs) > 10
+    )
 
 
 class Network:

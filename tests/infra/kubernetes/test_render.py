@@ -1,5 +1,6 @@
 """The renderer of manifests: every value is known, used and one line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ def test_manifests_have_all_values(tmp_path: Path) -> None:
     assert names == {file.relative_to(MANIFESTS) for file in MANIFESTS.rglob("*.yaml")}
     assert [file for file in written if "${" in file.read_text()] == []
     assert "image: registry.example.org/bidaflow:cpu-1\n" in (tmp_path / "ray.yaml").read_text()
+
+
+def test_changed_value_restarts_the_servers(tmp_path: Path) -> None:
+    """Running pods do not see a changed ConfigMap, but each annotation of theirs."""
+    annotations = []
+    for number, line in enumerate(("cache_size: 1Gi", "cache_size: 2Gi", "cache_size: 2Gi")):
+        render(with_line(tmp_path, line, instead_of="cache_size"), tmp_path / str(number))
+        manifest = (tmp_path / str(number) / "prefect-worker.yaml").read_text()
+        (found,) = re.findall("bidaflow/rendered: (.*) #", manifest)
+        annotations.append(found)
+    assert annotations[0] != annotations[1] == annotations[2]
 
 
 def test_value_that_no_manifest_uses_is_refused(tmp_path: Path) -> None:
