@@ -12,7 +12,7 @@ from infra.settings import CHECKOUT
 
 SCRIPTS = {"with-secrets", "join-ray"}
 """Those of the image that run the command that follows."""
-FOREIGN = {"weed", "wget", "pg_isready"}
+FOREIGN = {"weed", "wget", "pg_isready", "pg_dumpall"}
 """Programs of other images."""
 
 

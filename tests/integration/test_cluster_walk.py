@@ -17,7 +17,7 @@ import yaml
 
 from infra.services.create_secrets import new_secrets
 from infra.settings import CHECKOUT
-from tests.factories.container_commands import require_valid
+from tests.factories.container_commands import FOREIGN, require_valid
 from tests.factories.documents import CLUSTER_WALK, shell_lines
 from tests.factories.manifests import read_manifests
 
@@ -72,13 +72,17 @@ def test_docker_commands_name_files_and_services(folder: Path) -> None:
             arguments = [word for word in words if word.startswith("DEVICE=")]
             assert arguments in ([], ["DEVICE=cu130"])
         elif words[0] == "compose":
-            _, option, file, command, *rest = words
-            assert option == "-f" and (folder / file).is_file()
+            _, *rest = words
+            while rest[0] == "-f":
+                _, file, *rest = rest
+                assert (folder / file).is_file()
+            command, *rest = rest
             assert command in COMPOSE_COMMANDS
             if command == "exec":
-                service, *inner = rest
+                service, *inner = (word for word in rest if word != "-T")
                 assert service in SERVICES
-                require_valid(inner)
+                if inner[0] not in FOREIGN:
+                    require_valid(inner)
             for word in rest:
                 if "=" in word:
                     assert word.partition("=")[0] in SERVICES
