@@ -256,8 +256,7 @@ def require_same_casing(
     """
     for source in vectors:
         trained_lower_case = source.corpus.lower_case
-        reads_corpus = source.method is not None or source.fill == A_LA_CARTE
-        if reads_corpus and trained_lower_case != vocabulary.lower_case:
+        if source.reads_corpus and trained_lower_case != vocabulary.lower_case:
             raise UserError(
                 f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
                 f"{vocabulary.lower_case}: words with capitals would have no vector. Set both to "

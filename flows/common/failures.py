@@ -49,14 +49,13 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         try:
             require_parameters_of_schedule()
             require_store()
-            with track_flow_run() as is_outermost:
-                alone = PRINTED_AT_EXIT.get() and is_outermost
-                with (
-                    ending_if_cancelled() if alone else nullcontext(),
-                    used_by_flow(),
-                    heartbeat(),
-                ):
-                    return body(*args, **kwargs)
+            with (
+                track_flow_run() as is_outermost,
+                ending_if_cancelled() if PRINTED_AT_EXIT.get() and is_outermost else nullcontext(),
+                used_by_flow(),
+                heartbeat(),
+            ):
+                return body(*args, **kwargs)
         except CancelledError:  # raised by Prefect at the time limit
             _disable_retries()
             raise

@@ -420,6 +420,11 @@ class VectorParameters(Form):
         """The training method among them, if any."""
         return next((part for part in self.parts if part in METHODS), None)
 
+    @property
+    def reads_corpus(self) -> bool:
+        """Whether a set is trained on the corpus, or filled from it."""
+        return self.method is not None or self.fill == A_LA_CARTE
+
     @model_validator(mode="after")
     def _reject_settings_without_effect(self) -> Self:
         default = {name: field.default for name, field in type(self).model_fields.items()}
@@ -453,8 +458,7 @@ class VectorParameters(Form):
 
     @model_validator(mode="after")
     def _require_corpus(self) -> Self:
-        reads_corpus = self.method is not None or self.fill == A_LA_CARTE
-        if reads_corpus and not self.corpus.files and self.corpus.dataset is None:
+        if self.reads_corpus and not self.corpus.files and self.corpus.dataset is None:
             reader = f"source {self.method}" if self.method is not None else f"fill {A_LA_CARTE}"
             raise ValueError(f"{reader} reads a corpus; set corpus.files or corpus.dataset")
         return self

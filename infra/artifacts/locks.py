@@ -34,7 +34,7 @@ def lock_file(folder: Path, purpose: str) -> Path:
 
 def shared_lock(path: Path) -> AbstractContextManager[Any]:
     """Hold a shared lock, after waiting for an exclusive holder to release it."""
-    return _lock(_SharedLock, path, LockFlags.SHARED)
+    return _lock(path, shared=True)
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def exclusive_lock(path: Path, wait_message: str) -> Iterator[None]:
             yield
             return
     logger().info(wait_message)
-    with _lock(TemporaryFileLock, path, LockFlags.EXCLUSIVE):
+    with _lock(path):
         yield
 
 
@@ -53,10 +53,7 @@ def exclusive_lock(path: Path, wait_message: str) -> Iterator[None]:
 def lock_if_free(path: Path, shared: bool = False, patience: float = 0) -> Iterator[bool]:
     """Hold a lock, exclusive by default, within the block if it is free, at the latest after so
     many seconds; yields whether it was."""
-    kind, flag = (
-        (_SharedLock, LockFlags.SHARED) if shared else (TemporaryFileLock, LockFlags.EXCLUSIVE)
-    )
-    lock = _lock(kind, path, flag)
+    lock = _lock(path, shared)
     with suppress(AlreadyLocked):
         lock.acquire(patience, fail_when_locked=not patience)
     try:
@@ -65,9 +62,10 @@ def lock_if_free(path: Path, shared: bool = False, patience: float = 0) -> Itera
         lock.release()
 
 
-def _lock(kind: type[TemporaryFileLock], path: Path, flag: LockFlags) -> TemporaryFileLock:
+def _lock(path: Path, shared: bool = False) -> TemporaryFileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = kind(
+    flag = LockFlags.SHARED if shared else LockFlags.EXCLUSIVE
+    lock = (_SharedLock if shared else TemporaryFileLock)(
         path,
         math.inf,
         POLL_SECONDS,

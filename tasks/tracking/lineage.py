@@ -94,9 +94,8 @@ def _models(client: Any) -> dict[str, tuple[str, ...]]:
         max_results_per_page=1000,
     ):
         version = str(model.version)
-        own = [
-            alias for alias, target in aliases.get(model.name, {}).items() if str(target) == version
-        ]
+        targets = aliases.get(model.name, {})  # none of a model that was registered just now
+        own = [alias for alias, target in targets.items() if str(target) == version]
         names[model.run_id] += (f"{model.name}/{version}", *(f"{model.name}@{a}" for a in own))
     return names
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from infra.run_logger import logger
 
-ARTIFACTS = "mlartifacts"  # beside the database
+ARTIFACTS = "mlartifacts"
 # The columns of the store that say where files are, by table.
 LOCATIONS = {
     "experiments": "artifact_location",
@@ -19,14 +19,18 @@ LOCATIONS = {
 }
 
 
+def artifacts_of(uri: str) -> Path:
+    """The folder for the files of a SQLite store, beside its database."""
+    return Path(uri.removeprefix("sqlite:///")).resolve().parent / ARTIFACTS
+
+
 @cache
 def follow_move(uri: str) -> None:
     """Let a SQLite store lead to the files beside it, if they are no longer where it says.
 
     Otherwise, new runs would write to the old place, or fail. Stores on servers are left alone.
     """
-    database = Path(uri.removeprefix("sqlite:///")).resolve()
-    artifacts = database.parent / ARTIFACTS
+    database, artifacts = Path(uri.removeprefix("sqlite:///")), artifacts_of(uri)
     if not uri.startswith("sqlite:///") or not database.is_file() or not artifacts.is_dir():
         return
     with closing(sqlite3.connect(database, timeout=60)) as connection, connection:

@@ -16,7 +16,7 @@ from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
-from tasks.tracking.moved_store import ARTIFACTS
+from tasks.tracking.moved_store import artifacts_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -340,7 +340,7 @@ def _new_experiment(client: "MlflowClient", uri: str, name: str) -> "Experiment"
     from mlflow.exceptions import MlflowException
 
     # Beside the SQLite file, because MLflow would use the working directory.
-    artifacts = Path(uri.removeprefix("sqlite:///")).resolve().parent / ARTIFACTS / name
+    artifacts = artifacts_of(uri) / name
     try:
         client.create_experiment(
             name,
