@@ -150,6 +150,8 @@ def _array(name: str, values: Any) -> Any:
     kinds = {
         "id": pa.string(),
         "kind": pa.string(),
+        "weights": pa.string(),
+        "step": pa.int32(),
         "answerable": pa.bool_(),
         "within": pa.bool_(),
         "span_start_char": pa.int32(),

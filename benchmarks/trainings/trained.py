@@ -3,10 +3,13 @@
 import json
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from infra.artifacts.manifest import MANIFEST, Facts, Manifest, digest_of, facts_of, read_manifest
 from models.configs.variant import VariantConfig
@@ -149,9 +152,11 @@ class Trained:
             )
         return split, predictions
 
-    def predictions(self, role: str) -> Predictions:
-        """The saved model's predictions for a split, such as "validation"."""
+    def predictions(self, role: str, weights: Mapping[str, Tensor] | None = None) -> Predictions:
+        """The saved model's predictions for a split, such as "validation"; with `weights`, by the
+        names of parameters, in place of those saved."""
         predictor = Predictor.load(self.folder / "model")
+        predictor.model.load_state_dict(weights or {}, strict=False)
         training = self.training.variant.training
         has_layers = self.manifest["inputs"]["data"][role].get("layers")
         split = SplitFolders(

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.studies import fooled_attention
-from benchmarks.studies.fooled_attention import Shares, near, shares, table
+from benchmarks.fooled import attention
+from benchmarks.fooled.attention import Shares, near, shares, table
 from tests.factories.answer_files import write_answers
 from tests.factories.logged_models import save_untrained_model
 
@@ -58,9 +58,9 @@ def test_measures_a_model(
 
     def run(text: str) -> None:
         changed.write_text(text, encoding="utf-8")
-        arguments = ["fooled_attention", changed, answers, dev, model, tmp_path]
+        arguments = ["attention", changed, answers, dev, model, tmp_path]
         monkeypatch.setattr(sys, "argv", [*map(str, arguments)])
-        fooled_attention.main()
+        attention.main()
 
     run("q0\tentity swap\t2\n")
     (all_questions, swaps) = json.loads((tmp_path / "fooled-attention.json").read_text())["rows"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.studies import fooled
+from benchmarks.fooled import questions
 from infra.settings import CHECKOUT
 from tests.factories.answer_files import write_answers
 
@@ -34,8 +34,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    monkeypatch.setattr(sys, "argv", ["fooled", *map(str, arguments)])
-    fooled.main()
+    monkeypatch.setattr(sys, "argv", ["questions", *map(str, arguments)])
+    questions.main()
 
 
 def test_draws_unanswerable_questions_with_answers(
@@ -46,9 +46,9 @@ def test_draws_unanswerable_questions_with_answers(
     assert first.startswith("1 of 5\nid: q") and "\n5 of 5\n" in first
     assert first.count("model's answer: Bob\nplausible: Ann | Bob\n") == 5
     assert first.count("context: Ann met [[Bob]].") == 5
-    drawn = [fooled.draw(*files, count, 7, 0.5) for count in (5, 100)]
+    drawn = [questions.draw(*files, count, 7, 0.5) for count in (5, 100)]
     assert drawn[0] == drawn[1][:5] and len(drawn[1]) == 12
-    assert fooled.draw(*files, 5, 8, 0.5) != drawn[0]
+    assert questions.draw(*files, 5, 8, 0.5) != drawn[0]
 
 
 def test_texts_stay_out_of_the_repository(
@@ -60,7 +60,7 @@ def test_texts_stay_out_of_the_repository(
 
 
 def test_share_that_is_expected_chooses_the_threshold(files: tuple[Path, Path]) -> None:
-    assert [len(fooled.draw(*files, 100, 7, share)) for share in (0.05, 0.5)] == [15, 12]
+    assert [len(questions.draw(*files, 100, 7, share)) for share in (0.05, 0.5)] == [15, 12]
 
 
 def test_explains_files_that_do_not_belong_together(files: tuple[Path, Path]) -> None:
@@ -68,11 +68,11 @@ def test_explains_files_that_do_not_belong_together(files: tuple[Path, Path]) ->
     other = dev.with_name("other.json")
     other.write_text(dev.read_text("utf-8").replace('"id": "q', '"id": "o'), encoding="utf-8")
     with pytest.raises(SystemExit, match="none of the unanswerable questions"):
-        fooled.draw(answers, other, 5, 7, 0.5)
+        questions.draw(answers, other, 5, 7, 0.5)
     validation = answers.with_name(f"validation-{answers.name}")
     validation.unlink()
     with pytest.raises(SystemExit, match=f"no {validation.name} beside it"):
-        fooled.draw(answers, dev, 5, 7, 0.5)
+        questions.draw(answers, dev, 5, 7, 0.5)
 
 
 def test_counts_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_counts_categories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_reads_categories_and_positions(tmp_path: Path) -> None:
     table = tmp_path / "categories.tsv"
     table.write_text("q1\tantonym\t3, 4\nq2\tother\n", encoding="utf-8")
-    assert fooled.read_categories(table) == [("q1", "antonym", (3, 4)), ("q2", "other", ())]
+    assert questions.read_categories(table) == [("q1", "antonym", (3, 4)), ("q2", "other", ())]
     for lines, message in (
         ("q1 negation", "line 1: expected"),
         ("q1\ta\tb", "line 1: expected"),
@@ -97,4 +97,4 @@ def test_reads_categories_and_positions(tmp_path: Path) -> None:
     ):
         table.write_text(lines, encoding="utf-8")
         with pytest.raises(SystemExit, match=message):
-            fooled.read_categories(table)
+            questions.read_categories(table)

@@ -1,6 +1,6 @@
 """Which unanswerable questions a model answers: draws some to read, and counts their categories.
 
-    python -m benchmarks.studies.fooled draw ANSWERS.parquet DEV.json OUT.txt [--count 100]
+    python -m benchmarks.fooled.questions draw ANSWERS.parquet DEV.json OUT.txt [--count 100]
         [--expected-no-answer 0.5]
 
 ANSWERS.parquet is a training's file of `benchmarks.published_table`, with that of validation beside
@@ -8,11 +8,11 @@ it, which chooses the threshold. DEV.json is the file with the questions. OUT.tx
 question, context, the model's answer and the plausible answers of unanswerable questions that it
 answers, drawn by --seed. It contains texts of the dataset, so it must be outside the repository.
 
-    python -m benchmarks.studies.fooled count CATEGORIES.tsv OUT_FOLDER [--note …]
+    python -m benchmarks.fooled.questions count CATEGORIES.tsv OUT_FOLDER [--note …]
 
 CATEGORIES.tsv is made by hand: a question's id and its category in each line, separated by a tab,
 for example "entity swap", "antonym", "negation", "number or date" or "other". A third column, for
-`benchmarks.studies.fooled_attention`, may have the positions of the tokens that make the question
+`benchmarks.fooled.attention`, may have the positions of the tokens that make the question
 unanswerable, such as "4,5"; 0 is the first token. OUT_FOLDER gets fooled.json, with the ids of each
 category, and fooled.md.
 """
@@ -35,7 +35,7 @@ from infra.atomic_files import write_atomically
 from infra.settings import CHECKOUT
 from tasks.data.ingested import hash_uniform
 
-PROGRAM = "benchmarks.studies.fooled"
+PROGRAM = "benchmarks.fooled.questions"
 
 
 def unanswerable(dev_file: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,10 +1,10 @@
 """Whether a model attends to the words that make questions unanswerable.
 
-Usage: python -m benchmarks.studies.fooled_attention CATEGORIES.tsv ANSWERS.parquet DEV.json MODEL
+Usage: python -m benchmarks.fooled.attention CATEGORIES.tsv ANSWERS.parquet DEV.json MODEL
        OUT_FOLDER [--expected-no-answer 0.5] [--note …]
 
 CATEGORIES.tsv has the positions of these words; lines without positions are skipped (see
-`benchmarks.studies.fooled`). ANSWERS.parquet and DEV.json are those that the questions were drawn
+`benchmarks.fooled.questions`). ANSWERS.parquet and DEV.json are those that the questions were drawn
 from, and MODEL is the folder of the model that gave the answers, such as
 ROOT/stages/train/KEY/model.
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.common.arguments import existing_file
 from benchmarks.common.tables import write_table
-from benchmarks.studies.fooled import (
+from benchmarks.fooled.questions import (
     ReadQuestion,
     answered_spans,
     read_categories,
@@ -37,7 +37,7 @@ from tasks.evaluation.significance import bootstrap
 from tasks.inference.predictor import INCOMPATIBLE, Offsets, Predictor
 from tasks.text.tokenizer import tokenize
 
-PROGRAM = "benchmarks.studies.fooled_attention"
+PROGRAM = "benchmarks.fooled.attention"
 NEAR = 5  # tokens on each side of the answer
 ALL = "all"
 
