@@ -48,8 +48,8 @@ def step_of(checkpoint: Path, trained: Trained) -> int:
     except OSError:
         sys.exit(f"{checkpoint} is not a checkpoint. Give folders ROOT/ray/KEY/checkpoint_….")
     history = json.loads((trained.folder / "history.json").read_text(encoding="utf-8"))
-    own = [entry["validation/f1"] for entry in numbers["record"]["history"]]
-    if own != [entry["validation/f1"] for entry in history[: len(own)]]:
+    f1 = [entry["validation/f1"] for entry in numbers["record"]["history"]]
+    if f1 != [entry["validation/f1"] for entry in history[: len(f1)]]:
         sys.exit(f"{checkpoint} is not a checkpoint of {trained.folder}.")
     return int(numbers["counters"]["step"])
 
@@ -60,7 +60,7 @@ def answer(checkpoint: Path, trained: Trained) -> dict[str, Predictions]:
         RAW: with_prefix(load_file(checkpoint / TENSORS), "weights."),
         AVERAGED: averaged_weights(checkpoint),
     }
-    return {kind: trained.predictions("validation", given) for kind, given in weights.items()}
+    return {kind: trained.predictions("validation", tensors) for kind, tensors in weights.items()}
 
 
 def f1_of(split: EvaluationSplit, predictions: Predictions, threshold: float) -> FloatArray:
@@ -110,7 +110,9 @@ def measure(out: Path, trained: Trained, checkpoints: Mapping[int, Path]) -> tup
     f1: F1 = {}
     for step, checkpoint in checkpoints.items():
         answered = answer(checkpoint, trained)
-        f1[step] = {kind: f1_of(split, own, argmax) for kind, own in answered.items()}
+        f1[step] = {
+            kind: f1_of(split, predictions, argmax) for kind, predictions in answered.items()
+        }
         for kind, predictions in answered.items():
             scored: dict[str, Any] = {
                 "step": [step] * len(split),
@@ -128,10 +130,6 @@ def measure(out: Path, trained: Trained, checkpoints: Mapping[int, Path]) -> tup
 
 def run(out: Path, trained: Trained, folders: Sequence[Path], note: str) -> None:
     """Measure the checkpoints, and write the results."""
-    if trained.training.variant.training.schedule != "constant":
-        sys.exit(
-            "The learning rate is not constant, so the training would end otherwise elsewhere."
-        )
     checkpoints = dict(sorted((step_of(folder, trained), folder) for folder in folders))
     split, f1 = measure(out, trained, checkpoints)
     gains = gains_by_step(f1, split)
