@@ -106,7 +106,7 @@ def _reason(error: Exception) -> str:
     return strerror or str(error).rstrip(".")
 
 
-def inner_suffix(path: Path) -> str:
+def inner_suffix(path: PurePath) -> str:
     """The suffix that names the format, in lower case: ".json" for "a.json" and "a.JSON.gz"."""
     compressed = path.suffix.lower() in _COMPRESSIONS
     return (path.with_suffix("") if compressed else path).suffix.lower()

@@ -134,15 +134,15 @@ def _expand(stored: RemoteFile) -> list[Path | RemoteFile]:
     if name.name.startswith("."):
         return []
     if name.suffix.lower() == ".zip":
-        return [*expand_data_file(_fetch(stored))]
+        return [*expand_data_file(local_copy(stored))]
     return [stored] if inner_suffix(name) in EXTENSIONS else []
 
 
 def _local_copies(files: Sequence[Path | RemoteFile]) -> list[Path]:
-    return [file if isinstance(file, Path) else _fetch(file) for file in files]
+    return [file if isinstance(file, Path) else local_copy(file) for file in files]
 
 
-def _fetch(file: RemoteFile) -> Path:
+def local_copy(file: RemoteFile) -> Path:
     """A local copy of a remote file, which is fetched again if it has changed."""
     return fetching_remote_file(file).folder / file.name
 

@@ -5,10 +5,11 @@ Vectors are found by name, or trained first.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from prefect import get_run_logger
 
+from flows.common.data_files import local_copy
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import Splits, ingest_texts
 from infra.artifacts.manifest import Facts
@@ -17,9 +18,11 @@ from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.files import archive_of
+from infra.masking import mask_secrets
 from infra.run_logger import logger
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
+from tasks.datasets.remote_files import find_remote_files, is_uri
 from tasks.embeddings.contextual.source import find_bilm, is_bilm
 from tasks.embeddings.contextual.stored_layers import require_space
 from tasks.embeddings.formats.source import (
@@ -40,7 +43,13 @@ from tasks.embeddings.training.config import (
     EmbeddingParameters,
     EmbeddingSettings,
 )
-from tasks.embeddings.training.corpus_files import TextFile, find_texts
+from tasks.embeddings.training.corpus_files import (
+    TEXT_NAMES,
+    TextFile,
+    find_texts,
+    has_text_name,
+    split_column,
+)
 from tasks.embeddings.training.train import require_compatible_start, require_start_for_pull
 from tasks.stages import (
     building_vocabulary,
@@ -138,6 +147,8 @@ def find_vectors(spec: str) -> VectorInput:
         return packaged()
     if spec == NO_VECTORS:
         return spec
+    if is_uri(spec) and not local.exists():
+        return _fetch_vectors(spec)
     if local.is_dir():
         hint = (
             "It holds a language model: name a set of word vectors here, and the model in "
@@ -147,6 +158,13 @@ def find_vectors(spec: str) -> VectorInput:
         )
         raise UserError(f"{spec} is a folder without {VECTORS}. {hint}")
     return stage_input(local)
+
+
+def _fetch_vectors(uri: str) -> VectorInput:
+    files = find_remote_files(uri)
+    if len(files) > 1:
+        raise UserError(f"{mask_secrets(uri)} has {len(files)} files. Name one file of vectors.")
+    return stage_input(local_copy(files[0]))
 
 
 def train_from_corpus(
@@ -240,10 +258,22 @@ def _training_split(dataset: str, splits: Splits | None) -> Output:
 
 
 def _find_texts(spec: str) -> list[TextFile]:
+    if is_uri(spec):
+        return _fetch_texts(spec)
     known = LEXICAL_RESOURCES.get(spec)
     if known is None or known.kind != "corpus" or Path(spec).exists():
         return find_texts(spec)
     return [TextFile(fetching(known.source).folder / known.source.name)]
+
+
+def _fetch_texts(spec: str) -> list[TextFile]:
+    uri, column = split_column(spec)
+    texts = [file for file in find_remote_files(uri) if has_text_name(PurePosixPath(file.name))]
+    if not texts:
+        raise UserError(
+            f"{mask_secrets(uri)}: no texts there; expected names that end in {TEXT_NAMES}."
+        )
+    return [TextFile(local_copy(file), column) for file in texts]
 
 
 def require_same_casing(

@@ -339,8 +339,8 @@ class CorpusParameters(Form):
     files: list[NonEmpty] = Field(
         [],
         description="Text files (one paragraph per line, optionally .gz, .xz, .zst or .zip), "
-        "directories, globs, Parquet columns (pages.parquet#column) or known corpora (listed by "
-        "`bidaflow datasets`).",
+        "directories, globs, URLs (https://…, s3://…), Parquet columns (pages.parquet#column) or "
+        "known corpora (listed by `bidaflow datasets`).",
     )
     dataset: str | None = Field(
         None,

@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from infra.run_logger import logger
 
 # Bytes; longer lines are split at white space.
 LONGEST_PIECE = 1 << 20
+TEXT_NAMES = ".txt (may be compressed), .zip or .parquet"
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,7 @@ def find_texts(spec: str) -> list[TextFile]:
         UserError: nothing has that name, it can't be read, a folder has no texts, or a file is
             JSON.
     """
-    stem, mark, column = spec.partition(".parquet#")
-    name = f"{stem}.parquet" if mark else spec
+    name, column = split_column(spec)
     path = user_path(name)
     named = [path] if path.exists() or archive_of(path) else matches(path)
     if not named:
@@ -54,7 +54,18 @@ def find_texts(spec: str) -> list[TextFile]:
             "glob."
         )
     files = dict.fromkeys(file for path in named for file in _texts_of(path))
-    return [TextFile(file, column or "text") for file in files]
+    return [TextFile(file, column) for file in files]
+
+
+def split_column(spec: str) -> tuple[str, str]:
+    """The name of files, and the column of their texts if they are Parquet files."""
+    stem, mark, column = spec.partition(".parquet#")
+    return (f"{stem}.parquet", column or "text") if mark else (spec, "text")
+
+
+def has_text_name(file: PurePath) -> bool:
+    """Whether a file in a folder is one of texts, by its name."""
+    return inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
 
 
 def _texts_of(path: Path) -> list[Path]:
@@ -71,16 +82,9 @@ def _texts_of(path: Path) -> list[Path]:
 def _texts_below(folder: Path) -> list[Path]:
     """The text files below a folder, without hidden ones. Logs how many others are ignored."""
     files = files_below(folder)
-    texts = [
-        file
-        for file in files
-        if inner_suffix(file) == ".txt" or file.suffix.lower() in (".parquet", ".zip")
-    ]
+    texts = [file for file in files if has_text_name(file)]
     if not texts:
-        raise UserError(
-            f"{folder} contains no texts; expected .txt (may be compressed), .zip or .parquet "
-            "files."
-        )
+        raise UserError(f"{folder} contains no texts; expected {TEXT_NAMES} files.")
     others = sorted(set(files).difference(texts))
     example = f" (for example {others[0].relative_to(folder)})" if others else ""
     logger().info(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -145,3 +146,32 @@ def test_corpus_has_each_file_once(tmp_path: Path) -> None:
     specs = [str(tmp_path), f"{tmp_path}/*.txt", f"{tmp_path}/./b.txt"]
     files = corpus_files(CorpusParameters(files=specs))
     assert [file.path.name for file in files] == ["a.txt", "b.txt"]
+
+
+def test_reads_texts_at_uris(root: Path, prefect_server: None, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    (texts / "more").mkdir(parents=True)
+    for name in ("a.txt", "more/a.txt.gz", "notes.md", ".hidden.txt"):
+        (texts / name).write_text(name, encoding="utf-8")
+    pq.write_table(pa.table({"body": ["one"]}), tmp_path / "pages.parquet")
+    specs = [f"{texts.as_uri()}/", f"{tmp_path.as_uri()}/pages.parquet#body"]
+    files = in_flow(lambda: corpus_files(CorpusParameters(files=specs)), "remote texts")
+    assert [(file.path.name, file.column) for file in files] == [
+        ("a.txt", "text"),
+        ("a.txt.gz", "text"),
+        ("pages.parquet", "body"),
+    ]
+    assert all(file.path.is_relative_to(root) for file in files), "copies below the root"
+    with pytest.raises(UserError, match=r"notes.md: no texts there; expected names that end in"):
+        corpus_files(CorpusParameters(files=[f"{texts.as_uri()}/notes.md"]))
+
+
+def test_reads_vectors_at_a_uri(root: Path, prefect_server: None, tmp_path: Path) -> None:
+    (tmp_path / "own.vec").write_text("1 2\nthe 0.5 1\n", encoding="utf-8")
+    uri = f"{tmp_path.as_uri()}/own.vec"
+    assert VectorParameters(source=uri).source == uri
+    file = in_flow(lambda: find_vectors(uri), "remote vectors")
+    assert isinstance(file, Path) and file.is_relative_to(root)
+    assert file.read_bytes() == (tmp_path / "own.vec").read_bytes()
+    with pytest.raises(UserError, match="No files found at"):
+        find_vectors(f"{tmp_path.as_uri()}/other.vec")
