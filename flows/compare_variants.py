@@ -184,10 +184,10 @@ def with_error_report(
     try:
         errors = error_report(training.splits, outcome, examples)
     except Exception as error:
-        return RetryableError(
-            f"the training ended, but not its error report: {type(error).__name__}: "
-            f"{mask_secrets(first_line(error))}"
-        )
+        lost = "the training ended, but not its error report"
+        if isinstance(error, UserError) and not isinstance(error, RetryableError):
+            return UserError(f"{lost}: {error}")
+        return RetryableError(f"{lost}: {type(error).__name__}: {mask_secrets(first_line(error))}")
     return ComparedVariant(cell, training, outcome, errors)
 
 

@@ -1,6 +1,7 @@
 """The training loop over arrays, independent of files, clusters and trackers."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,12 @@ class Epoch:
     padding_ratio: float  # share of the contexts' positions that hold padding
 
 
+def require_deterministic_algorithms() -> None:
+    """Let this process use deterministic algorithms only."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS and cuDNN require it
+    torch.use_deterministic_algorithms(True)
+
+
 class Trainer:
     """Trains a BiDAF on one of `world_size` workers. All workers together process the same global
     batches in the same order, whatever their number."""
@@ -85,6 +92,8 @@ class Trainer:
         """`wrap` puts the model on its device and, with several workers, makes it average their
         gradients (Ray Train's `prepare_model`, or DistributedDataParallel). `all_reduce` sums a
         tensor over all workers in place (`torch.distributed.all_reduce`)."""
+        if config.deterministic:
+            require_deterministic_algorithms()
         self.model = model
         self.wrapped = wrap(model)
         self.all_reduce = all_reduce

@@ -49,7 +49,9 @@ def configure(arguments: argparse.Namespace, seed: int) -> VariantConfig:
         sys.exit(str(error))
 
 
-SETTINGS = [field.name for field in fields(TrainingConfig) if field.name != "seed"]
+# The seed has its own option, and a checkpoint is written after each epoch.
+NO_SETTINGS = ("seed", "checkpoint_minutes", "checkpoint_steps")
+SETTINGS = [field.name for field in fields(TrainingConfig) if field.name not in NO_SETTINGS]
 
 
 def train(arguments: argparse.Namespace) -> None:

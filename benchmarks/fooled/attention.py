@@ -104,7 +104,8 @@ def _row(category: str, group: FloatArray) -> dict[str, str]:
         "questions": str(len(group)),
         "attention to a changed token": f"{changed.mean():.1f} %",
         "to another word": f"{others.mean():.1f} %",
-        "difference": bootstrap(changed, others).text,
+        # One question says nothing about others.
+        "difference": bootstrap(changed, others).text if len(group) > 1 else "–",
     }
 
 

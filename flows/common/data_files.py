@@ -90,7 +90,9 @@ def name_of_data(data: DataParameters) -> str:
 
 def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:
     if data.train_files:
-        return _resolve_all(data.train_files, "train", data.seed), []
+        train_files = _resolve_all(data.train_files, "train", data.seed)
+        warn_of_dev_files(train_files)
+        return train_files, []
     if data.dev_files and data.dataset == "tiny":
         raise UserError(
             "data.dev_files is set, but there are no files to train on. Set data.train_files, or "
@@ -112,10 +114,7 @@ def _resolve(spec: str, split: SplitName, seed: int) -> list[Path]:
     known = DATASETS.get(spec)
     if known:
         return [_known_file(known, split, seed)]
-    files = _find(spec)
-    if split == "train":
-        warn_of_dev_files(files)
-    return _local_copies(files)
+    return _local_copies(_find(spec))
 
 
 def _find(path_or_uri: str) -> list[Path | RemoteFile]:

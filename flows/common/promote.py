@@ -115,7 +115,7 @@ def promote_best(splits: Splits, trained: Sequence[Output], rule: PromotionRule)
         later = [n for n, model in enumerate(models) if not _passed_over(model, champion)]
         number = max(later or range(len(models)), key=scores.__getitem__)
         best = _registered(trained[number])  # another run may have tagged it with its decision
-        decision = _decide_once(champion, best, split.folder, rule)
+        decision = _decide_once(champion, best, split.folder, rule, len(models))
     questions = split.facts["questions"]
     return PromotionResult(best, champion, name, questions, scores[number], decision)
 
@@ -124,10 +124,11 @@ def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
     """Make a version the champion without a comparison. Returns the champion before it."""
     uri = settings().tracking_uri
     with deciding_on_champion(model.name):
+        # First, so that no run undoes the promotion if this process is interrupted.
+        registry.tag(uri, model, {BY_HAND: str(registry.newest_version(uri, model.name))})
         before = registry.set_champion(uri, model)
         sentence = f"{registry.title(model)} is now the champion: promoted by hand."
-        newest = registry.newest_version(uri, model.name)
-        registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true", BY_HAND: str(newest)})
+        registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true"})
     return before
 
 
@@ -157,8 +158,12 @@ def _decide_once(
     challenger: RegisteredVersion,
     split: Path,
     rule: PromotionRule,
+    candidates: int,
 ) -> Decision | None:
-    """Decide, record the decision and act on it; None if an earlier flow run has announced it."""
+    """Decide, record the decision and act on it; None if an earlier flow run has announced it.
+
+    The challenger is the best of so many candidates.
+    """
     uri = settings().tracking_uri
     key = digest_of([champion and champion.model_id, content_digest(split), rule.model_dump()])
     # Without a champion, also an earlier decision is taken again: its model lost the alias.
@@ -169,7 +174,7 @@ def _decide_once(
     elif champion.version == challenger.version or challenger.tags.get(KEY) == key:
         return _unannounced_decision(uri, challenger)
     else:
-        decision = _compare(champion, challenger, split, rule)
+        decision = _compare(champion, challenger, split, rule, candidates)
     # In this order, a run that is interrupted has always logged the numbers behind its changes.
     sentence = verdict(challenger, decision)
     log_decision(uri, challenger.run_id, f"{sentence}\n\n{markdown(decision)}", decision)
@@ -237,7 +242,11 @@ def _unannounced_decision(uri: str, challenger: RegisteredVersion) -> Decision |
 
 
 def _compare(
-    champion: RegisteredVersion, challenger: RegisteredVersion, split: Path, rule: PromotionRule
+    champion: RegisteredVersion,
+    challenger: RegisteredVersion,
+    split: Path,
+    rule: PromotionRule,
+    candidates: int,
 ) -> Decision:
     """Decide on the questions about contexts on which neither of the models was trained.
 
@@ -256,4 +265,5 @@ def _compare(
         questions.context_of[new],
         {name: mask[new] for name, mask in slices.items()},
         rule,
+        candidates,
     )

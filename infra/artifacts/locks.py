@@ -55,7 +55,7 @@ def lock_if_free(path: Path, shared: bool = False, patience: float = 0) -> Itera
     many seconds; yields whether it was."""
     lock = _lock(path, shared)
     with suppress(AlreadyLocked):
-        lock.acquire(patience, fail_when_locked=not patience)
+        lock.acquire(patience or None, fail_when_locked=not patience)
     try:
         yield lock.fh is not None
     finally:

@@ -95,7 +95,9 @@ def deploy() -> None:
                 old = old_sections.get(deployment["name"], {})
                 new = new_sections.get(deployment["name"], {})
                 changed = {field for field in old.keys() & new.keys() if old[field] != new[field]}
-                _restore(before[deployment["id"]], deployment, changed)
+                _restore(before.pop(deployment["id"]), deployment, changed)
+                # A later deployment must not restore it again, over newer changes.
+                write_atomically(saved, json.dumps(before))
             _rename_parameters_of_runs(deployment)
             _arrange_form(deployment)
         _replace_renamed()

@@ -96,7 +96,7 @@ def _begins_with(file: DataFile, *words: str) -> bool:
 
 
 def warn_of_dev_files(files: Sequence[DataFile]) -> None:
-    """Warn if a folder, glob or archive of training files has some that look like dev files."""
+    """Warn if some of several training files look like dev files."""
     dev = tuple(file.name for file in files if _begins_with(file, "dev"))
     if dev and len(files) > 1:
         _log_trained_on(dev)

@@ -14,11 +14,12 @@ from models.arrays import FloatArray, IntArray
 
 SAMPLES = 2_000
 CONFIDENCE = 0.95
+LARGEST = 100.0  # a difference between scores in percent
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A mean difference and its 95 % confidence interval."""
+    """A mean difference and its confidence interval, of 95 % unless stated otherwise."""
 
     mean: float
     low: float
@@ -35,12 +36,21 @@ class Gain:
         return f"{self.mean:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
 
-def paired_gain(before: FloatArray, after: FloatArray, context_of: IntArray, seed: int = 0) -> Gain:
-    """The mean gain of `after` over `before`, in the unit of the scores.
+def paired_gain(
+    before: FloatArray,
+    after: FloatArray,
+    context_of: IntArray,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+) -> Gain:
+    """The mean gain of `after` over `before`, in percent, with its confidence interval.
 
-    All are (n,), n >= 1: scores of the same questions, in the same order, and the context of each.
-    Each bootstrap sample draws contexts with replacement, with all questions about them, and keeps
-    the two scores of a question paired. Equal input gives equal output.
+    All are (n,), n >= 1: scores (0 to 100) of the same questions, in the same order, and the
+    context of each. Each bootstrap sample draws contexts with replacement, with all questions about
+    them, and keeps the two scores of a question paired. Equal input gives equal output.
+
+    The bootstrap underestimates the variation between few contexts, so the interval is enlarged as
+    that of a mean of few numbers (see `_enlargement`).
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     sums, sizes = sums_by_context(differences, context_of)
@@ -49,14 +59,33 @@ def paired_gain(before: FloatArray, after: FloatArray, context_of: IntArray, see
     for _ in range(SAMPLES):
         drawn = random.integers(len(sizes), size=len(sizes))
         means.append(sums[drawn].sum() / sizes[drawn].sum())
-    return Gain(float(differences.mean()), *interval(np.array(means)))
+    mean = float(differences.mean())
+    if len(sizes) == 1:
+        return Gain(mean, -LARGEST, LARGEST)
+    bounds = np.array(interval(np.array(means), confidence))
+    low, high = mean + _enlargement(len(sizes), confidence) * (bounds - mean)
+    return Gain(mean, max(-LARGEST, float(low)), min(LARGEST, float(high)))
 
 
-def interval(means: FloatArray) -> tuple[float, float]:
-    """The 95 % interval from the means of bootstrap samples, (samples,)."""
-    tail = 100 * (1 - CONFIDENCE) / 2
+def interval(means: FloatArray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The confidence interval from the means of bootstrap samples, (samples,)."""
+    tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(means, [tail, 100 - tail])
     return float(low), float(high)
+
+
+def _enlargement(contexts: int, confidence: float) -> float:
+    """How much wider the interval of a mean of so many numbers, at least two, is than the bootstrap
+    shows: √(n/(n-1)) by the standard error, and the ratio of Student's to normal quantiles.
+
+    Efron & Tibshirani (1993), section 12.5; Hesterberg (2015), "What Teachers Should Know About the
+    Bootstrap", section 5.3.
+    """
+    from scipy.special import ndtri, stdtrit  # takes a while to load
+
+    quantile = (1 + confidence) / 2
+    ratio = stdtrit(contexts - 1, quantile) / ndtri(quantile)
+    return float(np.sqrt(contexts / (contexts - 1)) * ratio)
 
 
 def sums_by_context(scores: FloatArray, context_of: IntArray) -> tuple[FloatArray, IntArray]:

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from models.arrays import BoolArray, FloatArray, IntArray
-from tasks.evaluation.bootstrap import Gain, paired_gain, signed
+from tasks.evaluation.bootstrap import CONFIDENCE, Gain, paired_gain, signed
 
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
@@ -37,6 +37,7 @@ class SliceComparison:
     champion: float
     challenger: float
     gain: Gain
+    confidence: float = CONFIDENCE  # of the gain's interval
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,20 @@ def decide(
     context_of: IntArray,
     slices: Mapping[str, BoolArray],
     rule: PromotionRule,
+    candidates: int = 1,
 ) -> Decision:
     """Decide on the promotion from the F1 (0 to 1) of each model's answers, (n,) each.
 
     Both models answered the same questions, about the contexts `context_of` (n,). The challenger is
     promoted if it gains at least `min_gain` points, the 95 % confidence interval of its gain
     (paired bootstrap) does not reach below zero, and no slice of at least `slice_questions`
-    questions loses more than `slice_drop` points significantly.
+    questions loses more than `slice_drop` points significantly. If it is the best of several
+    `candidates` on these questions, the interval is corrected for their number (Bonferroni).
     """
     models = (champion, challenger)
-    overall = _compare_slice("all", models, context_of, np.ones(len(champion), dtype=bool))
+    everything = np.ones(len(champion), dtype=bool)
+    confidence = 1 - (1 - CONFIDENCE) / candidates
+    overall = _compare_slice("all", models, context_of, everything, confidence)
     parts = [
         _compare_slice(name, models, context_of, mask)
         for name, mask in slices.items()
@@ -103,7 +108,11 @@ def _shortfall(gain: Gain, rule: PromotionRule) -> list[str]:
 
 
 def _compare_slice(
-    name: str, models: tuple[FloatArray, FloatArray], context_of: IntArray, mask: BoolArray
+    name: str,
+    models: tuple[FloatArray, FloatArray],
+    context_of: IntArray,
+    mask: BoolArray,
+    confidence: float = CONFIDENCE,
 ) -> SliceComparison:
     before, after = (100 * f1[mask] for f1 in models)
     return SliceComparison(
@@ -111,26 +120,34 @@ def _compare_slice(
         int(mask.sum()),
         champion=float(before.mean()),
         challenger=float(after.mean()),
-        gain=paired_gain(before, after, context_of[mask]),
+        gain=paired_gain(before, after, context_of[mask], confidence=confidence),
+        confidence=confidence,
     )
 
 
 def _change(part: SliceComparison) -> str:
-    """The change of F1 with the 95 % confidence interval of the gain (paired bootstrap)."""
+    """The change of F1 with the confidence interval of the gain (paired bootstrap)."""
     before, after = f"{part.champion:.1f}", f"{part.challenger:.1f}"
     verb = "rose" if part.gain.mean > 0 else "fell"
     change = f"stayed at {after}" if before == after else f"{verb} from {before} to {after}"
-    return f"{change} (95 % interval {signed(part.gain.low)} to {signed(part.gain.high)})"
+    interval = f"{signed(part.gain.low)} to {signed(part.gain.high)}"
+    return f"{change} ({_percent(part.confidence)} interval {interval})"
+
+
+def _percent(confidence: float) -> str:
+    """A confidence as text, for example "95 %" or "98.75 %"."""
+    return f"{100 * confidence:.4g} %"
 
 
 def markdown(decision: Decision) -> str:
     """The numbers behind the decision as a Markdown table, a row for each slice; may be empty."""
     table = [
-        "| slice | questions | champion F1 | challenger F1 | gain | 95 % CI |",
+        "| slice | questions | champion F1 | challenger F1 | gain | confidence interval |",
         "|---|---|---|---|---|---|",
         *(
             f"| {part.name} | {part.questions} | {part.champion:.2f} | {part.challenger:.2f} "
-            f"| {part.gain.mean:+.2f} | {part.gain.low:+.2f} to {part.gain.high:+.2f} |"
+            f"| {part.gain.mean:+.2f} | {part.gain.low:+.2f} to {part.gain.high:+.2f} "
+            f"({_percent(part.confidence)}) |"
             for part in decision.parts
         ),
         "",

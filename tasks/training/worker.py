@@ -1,7 +1,6 @@
 """The training loop of a Ray Train worker: the epochs of one variant, with checkpoints."""
 
 import math
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -62,9 +61,6 @@ def make_trainer(job: Job, threads: int) -> Trainer:
     context = ray.train.get_context()
     rank, size = context.get_world_rank(), context.get_world_size()
     torch.set_num_threads(threads)
-    if training.deterministic:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # cuBLAS and cuDNN require it
-        torch.use_deterministic_algorithms(True)
     trainer = Trainer(
         new_model(job.variant, job.data)[0],
         training,

@@ -125,8 +125,8 @@ def test_failed_report_does_not_end_the_comparison(
         return with_error_report(cell, training, trained, [])
 
     error = in_flow(report, "reporting")
-    assert isinstance(error, RetryableError)
-    assert "the training ended, but not its error report: UserError: " in str(error)
+    assert isinstance(error, UserError) and not isinstance(error, RetryableError)
+    assert str(error).startswith("the training ended, but not its error report: ")
 
 
 def test_runs_of_an_earlier_attempt_are_finished(

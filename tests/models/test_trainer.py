@@ -639,3 +639,11 @@ def test_only_training_applies_dropout() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     trainer.train_epoch(examples, TYPES)
     assert not torch.equal(torch.get_rng_state(), before)
+
+
+def test_deterministic_training_uses_no_other_algorithms() -> None:
+    try:
+        make_trainer(small("baseline", deterministic=True))
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)

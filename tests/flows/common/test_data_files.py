@@ -1,5 +1,6 @@
 """Resolution of the data parameters to files, dataset names and shares."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,21 @@ def test_dataset_names_resolve_to_their_files(
     assert [file.name for file in files.dev] == ["dev-v1.1.json"]
     ((mixed, weight),) = files.mixed
     assert ([file.name for file in mixed], weight) == (["train-v1.1-recovered.json", "b.json"], 0.5)
+
+
+def test_dev_files_among_single_training_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)
+    files = [tmp_path / name for name in ("train.json", "dev-own.json")]
+    for file in files:
+        file.touch()
+    mixed = [MixedSource(files=[str(files[1])])]
+    find_files(DataParameters(train_files=[str(files[0])], mix=mixed))
+    assert not caplog.messages, "the options that the warning names do not concern mixed sources"
+    find_files(DataParameters(train_files=[*map(str, files)]))
+    (line,) = caplog.messages
+    assert line.startswith("Used for training, although the names begin with dev: dev-own.json. ")
 
 
 def test_rejects_dev_files_without_train_files(two: list[str]) -> None:

@@ -76,6 +76,20 @@ def test_gain_on_few_contexts_may_be_chance() -> None:
     assert not decision.promoted and "this may be chance" in decision.reason
 
 
+def test_best_of_several_needs_more_certainty() -> None:
+    """Else the more variants a run trains, the more often it would promote by chance."""
+    better = with_correct_answers(np.arange(QUESTIONS) % 40 == 0)
+    lows = []
+    for candidates in (1, 4):
+        arguments = (CHAMPION, better, OWN_CONTEXTS, {}, PromotionRule())
+        decision = decide(*arguments, candidates)
+        lows.append(decision.parts[0].gain.low)
+        level = "95 %" if candidates == 1 else "98.75 %"
+        assert f"({level} interval" in decision.reason
+        assert f"({level}) |" in markdown(decision)
+    assert 0 < lows[1] < lows[0]
+
+
 def test_keeps_the_champion_if_a_slice_gets_worse() -> None:
     challenger = np.where(FEW, 0.0, with_correct_answers(np.arange(QUESTIONS) % 2 == 0))
     decision = decided(challenger)
@@ -89,7 +103,7 @@ def test_decision_report_includes_its_numbers() -> None:
     decision = decided(CHAMPION)
     report = markdown(decision)
     assert report.count("\n|") == 1 + 3
-    assert "| all | 400 |" in report and "| +0.00 | +0.00 to +0.00 |" in report
+    assert "| all | 400 |" in report and "| +0.00 | +0.00 to +0.00 (95 %) |" in report
 
 
 @pytest.fixture
