@@ -1,6 +1,8 @@
 """Environment of every pipeline process: quiet, offline, with all state under one root."""
 
 import os
+import resource
+from contextlib import suppress
 from pathlib import Path
 
 from infra import processes
@@ -14,6 +16,8 @@ RAY_ON_THIS_MACHINE = {
     # Keeps Ray on the loopback interface; despite its name, it also works on Linux.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+
+OPEN_FILES = 65_536
 
 # Has the URL of the API of a Prefect server that serves only the process that started it.
 TEMPORARY_SERVER = "BIDAFLOW_TEMPORARY_SERVER"
@@ -79,6 +83,7 @@ def apply() -> None:
     Raises:
         UserError: a variable is invalid, or the folder for Prefect's files can't be created.
     """
+    _raise_file_limit()
     for name, value in variables().items():
         os.environ.setdefault(name, value)
     os.environ.update(_proxy_exceptions())
@@ -91,6 +96,16 @@ def apply() -> None:
             f"BIDAFLOW_{'CACHE' if settings().address else 'ROOT'} to a folder that you can write "
             "to."
         ) from error
+
+
+def _raise_file_limit() -> None:
+    """Allow this process and its children more open files, as a run holds the lock file of each
+    stage that it uses, and each input file has stages of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        with suppress(ValueError, OSError):  # macOS may refuse it
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _proxy_exceptions() -> dict[str, str]:

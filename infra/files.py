@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import IO, Any, NamedTuple, NoReturn
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -163,8 +163,7 @@ def members(archive: Path) -> list[Path]:
         UserError: the file is not a zip, or it holds a link or a name that leads outside.
     """
     try:
-        with ZipFile(archive) as opened:
-            infos = [info for info in opened.infolist() if not info.is_dir()]
+        infos = [info for info in _open_zip(archive).infolist() if not info.is_dir()]
     except _READ_ERRORS as error:
         raise _unreadable(archive, error) from error
     for info in infos:
@@ -230,17 +229,28 @@ def _open_stored(path: Path, closing: ExitStack) -> _Stored:
     if archive is None:
         size = path.stat().st_size
         return _Stored(closing.enter_context(path.open("rb")), size, size)
-    opened = closing.enter_context(ZipFile(archive))
+    opened = _open_zip(archive)
     name = path.relative_to(archive).as_posix()
     info = _member(opened, name)
     if info is None:
-        closing.close()
         names = ", ".join(info.filename for info in opened.infolist()[:5]) or "no files"
         raise UserError(
             f"{archive} does not contain {name} (it contains: {names}); correct the path."
         )
     _refuse_unsafe(archive, info)
     return _Stored(closing.enter_context(opened.open(info)), info.compress_size, info.file_size)
+
+
+def _open_zip(archive: Path) -> ZipFile:
+    """An open zip, which stays open for its other members: to open it reads the names of all."""
+    found = archive.stat()
+    # A forked process must not share the file's position.
+    return _opened_zip(archive, found.st_mtime_ns, found.st_size, os.getpid())
+
+
+@lru_cache(maxsize=4)
+def _opened_zip(archive: Path, changed: int, size: int, process: int) -> ZipFile:
+    return ZipFile(archive)
 
 
 def _member(archive: ZipFile, name: str) -> ZipInfo | None:

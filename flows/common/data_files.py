@@ -90,9 +90,9 @@ def name_of_data(data: DataParameters) -> str:
 
 def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:
     if data.train_files:
-        train_files = _resolve_all(data.train_files, "train", data.seed)
-        warn_of_dev_files(train_files)
-        return train_files, []
+        files = _resolve_all(data.train_files, "train", data.seed)
+        warn_of_dev_files(files)
+        return files, []
     if data.dev_files and data.dataset == "tiny":
         raise UserError(
             "data.dev_files is set, but there are no files to train on. Set data.train_files, or "

@@ -49,7 +49,7 @@ def names_of_sets(sources: Sequence[str]) -> list[str]:
 def _path_of(source: str) -> str:
     if len(parts := parts_of(source)) > 1:
         return "+".join(Path(_path_of(part)).name for part in parts)
-    path = Path(source)
+    path = Path(mask_secrets(source))
     return str(path.resolve().parent if path.name in (VECTORS, BILM) else path)
 
 

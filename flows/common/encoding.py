@@ -136,9 +136,12 @@ def find_vectors(spec: str) -> VectorInput:
     Raises:
         UserError: the set can't be found or downloaded.
     """
-    local = local_path(spec)
-    if (local / VECTORS).is_file():  # the folder of a set that was trained here
+    folder = spec.removesuffix(f"/{VECTORS}")  # with the n-grams beside it
+    local = local_path(folder)
+    if (local / VECTORS).is_file():  # a set that was trained here
         return stage_input(local / VECTORS)
+    if folder != spec:
+        local /= VECTORS
     name, _, member = spec.partition("/")
     if name in DOWNLOADED and not (local.is_file() or archive_of(local)):
         source = DOWNLOADED[name].source
@@ -318,8 +321,8 @@ def warn_if_casing_differs(name: str, history: History, field: str, lower_case: 
     trained_lower_case = history.get("lower_case", lower_case)
     if trained_lower_case != lower_case:
         get_run_logger().warning(
-            f"The vectors {name} were trained with lower_case={trained_lower_case}, but {field} is "
-            f"{lower_case}: words with capitals have no vector. Set {field} to "
+            f"The vectors {mask_secrets(name)} were trained with lower_case={trained_lower_case}, "
+            f"but {field} is {lower_case}: words with capitals have no vector. Set {field} to "
             f"{trained_lower_case}."
         )
 

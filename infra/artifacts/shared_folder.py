@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePath, PurePosixPath
 
 from infra.artifacts.locks import exclusive_lock
-from infra.artifacts.manifest import MANIFEST
+from infra.artifacts.manifest import MANIFEST, stages_folder
 from infra.artifacts.remote import copy, in_parallel
 from infra.files import user_path
 from infra.settings import settings
@@ -98,14 +98,15 @@ def remove_shared(folder: Path) -> None:
 def local_path(name: str) -> Path:
     """The path of a file or folder, given as a path, or as an address below the root's address.
 
-    A file or folder below the root is copied from the root's address first.
+    A file or folder below the root is copied from the root's address first. Stages do not change,
+    so those that are here stay as they are.
     """
     address, root = settings().address, settings().root.resolve()
     if address is None:
         return user_path(name)
     inside = name.startswith(f"{address}/")
     path = root / name.removeprefix(f"{address}/") if inside else user_path(name)
-    if path.is_relative_to(root):
+    if path.is_relative_to(root) and not path.is_relative_to(stages_folder()):
         pull(path)
     return path
 

@@ -19,6 +19,7 @@ from infra.errors import UserError, did_you_mean
 
 MANIFESTS = Path(__file__).with_name("manifests")
 NAME = re.compile(r"\$\{([^}]*)\}")
+NUMBERS = re.compile("_(cpus|min|max|port|runs)$")
 DIGEST = "digest"  # the name of a value that changes with any value or manifest
 
 
@@ -70,6 +71,8 @@ def read_values(file: Path) -> Mapping[str, str]:
     for name, value in values.items():
         if not isinstance(value, str | int) or isinstance(value, bool) or "\n" in str(value):
             raise UserError(f"{file}: `{name}` must be one line of text or a whole number.")
+        if NUMBERS.search(str(name)) and not str(value).isdecimal():
+            raise UserError(f"{file}: `{name}` must be a whole number.")
     return {str(name): str(value) for name, value in values.items()}
 
 

@@ -26,6 +26,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from infra.environment import TEMPORARY_SERVER
 from infra.errors import UserError
+from infra.masking import mask_secrets
 from infra.processes import (
     ProcessRecord,
     ServicesRecord,
@@ -138,8 +139,9 @@ class Service:
         )
 
 
-def services() -> tuple[Service, Service, Service, Service]:
-    """The Prefect, MLflow and reports servers and the worker, none of them started."""
+def services() -> tuple[Service, ...]:
+    """The Prefect, MLflow and reports servers and the worker, none of them started. MLflow's is not
+    among them if a variable names another one."""
     current = settings()
     python = [sys.executable, "-m"]
     prefect_server = Service(
@@ -163,7 +165,15 @@ def services() -> tuple[Service, Service, Service, Service]:
         worker_is_online,
         needs=prefect_server,
     )
-    return prefect_server, mlflow_server, reports_server, worker
+    own_mlflow = [mlflow_server] if _records_here() else []
+    return prefect_server, *own_mlflow, reports_server, worker
+
+
+def _records_here() -> bool:
+    """Whether MLflow's runs are recorded here, not on a server that a variable names."""
+    named = urlsplit(settings().mlflow_tracking_uri or "")
+    is_own = named.hostname in (LOOPBACK, "localhost") and named.port == settings().mlflow_port
+    return is_own or named.scheme not in ("http", "https")
 
 
 def temporary_server() -> Service:
@@ -199,7 +209,8 @@ def up() -> None:
     """
     _require_not_running()
     _require_free_port("BIDAFLOW_PREFECT_PORT", settings().prefect_port)
-    _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
+    if _records_here():
+        _require_free_port("BIDAFLOW_MLFLOW_PORT", settings().mlflow_port)
     _require_free_port("BIDAFLOW_REPORTS_PORT", settings().reports_port)
     os.environ["PREFECT_API_URL"] = f"{settings().prefect_url}/api"
     _handle_signals(signal.default_int_handler)
@@ -291,8 +302,13 @@ def _write_record(everything: Iterable[Service]) -> None:
 
 
 def _current_urls() -> dict[str, str]:
-    names = ("prefect_url", "mlflow_url", "reports_url")
-    return {name: getattr(settings(), name) for name in names}
+    current = settings()
+    elsewhere = current.mlflow_pages or current.tracking_uri
+    return {
+        "prefect_url": current.prefect_url,
+        "mlflow_url": current.mlflow_url if _records_here() else mask_secrets(elsewhere),
+        "reports_url": current.reports_url,
+    }
 
 
 def _stop_all(records: Iterable[ProcessRecord]) -> None:

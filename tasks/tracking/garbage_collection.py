@@ -80,6 +80,8 @@ def _retire(
             ]
             if len(free) == len(variants) and not _is_protected(parent):
                 free.append(parent)
+            if promoted := [run for run in free if _has_alias(uri, run)]:
+                free = [run for run in free if run not in (*promoted, parent)]
             for run in free:
                 _delete(uri, run)
         retired += free
@@ -88,6 +90,13 @@ def _retire(
 
 def _is_protected(run: RecordedRun) -> bool:
     return run.status == "RUNNING" or any("@" in model for model in run.models)
+
+
+def _has_alias(uri: str, run: RecordedRun) -> bool:
+    """Whether a model of a run has an alias by now; a user may have promoted it meanwhile."""
+    client = client_of(uri)
+    versions = (client.get_model_version(*model.rsplit("/", 1)) for model in run.models)
+    return any(version.aliases for version in versions)
 
 
 def _use_lock(trained: str | None) -> Path:

@@ -1,6 +1,7 @@
 """The environment variables that every process of the pipeline gets."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,17 @@ def test_sets_missing_variables(root: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert {name: os.environ[name] for name in expected} == expected
     assert os.environ["PREFECT_HOME"] == str(root / "prefect")
     assert (root / "prefect").is_dir()
+
+
+def test_raises_the_limit_of_open_files(root: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        environment.apply()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert soft == min(environment.OPEN_FILES, hard) > 256
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_keeps_variables_already_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

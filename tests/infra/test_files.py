@@ -8,7 +8,9 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -101,6 +103,29 @@ def test_every_compression_round_trips(name: str, tmp_path: Path) -> None:
 def test_concatenated_streams_are_read_completely(name: str, tmp_path: Path) -> None:
     pack = PACKERS[name]
     assert read(write(tmp_path, name, pack(TEXT) + pack(b"more"))) == TEXT + b"more"
+
+
+def test_members_share_an_open_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that it is opened, the names of all members are read."""
+    opened = []
+
+    class Counted(zipfile.ZipFile):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            opened.append(arguments)
+            super().__init__(*arguments, **options)
+
+    names = [f"{number}.txt" for number in range(9)]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, name)
+    monkeypatch.setattr(files, "ZipFile", Counted)
+    found = members(tmp_path / "a.zip")
+    with ExitStack() as closing:
+        streams = [closing.enter_context(open_input(path)) for path in found]
+        assert [stream.read().decode() for stream in reversed(streams)] == names[::-1]
+    assert sum(map(stored_size, found)) > 0 and len(opened) == 1
+    (tmp_path / "a.zip").write_bytes(zipped(TEXT))
+    assert [path.name for path in members(tmp_path / "a.zip")] == ["a.json"], "another file now"
 
 
 def test_compressed_zip_member_is_read(tmp_path: Path) -> None:

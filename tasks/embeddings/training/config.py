@@ -1,6 +1,5 @@
 """Training parameters of word vectors."""
 
-import os
 from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -156,8 +155,10 @@ class EmbeddingParameters(EmbeddingSettings):
 
 
 def cores() -> int:
-    """Number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Number of CPU cores that this process may use, also within the limit of a container."""
+    from joblib import cpu_count  # takes a while to load
+
+    return int(cpu_count())
 
 
 def reject_settings_of_start(parameters: EmbeddingParameters) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from flows.common.splits import ingest_dataset
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
+from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
+from infra.settings import settings
 from tasks.datasets.tiny import generate
-from tasks.embeddings.formats.store import write_vectors
-from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.embeddings.formats.source import TrainedVectors
+from tasks.embeddings.formats.store import VECTORS, write_vectors
+from tasks.embeddings.formats.word_vectors import SUBWORDS, WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.text.build_vocabulary import VocabularyParameters
 from tests.factories.cli import write_dataset
@@ -175,3 +179,16 @@ def test_reads_vectors_at_a_uri(root: Path, prefect_server: None, tmp_path: Path
     assert file.read_bytes() == (tmp_path / "own.vec").read_bytes()
     with pytest.raises(UserError, match="No files found at"):
         find_vectors(f"{tmp_path.as_uri()}/other.vec")
+
+
+@pytest.mark.usefixtures("store")
+def test_sets_are_found_with_their_ngrams(other_machine: Callable[[], None]) -> None:
+    here = settings().root / "embeddings" / "support"
+    with shared_folder(here):
+        here.mkdir(parents=True)
+        for name in (VECTORS, SUBWORDS):
+            (here / name).write_bytes(name.encode())
+    other_machine()
+    found = find_vectors(f"{settings().address}/embeddings/support/{VECTORS}")
+    assert isinstance(found, TrainedVectors) and found.subwords is not None
+    assert found.subwords.read_bytes() == SUBWORDS.encode()

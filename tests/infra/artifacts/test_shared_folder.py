@@ -135,6 +135,14 @@ def test_sets_are_found_by_address_and_by_path(other_machine: Callable[[], None]
     assert local_path("/elsewhere/vectors.parquet") == Path("/elsewhere/vectors.parquet")
 
 
+def test_files_of_stages_stay_here() -> None:
+    """They are at the address under other names, and would be removed here as unknown."""
+    file = settings().root / "stages" / "train-embeddings" / "key" / "vectors.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"vectors")
+    assert local_path(str(file)).read_bytes() == b"vectors"
+
+
 def test_removed_folder_is_gone_for_all() -> None:
     write(**{"run/page": "one", "other/page": "two"})
     assert shared_folders("reports") == {"run", "other"}

@@ -62,10 +62,11 @@ def test_missing_value_is_named_with_its_manifest(tmp_path: Path) -> None:
         ("image: true", "`image` must be one line"),
         ('image: "a\\nb"', "`image` must be one line"),
         ("image: {", "not valid YAML"),
+        ("cpu_worker_cpus: 7500m", "`cpu_worker_cpus` must be a whole number"),
     ],
 )
 def test_invalid_values_are_refused(line: str, message: str, tmp_path: Path) -> None:
-    file = with_line(tmp_path, line, instead_of="image:")
+    file = with_line(tmp_path, line, instead_of=f"{line.partition(':')[0]}:")
     with pytest.raises(UserError, match=message):
         render(file, tmp_path / "out")
 

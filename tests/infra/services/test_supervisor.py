@@ -15,6 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from infra.errors import UserError
+from infra.services import supervisor
 from infra.services.supervisor import MAX_LOG_BYTES, Service, wait_for_all
 from infra.settings import CHECKOUT
 from tests.factories.cli import environment_for
@@ -54,6 +55,19 @@ def test_pages_of_other_sites_can_not_use_prefect(services: Services) -> None:
     assert answer(Origin=url).headers[allowed] == url
     assert allowed not in answer(Origin="http://other.example").headers
     assert answer(Host="other.example").status_code == 400
+
+
+def test_mlflow_elsewhere_is_not_started_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_PORT", "5001")
+    for uri, starts in (
+        ("", True),
+        ("sqlite:////tmp/own.db", True),
+        ("http://127.0.0.1:5001", True),
+        ("http://127.0.0.1:5002", False),
+        ("https://mlflow.example.org", False),
+    ):
+        monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
+        assert ("mlflow" in [service.name for service in supervisor.services()]) == starts, uri
 
 
 def status_with_answers(services: Services) -> str | None:

@@ -22,7 +22,7 @@ from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import Stage
 from infra.errors import UserError
 from infra.settings import CHECKOUT, settings
-from tasks.tracking import model_logging, registry, runs
+from tasks.tracking import garbage_collection, model_logging, registry, runs
 from tasks.tracking.garbage_collection import find_garbage, prune, retire
 from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
@@ -328,6 +328,18 @@ def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     assert len(logged) == 3, "the files of the deleted model are removed"
     assert retire(uri, EXPERIMENT, keep=2) == []
     assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []
+
+
+def test_retention_keeps_what_is_promoted_meanwhile(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save_untrained_model(tmp_path)
+    models = [flow_run_with_model(uri, number, model) for number in range(3)]
+    before = recorded_runs(uri)
+    registry.set_champion(uri, registry.find_version(uri, models[0]))
+    monkeypatch.setattr(garbage_collection, "recorded_runs", lambda uri: before)
+    assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-1", "variant-1"}
+    assert registry.with_alias(uri, "bidaf-made", registry.CHAMPION) is not None
 
 
 def test_retention_keeps_runs_that_a_flow_run_uses(uri: str, tmp_path: Path, root: Path) -> None:
