@@ -239,6 +239,19 @@ def is_kept(uri: str, run_id: str) -> bool:
         return False
 
 
+def require_kept(uri: str, run_id: str) -> None:
+    """Check that the MLflow run of a training still exists.
+
+    Raises:
+        UserError: it was deleted meanwhile.
+    """
+    if not is_kept(uri, run_id):
+        raise UserError(
+            f"The MLflow run {run_id} was deleted during its training. Start the training again: "
+            "it continues from its checkpoint, with a new run."
+        )
+
+
 def log_artifacts(uri: str, run_id: str, files: Iterable[Path]) -> None:
     """Log files as artifacts of the run, under their own names."""
     for file in files:

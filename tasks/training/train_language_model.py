@@ -17,7 +17,7 @@ from tasks.embeddings.formats.source import BILM
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
 from tasks.tracking import client, runs
-from tasks.tracking.metric_logger import EpochLogger
+from tasks.tracking.missing_metrics import send_missing
 
 # Modules that load torch or Ray Train are imported locally: flows import this module, and both take
 # seconds to load.
@@ -87,8 +87,9 @@ def train_language_model(
         )
         seconds["fit"] = time.perf_counter() - began
         weights, record = load_result(local_checkpoint(result.checkpoint, out.name, storage))
-        EpochLogger(uri, run_id, unsent=record.unsent).send()  # what the worker could not send
+        runs.require_kept(uri, run_id)
         history = record.history
+        send_missing(uri, run_id, record.unsent, history, "held_out/perplexity_mean")
         model = new_language_model(job)
         model.load_state_dict(weights)
         made = _how_it_was_made(corpus, used, start)

@@ -21,7 +21,7 @@ from infra.settings import settings
 from infra.storage.store import checkpoint_storage
 from models.configs.variant import TrainingConfig, VariantConfig
 from tasks.tracking import client, model_logging, runs
-from tasks.tracking.metric_logger import EpochLogger
+from tasks.tracking.missing_metrics import send_missing
 from tasks.training.inputs import TrainingData
 from tasks.training.run_params import run_parameters
 
@@ -50,6 +50,7 @@ def train_variant(
             early stopping has no validation split, a context is too long for self-attention, or the
             model of the warm start is incompatible.
     """
+    from tasks.training.checkpoints import load_record
     from tasks.training.outputs import write_outputs
     from tasks.training.ray_trainer import fit
     from tasks.training.worker import Job
@@ -72,8 +73,9 @@ def train_variant(
         fitted = fit(job, allotment, out.name, storage)
         facts |= write_outputs(out, job, fitted)
         start = time.perf_counter()
-        require_kept(uri, run_id)
-        send_missing(uri, run_id, fitted.last)
+        runs.require_kept(uri, run_id)
+        record = load_record(fitted.last)
+        send_missing(uri, run_id, record.unsent, record.history, "dev/f1")
         facts["run_url"] = client.run_url(uri, run_id)
         _log_files(uri, run_id, out, facts)
         log_kept_epoch(uri, run_id, out, facts["epoch"])
@@ -197,38 +199,6 @@ def _log_files(uri: str, run_id: str, out: Path, facts: Mapping[str, Any]) -> No
     runs.tag(uri, run_id, tags)
     names = ("history.json", "config.json", "predictions.parquet")
     runs.log_artifacts(uri, run_id, [out / name for name in names])
-
-
-def require_kept(uri: str, run_id: str) -> None:
-    """Check that the MLflow run of a training still exists.
-
-    Raises:
-        UserError: it was deleted meanwhile.
-    """
-    if not runs.is_kept(uri, run_id):
-        raise UserError(
-            f"The MLflow run {run_id} was deleted during its training. Start the training again: "
-            "it continues from its checkpoint, with a new run."
-        )
-
-
-def send_missing(uri: str, run_id: str, checkpoint: Path) -> None:
-    """Send the metrics that the run lacks, so that it and its registered model have the scores of
-    all epochs.
-
-    The worker may not have reached MLflow when it wrote its last checkpoint. A run that was created
-    when the training resumed lacks the epochs before.
-    """
-    from tasks.training.checkpoints import load_record
-
-    record = load_record(checkpoint)
-    EpochLogger(uri, run_id, unsent=record.unsent).send()
-    points = client.client_of(uri).get_metric_history(run_id, "dev/f1")
-    sent = {point.step for point in points}
-    for entry in record.history:
-        if entry["step"] not in sent:
-            scores = {name: value for name, value in entry.items() if name != "step"}
-            runs.log_scores(uri, run_id, scores, step=entry["step"])
 
 
 def log_kept_epoch(uri: str, run_id: str, out: Path, epoch: int) -> None:

@@ -641,7 +641,7 @@ def test_only_training_applies_dropout() -> None:
     assert not torch.equal(torch.get_rng_state(), before)
 
 
-def test_deterministic_training_uses_no_other_algorithms() -> None:
+def test_deterministic_training_is_required_of_torch() -> None:
     try:
         make_trainer(small("baseline", deterministic=True))
         assert torch.are_deterministic_algorithms_enabled()

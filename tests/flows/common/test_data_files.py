@@ -49,7 +49,7 @@ def test_dataset_names_resolve_to_their_files(
     assert ([file.name for file in mixed], weight) == (["train-v1.1-recovered.json", "b.json"], 0.5)
 
 
-def test_dev_files_among_single_training_files_are_named(
+def test_dev_files_among_several_files_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("prefect"), "propagate", True)

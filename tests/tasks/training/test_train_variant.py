@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,10 @@ from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.tracking import runs
-from tasks.training.checkpoints import NUMBERS, TrainingRecord
 from tasks.training.initialization import new_model
 from tasks.training.train_variant import (
     log_kept_epoch,
-    require_kept,
     require_short_contexts,
-    send_missing,
     warm_start_facts,
 )
 from tests.factories.training_data import prepare, small
@@ -45,35 +42,6 @@ HISTORY = [
         "dev/nll": 2.5,
     },
 ]
-
-
-def test_last_epoch_is_sent_after_an_outage(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    run_id = runs.parent_run(uri, "bidaflow/made", "flow", None, "made", {})
-    runs.log_scores(uri, run_id, {"dev/f1": 60.0}, step=9)
-    record = TrainingRecord(unsent=[["dev/f1", 50.0, 1_000, 18]])
-    (tmp_path / NUMBERS).write_text(json.dumps({"record": asdict(record)}), encoding="utf-8")
-    send_missing(uri, run_id, tmp_path)
-    assert MlflowClient(uri).get_run(run_id).data.metrics == {"dev/f1": 50.0}
-
-
-def test_new_run_of_a_resumed_training_has_all_epochs(tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    run_id = runs.parent_run(uri, "bidaflow/made", "flow", None, "made", {})
-    second = {name: value for name, value in HISTORY[1].items() if name != "step"}
-    runs.log_scores(uri, run_id, second, step=18)
-    record = TrainingRecord(history=HISTORY)
-    (tmp_path / NUMBERS).write_text(json.dumps({"record": asdict(record)}), encoding="utf-8")
-    send_missing(uri, run_id, tmp_path)
-    client = MlflowClient(uri)
-    for name in second:
-        points = client.get_metric_history(run_id, name)
-        shown = sorted((point.step, point.value) for point in points)
-        assert shown == [(entry["step"], entry[name]) for entry in HISTORY]
-    require_kept(uri, run_id)
-    client.delete_run(run_id)
-    with pytest.raises(UserError, match="was deleted during its training"):
-        require_kept(uri, run_id)
 
 
 @pytest.mark.parametrize(("kept", "f1"), [(1, 60.0), (2, 50.0)])
