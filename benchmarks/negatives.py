@@ -20,7 +20,7 @@ far:
   decide what pays (see `benchmarks.studies.validation_gains`, also for the Parquet files).
 - negatives.json and .md show how each model does on dev: AvNA on its unanswerable questions and on
   negatives of all kinds that are made from all of its answerable questions, and F1 of these, with
-  gains over the model without negatives. Intervals resample the questions; a star marks those that
+  gains over the model without negatives. Intervals resample the articles; a star marks those that
   exclude zero, without correction for several comparisons. The no-answer threshold
   is the one that validation without generated negatives chose for --expected-no-answer, or if it
   has no unanswerable questions, that of the training.
@@ -31,7 +31,7 @@ import argparse
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,7 +49,7 @@ from benchmarks.trainings.trained import Trained
 from benchmarks.trainings.validation import add_expected_no_answer, write_gains
 from infra.artifacts.manifest import facts_of
 from infra.errors import UserError
-from models.arrays import FloatArray
+from models.arrays import FloatArray, IntArray
 from models.span_decoding import argmax_threshold
 from models.squad_metrics import QuestionScore, score_questions
 from tasks.data.ingest import ingest_file
@@ -140,7 +140,7 @@ def overlap_rows(folder: Path) -> Iterator[dict[str, str]]:
         }
 
 
-def _source(question: Question, questions: dict[str, Question]) -> str:
+def _source(question: Question, questions: Container[str]) -> str:
     return question.id if question.id in questions else question.id[:-1]
 
 
@@ -161,6 +161,7 @@ class Measured:
     trained: Trained
     threshold: float
     scores: dict[str, FloatArray]  # percent, of each question, by what is measured
+    articles: dict[str, IntArray]  # of the same questions
 
 
 def threshold_of(trained: Trained, validation: Answered, expected_no_answer: float) -> float:
@@ -212,9 +213,17 @@ def measure(cell: str, trained: Trained, threshold: float, out: Path) -> Measure
         np.array([100.0 * getattr(score, field) for score in scores["_at_threshold"]])
         for field in ("f1", "avna")
     )
-    by_kind = {f"AvNA {kind}": avna[kinds == kind] for kind in dict.fromkeys(kinds.tolist())}
-    by_kind = {f"F1 {ANSWERABLE}": f1[kinds == ANSWERABLE], **by_kind}
-    return Measured(cell, trained, threshold, by_kind)
+    titles = _titles(trained.input("dev", "ingested"))
+    articles = np.array([int(titles[_source(question, titles)]) for question in questions])
+    parts = {f"F1 {ANSWERABLE}": (f1, kinds == ANSWERABLE)}
+    parts |= {f"AvNA {kind}": (avna, kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
+    return Measured(
+        cell,
+        trained,
+        threshold,
+        scores={name: values[rows] for name, (values, rows) in parts.items()},
+        articles={name: articles[rows] for name, (_, rows) in parts.items()},
+    )
 
 
 def _spans(trained: Trained, questions: Sequence[Question]) -> list[AnswerRow]:
@@ -242,12 +251,13 @@ def table_row(measured: Measured, reference: Measured) -> dict[str, str]:
     """The row of a training: means with intervals, and gains over the reference."""
     columns = {}
     for name, scores in measured.scores.items():
-        mean = bootstrap(scores[None])
+        articles = measured.articles[name]
+        mean = bootstrap(scores[None], context_of=articles)
         columns[f"{name} ({len(scores):,})"] = (
             f"{mean.mean:.2f} ({mean.low:.2f} to {mean.high:.2f})"
         )
         before = reference.scores[name]
-        gain = None if measured is reference else bootstrap(scores[None], before[None])
+        gain = None if measured is reference else bootstrap(scores[None], before[None], articles)
         columns[f"{name}: gain, 95 %"] = format_gain(gain)
     trained = measured.trained
     added = facts_of(trained.input("train", "ingested"))["negatives"]

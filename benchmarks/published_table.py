@@ -145,7 +145,7 @@ def table_row(row: Row, trainings: Sequence[Evaluated], within: bool) -> dict[st
     own = [training.within(within) for training in trainings]
     em, _, avna = np.mean([e.means(e.threshold) for e in own], axis=0)
     f1 = f1_of(own)
-    interval = bootstrap(f1)
+    interval = bootstrap(f1, context_of=own[0].answered.article)
     kept = [training.answered.facts["kept"] for training in own]
     nll = [facts["scores"]["dev/nll_within" if within else "dev/nll"] for facts in kept]
     auc = [area for e in own if (area := e.answered.auc) is not None]
@@ -195,8 +195,9 @@ def gain_rows(rows: Sequence[Row], evaluated: Evaluations, within: bool) -> list
         for before, after in combinations(rows, 2)
         if before.epochs == after.epochs
     }
+    articles = evaluated[rows[0].title][0].within(within).answered.article
     gains = corrected_gains(
-        {key: (f1[after], f1[before]) for key, (before, after) in pairs.items()}
+        {key: (f1[after], f1[before]) for key, (before, after) in pairs.items()}, articles
     )
     return [
         {
@@ -261,7 +262,7 @@ def write(out: Path, expected_no_answer: float, note: str) -> None:
         f"EM, F1 and AvNA are at the no-answer threshold that validation chose, weighted to "
         f"{100 * expected_no_answer:g} % of unanswerable questions. Argmax: no answer where it is "
         "more probable than the best span. Oracle: F1 at dev's own best threshold. Intervals "
-        "resample questions, and seeds where a row has several; * p < 0.05 after Holm's "
+        "resample articles, and seeds where a row has several; * p < 0.05 after Holm's "
         "correction. The published models were trained for 30 epochs on all of SQuAD 2.0 (130,319 "
         "questions), with larger GloVe vectors; ours on the questions and vectors in the table."
         f"\n\n{markdown(table)}"

@@ -6,9 +6,10 @@ Averaging (EMA) does not influence training: a checkpoint's raw weights are thos
 would have without it. TRAINED is the folder of a finished training (stage `train`), CHECKPOINTs are
 its folders ROOT/ray/KEY/checkpoint_…. A training keeps the last three, so copy them while it runs.
 Each takes minutes: the model answers all questions of validation with both kinds of weights.
+One of the first epoch has no scores yet, so nothing shows whether it is of TRAINED.
 
 F1 is that of most probable answers, by which a training chooses its epoch. Intervals resample
-contexts with their questions, p-values are corrected over the checkpoints (Holm), and one seed says
+articles with their questions, p-values are corrected over the checkpoints (Holm), and one seed says
 nothing about others. OUT_FOLDER gets averaged-weights.md, .json and .png, and the answers as
 averaged-weights.parquet (see `benchmarks.trainings.answers`).
 """
@@ -71,8 +72,9 @@ def f1_of(split: EvaluationSplit, predictions: Predictions, threshold: float) ->
 
 def gains_by_step(f1: F1, split: EvaluationSplit) -> dict[int, CorrectedGain]:
     """What averaging gains at each step."""
+    articles = split.article_of[split.context_of]
     pairs = {step: (kinds[AVERAGED][None], kinds[RAW][None]) for step, kinds in f1.items()}
-    return corrected_gains(pairs, split.context_of)
+    return corrected_gains(pairs, articles)
 
 
 def table(f1: F1, gains: Mapping[int, CorrectedGain], batches: int) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ The commands of the published results, with the language models `wiki-bilm` and 
       --training.window-stride 200 --training.max-answer-tokens 60
 
 Collects the newest comparison on DATASET. A row is a cell: a variant with its vectors, over all
-seeds. Gains are over the first cell, and their intervals resample questions and seeds. "Within M
+seeds. Gains are over the first cell, and their intervals resample contexts and seeds. "Within M
 minutes" is the F1 of the last epoch that ended before the first cell's training did. Questions
 about contexts without a title, which are those of covid_qa, are scored apart.
 
@@ -119,7 +119,8 @@ def row(own: Cell, first: Cell, scored: Mapping[str, BoolArray]) -> dict[str, st
     }
     for part, rows in scored.items():
         f1, reference = own.f1[:, rows], first.f1[:, rows]
-        gain = "reference" if own is first else format_gain(bootstrap(f1, reference))
+        contexts = first.trainings[0].context_of[rows]
+        gain = "reference" if own is first else format_gain(bootstrap(f1, reference, contexts))
         columns |= {
             f"{part} ({int(rows.sum()):,}): F1": f"{f1.mean():.2f}",
             f"{part}: F1 of each seed": ", ".join(f"{seed.mean():.2f}" for seed in f1),

@@ -11,7 +11,7 @@ the no-answer threshold that validation chose (see --training.expected-no-answer
 Fits the power law 100 − F1 = a·n^(−b) to F1 over the number n of questions trained on (Hestness et
 al., 2017, "Deep learning scaling is predictable, empirically"), and extrapolates it to a file of
 QUESTIONS questions. Of these, it takes the part that was trained on of TRAIN.json, without
-validation and questions that are skipped. The interval resamples the dev questions; one training
+validation and questions that are skipped. The interval resamples the dev articles; one training
 for each share says nothing about the variation between seeds. Another fit, to the smaller shares
 alone, shows how well such a curve predicts the F1 of the largest share.
 
@@ -22,7 +22,7 @@ After each training, OUT_FOLDER gets data-share.json and .md, a Parquet file wit
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,9 @@ from benchmarks.trainings.trained import Trained
 from infra.artifacts.manifest import facts_of
 from infra.atomic_files import atomic_file
 from infra.settings import settings
-from models.arrays import FloatArray
+from models.arrays import FloatArray, IntArray
 from tasks.data.ingested import hash_uniform
+from tasks.evaluation.bootstrap import sums_by_context
 from tasks.evaluation.significance import bootstrap
 
 PERCENTS = (25, 50, 75, 100)
@@ -58,11 +59,12 @@ class Point:
     available: int  # questions of these articles
     questions: int  # trained on
     f1: FloatArray  # (n,) of each dev question, percent
+    article_of: IntArray  # (n,) of each dev question
 
     @property
     def row(self) -> dict[str, str]:
         """The row of the table."""
-        interval = bootstrap(self.f1[None])
+        interval = bootstrap(self.f1[None], context_of=self.article_of)
         return {
             "articles": f"{self.percent} % ({self.articles:,})",
             "questions": f"{self.questions:,}",
@@ -119,8 +121,10 @@ def run(train_file: Path, dev_file: Path, percent: int, flags: Sequence[str], ou
     answers = out / f"{percent}-percent.parquet"
     write_answers(answers, Trained(trained), facts["threshold"])
     column = "f1" if facts["threshold"] is None else "f1_at_threshold"
-    f1 = 100 * pq.read_table(answers)[column].to_numpy().astype(np.float64)
-    return Point(percent, share.articles, share.questions, facts["trained_on"], f1)
+    table = pq.read_table(answers, columns=[column, "article"])
+    f1 = 100 * table[column].to_numpy().astype(np.float64)
+    articles = table["article"].to_numpy()
+    return Point(percent, share.articles, share.questions, facts["trained_on"], f1, articles)
 
 
 def fit(questions: Sequence[int], f1: FloatArray) -> FloatArray:
@@ -134,14 +138,21 @@ def predicted(curve: FloatArray, questions: FloatArray | float) -> FloatArray:
     return np.asarray(100 - np.exp(curve[0] + curve[1] * np.log(questions)))
 
 
+def drawn_means(points: Sequence[Point]) -> Iterator[FloatArray]:
+    """Mean F1 of each point in bootstrap samples of the dev articles, (points,)."""
+    random = np.random.default_rng(0)
+    sums, sizes = sums_by_context(np.array([p.f1 for p in points]), points[0].article_of)
+    n = len(sizes)
+    for _ in range(SAMPLES):
+        counts = np.bincount(random.integers(n, size=n), minlength=n)
+        yield sums @ counts / (counts @ sizes)
+
+
 def extrapolate(points: Sequence[Point], questions: int) -> dict[str, Any]:
     """F1 at a number of questions with its 95 % interval, and the check by the smaller shares."""
     sizes = [point.questions for point in points]
     f1 = np.array([point.f1 for point in points])
-    random = np.random.default_rng(0)
-    n = f1.shape[1]
-    draws = (random.integers(n, size=n) for _ in range(SAMPLES))
-    samples = [predicted(fit(sizes, f1[:, rows].mean(1)), questions) for rows in draws]
+    samples = [predicted(fit(sizes, means), questions) for means in drawn_means(points)]
     curve = fit(sizes, f1.mean(1))
     result: dict[str, Any] = {
         "exponent": float(-curve[1]),
@@ -181,7 +192,7 @@ def write(out: Path, points: Sequence[Point], full: int) -> None:
     """Write the results so far, extrapolated to a file of `full` questions."""
     facts: dict[str, Any] = {
         "full": full,
-        "intervals": "over the dev questions; one training for each share",
+        "intervals": "over the dev articles; one training for each share",
     }
     if len(points) > 1:
         questions = trained_part(points[-1], full)

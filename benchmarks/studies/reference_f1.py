@@ -8,7 +8,7 @@ Three train in this process, one after the other, on the same questions with the
 lengths; ours from the initial weights that PyTorch draws by default; and
 `benchmarks.common.references`, which has these, on packed sequences in batches in random order. All
 answer the questions of dev, with spans only if no question of train is unanswerable. The intervals
-of the differences resample the questions of dev. Memory is allocated as usual, not as in our
+of the differences resample the articles of dev. Memory is allocated as usual, not as in our
 training processes: these keep freed memory, and packed sequences would then need more than 24 GB.
 
 The answers are beside OUT.json as OUT-bidaflow.parquet and so on (see
@@ -192,9 +192,12 @@ def measure(
     return measured
 
 
-def gain_over_reference(measured: Mapping[str, Measured], name: str) -> dict[str, Any]:
+def gain_over_reference(
+    measured: Mapping[str, Measured], name: str, split: EvaluationSplit
+) -> dict[str, Any]:
     """The gain of an implementation over the reference in F1, with its 95 % interval."""
-    gain = bootstrap(measured[name].f1[None], measured[REFERENCE].f1[None])
+    f1 = (measured[name].f1[None], measured[REFERENCE].f1[None])
+    gain = bootstrap(*f1, split.article_of[split.context_of])
     return {"mean": gain.mean, "95_percent": [gain.low, gain.high]}
 
 
@@ -223,7 +226,7 @@ def main() -> None:
         "questions": {"train": len(data.train.trainable(config)), "dev": len(split)},
         "measured": {name: measured[name].summary for name in IMPLEMENTATIONS},
         "f1_gains": {
-            name: gain_over_reference(measured, name)
+            name: gain_over_reference(measured, name, split)
             for name in IMPLEMENTATIONS
             if name != REFERENCE
         },

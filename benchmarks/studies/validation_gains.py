@@ -10,7 +10,7 @@ the questions that all have in common, by id; negatives that were made by rule a
 
 If some of these questions are unanswerable, each training's no-answer threshold is the best one for
 them, and EM, F1, AvNA and gains are weighted to the expected share of unanswerable questions.
-Otherwise every answer is a span. Intervals resample questions and seeds, and p-values are corrected
+Otherwise every answer is a span. Intervals resample articles and seeds, and p-values are corrected
 over the rows (Holm): a setting pays if its gain is positive and starred (p below 0.05).
 
 OUT_FOLDER gets validation.md and .json (see --name), and for each training a Parquet file with its

@@ -16,7 +16,10 @@ from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.data.negatives import negative_kind
 from tasks.evaluation.metrics import kind_weights, no_answer_auc, threshold_of_best_score
 
-SCORES = ("margin", "span_em", "span_f1", "no_answer_em", "has_span", "answerable", "within")
+SCORES = (
+    *("margin", "span_em", "span_f1", "no_answer_em", "has_span", "answerable", "within"),
+    "article",
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Answered:
     has_span: BoolArray  # whether there is a best span; empty texts have none
     answerable: BoolArray
     within: BoolArray  # whether the context is within the token limit of training
+    article: IntArray  # the number of the article
 
     @property
     def training(self) -> Training:

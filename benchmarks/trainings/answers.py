@@ -4,8 +4,8 @@ A row has the question's id, the characters of the best span, the probability of
 of no answer, and EM and F1 (0 to 1) of the more probable of the two. With a no-answer threshold,
 it also has EM and F1 at this threshold. Files of trainings also have what any threshold needs: the
 margin by which no answer is more probable (nats), EM and F1 of the span, EM of no answer, whether
-the question has an answer, and whether its context is within the token limit of training. The
-file's metadata has facts about the model.
+the question has an answer, whether its context is within the token limit of training, and the
+number of its article. The file's metadata has facts about the model.
 """
 
 import json
@@ -80,9 +80,11 @@ def token_limit(trained: Trained) -> int:
 
 
 def kinds(split: EvaluationSplit, limit: int) -> dict[str, Any]:
-    """Columns of whether each question has an answer, and a context within the token limit."""
+    """Columns of whether each question has an answer, and a context within the token limit, and of
+    its article."""
     within = split.context_lengths[split.context_of] <= limit
-    return {"answerable": split.answerable, "within": within}
+    article = split.article_of[split.context_of]
+    return {"answerable": split.answerable, "within": within, "article": article}
 
 
 def span_columns(split: EvaluationSplit, predictions: Predictions) -> dict[str, Any]:
@@ -152,6 +154,7 @@ def _array(name: str, values: Any) -> Any:
         "kind": pa.string(),
         "weights": pa.string(),
         "step": pa.int32(),
+        "article": pa.int32(),
         "answerable": pa.bool_(),
         "within": pa.bool_(),
         "span_start_char": pa.int32(),

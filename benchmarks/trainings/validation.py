@@ -75,11 +75,12 @@ def validate(answers: Mapping[str, Answered], expected_no_answer: float) -> dict
 
 
 def table(rows: Sequence[Row], validated: Mapping[str, Validated]) -> list[dict[str, str]]:
-    """A table row for each row. Gains are over the first row; intervals resample questions and
+    """A table row for each row. Gains are over the first row; intervals resample articles and
     seeds, and p-values are corrected over the other rows."""
     of_rows = [[validated[training.file_name] for training in row.trainings] for row in rows]
     f1 = [_weighted(seeds, "f1") for seeds in of_rows]
-    gains = corrected_gains({str(n): (own, f1[0]) for n, own in enumerate(f1) if n})
+    articles = of_rows[0][0].answered.article
+    gains = corrected_gains({str(n): (own, f1[0]) for n, own in enumerate(f1) if n}, articles)
     cells = []
     for number, (row, seeds) in enumerate(zip(rows, of_rows, strict=True)):
         gain = gains.get(str(number))

@@ -50,7 +50,7 @@ def paired_gain(
     them, and keeps the two scores of a question paired. Equal input gives equal output.
 
     The bootstrap underestimates the variation between few contexts, so the interval is enlarged as
-    that of a mean of few numbers (see `_enlargement`).
+    that of a mean of few numbers (see `enlargement`).
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     sums, sizes = sums_by_context(differences, context_of)
@@ -63,7 +63,7 @@ def paired_gain(
     if len(sizes) == 1:
         return Gain(mean, -LARGEST, LARGEST)
     bounds = np.array(interval(np.array(means), confidence))
-    low, high = mean + _enlargement(len(sizes), confidence) * (bounds - mean)
+    low, high = mean + enlargement(len(sizes), confidence) * (bounds - mean)
     return Gain(mean, max(-LARGEST, float(low)), min(LARGEST, float(high)))
 
 
@@ -74,9 +74,9 @@ def interval(means: FloatArray, confidence: float = CONFIDENCE) -> tuple[float, 
     return float(low), float(high)
 
 
-def _enlargement(contexts: int, confidence: float) -> float:
-    """How much wider the interval of a mean of so many numbers, at least two, is than the bootstrap
-    shows: √(n/(n-1)) by the standard error, and the ratio of Student's to normal quantiles.
+def enlargement(contexts: int, confidence: float = CONFIDENCE) -> float:
+    """How much wider the interval of a mean of so many numbers, two or more, is than the bootstrap
+    shows: by √(n/(n-1)) for the standard error, and by the ratio of Student's to normal quantiles.
 
     Efron & Tibshirani (1993), section 12.5; Hesterberg (2015), "What Teachers Should Know About the
     Bootstrap", section 5.3.

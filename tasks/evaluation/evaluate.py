@@ -48,6 +48,7 @@ class EvaluationSplit:
     answerable: BoolArray  # (n,) whether a question has an answer, known or not
     span_start: IntArray  # (n,) first token of the training answer, -1 for none
     span_end: IntArray  # (n,) last token of the training answer, -1 for none
+    article_of: IntArray  # (c,) the article of each context
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -108,7 +109,7 @@ class Evaluation:
 def load_split(folder: Path) -> EvaluationSplit:
     """Reads contexts.parquet and questions.parquet of an ingested split."""
     contexts: Any = pq.read_table(
-        folder / "contexts.parquet", columns=["text", "token_starts", "token_ends"]
+        folder / "contexts.parquet", columns=["article", "text", "token_starts", "token_ends"]
     )
     questions: Any = pq.read_table(
         folder / "questions.parquet",
@@ -131,6 +132,7 @@ def load_split(folder: Path) -> EvaluationSplit:
         answerable=~questions["is_impossible"].to_numpy(),
         span_start=questions["span_start"].to_numpy(),
         span_end=questions["span_end"].to_numpy(),
+        article_of=contexts["article"].to_numpy(),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from models.arrays import FloatArray, IntArray
-from tasks.evaluation.bootstrap import SAMPLES, Gain, interval, sums_by_context
+from tasks.evaluation.bootstrap import SAMPLES, Gain, enlargement, interval, sums_by_context
 
 SIGNIFICANT = 0.05  # p-values below are starred
 # Samples for each gain of a table with more than 25. The smallest p-value of S samples is
@@ -17,11 +17,16 @@ SAMPLES_PER_GAIN = 80
 Key = TypeVar("Key")
 
 
-def bootstrap(after: FloatArray, before: FloatArray | None = None, samples: int = SAMPLES) -> Gain:
+def bootstrap(
+    after: FloatArray,
+    before: FloatArray | None = None,
+    context_of: IntArray | None = None,
+    samples: int = SAMPLES,
+) -> Gain:
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
-    `resampled_means`, where each question is drawn by itself."""
+    `resampled_means`."""
     mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return Gain(mean, *interval(resampled_means(after, before, samples=samples)))
+    return Gain(mean, *interval(resampled_means(after, before, context_of, samples)))
 
 
 def resampled_means(
@@ -37,7 +42,7 @@ def resampled_means(
     one seed says nothing about the variation between seeds. `context_of` is (n,); without it,
     questions are drawn as if each had a context of its own.
     The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
-    deviations are enlarged first.
+    deviations are enlarged first. So are those of drawn contexts (see `enlargement`).
     """
     random = np.random.default_rng(0)
     if context_of is None:
@@ -45,12 +50,18 @@ def resampled_means(
     sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
     sums, sizes = zip(*(sums_by_context(side, context_of) for side in sides), strict=True)
     contexts = len(sizes[0])
+    wider = enlargement(contexts) if contexts > 1 else 1.0
+    seed_means = [side.sum(axis=1) / sizes[0].sum() for side in sums]
     means = []
     for _ in range(samples):
         # How often each context is drawn
         counts = np.bincount(random.integers(contexts, size=contexts), minlength=contexts)
         questions = counts @ sizes[0]
-        means.append(sum(_mean_of_drawn(side @ counts / questions, random) for side in sums))
+        drawn = (
+            mean + wider * (side @ counts / questions - mean)
+            for side, mean in zip(sums, seed_means, strict=True)
+        )
+        means.append(sum(_mean_of_drawn(scores, random) for scores in drawn))
     return np.array(means)
 
 

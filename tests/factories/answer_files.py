@@ -23,6 +23,7 @@ def write_answers(
         "no_answer_em": [float(not own) for own in answerable],
         "answerable": answerable,
         "within": [True] * len(margins),
+        "article": range(len(margins)),
     }
     table = pa.table(columns, metadata={"facts": "{}"})
     pq.write_table(table, file)

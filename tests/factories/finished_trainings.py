@@ -191,4 +191,5 @@ def span_answers(
         has_span=everything,
         answerable=answerable,
         within=everything,
+        article=np.arange(len(margins)),
     )

@@ -30,6 +30,7 @@ def write_split(folder: Path, *, answered_only: bool = False) -> Path:
     contexts = {
         "context_id": pa.array(range(len(WRITTEN)), pa.int32()),
         "text": pa.array([text for text, _ in WRITTEN]),
+        "article": pa.array(range(len(WRITTEN)), pa.int32()),
         "token_starts": pa.array([[start for start, _ in row] for _, row in WRITTEN], offsets),
         "token_ends": pa.array([[end for _, end in row] for _, row in WRITTEN], offsets),
     }

@@ -21,7 +21,7 @@ from tests.factories.cli import QUICK, run_benchmark, write_dataset
 
 def point(questions: int, f1: float) -> Point:
     """A training of which every dev question has this F1."""
-    return Point(100, 1, 2 * questions, questions, np.full(40, f1))
+    return Point(100, 1, 2 * questions, questions, np.full(40, f1), np.arange(40) // 4)
 
 
 def test_extrapolates_a_power_law() -> None:

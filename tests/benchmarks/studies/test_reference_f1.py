@@ -23,7 +23,7 @@ def split_of(id: str) -> EvaluationSplit:
     tokens = (np.array([0]), np.array([4]), np.array([0, 1]))
     zeros, golds = np.zeros(1, np.int64), [[Gold("Lima", 0)]]
     answered = golds, np.array([True]), zeros, zeros
-    return EvaluationSplit(["Lima"], *tokens, [id], ["Where?"], zeros, *answered)
+    return EvaluationSplit(["Lima"], *tokens, [id], ["Where?"], zeros, *answered, zeros)
 
 
 def written(file: Path, argmax: float) -> Path:

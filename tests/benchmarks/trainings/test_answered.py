@@ -64,5 +64,5 @@ def test_negatives_are_left_out() -> None:
 
 def test_names_the_columns_that_a_file_lacks(tmp_path: Path) -> None:
     write_columns(tmp_path / "a.parquet", {"id": ["a"], "margin": [1.0]}, {})
-    with pytest.raises(SystemExit, match="lacks answerable, no_answer_em, span_em"):
+    with pytest.raises(SystemExit, match="lacks answerable, article, no_answer_em"):
         read_answers(tmp_path / "a.parquet")
