@@ -14,7 +14,7 @@ expected share of unanswerable questions. The trainings of a row have the same v
 data, and different seeds. Gains compare all pairs of rows with the same number of epochs; p-values
 are corrected over these pairs (Holm).
 
-OUT_FOLDER gets published.md and published.json.
+OUT_FOLDER gets published.md and published.json, and epochs.png with F1 on validation over the epochs.
 """
 
 import argparse
@@ -25,8 +25,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 
+from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
 from benchmarks.trainings.answered import Answered, read_answers
@@ -217,6 +219,21 @@ def published_order(row: Row) -> int:
     return variants.index(row.variant) if row.variant in variants else len(variants)
 
 
+def draw_epochs(rows: Sequence[Row], evaluated: Evaluations, file: Path) -> None:
+    """Draw F1 on validation after each epoch, the mean over a row's seeds."""
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    for row in rows:
+        histories = [own.answered.facts["history"] for own in evaluated[row.title]]
+        # Early stopping may have ended some seeds before others.
+        epochs = zip(*histories, strict=False)
+        f1 = [np.mean([entry["validation/f1"] for entry in entries]) for entries in epochs]
+        axes.plot(range(1, len(f1) + 1), f1, "o-", markersize=3, label=row.title)
+    axes.set(xlabel="epoch", ylabel="F1 on validation, %")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save(figure, file)
+
+
 def main() -> None:
     """Evaluate the trainings of the command line and write the table."""
     parser = argparse.ArgumentParser(
@@ -243,6 +260,7 @@ def write(out: Path, expected_no_answer: float, note: str) -> None:
     # Files of earlier releases may have other names.
     own_of = {own.answered.training.file_name: own for own in found.values()}
     evaluated = {row.title: [own_of[t.file_name] for t in row.trainings] for row in rows}
+    draw_epochs(rows, evaluated, out / "epochs.png")
     table = [
         table_row(row, evaluated[row.title], within) for within in (False, True) for row in rows
     ]
