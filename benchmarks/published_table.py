@@ -14,7 +14,7 @@ expected share of unanswerable questions. The trainings of a row have the same v
 data, and different seeds. Gains compare all pairs of rows with the same number of epochs; p-values
 are corrected over these pairs (Holm).
 
-OUT_FOLDER gets published.md and published.json, and epochs.png with F1 on validation over the epochs.
+OUT_FOLDER gets published.md and published.json, and epochs.png with F1 on validation by epoch.
 """
 
 import argparse
