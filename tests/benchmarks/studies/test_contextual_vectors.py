@@ -17,6 +17,7 @@ def trained(folder: Path, variant: str, f1: float, seconds: float) -> Cell:
     each of 40 questions."""
     folder.mkdir()
     pq.write_table(pa.table({"f1": [f1] * 40}), folder / "predictions.parquet")
+    pq.write_table(pa.table({"context_id": np.arange(40) // 4}), folder / "questions.parquet")
     history = [
         {
             "seconds": epoch * seconds,
@@ -27,7 +28,7 @@ def trained(folder: Path, variant: str, f1: float, seconds: float) -> Cell:
         for epoch in (1, 2)
     ]
     (folder / "history.json").write_text(json.dumps(history), encoding="utf-8")
-    return Cell("glove-6b-50d", [Compared(variant, folder, {})])
+    return Cell("glove-6b-50d", [Compared(variant, folder, {"dev": folder})])
 
 
 def test_rows_compare_equal_epochs_and_equal_minutes(tmp_path: Path) -> None:
