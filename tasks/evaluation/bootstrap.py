@@ -78,8 +78,8 @@ def enlargement(contexts: int, confidence: float = CONFIDENCE) -> float:
     """How much wider the interval of a mean of so many numbers, two or more, is than the bootstrap
     shows: by √(n/(n-1)) for the standard error, and by the ratio of Student's to normal quantiles.
 
-    Efron & Tibshirani (1993), section 12.5; Hesterberg (2015), "What Teachers Should Know About the
-    Bootstrap", section 5.3.
+    This is the expanded percentile interval of Hesterberg (2015), "What Teachers Should Know About
+    the Bootstrap".
     """
     from scipy.special import ndtri, stdtrit  # takes a while to load
 
