@@ -112,7 +112,7 @@ def test_report_compares_with_the_run_before(reports: Path) -> None:
         write(reports, record)
     text = write(reports, run_record(3))
     assert "Compared with the run before, run-1 of 2026-03-02" in visible_text(text)
-    assert re.search(r"char 51\.0 53\.0 \+33\.3 \+0\.0 to \+50\.0", visible_text(text))
+    assert re.search(r"char 51\.0 53\.0 \+33\.3 −56\.3 to \+78\.1", visible_text(text))
     row = run_record(1).folder
     assert f'href="../index.html#{row}"' in text
     write_index(reports, {})
