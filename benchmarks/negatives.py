@@ -116,7 +116,7 @@ def _question(row: dict[str, Any], texts: Sequence[str]) -> Question:
 def overlap_rows(folder: Path) -> Iterator[dict[str, str]]:
     """Yield each kind's row: how well the classifier tells its questions from answerable ones."""
     questions = questions_of(folder)
-    titles = _titles(folder)
+    article_of = _articles(folder)
     answerable = [q for q in questions.values() if q.answers]
     people = [q for q in questions.values() if not q.answers]
     compared: dict[str, tuple[list[Question], list[Question]]] = {
@@ -128,7 +128,9 @@ def overlap_rows(folder: Path) -> Iterator[dict[str, str]]:
         compared[PEOPLE] = people, drawn
     for kind, (unanswerable, others) in compared.items():
         both = [*unanswerable, *others]
-        test = [hash_uniform("test", SEED, titles[_source(q, questions)]) < 0.5 for q in both]
+        test = [
+            hash_uniform("test", SEED, str(article_of[_source(q, questions)])) < 0.5 for q in both
+        ]
         features = feature_rows([(q.question, q.context) for q in both])
         is_answerable = np.arange(len(both)) >= len(unanswerable)
         auc = classifier_auc(features, is_answerable, np.array(test))
@@ -144,13 +146,13 @@ def _source(question: Question, questions: Container[str]) -> str:
     return question.id if question.id in questions else question.id[:-1]
 
 
-def _titles(folder: Path) -> dict[str, str]:
-    """The number of each question's article, as text."""
+def _articles(folder: Path) -> dict[str, int]:
+    """The number of each question's article."""
     articles = pq.read_table(folder / "contexts.parquet", columns=["article"])[
         "article"
     ].to_pylist()
     table = pq.read_table(folder / "questions.parquet", columns=["id", "context_id"]).to_pylist()
-    return {row["id"]: str(articles[row["context_id"]]) for row in table}
+    return {row["id"]: articles[row["context_id"]] for row in table}
 
 
 @dataclass(frozen=True)
@@ -213,8 +215,8 @@ def measure(cell: str, trained: Trained, threshold: float, out: Path) -> Measure
         np.array([100.0 * getattr(score, field) for score in scores["_at_threshold"]])
         for field in ("f1", "avna")
     )
-    titles = _titles(trained.input("dev", "ingested"))
-    articles = np.array([int(titles[_source(question, titles)]) for question in questions])
+    article_of = _articles(trained.input("dev", "ingested"))
+    articles = np.array([article_of[_source(question, article_of)] for question in questions])
     parts = {f"F1 {ANSWERABLE}": (f1, kinds == ANSWERABLE)}
     parts |= {f"AvNA {kind}": (avna, kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
     return Measured(

@@ -48,9 +48,8 @@ def step_of(checkpoint: Path, trained: Trained) -> int:
         numbers = json.loads((checkpoint / NUMBERS).read_text(encoding="utf-8"))
     except OSError:
         sys.exit(f"{checkpoint} is not a checkpoint. Give folders ROOT/ray/KEY/checkpoint_….")
-    history = json.loads((trained.folder / "history.json").read_text(encoding="utf-8"))
     f1 = [entry["validation/f1"] for entry in numbers["record"]["history"]]
-    if f1 != [entry["validation/f1"] for entry in history[: len(f1)]]:
+    if f1 != [entry["validation/f1"] for entry in trained.history[: len(f1)]]:
         sys.exit(f"{checkpoint} is not a checkpoint of {trained.folder}.")
     return int(numbers["counters"]["step"])
 
@@ -72,9 +71,8 @@ def f1_of(split: EvaluationSplit, predictions: Predictions, threshold: float) ->
 
 def gains_by_step(f1: F1, split: EvaluationSplit) -> dict[int, CorrectedGain]:
     """What averaging gains at each step."""
-    articles = split.article_of[split.context_of]
     pairs = {step: (kinds[AVERAGED][None], kinds[RAW][None]) for step, kinds in f1.items()}
-    return corrected_gains(pairs, articles)
+    return corrected_gains(pairs, split.article_of)
 
 
 def table(f1: F1, gains: Mapping[int, CorrectedGain], batches: int) -> list[dict[str, str]]:
@@ -135,8 +133,7 @@ def run(out: Path, trained: Trained, folders: Sequence[Path], note: str) -> None
     checkpoints = dict(sorted((step_of(folder, trained), folder) for folder in folders))
     split, f1 = measure(out, trained, checkpoints)
     gains = gains_by_step(f1, split)
-    history = json.loads((trained.folder / "history.json").read_text(encoding="utf-8"))
-    batches = history[0]["step"]
+    batches = trained.history[0]["step"]
     draw(f1, batches, out / "averaged-weights.png")
     facts = {**trained.training.facts, "git": trained.manifest["git"]}
     write_table(out, "averaged-weights", PROGRAM, table(f1, gains, batches), note=note, **facts)

@@ -22,7 +22,7 @@ After each training, OUT_FOLDER gets data-share.json and .md, a Parquet file wit
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from infra.atomic_files import atomic_file
 from infra.settings import settings
 from models.arrays import FloatArray, IntArray
 from tasks.data.ingested import hash_uniform
-from tasks.evaluation.bootstrap import sums_by_context
+from tasks.evaluation.bootstrap import means_of_drawn, sums_by_context
 from tasks.evaluation.significance import bootstrap
 
 PERCENTS = (25, 50, 75, 100)
@@ -138,21 +138,14 @@ def predicted(curve: FloatArray, questions: FloatArray | float) -> FloatArray:
     return np.asarray(100 - np.exp(curve[0] + curve[1] * np.log(questions)))
 
 
-def drawn_means(points: Sequence[Point]) -> Iterator[FloatArray]:
-    """Mean F1 of each point in bootstrap samples of the dev articles, (points,)."""
-    random = np.random.default_rng(0)
-    sums, sizes = sums_by_context(np.array([p.f1 for p in points]), points[0].article_of)
-    n = len(sizes)
-    for _ in range(SAMPLES):
-        counts = np.bincount(random.integers(n, size=n), minlength=n)
-        yield sums @ counts / (counts @ sizes)
-
-
 def extrapolate(points: Sequence[Point], questions: int) -> dict[str, Any]:
     """F1 at a number of questions with its 95 % interval, and the check by the smaller shares."""
     sizes = [point.questions for point in points]
     f1 = np.array([point.f1 for point in points])
-    samples = [predicted(fit(sizes, means), questions) for means in drawn_means(points)]
+    drawn = means_of_drawn(
+        *sums_by_context(f1, points[0].article_of), SAMPLES, np.random.default_rng(0)
+    )
+    samples = [predicted(fit(sizes, means), questions) for means in drawn]
     curve = fit(sizes, f1.mean(1))
     result: dict[str, Any] = {
         "exponent": float(-curve[1]),

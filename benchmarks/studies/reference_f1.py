@@ -197,7 +197,7 @@ def gain_over_reference(
 ) -> dict[str, Any]:
     """The gain of an implementation over the reference in F1, with its 95 % interval."""
     f1 = (measured[name].f1[None], measured[REFERENCE].f1[None])
-    gain = bootstrap(*f1, split.article_of[split.context_of])
+    gain = bootstrap(*f1, split.article_of)
     return {"mean": gain.mean, "95_percent": [gain.low, gain.high]}
 
 

@@ -83,8 +83,7 @@ def kinds(split: EvaluationSplit, limit: int) -> dict[str, Any]:
     """Columns of whether each question has an answer, and a context within the token limit, and of
     its article."""
     within = split.context_lengths[split.context_of] <= limit
-    article = split.article_of[split.context_of]
-    return {"answerable": split.answerable, "within": within, "article": article}
+    return {"answerable": split.answerable, "within": within, "article": split.article_of}
 
 
 def span_columns(split: EvaluationSplit, predictions: Predictions) -> dict[str, Any]:
@@ -130,7 +129,7 @@ def facts_about(trained: Trained) -> dict[str, Any]:
         "machine": machine(),
         **trained.training.facts,
         "kept": {"epoch": trained.facts["epoch"], "scores": trained.facts["scores"]},
-        "history": json.loads((trained.folder / "history.json").read_text(encoding="utf-8")),
+        "history": trained.history,
     }
 
 

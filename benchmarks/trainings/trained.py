@@ -20,6 +20,7 @@ from tasks.embeddings.formats.store import VECTORS, history_of
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 from tasks.inference.predictor import Predictor
 from tasks.text.encoded import load_types
+from tasks.training.epoch_log import History
 from tasks.training.inputs import SplitFolders
 from tasks.training.run_params import source_name
 
@@ -104,6 +105,12 @@ class Trained:
         return facts
 
     @cached_property
+    def history(self) -> History:
+        """The entries of its epochs."""
+        history: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
+        return history
+
+    @cached_property
     def training(self) -> Training:
         """What tells it from others."""
         digests, train = self.manifest["inputs"]["data"], self.input("train", "ingested")
@@ -141,8 +148,7 @@ class Trained:
         """
         split = load_split(self.input("validation", "ingested"))
         predictions = self.predictions("validation")
-        history = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
-        logged = history[self.facts["epoch"] - 1]["validation/f1"]
+        logged = self.history[self.facts["epoch"] - 1]["validation/f1"]
         argmax = argmax_threshold(self.allows_no_answer)
         actual = evaluate(split, predictions, argmax).scores.f1
         if abs(actual - logged) > LARGEST_F1_DIFFERENCE:

@@ -6,7 +6,9 @@ are drawn because the answers to questions about one context are not independent
 Hinkley (1997), "Bootstrap Methods and their Application", section 3.8.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,17 +56,25 @@ def paired_gain(
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     sums, sizes = sums_by_context(differences, context_of)
-    random = np.random.default_rng(seed)
-    means = []
-    for _ in range(SAMPLES):
-        drawn = random.integers(len(sizes), size=len(sizes))
-        means.append(sums[drawn].sum() / sizes[drawn].sum())
+    means = [*means_of_drawn(sums, sizes, SAMPLES, np.random.default_rng(seed))]
     mean = float(differences.mean())
     if len(sizes) == 1:
         return Gain(mean, -LARGEST, LARGEST)
     bounds = np.array(interval(np.array(means), confidence))
     low, high = mean + enlargement(len(sizes), confidence) * (bounds - mean)
     return Gain(mean, max(-LARGEST, float(low)), min(LARGEST, float(high)))
+
+
+def means_of_drawn(
+    sums: FloatArray, sizes: IntArray, samples: int, random: np.random.Generator
+) -> Iterator[Any]:
+    """Yield the means of the scores (...,) in bootstrap samples of the contexts, from the sums of
+    each context (..., c) and its number of questions (c,)."""
+    contexts = len(sizes)
+    for _ in range(samples):
+        # How often each context is drawn
+        counts = np.bincount(random.integers(contexts, size=contexts), minlength=contexts)
+        yield sums @ counts / (counts @ sizes)
 
 
 def interval(means: FloatArray, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -48,7 +48,7 @@ class EvaluationSplit:
     answerable: BoolArray  # (n,) whether a question has an answer, known or not
     span_start: IntArray  # (n,) first token of the training answer, -1 for none
     span_end: IntArray  # (n,) last token of the training answer, -1 for none
-    article_of: IntArray  # (c,) the article of each context
+    article_of: IntArray  # (n,) the article of each question
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -120,6 +120,7 @@ def load_split(folder: Path) -> EvaluationSplit:
     )
     first_token, token_starts = _ragged(contexts, "token_starts")
     _, token_ends = _ragged(contexts, "token_ends")
+    context_of = questions["context_id"].to_numpy()
     return EvaluationSplit(
         contexts=contexts["text"].to_pylist(),
         token_starts=token_starts,
@@ -127,12 +128,12 @@ def load_split(folder: Path) -> EvaluationSplit:
         first_token=first_token,
         ids=questions["id"].to_pylist(),
         questions=questions["question"].to_pylist(),
-        context_of=questions["context_id"].to_numpy(),
+        context_of=context_of,
         golds=[[Gold(**gold) for gold in golds] for golds in questions["answers"].to_pylist()],
         answerable=~questions["is_impossible"].to_numpy(),
         span_start=questions["span_start"].to_numpy(),
         span_end=questions["span_end"].to_numpy(),
-        article_of=contexts["article"].to_numpy(),
+        article_of=contexts["article"].to_numpy()[context_of],
     )
 
 

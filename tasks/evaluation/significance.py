@@ -7,7 +7,14 @@ from typing import TypeVar
 import numpy as np
 
 from models.arrays import FloatArray, IntArray
-from tasks.evaluation.bootstrap import SAMPLES, Gain, enlargement, interval, sums_by_context
+from tasks.evaluation.bootstrap import (
+    SAMPLES,
+    Gain,
+    enlargement,
+    interval,
+    means_of_drawn,
+    sums_by_context,
+)
 
 SIGNIFICANT = 0.05  # p-values below are starred
 # Samples for each gain of a table with more than 25. The smallest p-value of S samples is
@@ -48,20 +55,14 @@ def resampled_means(
     if context_of is None:
         context_of = np.arange(after.shape[1])
     sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
-    sums, sizes = zip(*(sums_by_context(side, context_of) for side in sides), strict=True)
-    contexts = len(sizes[0])
-    wider = enlargement(contexts) if contexts > 1 else 1.0
-    seed_means = [side.sum(axis=1) / sizes[0].sum() for side in sums]
+    firsts = np.cumsum([len(side) for side in sides])[:-1]
+    sums, sizes = sums_by_context(np.concatenate(sides), context_of)
+    observed = sums.sum(axis=1) / sizes.sum()
+    wider = enlargement(len(sizes)) if len(sizes) > 1 else 1.0
     means = []
-    for _ in range(samples):
-        # How often each context is drawn
-        counts = np.bincount(random.integers(contexts, size=contexts), minlength=contexts)
-        questions = counts @ sizes[0]
-        drawn = (
-            mean + wider * (side @ counts / questions - mean)
-            for side, mean in zip(sums, seed_means, strict=True)
-        )
-        means.append(sum(_mean_of_drawn(scores, random) for scores in drawn))
+    for drawn in means_of_drawn(sums, sizes, samples, random):
+        of_sides = np.split(observed + wider * (drawn - observed), firsts)
+        means.append(sum(_mean_of_drawn(of_seeds, random) for of_seeds in of_sides))
     return np.array(means)
 
 
