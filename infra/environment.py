@@ -15,6 +15,8 @@ RAY_ON_THIS_MACHINE = {
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     # Keeps Ray on the loopback interface; despite its name, it also works on Linux.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # Ray would start a worker for each CPU that no job of ours can use.
+    "RAY_prestart_worker_first_driver": "0",
 }
 
 OPEN_FILES = 65_536

@@ -178,10 +178,17 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """A process's temporary Prefect server, with a database and results of its own."""
+    """A process's temporary Prefect server, with a database and results of its own.
+
+    Flows send no heartbeats: the thread that does would hold up the end of each for half a second.
+    """
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=300):
+    with (
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+        prefect_test_harness(server_startup_timeout=300),
+    ):
         yield
 
 
@@ -229,8 +236,17 @@ def services(shared_services: "Services") -> "Services":
     return shared_services
 
 
+@pytest.fixture(scope="session")
+def mlflow_tables() -> Iterator[None]:
+    """Quickly made databases of MLflow."""
+    from tests.factories.mlflow_tables import migrated_once
+
+    with migrated_once():
+        yield
+
+
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(mlflow_tables: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A storage root of the test's own."""
     monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
     return tmp_path / "root"

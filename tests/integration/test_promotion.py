@@ -5,8 +5,10 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -133,11 +135,13 @@ def promote(
         model_uri = model_logging.log_model(uri, run_id, models[name], "bidaf-planted", step=0)
         return {"run_id": run_id, "model_uri": model_uri}
 
-    facts = {name: log(name, name) for name in models}
+    logged, logging = cache(lambda name: log(name, name)), Lock()
 
     @flow
     def promoting(name: str, interrupted: bool = False, anew: bool = False) -> PromotionResult:
-        trained = Output(models[name], log(name, "anew") if anew else facts[name], False)
+        with logging:
+            facts = log(name, "anew") if anew else logged(name)
+        trained = Output(models[name], facts, False)
         result = promote_best(ingest_dataset(dataset), [trained], PromotionRule())
         if not interrupted:
             emit_decision(result, "planted", "report.html", None)

@@ -61,16 +61,12 @@ def run(data: DataParameters, *variants: str, **parameters: Any) -> Any:
             {"resources": Resources(workers=1024, cpus_per_worker=1024)},
             r"1024 worker\(s\) with 1024 CPU",
         ),
-        pytest.param(
-            {"resources": Resources(workers=1024, gpu=True)},
-            r"the cluster has \d+ GPU\(s\)",
-            marks=pytest.mark.full,
-        ),
-        ({"vectors": VectorParameters(source="gone.txt")}, r"gone\.txt"),
+        ({"resources": Resources(workers=1024, gpu=True)}, r"the cluster has \d+ GPU\(s\)"),
         ({"training": TrainingParameters(max_context_tokens=3)}, "max_context_tokens"),
     ],
 )
-def test_rejects_invalid_training_requests(
+@pytest.mark.full
+def test_rejects_what_the_cluster_or_the_data_lack(
     data: DataParameters, parameters: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):

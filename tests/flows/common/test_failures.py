@@ -174,7 +174,7 @@ def test_only_transient_failures_are_retried(
 def test_timed_out_flow_is_not_retried() -> None:
     attempts = []
 
-    @flow(name="idling", timeout_seconds=10, retries=2)
+    @flow(name="idling", timeout_seconds=3, retries=2)
     @report_user_errors
     def idling() -> None:
         attempts.append(time.monotonic())

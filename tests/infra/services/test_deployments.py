@@ -27,10 +27,15 @@ def test_services_share_the_callers_folders(
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("prefect_server", "root")
-def test_other_deployments_and_changed_pool_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_people_changed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deployments of others, the pool, and parameters, also if a deployment is killed half-way."""
     monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
     monkeypatch.setattr(deployments, "PAGE", 3)
     schema = {"type": "object", "properties": {"day": {"type": "string", "title": "day"}}}
+
+    def die(*_: object) -> None:
+        raise SystemExit("killed")
+
     with get_client(sync_client=True) as client:
         flow = client.create_flow_from_name("nightly")
         others = [
@@ -40,41 +45,23 @@ def test_other_deployments_and_changed_pool_stay(monkeypatch: pytest.MonkeyPatch
         before = [client.read_deployment(deployment) for deployment in others]
         try:
             deploy()
-            assert [client.read_deployment(deployment) for deployment in others] == before
-            changes = WorkPoolUpdate(is_paused=True, concurrency_limit=1)
-            client.update_work_pool(settings().work_pool, changes)
-            deploy()
-            pool = client.read_work_pool(settings().work_pool)
-            assert pool.is_paused and pool.concurrency_limit == 1, "changed by people"
-        finally:
-            for deployment in client.read_deployments():
-                if TAG in deployment.tags or deployment.id in others:
-                    client.delete_deployment(deployment.id)
-
-
-@pytest.mark.heavy
-@pytest.mark.usefixtures("prefect_server", "root")
-def test_killed_deployment_does_not_lose_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", PREFECT_API_URL.value() or "")
-
-    def die(*_: object) -> None:
-        raise SystemExit("killed")
-
-    with get_client(sync_client=True) as client:
-        try:
-            deploy()
             changed = {"variants": ["char"]}
             retrain = client.read_deployment_by_name("retrain/retrain")
             client.update_deployment(retrain.id, DeploymentUpdate(parameters=changed))
+            changes = WorkPoolUpdate(is_paused=True, concurrency_limit=1)
+            client.update_work_pool(settings().work_pool, changes)
             with monkeypatch.context() as patch, pytest.raises(SystemExit):
                 patch.setattr(deployments, "_follow_moved_flows", die)  # before the rest
                 deploy()
             assert client.read_deployment(retrain.id).parameters == {}
             deploy()
             assert client.read_deployment(retrain.id).parameters == changed
+            pool = client.read_work_pool(settings().work_pool)
+            assert pool.is_paused and pool.concurrency_limit == 1
+            assert [client.read_deployment(deployment) for deployment in others] == before
         finally:
             for deployment in client.read_deployments():
-                if TAG in deployment.tags:
+                if TAG in deployment.tags or deployment.id in others:
                     client.delete_deployment(deployment.id)
 
 

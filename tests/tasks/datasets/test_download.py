@@ -54,7 +54,7 @@ def test_interrupted_download_resumes(
     fault: str, served: Served, partial: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "stall" in fault:
-        monkeypatch.setattr(downloads, "STALL_SECONDS", 10.0)
+        monkeypatch.setattr(downloads, "STALL_SECONDS", 3.0)
     served.faults = [fault, "cut 50000"]
     download(served.url, partial)
     assert partial.read_bytes() == CONTENT

@@ -31,7 +31,7 @@ def test_interval_covers_contexts() -> None:
     scores = np.repeat(100.0 * random.random((1, 200)), 10, axis=1)
     context_of = np.repeat(np.arange(200), 10)
     deviation = scores.std() / np.sqrt(200)
-    together = resampled_means(scores, context_of=context_of)
+    together = resampled_means(scores, group_of=context_of)
     assert together.mean() == pytest.approx(scores.mean(), abs=deviation / 5)
     assert together.std() == pytest.approx(deviation, rel=0.1)
     assert resampled_means(scores).std() == pytest.approx(deviation / np.sqrt(10), rel=0.1)
@@ -43,7 +43,7 @@ def test_holm_multiplies_by_the_remaining_arms() -> None:
     assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
 
 
-@pytest.mark.parametrize("gains", [1, 60])
+@pytest.mark.parametrize("gains", [1, 51])
 def test_large_gain_is_starred_among_many(gains: int) -> None:
     random = np.random.default_rng(2)
     before = 100.0 * random.random((1, 50))

@@ -220,6 +220,7 @@ def test_user_error_of_a_worker_is_raised(
         run(tmp_path, data, small())
 
 
+@pytest.mark.full
 def test_only_needed_checkpoints_are_kept(uninterrupted: FitResult) -> None:
     kept = [path for path in uninterrupted.last.parent.glob("checkpoint_*") if path.is_dir()]
     assert len(kept) <= 3, "the latest, and the best two"
