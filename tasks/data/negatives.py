@@ -11,11 +11,13 @@ answers. Sources: Clark & Gardner 2018, section 3, for the first two; see `swaps
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import contains
 from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
+from models.squad_metrics import normalize_answer
 from tasks.data.ingested import Contexts, hash_uniform, normalized, with_columns
 from tasks.data.swaps import possible_swaps
 from tasks.data.text_spans import Text
@@ -88,7 +90,7 @@ class _Article:
 
     def __init__(self, contexts: Contexts, start: int, title: str, texts: Sequence[str]) -> None:
         self._contexts, self._start, self._texts = contexts, start, texts
-        self._normalized = list(map(normalized, texts))
+        self._searched = list(map(_forms_for_search, texts))
         self.title, self.end = title, start + len(texts)
         self._passage = (-1, Text(""))  # the newest: questions about a context come together
 
@@ -109,13 +111,13 @@ class _Article:
 
     def first_without_answer(self, rows: Sequence[int], source: _Source) -> int | None:
         """The first of these rows that is kept, not the question's own, and has no answer."""
-        answers = [normalized(text) for text, _ in source.answers]
+        answers = [_forms_for_search(text) for text, _ in source.answers]
         suitable = (
             row
             for row in rows
             if self._contexts.keep[row] and row != source.context
-            if (text := self._normalized[row - self._start])
-            if not any(answer in text for answer in answers)
+            if (forms := self._searched[row - self._start])[0]
+            if not any(any(map(contains, forms, answer)) for answer in answers)
         )
         return next(suitable, None)
 
@@ -181,6 +183,11 @@ class NegativeSampler:
         swap = swaps[int(hash_uniform("swap", self._seed, source.id) * len(swaps))]
         reason = f'{swap.kind} "{swap.old}" swapped for "{swap.new}"'
         return _Negative(source.row, source.context, reason, Text(swap.question))
+
+
+def _forms_for_search(text: str) -> tuple[str, str]:
+    """A text as it is written, and as SQuAD compares answers, in whole words."""
+    return normalized(text), f" {normalize_answer(text)} "
 
 
 def _sources(questions: Any) -> Iterator[_Source]:

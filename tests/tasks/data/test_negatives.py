@@ -36,6 +36,24 @@ def negative_pairs(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(row, questions[id[:-1]]) for id, row in questions.items() if id.endswith("≠")]
 
 
+def test_answers_in_other_spelling_are_found(tmp_path: Path) -> None:
+    def paragraph(id: str, context: str, answer: str) -> dict[str, Any]:
+        answers = [{"text": answer, "answer_start": context.index(answer)}]
+        return {"context": context, "qas": [{"id": id, "question": "Who ?", "answers": answers}]}
+
+    paragraphs = [
+        paragraph("a", "It was the U.S. Army .", "the U.S. Army"),
+        paragraph("b", "A US Army captain came .", "captain"),
+        paragraph("c", "The captains of the bus army left .", "captains"),
+    ]
+    article = {"data": [{"title": "Army", "paragraphs": paragraphs}]}
+    portion = ingested(write(tmp_path / "army.json", article))
+    write_split(new(tmp_path / "split"), [portion], negatives=ALL)
+    pairs = negative_pairs(tmp_path / "split")
+    other_of = {question["id"]: negative["context_id"] for negative, question in pairs}
+    assert other_of["a"] == 2, "the second paragraph has the answer, without points"
+
+
 def test_negatives_share_the_article_not_the_answer(
     portions: list[Portion], tmp_path: Path
 ) -> None:
