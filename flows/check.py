@@ -11,13 +11,14 @@ from rich.text import Text
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.data_files import find_files
+from flows.common.data_files import find_files, recommended_training
 from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
 from infra.errors import UserError
+from models.configs.variant import TrainingConfig
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.reports.data_report import CheckedFiles
 from tasks.stages import checking, ingesting, selecting_vectors
@@ -37,7 +38,8 @@ def check(
         if folders
         else None
     )
-    findings = checking(files.name, checked, selected)
+    training = TrainingConfig(**recommended_training(data))
+    findings = checking(files.name, checked, selected, training)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
     return {**findings.facts, "problems": checked.problems, "report": str(report)}
 
@@ -68,6 +70,7 @@ def announce(summary: dict[str, Any]) -> None:
     """Print the findings; the exit status is 1 if the data can't be trained on."""
     show(
         _counts(summary),
+        *(Text.assemble(("Too long", "yellow"), f"   {text}") for text in summary["too_long"]),
         *(Text.assemble(("Problem", "red"), f"    {problem}") for problem in summary["problems"]),
         f"Report     {summary['report']}",
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from infra.artifacts.manifest import facts_of
+from models.configs.variant import TrainingConfig
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS, diagnose
 from tasks.data.ingested import batches, questions_with_ledger
 from tasks.data.schema import Answer
@@ -18,6 +19,7 @@ from tasks.evaluation.slices import bucket_names, question_word
 from tasks.reports.examples import Segment, marked_segments
 from tasks.reports.html import View, write_page
 from tasks.text.build_vocabulary import coverage, vector_rows
+from tasks.text.length_limits import too_long
 from tasks.text.split_texts import form_counts
 from tasks.text.vocabulary import is_known
 
@@ -88,18 +90,25 @@ class DataStatistics:
 
 
 def write_data_report(
-    out: Path, dataset: str, files: CheckedFiles, vectors: Path | None
+    out: Path,
+    dataset: str,
+    files: CheckedFiles,
+    vectors: Path | None,
+    training: TrainingConfig,
 ) -> dict[str, Any]:
-    """Write report.html about the files of a dataset.
+    """Write report.html about the files of a dataset, and the texts that are too long for a
+    training.
 
-    Returns the totals of the facts, and the number of questions and answers by kind of error
-    ("faults").
+    Returns the totals of the facts, the number of questions and answers by kind of error
+    ("faults"), and sentences about texts that are too long ("too_long").
     """
     facts = {name: facts_of(folder) for name, folder in files.ingested.items()}
     statistics = DataStatistics()
     for name, folder in files.ingested.items():
         statistics.add(name, folder)
     totals = _totals(list(facts.values()))
+    contexts, questions, answers = (statistics.lengths[kind] for kind in LENGTH_EDGES)
+    sentences = too_long(contexts, questions, answers, training)
     write_page(
         out / "report.html",
         "data_report.html.j2",
@@ -107,6 +116,7 @@ def write_data_report(
         totals=totals,
         files=facts,
         problems=files.problems,
+        too_long=sentences,
         lengths=[
             (kind, max(lengths, default=0), _histogram(lengths, LENGTH_EDGES[kind]))
             for kind, lengths in statistics.lengths.items()
@@ -115,7 +125,7 @@ def write_data_report(
         errors=_error_kinds(statistics),
         coverage=_coverage(list(files.ingested.values()), vectors),
     )
-    return {"totals": totals, "faults": dict(statistics.errors)}
+    return {"totals": totals, "faults": dict(statistics.errors), "too_long": sentences}
 
 
 def _totals(facts: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from infra.run_logger import logger
 from infra.settings import settings
 from infra.storage.store import checkpoint_storage
 from models.configs.variant import TrainingConfig, VariantConfig
+from tasks.text.length_limits import too_long
 from tasks.tracking import client, model_logging, runs
 from tasks.tracking.missing_metrics import send_missing
 from tasks.training.inputs import TrainingData
@@ -57,12 +59,15 @@ def train_variant(
 
     _require_validation(data, variant.training)
     require_short_contexts(data, variant)
-    facts: dict[str, Any] = {"trained_on": _trained_questions(data.train.encoded, variant.training)}
+    facts: dict[str, Any] = {
+        "trained_on": count_trained_questions(data.train.encoded, variant.training)
+    }
     started, tags = warm_start_facts(variant, data)
     facts |= started
     seconds = {"ray_start": ray_cluster.connect()}
     allotment = allot(resources)
     uri, storage = settings().tracking_uri, checkpoint_storage()
+    warn_of_long_texts(data, variant)
     start = time.perf_counter()
     resumed = storage.has(out.name)
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
@@ -130,6 +135,18 @@ def require_short_contexts(data: TrainingData, variant: VariantConfig) -> None:
             )
 
 
+def warn_of_long_texts(data: TrainingData, variant: VariantConfig) -> None:
+    """Log what a variant does not train on or predict because it is too long."""
+    from tasks.text.encoded import load_encoded
+
+    examples = load_encoded(data.train.encoded)
+    answers = (examples.span_end - examples.span_start + 1)[examples.span_start >= 0]
+    kinds = (examples.contexts.lengths, examples.questions.lengths, answers)
+    contexts, questions, spans = (Counter(lengths.tolist()) for lengths in kinds)
+    for sentence in too_long(contexts, questions, spans, variant.training):
+        logger().warning(f"{variant.name}: {sentence}")
+
+
 def warm_start_facts(
     variant: VariantConfig, data: TrainingData
 ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -152,7 +169,12 @@ def warm_start_facts(
     return facts, tags
 
 
-def _trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
+def count_trained_questions(encoded_train: Path, training: TrainingConfig) -> int:
+    """The number of questions that a training uses.
+
+    Raises:
+        UserError: there are none, or too few of a kind for `no_answer_share`.
+    """
     from models.sliding_windows import count_trainable, select_for_epoch
     from tasks.text.encoded import load_encoded
 

@@ -1,20 +1,24 @@
-"""`bidaflow check`, run as users run it."""
+"""`bidaflow check`, run as users run it, and what it prints about more data."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.check import announce, check
+from flows.common.parameters import DataParameters
 from tasks.datasets.tiny import generate
 from tests.factories.cli import bidaflow, tests_server
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
 
 
-def check(root: Path, data: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return bidaflow(root, "check", str(data), *flags, COLUMNS="200", **tests_server())
+def exit_status(**data: Any) -> int:
+    """The exit status of a check in this process."""
+    with pytest.raises(SystemExit) as ended:
+        announce(check(DataParameters(**data)))
+    return int(ended.value.code or 0)
 
 
 def shift(articles: list[dict[str, Any]]) -> None:
@@ -25,26 +29,54 @@ def shift(articles: list[dict[str, Any]]) -> None:
                     answer["answer_start"] += 1
 
 
-def test_reports_each_file_and_sets_the_exit_status(prefect_server: None, tmp_path: Path) -> None:
+@pytest.fixture
+def articles() -> list[dict[str, Any]]:
+    """Ten articles, of which the last five have wrong offsets."""
+    generated: list[dict[str, Any]] = generate(3, 10)[0]["data"]
+    shift(generated[5:10])
+    return generated
+
+
+def test_reports_each_file_and_fails(articles: list[dict[str, Any]], tmp_path: Path) -> None:
     folder, root = tmp_path / "own", tmp_path / "root"
     folder.mkdir()
-    articles: list[dict[str, Any]] = generate(3, 10)[0]["data"]
-    shift(articles[5:10])
     (folder / "a.json").write_text(json.dumps({"data": articles[:5]}))
     (folder / "b.json").write_text(json.dumps({"data": articles[5:10]}))
     (folder / "c.json").write_text('{"data": [')
-    broken = check(root, folder)
+    broken = bidaflow(root, "check", str(folder), COLUMNS="200", **tests_server())
     assert broken.returncode == 1
     assert f"{folder / 'b.json'}: 200 of 250 questions (80.0%) can't be trained on" in broken.stdout
     assert 'e.g. question "train-005-0-' in broken.stdout
     assert f"{folder / 'c.json'}: not valid JSON (found the end" in broken.stdout
 
-    (folder / "c.json").unlink()
-    repaired = check(root, folder, "--data.repair")
-    assert repaired.returncode == 0, repaired.stderr
+
+def test_repaired_data_can_be_trained_on(
+    articles: list[dict[str, Any]], root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "own.json").write_text(json.dumps({"data": articles}))
+    assert exit_status(dataset=str(tmp_path / "own.json"), repair=True) == 0
     assert (root / "reports" / "check-own.html").exists()
 
+
+def test_one_article_is_too_few(
+    articles: list[dict[str, Any]], root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "one.json").write_text(json.dumps({"data": articles[:1]}))
-    one = check(root, tmp_path / "one.json")
-    assert one.returncode == 1
-    assert "Problem    The data contain only one article" in one.stdout
+    assert exit_status(dataset=str(tmp_path / "one.json")) == 1
+    assert "Problem    The data contain only one article" in capsys.readouterr().out
+
+
+def test_answers_too_long_to_predict_are_named(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = " ".join(f"word{number}" for number in range(20))
+    answers = [{"text": words, "answer_start": 0}]
+    rows = [
+        {"id": str(n), "context": f"{words} {n}", "question": "Which words?", "answers": answers}
+        for n in range(3)
+    ]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert exit_status(dataset=str(tmp_path / "own.jsonl")) == 0
+    line = " ".join(capsys.readouterr().out.split())
+    assert "Too long 100% of the answers have more than 15 tokens" in line
+    assert "Set training.max_answer_tokens, for example to 20." in line

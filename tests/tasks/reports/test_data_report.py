@@ -5,6 +5,7 @@ import re
 from html import unescape
 from pathlib import Path
 
+from models.configs.variant import TrainingConfig
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.data.ingest import ingest_articles
 from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
@@ -12,6 +13,7 @@ from tasks.reports.data_report import CheckedFiles, write_data_report
 from tests.factories.html import Page
 
 ATTACK = "</style><script>alert(1)</script>"
+TRAINING = TrainingConfig()
 CONTEXT = f"The gold  bar, cafe\u0301 & {ATTACK}"
 
 
@@ -41,6 +43,10 @@ def ingest_questions(folder: Path, questions: list[Question], repair: bool = Fal
     return folder
 
 
+def checked(split: Path) -> CheckedFiles:
+    return CheckedFiles({"own.json": split}, [])
+
+
 def page(folder: Path) -> str:
     text = (folder / "report.html").read_text(encoding="utf-8")
     Page(text)
@@ -49,7 +55,9 @@ def page(folder: Path) -> str:
 
 def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    facts = write_data_report(
+        tmp_path, "own", CheckedFiles({"own.json": split}, []), None, TRAINING
+    )
     assert facts["faults"] == {**dict.fromkeys(ERROR_DESCRIPTIONS, 1), "wrong-offset": 5}
     assert (facts["totals"]["questions"], facts["totals"]["dropped"]) == (13, 12)
     text = page(tmp_path)
@@ -61,7 +69,7 @@ def test_every_error_is_counted_and_shown_in_place(tmp_path: Path) -> None:
 
 def test_text_is_escaped_and_page_loads_nothing(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
-    write_data_report(tmp_path, ATTACK, CheckedFiles({ATTACK: split}, [ATTACK]), None)
+    write_data_report(tmp_path, ATTACK, CheckedFiles({ATTACK: split}, [ATTACK]), None, TRAINING)
     text = page(tmp_path)
     assert "<script" not in text
     assert unescape(text).count(ATTACK) > 5
@@ -71,14 +79,14 @@ def test_text_is_escaped_and_page_loads_nothing(tmp_path: Path) -> None:
 def test_control_characters_do_not_reach_the_page(tmp_path: Path) -> None:
     hidden = question("hidden", ("silver", 4), text="Which\0 one\x07 is \x1b[31mred?")
     split = ingest_questions(tmp_path / "own", [hidden])
-    write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    write_data_report(tmp_path, "own", checked(split), None, TRAINING)
     assert "Which\ufffd one\ufffd is \ufffd[31mred?" in page(tmp_path)
 
 
 def test_problems_are_reported(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS)
     problems = ["b.json: not valid JSON.", "c.json: no questions found."]
-    write_data_report(tmp_path, "own", CheckedFiles({"a.json": split}, problems), None)
+    write_data_report(tmp_path, "own", CheckedFiles({"a.json": split}, problems), None, TRAINING)
     text = page(tmp_path)
     assert "not ready for training" in text
     assert all(f'<p class="problem">{problem}</p>' in text for problem in problems)
@@ -87,7 +95,9 @@ def test_problems_are_reported(tmp_path: Path) -> None:
 def test_each_invalid_answer_is_counted(tmp_path: Path) -> None:
     several = question("several", ("gold", 4), ("gold", 5), ("Gold", 4), ("", 4), ("silver", 4))
     split = ingest_questions(tmp_path / "own", [several])
-    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    facts = write_data_report(
+        tmp_path, "own", CheckedFiles({"own.json": split}, []), None, TRAINING
+    )
     assert facts["faults"] == {"wrong-offset": 1, "absent": 2, "empty-answer": 1}
     assert (facts["totals"]["exact"], facts["totals"]["invalid_answers"]) == (1, 4)
     assert page(tmp_path).count('<article class="example wrong">') == 4
@@ -95,14 +105,16 @@ def test_each_invalid_answer_is_counted(tmp_path: Path) -> None:
 
 def test_repairs_are_reported(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS, repair=True)
-    facts = write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    facts = write_data_report(
+        tmp_path, "own", CheckedFiles({"own.json": split}, []), None, TRAINING
+    )
     assert (facts["totals"]["repaired"], facts["totals"]["dropped"]) == (7, 5)
     assert "5 of them repaired" in page(tmp_path)
 
 
 def test_valid_data_is_reported_as_ready(tmp_path: Path) -> None:
     split = ingest_questions(tmp_path / "own", QUESTIONS[:1])
-    write_data_report(tmp_path, "own", CheckedFiles({"own.json": split}, []), None)
+    write_data_report(tmp_path, "own", checked(split), None, TRAINING)
     text = page(tmp_path)
     assert "ready for training" in text and "not ready" not in text
     assert "None: every answer matches the context at its answer_start." in text
@@ -111,5 +123,14 @@ def test_valid_data_is_reported_as_ready(tmp_path: Path) -> None:
 
 def test_report_works_with_only_broken_files(tmp_path: Path) -> None:
     files = CheckedFiles({}, ["a.json: it is UTF-16."])
-    write_data_report(tmp_path, "own", files, None)
+    write_data_report(tmp_path, "own", files, None, TRAINING)
     assert "a.json: it is UTF-16." in page(tmp_path)
+
+
+def test_answers_too_long_to_predict_are_named(tmp_path: Path) -> None:
+    split = ingest_questions(tmp_path / "own", [question("long", ("gold bar", 4))], repair=True)
+    training = TrainingConfig(max_answer_tokens=1)
+    facts = write_data_report(tmp_path, "own", checked(split), None, training)
+    (sentence,) = facts["too_long"]
+    assert sentence.startswith("100% of the answers have more than 1 tokens")
+    assert sentence in unescape(page(tmp_path))

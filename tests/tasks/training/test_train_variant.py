@@ -18,10 +18,13 @@ from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.tracking import runs
 from tasks.training.initialization import new_model
 from tasks.training.train_variant import (
+    count_trained_questions,
     log_kept_epoch,
     require_short_contexts,
     warm_start_facts,
+    warn_of_long_texts,
 )
+from tests.factories.logs import watched_log
 from tests.factories.training_data import prepare, small
 
 HISTORY = [
@@ -75,6 +78,21 @@ def test_contexts_too_long_for_attention_are_refused(
         require_short_contexts(data, preset("char-selfattn"))
     require_short_contexts(data, preset("char-selfattn").with_changes(window_stride=200))
     require_short_contexts(data, preset("char"))
+
+
+@pytest.mark.parametrize(("limit", "named"), [(1, True), (50, False)])
+def test_texts_too_long_to_train_on_are_named(tmp_path: Path, limit: int, named: bool) -> None:
+    data = prepare(tmp_path, articles=1)
+    with watched_log("char: 100% of the questions have more than 1 tokens") as logged:
+        warn_of_long_texts(data, preset("char").with_changes(max_question_tokens=limit))
+    assert logged.is_set() == named
+
+
+def test_data_without_trainable_questions_are_refused(tmp_path: Path) -> None:
+    encoded = prepare(tmp_path, articles=1).train.encoded
+    training = preset("char").with_changes(max_context_tokens=3).training
+    with pytest.raises(UserError, match="context of at most 3 tokens \\(max_context_tokens\\)"):
+        count_trained_questions(encoded, training)
 
 
 def test_warm_start_on_evaluation_data_is_recorded(
