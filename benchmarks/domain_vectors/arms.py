@@ -12,8 +12,8 @@ from flows.common.encoding import fill, find_vectors, train_from_corpus
 from flows.common.parameters import CorpusParameters, VectorParameters
 from infra.settings import settings
 from tasks.embeddings.formats.select import load_vectors, packaged_words
-from tasks.embeddings.formats.source import PACKAGED
-from tasks.embeddings.formats.store import VECTORS, write_vectors
+from tasks.embeddings.formats.source import PACKAGED, VECTORS
+from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import A_LA_CARTE, EmbeddingParameters, EmbeddingSettings
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from benchmarks.common.machine import machine, peak_mib, print_result, today
 from tasks.embeddings.formats.select import load_vectors
-from tasks.embeddings.formats.source import PACKAGED, packaged
-from tasks.embeddings.formats.store import VECTORS, write_vectors
+from tasks.embeddings.formats.source import PACKAGED, VECTORS, packaged
+from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingSettings
 from tasks.embeddings.training.corpus import write_counts

@@ -16,7 +16,8 @@ from models.configs.variant import VariantConfig
 from models.predict import predict
 from models.span_decoding import Predictions, argmax_threshold
 from tasks.data.negatives import SIGNS
-from tasks.embeddings.formats.store import VECTORS, history_of
+from tasks.embeddings.formats.source import VECTORS
+from tasks.embeddings.formats.store import history_of
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
 from tasks.inference.predictor import Predictor
 from tasks.text.encoded import load_types

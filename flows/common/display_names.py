@@ -8,8 +8,7 @@ from flows.common.data_files import name_of_data
 from flows.common.parameters import DataParameters, VectorParameters
 from infra.errors import UserError
 from infra.masking import mask_secrets
-from tasks.embeddings.formats.source import BILM, parts_of
-from tasks.embeddings.formats.store import VECTORS
+from tasks.embeddings.formats.source import BILM, VECTORS, parts_of
 from tasks.tracking.runs import flatten
 
 

@@ -30,12 +30,14 @@ from tasks.embeddings.formats.source import (
     DOWNLOADED,
     NO_VECTORS,
     PACKAGED,
+    VECTORS,
     JoinedVectors,
     VectorInput,
     packaged,
+    published_set,
     stage_input,
 )
-from tasks.embeddings.formats.store import VECTORS, History, history_of, require_subwords
+from tasks.embeddings.formats.store import History, history_of, require_subwords
 from tasks.embeddings.training.config import (
     A_LA_CARTE,
     CONTEXT_SETTINGS,
@@ -130,8 +132,8 @@ def _log_filled(facts: Facts) -> None:
 def find_vectors(spec: str) -> VectorInput:
     """A set of vectors in the form that stages take; a known set is downloaded.
 
-    `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file
-    takes precedence over a known set of the same name.
+    `glove.6B/glove.6B.100d.txt` names one member of a known set that has several. A local file or
+    folder takes precedence over a known set of the same name, and that over a set trained here.
 
     Raises:
         UserError: the set can't be found or downloaded.
@@ -152,12 +154,14 @@ def find_vectors(spec: str) -> VectorInput:
         return spec
     if is_uri(spec) and not local.exists():
         return _fetch_vectors(spec)
+    if not local.exists() and (published := published_set(spec)):
+        return stage_input(published)
     if local.is_dir():
         hint = (
             "It holds a language model: name a set of word vectors here, and the model in "
             "vectors.contextual of a training."
             if is_bilm(spec)
-            else "Name a file of vectors, or the folder of a set that was trained here."
+            else "Name a file of vectors, or a set that was trained here."
         )
         raise UserError(f"{spec} is a folder without {VECTORS}. {hint}")
     return stage_input(local)

@@ -10,8 +10,6 @@ from pydantic.fields import FieldInfo
 
 from flows.common.config_fields import changes_to, describe, with_fields
 from infra.errors import UserError
-from infra.files import user_path
-from infra.settings import settings
 from models.configs.presets import PRESETS, preset
 from models.configs.variant import (
     CharacterConfig,
@@ -26,13 +24,11 @@ from tasks.datasets.catalog import DATASETS
 from tasks.datasets.paths import LONGEST_NAME
 from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.formats.source import (
-    KNOWN_SOURCES,
     NO_VECTORS,
     PACKAGED,
     check_source,
     parts_of,
 )
-from tasks.embeddings.formats.store import VECTORS
 from tasks.embeddings.training.config import (
     A_LA_CARTE,
     CONTEXT_SETTINGS,
@@ -55,7 +51,7 @@ def check_vector_source(spec: str) -> str:
     parts = parts_of(spec)
     for part in parts:
         if part not in METHODS:
-            _check_source(part)
+            check_source(part)
     if len(parts) > 1 and NO_VECTORS in parts:
         raise ValueError(f"{NO_VECTORS!r} can't be joined with other vectors; omit it")
     if len(parts) != len(set(parts)) or len(set(METHODS).intersection(parts)) > 1:
@@ -69,14 +65,6 @@ def check_start(spec: str) -> str:
         raise ValueError(
             f"{NO_VECTORS!r} is not valid here; name a set of vectors, or omit the option"
         )
-    return _check_source(spec)
-
-
-def _check_source(spec: str) -> str:
-    """Accept a set of vectors. The error for the bare name of a set trained here has its folder."""
-    folder, path = settings().root / "embeddings" / spec, user_path(spec)
-    if spec not in KNOWN_SOURCES and (folder / VECTORS).is_file() and not path.exists():
-        raise ValueError(f"{spec!r} is a set trained here; give its folder, {str(folder)!r}")
     return check_source(spec)
 
 
@@ -95,8 +83,8 @@ SetName = Annotated[
     AfterValidator(check_set_name),
     Field(
         pattern=r"^\w[\w.-]*$",
-        description="Name of the set. It is written to .bidaflow/embeddings/<name>, where retrain "
-        "can read it.",
+        description="Name of the set, by which other commands read it. It is written to "
+        ".bidaflow/embeddings/<name>.",
     ),
 ]
 
@@ -374,8 +362,8 @@ class VectorParameters(Form):
     source: Annotated[str, AfterValidator(check_vector_source)] = Field(
         PACKAGED,
         description="glove-6b-50d (included); a known set to download, such as glove.840B.300d "
-        "(`bidaflow datasets` lists them); a file (GloVe .txt or .zip, word2vec or fastText .bin, "
-        ".txt or .vec, or the vectors.parquet of a set trained here); a method to train them on "
+        "(`bidaflow datasets` lists them); the name of a set trained here; a file (GloVe .txt or "
+        ".zip, word2vec or fastText .bin, .txt or .vec, or a .parquet); a method to train them on "
         "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
         "characters. Several joined by + are used side by side: glove-6b-50d+skipgram.",
     )

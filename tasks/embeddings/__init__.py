@@ -1,1 +1,1 @@
-"""Domain-specific word embeddings: corpora, training, and evaluation."""
+"""Word vectors and language models: formats, corpora, training, evaluation and advice."""

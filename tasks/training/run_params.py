@@ -13,8 +13,8 @@ from infra.artifacts.manifest import Manifest, read_manifest, stages_folder
 from infra.artifacts.remote import find_manifest
 from infra.cluster.allotment import Resources
 from models.configs.variant import CharacterConfig, ContextualConfig, VariantConfig
-from tasks.embeddings.formats.source import BILM
-from tasks.embeddings.formats.store import VECTORS, History, history_of, set_digest
+from tasks.embeddings.formats.source import BILM, VECTORS
+from tasks.embeddings.formats.store import History, history_of, set_digest
 from tasks.embeddings.training.config import EmbeddingSettings
 from tasks.training.inputs import TrainingData
 

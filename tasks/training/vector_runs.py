@@ -5,8 +5,8 @@ from pathlib import Path
 from infra.artifacts.manifest import identity, read_manifest, stages_folder
 from infra.settings import settings
 from tasks.datasets.catalog import EMBEDDINGS
-from tasks.embeddings.formats.source import stage_input
-from tasks.embeddings.formats.store import VECTORS, history_of, set_digest
+from tasks.embeddings.formats.source import VECTORS, stage_input
+from tasks.embeddings.formats.store import history_of, set_digest
 from tasks.tracking import runs
 from tasks.training.run_params import making_of
 

@@ -18,8 +18,8 @@ from tasks.data.negatives import SIGNS
 from tasks.data.schema import Article
 from tasks.datasets.tiny import generate
 from tasks.embeddings.formats.select import select_vectors
-from tasks.embeddings.formats.source import PACKAGED
-from tasks.embeddings.formats.store import VECTORS, load_word_vectors, write_vectors
+from tasks.embeddings.formats.source import PACKAGED, VECTORS
+from tasks.embeddings.formats.store import load_word_vectors, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.evaluation.evaluate import (
     evaluate,

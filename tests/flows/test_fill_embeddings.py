@@ -15,7 +15,8 @@ from infra.artifacts.manifest import read_manifest
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from tasks.embeddings.formats.select import load_vectors
-from tasks.embeddings.formats.store import VECTORS, history_of, write_vectors
+from tasks.embeddings.formats.source import VECTORS
+from tasks.embeddings.formats.store import history_of, write_vectors
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training.config import EmbeddingSettings
 from tasks.text.build_vocabulary import VocabularyParameters

@@ -7,8 +7,7 @@ from pathlib import Path
 from infra.artifacts.shared_folder import local_path
 from infra.errors import UserError
 from infra.settings import settings
-from tasks.embeddings.formats.source import BILM, BILM_SUFFIX
-from tasks.embeddings.formats.store import VECTORS
+from tasks.embeddings.formats.source import BILM, BILM_SUFFIX, VECTORS
 
 HDF5 = ".hdf5"
 

@@ -20,8 +20,7 @@ from infra.errors import UserError
 from infra.run_logger import logger
 from tasks.embeddings.formats.fasttext_format import write_fasttext
 from tasks.embeddings.formats.select import load_vectors
-from tasks.embeddings.formats.source import BILM
-from tasks.embeddings.formats.store import VECTORS
+from tasks.embeddings.formats.source import BILM, VECTORS
 from tasks.embeddings.formats.word_vectors import SUBWORDS, WordSet
 
 ExportFormat = Literal["glove", "word2vec", "word2vec-binary", "fasttext-binary"]

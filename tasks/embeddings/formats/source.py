@@ -1,5 +1,6 @@
 """Sources of word vectors: their names, and the input files of stages that read them."""
 
+import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from infra.artifacts.shared_folder import local_path
 from infra.errors import UserError
 from infra.files import archive_of, inner_suffix, user_path
 from infra.settings import settings
@@ -20,13 +22,15 @@ DOWNLOADED = {
     if resource.kind == "word vectors"
 }
 KNOWN_SOURCES = (PACKAGED, NO_VECTORS, *DOWNLOADED)
+VECTORS = "vectors.parquet"  # the file of a set that was trained here
 BILM, BILM_SUFFIX = "bilm.safetensors", ".safetensors"  # a language model's file
 TEXT_ENDINGS = (".txt", ".vec")
 ENDINGS = (*TEXT_ENDINGS, ".bin", ".zip", ".parquet")
 
 
 def check_source(spec: str) -> str:
-    """Return `spec` if it is a known set, "none", a file name with a supported suffix, or a folder.
+    """Return `spec` if it is a known set, "none", a file name with a supported suffix, a folder, or
+    the name of a set trained here.
 
     Raises:
         ValueError: it is none of these, or can't be read.
@@ -34,13 +38,21 @@ def check_source(spec: str) -> str:
     path = user_path(spec)
     shared = settings().address and spec.startswith(f"{settings().address}/")
     known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS or shared
-    if not known and not (spec and path.is_dir()):
+    if not known and not (spec and path.is_dir()) and published_set(spec) is None:
         raise ValueError(
             f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "
-            f"a .txt, .vec, .bin, .zip or .parquet file, the folder of a set trained here, or "
-            f"{NO_VECTORS!r}"
+            "the name or folder of a set trained here, a .txt, .vec, .bin, .zip or .parquet file, "
+            f"or {NO_VECTORS!r}"
         )
     return spec
+
+
+def published_set(name: str) -> Path | None:
+    """The file of the set of vectors that was published under a name, here or elsewhere."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        return None
+    file = local_path(str(settings().root.resolve() / "embeddings" / name)) / VECTORS
+    return file if file.is_file() else None
 
 
 VectorSource = Annotated[str, AfterValidator(check_source)]

@@ -19,11 +19,10 @@ from safetensors import SafetensorError
 from infra.artifacts.manifest import digest_of, stages_folder
 from infra.errors import UserError
 from models.arrays import Float32Array, FloatArray
-from tasks.embeddings.formats.source import VectorInput, short_name
+from tasks.embeddings.formats.source import VECTORS, VectorInput, short_name
 from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.text.vocabulary import SPECIAL, composed_mask
 
-VECTORS = "vectors.parquet"
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
 # digest of the `corpus`, whether the corpus was lower-cased (`lower_case`), and digest and name of
 # the set that the training started from (`start`, `start_name`). A filled set also has name and

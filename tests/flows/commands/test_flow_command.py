@@ -179,15 +179,14 @@ def test_rejects_training_flags_for_pretrained_vectors() -> None:
     assert "source is glove-6b-50d" in message and "a training method (cbow, " in message
 
 
-def test_name_of_a_trained_set_gives_its_folder(root: Path) -> None:
+def test_trained_sets_are_known_by_name(root: Path) -> None:
     folder = root / "embeddings" / "support"
     words = ["--vectors.source", "glove-6b-50d+support"]
     assert refused(*words).startswith("--vectors.source: unknown vectors 'support'; expected")
     folder.mkdir(parents=True)
     (folder / "vectors.parquet").touch()
-    message = f"'support' is a set trained here; give its folder, {str(folder)!r}, got"
-    assert refused(*words).startswith(f"--vectors.source: {message}")
-    assert refused("--vectors.fill", "support").startswith(f"--vectors.fill: {message}")
+    assert read(*words)["vectors"].source == "glove-6b-50d+support"
+    assert read("--vectors.fill", "support")["vectors"].fill == "support"
     assert read("--vectors.source", str(folder))["vectors"].source == str(folder)
 
 

@@ -23,8 +23,8 @@ from infra.artifacts.stage import result_of
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.datasets.tiny import generate
-from tasks.embeddings.formats.source import TrainedVectors
-from tasks.embeddings.formats.store import VECTORS, write_vectors
+from tasks.embeddings.formats.source import VECTORS, TrainedVectors
+from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import SUBWORDS, WordSet
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -189,6 +189,7 @@ def test_sets_are_found_with_their_ngrams(other_machine: Callable[[], None]) -> 
         for name in (VECTORS, SUBWORDS):
             (here / name).write_bytes(name.encode())
     other_machine()
-    found = find_vectors(f"{settings().address}/embeddings/support/{VECTORS}")
-    assert isinstance(found, TrainedVectors) and found.subwords is not None
-    assert found.subwords.read_bytes() == SUBWORDS.encode()
+    for name in ("support", f"{settings().address}/embeddings/support/{VECTORS}"):
+        found = find_vectors(name)
+        assert isinstance(found, TrainedVectors) and found.subwords is not None
+        assert found.subwords.read_bytes() == SUBWORDS.encode()
