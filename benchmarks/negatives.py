@@ -254,7 +254,7 @@ def table_row(measured: Measured, reference: Measured) -> dict[str, str]:
     columns = {}
     for name, scores in measured.scores.items():
         articles = measured.articles[name]
-        mean = bootstrap(scores[None], context_of=articles)
+        mean = bootstrap(scores[None], group_of=articles)
         columns[f"{name} ({len(scores):,})"] = (
             f"{mean.mean:.2f} ({mean.low:.2f} to {mean.high:.2f})"
         )

@@ -147,7 +147,7 @@ def table_row(row: Row, trainings: Sequence[Evaluated], within: bool) -> dict[st
     own = [training.within(within) for training in trainings]
     em, _, avna = np.mean([e.means(e.threshold) for e in own], axis=0)
     f1 = f1_of(own)
-    interval = bootstrap(f1, context_of=own[0].answered.article)
+    interval = bootstrap(f1, group_of=own[0].answered.article)
     kept = [training.answered.facts["kept"] for training in own]
     nll = [facts["scores"]["dev/nll_within" if within else "dev/nll"] for facts in kept]
     auc = [area for e in own if (area := e.answered.auc) is not None]

@@ -9,7 +9,7 @@ from benchmarks.alone.packed import Packed
 from benchmarks.alone.training import predictions_file
 from benchmarks.trainings.answers import threshold_columns, write_columns
 from benchmarks.trainings.trained import Training
-from tasks.training.checkpoints import read_predictions
+from tasks.training.checkpoints import load_predictions
 from tasks.training.outputs import SCORES
 
 PREFIXES = {"dev": "", "validation": "validation-"}  # of the files, as `published_table` names them
@@ -28,7 +28,7 @@ def collect_answers(folder: Path, out: Path, results: Path) -> Iterator[Path]:
         training = Training(result["config"], packed.about["data"], packed.about["inputs"])
         limit = training.variant.training.max_context_tokens
         for name, own in packed.evaluated.items():
-            predictions = read_predictions(out / file.stem / predictions_file(name))
+            predictions = load_predictions(out / file.stem / predictions_file(name))
             columns = threshold_columns(own.split, predictions, limit)
             answers = results / f"{PREFIXES[name]}{training.file_name}"
             write_columns(answers, columns, {**_facts(result, training, packed), "split": name})

@@ -42,7 +42,7 @@ from infra.atomic_files import atomic_file
 from infra.settings import settings
 from models.arrays import FloatArray, IntArray
 from tasks.data.ingested import hash_uniform
-from tasks.evaluation.bootstrap import means_of_drawn, sums_by_context
+from tasks.evaluation.bootstrap import enlargement, means_of_drawn, sums_by_group
 from tasks.evaluation.significance import bootstrap
 
 PERCENTS = (25, 50, 75, 100)
@@ -64,7 +64,7 @@ class Point:
     @property
     def row(self) -> dict[str, str]:
         """The row of the table."""
-        interval = bootstrap(self.f1[None], context_of=self.article_of)
+        interval = bootstrap(self.f1[None], group_of=self.article_of)
         return {
             "articles": f"{self.percent} % ({self.articles:,})",
             "questions": f"{self.questions:,}",
@@ -142,11 +142,14 @@ def extrapolate(points: Sequence[Point], questions: int) -> dict[str, Any]:
     """F1 at a number of questions with its 95 % interval, and the check by the smaller shares."""
     sizes = [point.questions for point in points]
     f1 = np.array([point.f1 for point in points])
-    drawn = means_of_drawn(
-        *sums_by_context(f1, points[0].article_of), SAMPLES, np.random.default_rng(0)
-    )
-    samples = [predicted(fit(sizes, means), questions) for means in drawn]
-    curve = fit(sizes, f1.mean(1))
+    observed = f1.mean(axis=1)
+    sums, of_articles = sums_by_group(f1, points[0].article_of)
+    wider = enlargement(len(of_articles))
+    samples = [
+        predicted(fit(sizes, observed + wider * (drawn - observed)), questions)
+        for drawn in means_of_drawn(sums, of_articles, SAMPLES, np.random.default_rng(0))
+    ]
+    curve = fit(sizes, observed)
     result: dict[str, Any] = {
         "exponent": float(-curve[1]),
         "questions": questions,

@@ -1,9 +1,9 @@
-"""Compares two models by the paired bootstrap over contexts.
+"""Compares two models by the paired bootstrap over groups of questions.
 
 Efron & Tibshirani (1993), "An Introduction to the Bootstrap", ch. 13; for pairs of systems see
-Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation". Whole contexts
-are drawn because the answers to questions about one context are not independent; see Davison &
-Hinkley (1997), "Bootstrap Methods and their Application", section 3.8.
+Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation". Whole groups are
+drawn because the answers to questions about one context or article are not independent; see Davison
+& Hinkley (1997), "Bootstrap Methods and their Application", section 3.8.
 """
 
 from collections.abc import Iterator
@@ -41,21 +41,22 @@ class Gain:
 def paired_gain(
     before: FloatArray,
     after: FloatArray,
-    context_of: IntArray,
+    group_of: IntArray,
     seed: int = 0,
     confidence: float = CONFIDENCE,
 ) -> Gain:
     """The mean gain of `after` over `before`, in percent, with its confidence interval.
 
-    All are (n,), n >= 1: scores (0 to 100) of the same questions, in the same order, and the
-    context of each. Each bootstrap sample draws contexts with replacement, with all questions about
-    them, and keeps the two scores of a question paired. Equal input gives equal output.
+    All are (n,), n >= 1: scores (0 to 100) of the same questions, in the same order, and the group
+    of each (see `EvaluationSplit.group_of`). Each bootstrap sample draws groups with replacement,
+    with all their questions, and keeps the two scores of a question paired. Equal input gives equal
+    output.
 
-    The bootstrap underestimates the variation between few contexts, so the interval is enlarged as
+    The bootstrap underestimates the variation between few groups, so the interval is enlarged as
     that of a mean of few numbers (see `enlargement`).
     """
     differences = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
-    sums, sizes = sums_by_context(differences, context_of)
+    sums, sizes = sums_by_group(differences, group_of)
     means = [*means_of_drawn(sums, sizes, SAMPLES, np.random.default_rng(seed))]
     mean = float(differences.mean())
     if len(sizes) == 1:
@@ -68,12 +69,12 @@ def paired_gain(
 def means_of_drawn(
     sums: FloatArray, sizes: IntArray, samples: int, random: np.random.Generator
 ) -> Iterator[Any]:
-    """Yield the means of the scores (...,) in bootstrap samples of the contexts, from the sums of
-    each context (..., c) and its number of questions (c,)."""
-    contexts = len(sizes)
+    """Yield the means of the scores (...,) in bootstrap samples of the groups, from the sums of
+    each group (..., g) and its number of questions (g,)."""
+    groups = len(sizes)
     for _ in range(samples):
-        # How often each context is drawn
-        counts = np.bincount(random.integers(contexts, size=contexts), minlength=contexts)
+        # How often each group is drawn
+        counts = np.bincount(random.integers(groups, size=groups), minlength=groups)
         yield sums @ counts / (counts @ sizes)
 
 
@@ -84,7 +85,7 @@ def interval(means: FloatArray, confidence: float = CONFIDENCE) -> tuple[float, 
     return float(low), float(high)
 
 
-def enlargement(contexts: int, confidence: float = CONFIDENCE) -> float:
+def enlargement(groups: int, confidence: float = CONFIDENCE) -> float:
     """How much wider the interval of a mean of so many numbers, two or more, is than the bootstrap
     shows: by √(n/(n-1)) for the standard error, and by the ratio of Student's to normal quantiles.
 
@@ -94,21 +95,21 @@ def enlargement(contexts: int, confidence: float = CONFIDENCE) -> float:
     from scipy.special import ndtri, stdtrit  # takes a while to load
 
     quantile = (1 + confidence) / 2
-    ratio = stdtrit(contexts - 1, quantile) / ndtri(quantile)
-    return float(np.sqrt(contexts / (contexts - 1)) * ratio)
+    ratio = stdtrit(groups - 1, quantile) / ndtri(quantile)
+    return float(np.sqrt(groups / (groups - 1)) * ratio)
 
 
-def sums_by_context(scores: FloatArray, context_of: IntArray) -> tuple[FloatArray, IntArray]:
-    """The sums of the scores (..., n) of the questions about each context, (..., c), and their
-    numbers, (c,); `context_of` is (n,).
+def sums_by_group(scores: FloatArray, group_of: IntArray) -> tuple[FloatArray, IntArray]:
+    """The sums of the scores (..., n) of the questions of each group, (..., g), and their numbers,
+    (g,); `group_of` is (n,).
 
-    If all questions are about one context, each counts as one of its own, because one context says
-    nothing about the variation between contexts.
+    If all questions are of one group, each counts as one of its own, because one group says nothing
+    about the variation between groups.
     """
-    order = np.argsort(context_of, kind="stable")
-    _, first, sizes = np.unique(context_of[order], return_index=True, return_counts=True)
+    order = np.argsort(group_of, kind="stable")
+    _, first, sizes = np.unique(group_of[order], return_index=True, return_counts=True)
     if len(sizes) == 1:
-        return scores, np.ones(len(context_of), np.int64)
+        return scores, np.ones(len(group_of), np.int64)
     return np.add.reduceat(scores[..., order], first, axis=-1), sizes
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
 
+# Fewest articles from which to estimate the variation between articles.
+LEAST_ARTICLES = 10
+
 # The columns of predictions.parquet, (n,) each, in the split's order.
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -66,6 +69,16 @@ class EvaluationSplit:
     def gold_texts(self) -> list[list[str]]:
         """The gold answer texts of each question, for scoring."""
         return [[gold.text for gold in golds] for golds in self.golds]
+
+    @property
+    def group_of(self) -> IntArray:
+        """The group of each question, (n,): its article, or with few articles its context.
+
+        Answers to the questions of a group depend on each other, so comparisons of models draw
+        groups as a whole. Few articles would not show how much they vary.
+        """
+        enough = len(np.unique(self.article_of)) >= LEAST_ARTICLES
+        return self.article_of if enough else self.context_of
 
     @cached_property
     def has_tokens(self) -> BoolArray:
@@ -204,6 +217,7 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
     columns = {
         "id": pa.array(split.ids, pa.string()),
         "context_id": pa.array(split.context_of, pa.int32()),
+        "group": pa.array(split.group_of, pa.int32()),
         **_answer_columns(evaluation),
         "no_answer_probability": pa.array(np.exp(predictions.no_answer_score), pa.float64()),
         "no_answer_score": pa.array(predictions.no_answer_score, pa.float64()),
@@ -211,6 +225,13 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
         **_answer_columns(evaluate(split, predictions, math.inf), "best_"),
     }
     pq.write_table(pa.table(columns), out_file, compression="zstd")
+
+
+def read_groups(file: Path) -> IntArray:
+    """The group of each question in a predictions.parquet, (n,); earlier releases drew contexts."""
+    column = "group" if "group" in pq.read_schema(file).names else "context_id"
+    groups: IntArray = pq.read_table(file, columns=[column])[column].to_numpy()
+    return groups
 
 
 def read_predictions(file: Path, split: EvaluationSplit, name: str) -> Columns:

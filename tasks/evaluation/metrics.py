@@ -15,6 +15,8 @@ from models.squad_metrics import Scores, mean_scores
 from tasks.evaluation.evaluate import Evaluation, EvaluationSplit, evaluate
 
 BINS = 10
+# Margins of questions without a span, in nats, are higher, because their logits are masked.
+NO_SPAN = 1e30
 THRESHOLD = "validation/threshold"
 
 
@@ -27,14 +29,14 @@ class Bin:
     count: int
 
 
-def reliability(probability: FloatArray, em: FloatArray, bins: int = BINS) -> list[Bin]:
+def reliability(probability: FloatArray, em: FloatArray) -> list[Bin]:
     """The reliability bins of answers, in ascending order; empty intervals are left out.
 
     `probability` (n,), 0..1, is the model's probability of each answer; `em` (n,) is its exact
     match, 0 or 1. Source: Guo et al. 2017, section 2.
     """
-    number = np.minimum((probability * bins).astype(int), bins - 1)
-    masks = (number == i for i in range(bins))
+    number = np.minimum((probability * BINS).astype(int), BINS - 1)
+    masks = (number == i for i in range(BINS))
     return [
         Bin(float(probability[mask].mean()), float(em[mask].mean()), int(mask.sum()))
         for mask in masks
@@ -127,9 +129,12 @@ def candidate_thresholds(margin: FloatArray) -> FloatArray:
 
     They are the midpoints between neighbouring margins, which separate new questions most reliably,
     the lowest margin (no question is answered), the highest margin plus 1 (every question is
-    answered), and 0.
+    answered), and 0. Questions about a context without tokens have no span, and no answer at any
+    threshold.
     """
-    distinct = np.unique(margin)
+    distinct = np.unique(margin[margin < NO_SPAN])
+    if len(distinct) == 0:
+        return np.zeros(1)
     between = (distinct[1:] + distinct[:-1]) / 2
     return np.unique([distinct[0], *between, distinct[-1] + 1, 0.0])
 

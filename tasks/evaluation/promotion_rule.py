@@ -65,25 +65,26 @@ def too_few(questions: int, rule: PromotionRule) -> Decision:
 def decide(
     champion: FloatArray,
     challenger: FloatArray,
-    context_of: IntArray,
+    group_of: IntArray,
     slices: Mapping[str, BoolArray],
     rule: PromotionRule,
     candidates: int = 1,
 ) -> Decision:
     """Decide on the promotion from the F1 (0 to 1) of each model's answers, (n,) each.
 
-    Both models answered the same questions, about the contexts `context_of` (n,). The challenger is
-    promoted if it gains at least `min_gain` points, the 95 % confidence interval of its gain
-    (paired bootstrap) does not reach below zero, and no slice of at least `slice_questions`
-    questions loses more than `slice_drop` points significantly. If it is the best of several
-    `candidates` on these questions, the interval is corrected for their number (Bonferroni).
+    Both models answered the same questions, which are of the groups `group_of` (n,) (see
+    `EvaluationSplit.group_of`). The challenger is promoted if it gains at least `min_gain` points,
+    the 95 % confidence interval of its gain (paired bootstrap) does not reach below zero, and no
+    slice of at least `slice_questions` questions loses more than `slice_drop` points significantly.
+    If it is the best of several `candidates` on these questions, the interval is corrected for
+    their number (Bonferroni).
     """
     models = (champion, challenger)
     everything = np.ones(len(champion), dtype=bool)
     confidence = 1 - (1 - CONFIDENCE) / candidates
-    overall = _compare_slice("all", models, context_of, everything, confidence)
+    overall = _compare_slice("all", models, group_of, everything, confidence)
     parts = [
-        _compare_slice(name, models, context_of, mask)
+        _compare_slice(name, models, group_of, mask)
         for name, mask in slices.items()
         if mask.sum() >= rule.slice_questions
     ]
@@ -110,7 +111,7 @@ def _shortfall(gain: Gain, rule: PromotionRule) -> list[str]:
 def _compare_slice(
     name: str,
     models: tuple[FloatArray, FloatArray],
-    context_of: IntArray,
+    group_of: IntArray,
     mask: BoolArray,
     confidence: float = CONFIDENCE,
 ) -> SliceComparison:
@@ -120,7 +121,7 @@ def _compare_slice(
         int(mask.sum()),
         champion=float(before.mean()),
         challenger=float(after.mean()),
-        gain=paired_gain(before, after, context_of[mask], confidence=confidence),
+        gain=paired_gain(before, after, group_of[mask], confidence=confidence),
         confidence=confidence,
     )
 

@@ -1,4 +1,4 @@
-"""Intervals and p-values of means and gains over contexts and seeds."""
+"""Intervals and p-values of means and gains over groups of questions and seeds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tasks.evaluation.bootstrap import (
     enlargement,
     interval,
     means_of_drawn,
-    sums_by_context,
+    sums_by_group,
 )
 
 SIGNIFICANT = 0.05  # p-values below are starred
@@ -27,36 +27,36 @@ Key = TypeVar("Key")
 def bootstrap(
     after: FloatArray,
     before: FloatArray | None = None,
-    context_of: IntArray | None = None,
+    group_of: IntArray | None = None,
     samples: int = SAMPLES,
 ) -> Gain:
     """The mean of `after`, or its gain over `before`, with the 95 % interval of
     `resampled_means`."""
     mean = float(after.mean()) - (0.0 if before is None else float(before.mean()))
-    return Gain(mean, *interval(resampled_means(after, before, context_of, samples)))
+    return Gain(mean, *interval(resampled_means(after, before, group_of, samples)))
 
 
 def resampled_means(
     after: FloatArray,
     before: FloatArray | None = None,
-    context_of: IntArray | None = None,
+    group_of: IntArray | None = None,
     samples: int = SAMPLES,
 ) -> FloatArray:
     """Means of `after`, or its mean gains over `before`, in bootstrap samples: (samples,).
 
     Both are (seeds, n), in percent, about the same n questions; the numbers of seeds may differ.
-    Each sample draws contexts with all their questions, and for each side seeds, with replacement;
-    one seed says nothing about the variation between seeds. `context_of` is (n,); without it,
-    questions are drawn as if each had a context of its own.
+    Each sample draws groups with all their questions, and for each side seeds, with replacement;
+    one seed says nothing about the variation between seeds. `group_of` is (n,) (see
+    `EvaluationSplit.group_of`); without it, each question is a group of its own.
     The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
-    deviations are enlarged first. So are those of drawn contexts (see `enlargement`).
+    deviations are enlarged first. So are those of drawn groups (see `enlargement`).
     """
     random = np.random.default_rng(0)
-    if context_of is None:
-        context_of = np.arange(after.shape[1])
+    if group_of is None:
+        group_of = np.arange(after.shape[1])
     sides = [_enlarged(side) for side in ([after] if before is None else [after, -before])]
     firsts = np.cumsum([len(side) for side in sides])[:-1]
-    sums, sizes = sums_by_context(np.concatenate(sides), context_of)
+    sums, sizes = sums_by_group(np.concatenate(sides), group_of)
     observed = sums.sum(axis=1) / sizes.sum()
     wider = enlargement(len(sizes)) if len(sizes) > 1 else 1.0
     means = []
@@ -112,14 +112,14 @@ class CorrectedGain(Gain):
 
 
 def corrected_gains(
-    pairs: Mapping[Key, tuple[FloatArray, FloatArray]], context_of: IntArray | None = None
+    pairs: Mapping[Key, tuple[FloatArray, FloatArray]], group_of: IntArray | None = None
 ) -> dict[Key, CorrectedGain]:
     """The gain of each pair (after, before), whose p-values are corrected over the pairs.
 
-    Both are (seeds, n), in percent; for `context_of`, see `resampled_means`.
+    Both are (seeds, n), in percent; for `group_of`, see `resampled_means`.
     """
     samples = max(SAMPLES, SAMPLES_PER_GAIN * len(pairs))
-    resampled = {key: resampled_means(*pair, context_of, samples) for key, pair in pairs.items()}
+    resampled = {key: resampled_means(*pair, group_of, samples) for key, pair in pairs.items()}
     corrected = holm({key: p_value(means) for key, means in resampled.items()})
     return {
         key: CorrectedGain(

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from infra.artifacts.manifest import facts_of
-from models.arrays import FloatArray, IntArray
+from models.arrays import FloatArray
+from tasks.evaluation.evaluate import read_groups
 from tasks.evaluation.significance import CorrectedGain, corrected_gains
 from tasks.reports.charts import COLOURS, Axes, Tooltips, inline_svg
 from tasks.reports.html import digits, write_page
@@ -172,7 +173,7 @@ def _gains(
                     for own in cells
                     if own != reference and own.cell.dataset == reference.cell.dataset
                 },
-                _context_of(reference.trained[0]),
+                read_groups(reference.trained[0] / "predictions.parquet"),
             )
     return gains
 
@@ -228,13 +229,6 @@ def _question_f1(trained: Sequence[Path]) -> FloatArray:
         for folder in trained
     ]
     return 100 * np.array(columns, dtype=np.float64)
-
-
-def _context_of(trained: Path) -> IntArray:
-    """(n,) the context of each question."""
-    table: Any = pq.read_table(trained / "predictions.parquet", columns=["context_id"])
-    context_of: IntArray = table["context_id"].to_numpy()
-    return context_of
 
 
 def _have_thresholds(cell: CellTrainings) -> bool:

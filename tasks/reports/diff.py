@@ -76,7 +76,7 @@ def write_differences(out_file: Path, first: ScoredRun, second: ScoredRun) -> Co
             AnswerChange(name, int(mask.sum()), int((mask & differ).sum()))
             for name, mask in masks.items()
         ],
-        paired_gain(100 * first_answers["f1"], 100 * second_answers["f1"], split.context_of),
+        paired_gain(100 * first_answers["f1"], 100 * second_answers["f1"], split.group_of),
     )
     write_page(
         out_file,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from html import escape, unescape
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote, urljoin
 
@@ -23,6 +24,7 @@ from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
 from infra.run_logger import logger
 from tasks.evaluation.bootstrap import Gain, paired_gain
+from tasks.evaluation.evaluate import read_groups
 from tasks.evaluation.promotion_rule import Decision
 from tasks.reports.charts import MARKERS, line, plot
 from tasks.reports.html import View, render, write_page
@@ -178,10 +180,10 @@ def _gain(before: VariantScores, now: VariantScores) -> Gain | None:
         old, new = (folder / "predictions.parquet" for folder in folders)
         if not old.is_file() or not new.is_file():
             return None
-        before_f1 = pq.read_table(old, columns=["f1"])["f1"].to_numpy()
-        answers = pq.read_table(new, columns=["f1", "context_id"])
-        f1, context_of = (answers[name].to_numpy() for name in ("f1", "context_id"))
-        return paired_gain(100 * before_f1, 100 * f1, context_of)
+        before_f1, f1 = (
+            pq.read_table(file, columns=["f1"])["f1"].to_numpy() for file in (old, new)
+        )
+        return paired_gain(100 * before_f1, 100 * f1, read_groups(new))
 
 
 # The pages of all runs
@@ -235,14 +237,20 @@ def _other_pages(reports: Path, datasets: Iterable[str]) -> list[str]:
 
 
 def _charts(records: Sequence[RunRecord]) -> list[View]:
-    """The best variant's dev F1 and the champion's F1, by the number of the run."""
-    best = [(float(number), record.best.f1) for number, record in enumerate(records, start=1)]
+    """The best variant's dev F1 and the champion's F1, by the number of the run.
+
+    The best variants have a line for each set of dev questions.
+    """
     champion = [
         (float(number), record.champion_f1)
         for number, record in enumerate(records, start=1)
         if record.champion_f1 is not None
     ]
-    lines = [line(0, "best variant of the run", "dev", best)]
+    numbered = enumerate(records, start=1)
+    lines = [
+        line(0, "best variant of the run", "dev", [(float(n), run.best.f1) for n, run in runs])
+        for _, runs in groupby(numbered, key=lambda pair: pair[1].best.dev_digest)
+    ]
     if champion:
         lines.append(line(1, "champion", "questions of the decision", champion))
     return [plot("F1 of each run", "run, oldest first", "F1, %", lines, whole_x=True)]

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tasks.evaluation.evaluate import (
     character_spans,
     evaluate,
     load_split,
+    read_groups,
     write_predictions,
 )
 from tests.factories.splits import WRITTEN, ingest, write_split
@@ -39,6 +41,34 @@ def test_load_split_returns_the_written_data(split: EvaluationSplit) -> None:
     assert split.golds[1] == []
     assert split.context_lengths.tolist() == [5, 3, 2]
     assert split.v2
+
+
+@pytest.mark.parametrize(("articles", "groups"), [(9, [0, 1, 2, 3]), (10, [0, 0, 1, 1])])
+def test_groups_are_articles_if_there_are_enough(
+    split: EvaluationSplit, tmp_path: Path, articles: int, groups: list[int]
+) -> None:
+    """Each article has two contexts, of one question each."""
+    rows, empty = np.arange(2 * articles), [[] for _ in range(2 * articles)]
+    texts = [str(row) for row in rows]
+    many = replace(
+        split,
+        contexts=texts,
+        token_starts=np.zeros(len(rows), int),
+        token_ends=np.ones(len(rows), int),
+        first_token=np.arange(len(rows) + 1),
+        ids=texts,
+        questions=texts,
+        golds=empty,
+        answerable=np.zeros(len(rows), bool),
+        span_start=np.full(len(rows), -1),
+        span_end=np.full(len(rows), -1),
+        context_of=rows,
+        article_of=rows // 2,
+    )
+    none = np.full(len(rows), -1)
+    answers = Predictions(none, none, np.full(len(rows), -1.0), np.zeros(len(rows)))
+    write_predictions(tmp_path / "predictions.parquet", many, evaluate(many, answers))
+    assert read_groups(tmp_path / "predictions.parquet")[:4].tolist() == groups
 
 
 def test_span_texts_keep_the_context_spacing(split: EvaluationSplit) -> None:
@@ -117,6 +147,7 @@ def test_predictions_file_has_all_columns_and_rows(tmp_path: Path, split: Evalua
     assert table.column_names == [
         "id",
         "context_id",
+        "group",
         "prediction",
         "span_start_char",
         "span_end_char",

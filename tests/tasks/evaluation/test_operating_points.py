@@ -63,6 +63,12 @@ def test_equal_corners_have_the_threshold_nearest_to_0() -> None:
     assert threshold_for(points, 0.5) == 0
 
 
+def test_questions_without_a_span_need_no_threshold() -> None:
+    margin = np.array([-3.0, -1.0, 1.5, 2.0, 2e30])
+    assert candidate_thresholds(margin).max() == 3
+    assert candidate_thresholds(margin[-1:]).tolist() == [0]
+
+
 def test_ties_go_to_the_argmax() -> None:
     points = [OperatingPoint(-3.0, 40.0, 90.0), OperatingPoint(0.5, 60.0, 70.0)]
     assert threshold_for(points, 0.5) == 0.5

@@ -156,6 +156,20 @@ def test_history_lists_runs_and_the_index_datasets(reports: Path) -> None:
         assert_links_resolve(file)
 
 
+@pytest.mark.parametrize("digests", ["aaa", "aab", "aba"])
+def test_line_breaks_where_the_dev_questions_change(reports: Path, digests: str) -> None:
+    for day, digest in enumerate(digests, start=1):
+        record = run_record(day)
+        variants = [record.best.model_copy(update={"dev_digest": digest})]
+        write(reports, record.model_copy(update={"variants": variants}))
+    write_index(reports, {})
+    page = page_of(reports / "made" / INDEX)
+    lines = page.partition('aria-label="F1 of each run')[2].partition('"')[0].count("last value")
+    assert lines == {"aaa": 1, "aab": 2, "aba": 3}[digests]
+    assert ("Where the line breaks" in page) == (lines > 1)
+    assert page.count("best variant of the run, dev</li>") == 1, "in the legend"
+
+
 def test_history_keeps_a_run_whose_pages_were_removed(reports: Path) -> None:
     for day in (1, 2):
         write(reports, run_record(day))
