@@ -13,6 +13,7 @@ from flows.check import check
 from flows.commands.flow_command import Option, options_of
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
+from flows.evaluate_model import evaluate_model
 from flows.fill_embeddings import fill_embeddings
 from flows.ingest import ingest
 from flows.retrain import retrain
@@ -36,6 +37,7 @@ FLOWS = {
     "train": train,
     "ingest": ingest,
     "check": check,
+    "evaluate": evaluate_model,
     "compare": compare_variants,
     "embeddings train": train_embeddings,
     "embeddings fill": fill_embeddings,

@@ -14,6 +14,7 @@ COMMANDS = {
     "advise-embeddings": "embeddings advise",
     "compare-variants": "compare",
     "evaluate-embeddings": "embeddings evaluate",
+    "evaluate-model": "evaluate",
     "fill-embeddings": "embeddings fill",
     "train-embeddings": "embeddings train",
 }

@@ -9,8 +9,8 @@ from tasks.datasets.fetch import Source
 SplitName = Literal["all", "train", "validation", "dev"]
 
 # An experiment in MLflow and a folder of reports, which are filed beside those of the datasets.
-EMBEDDINGS, COMPARISONS = "embeddings", "comparisons"
-RESERVED_NAMES = (EMBEDDINGS, COMPARISONS)
+EMBEDDINGS, COMPARISONS, EVALUATIONS = "embeddings", "comparisons", "evaluations"
+RESERVED_NAMES = (EMBEDDINGS, COMPARISONS, EVALUATIONS)
 
 CC_BY_SA = "CC BY-SA 4.0"
 

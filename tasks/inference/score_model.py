@@ -12,6 +12,7 @@ from infra.settings import settings
 from models.arrays import FloatArray
 from models.squad_metrics import QuestionScore, mean_scores
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
+from tasks.inference.no_answer import NoAnswer
 from tasks.tracking import registry
 
 if TYPE_CHECKING:
@@ -22,20 +23,28 @@ if TYPE_CHECKING:
 ANSWERS = "answers.parquet"
 
 
-def score_registered(out: Path, model_id: str, split: Path) -> dict[str, Any]:
+def score_registered(
+    out: Path,
+    model_id: str,
+    split: Path,
+    no_answer: NoAnswer = "argmax",
+    expected_no_answer: float | None = None,
+) -> dict[str, Any]:
     """Evaluate a registered model on all questions of an ingested split, from their raw text.
 
-    Writes answers.parquet with a row per question, and model/ without its weights and vectors.
+    For the last two arguments, see `Predictor.load`. Writes answers.parquet with a row per
+    question, and model/ without its weights and vectors.
 
     Raises:
-        UserError: the model is incompatible with this version of the code.
+        UserError: the model is incompatible with this version of the code, or has no such
+            threshold.
     """
     from tasks.inference.predictor import INCOMPATIBLE, Predictor
 
     folder = out / "model"
     registry.download(settings().tracking_uri, model_id, folder)
     try:
-        predictor = Predictor.load(folder)
+        predictor = Predictor.load(folder, no_answer, expected_no_answer)
     except INCOMPATIBLE as error:
         raise UserError(
             f"Registered model {model_id} is incompatible with this version of the code "

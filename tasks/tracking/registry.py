@@ -61,12 +61,13 @@ def get_version(uri: str, model_uri: str, run_id: str) -> RegisteredVersion:
 
 
 def find_version(uri: str, model_uri: str) -> RegisteredVersion:
-    """The version that a user names as `models:/<name>/<version>` or `models:/<name>@<alias>`.
+    """The version that a user names as `models:/<name>/<version>` or `models:/<name>@<alias>`, or
+    without `models:/`.
 
     Raises:
         UserError: the URI is invalid, there is no such version, or the server does not respond.
     """
-    match = re.fullmatch(r"models:/([^/@]+)(?:/(\d+)|@(.+))", model_uri)
+    match = re.fullmatch(r"(?:models:/)?([^/@]+)(?:/(\d+)|@(.+))", model_uri)
     if match is None:
         raise UserError(
             f"{model_uri} is not a model URI. Expected models:/<name>/<version> or "

@@ -110,6 +110,7 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
         "fill-embeddings",
         "advise-embeddings",
         "evaluate-embeddings",
+        "evaluate-model",
         "train",
         "compare-variants",
         "retrain",

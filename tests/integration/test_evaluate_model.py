@@ -1,0 +1,92 @@
+"""`bidaflow evaluate`: a registered model's scores on labelled questions."""
+
+import json
+from pathlib import Path
+
+import mlflow
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mlflow.tracking import MlflowClient
+
+from flows.common.parameters import DataParameters
+from flows.evaluate_model import announce, evaluate_model
+from infra.artifacts.stage import result_of
+from infra.errors import UserError
+from infra.settings import settings
+from tasks.data.ingested import fingerprint
+from tasks.tracking import model_logging, registry, runs
+from tests.factories.logged_models import CONTEXT, save_untrained_model
+
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
+
+
+@pytest.fixture
+def model(root: Path, tmp_path: Path) -> str:
+    """An untrained model, registered as version 1 of bidaf-own, that knows one context."""
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    folder, uri = save_untrained_model(saved), settings().tracking_uri
+    known = pa.table({"fingerprint": pa.array([fingerprint(CONTEXT)], pa.binary(16))})
+    pq.write_table(known, folder / registry.TRAINED_CONTEXTS)
+    parent = runs.parent_run(uri, "bidaflow/own", "flow", None, "made", {})
+    run_id = runs.start_variant_run(uri, parent, runs.VariantRun("char", "stage", {}, {}, []))
+    model_logging.log_model(uri, run_id, folder, "bidaf-own", step=0)
+    return "bidaf-own/1"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataParameters:
+    """Three questions about two contexts."""
+    other = "The oak stands in the park."
+    rows = [
+        ("a", CONTEXT, "Where does the mill stand?", "hill"),
+        ("b", CONTEXT, "What is by the river?", "inn"),
+        ("c", other, "Where does the oak stand?", "park"),
+    ]
+    file = tmp_path / "november.jsonl"
+    lines = [
+        {
+            "id": id,
+            "context": context,
+            "question": question,
+            "answers": [{"text": answer, "answer_start": context.index(answer)}],
+        }
+        for id, context, question, answer in rows
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return DataParameters(dataset=str(file))
+
+
+def test_scores_are_shown_by_slice_and_logged(
+    model: str, data: DataParameters, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = evaluate_model(data, model=model)
+    counts = {row["questions"]: row["count"] for row in summary["rows"]}
+    assert (counts["all"], counts["contexts not trained on"]) == ("3", "1")
+    assert (counts["question word where"], counts["question word what"]) == ("2", "1")
+    answers = pq.read_table(summary["answers"])
+    assert answers["id"].to_pylist() == ["a", "b", "c"]
+
+    mlflow.set_tracking_uri(settings().tracking_uri)
+    (run,) = mlflow.search_runs(experiment_names=["bidaflow/evaluations"], output_format="list")
+    mean = 100 * sum(answers["f1"].to_pylist()) / 3
+    assert run.data.metrics["f1"] == pytest.approx(mean)
+    assert f"{mean:.2f}" == summary["rows"][0]["F1"]
+    tags = {name: run.data.tags[name] for name in ("data", "model", "version")}
+    assert tags == {"data": "november", "model": "bidaf-own", "version": "1"}
+    assert run.info.status == "FINISHED"
+    names = [f.path for f in MlflowClient().list_artifacts(run.info.run_id)]
+    assert names == ["answers.parquet"]
+
+    capsys.readouterr()
+    announce(summary)
+    printed = capsys.readouterr().out
+    assert "bidaf-own version 1 on november" in printed and "contexts not trained on" in printed
+
+
+def test_missing_champion_or_threshold_is_named(model: str, data: DataParameters) -> None:
+    with pytest.raises(UserError, match="No version of bidaf-november has the alias 'champion'"):
+        result_of(evaluate_model(data, return_state=True))
+    with pytest.raises(UserError, match="this model has no threshold"):
+        result_of(evaluate_model(data, model=model, no_answer="threshold", return_state=True))
