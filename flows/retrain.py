@@ -11,7 +11,7 @@ from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import DataParameters, TrainingParameters, Variants, VectorParameters
 from flows.common.promote import promote_best
 from flows.common.publish import publish, update_index
-from flows.common.results import UNCHANGED, ExampleQuestions
+from flows.common.results import ExampleQuestions
 from flows.train import TrainingInputs, announce, train_variants
 from infra.artifacts.in_use import stages_in_use, stages_of_newest_runs
 from infra.cluster.allotment import Resources
@@ -54,7 +54,7 @@ def retrain(
     report = publish(trained, result)
     remove_old_runs(trained.splits.name)
     summary = trained.summary(report, result)
-    message = result.sentence if trained.new or result.decision else UNCHANGED
+    message = result.sentence if trained.new or result.decision else trained.unchanged
     # The state keeps its standard name: the list of a deployment's runs leaves others out.
     return Completed(message=message, data=summary)
 

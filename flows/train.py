@@ -25,7 +25,6 @@ from flows.common.parameters import (
 )
 from flows.common.publish import publish
 from flows.common.results import (
-    UNCHANGED,
     ExampleQuestions,
     TrainedVariants,
     error_report,
@@ -103,7 +102,7 @@ def train(
 def announce(summary: dict[str, Any]) -> None:
     """Print the table, the path of the report, and the next commands."""
     if not summary["trained"] and not summary["decision"]:
-        show(f"\n{UNCHANGED} Latest results:")
+        show(f"\n{summary['unchanged']}\nLatest results:")
     rows = summary["rows"]
     columns = [
         Column(title, justify="left" if title == "variant" else "right") for title in rows[0]

@@ -37,6 +37,7 @@ class DataFiles:
     mixed: list[tuple[list[Path], float]]
     validation_share: float
     overlap: Overlap
+    unused: list[str]  # names of files in the dataset's folder that are in no split
 
     @property
     def all(self) -> list[Path]:
@@ -47,7 +48,7 @@ class DataFiles:
 def find_files(data: DataParameters) -> DataFiles:
     """The files that the parameters name; remote files are fetched."""
     known = _known_dataset(data)
-    train, dev = _train_and_dev(data, known)
+    train, dev, unused = _train_and_dev(data, known)
     own_dev = _resolve_all(data.dev_files, "dev", data.seed)
     suggested_share = known.validation_share if known else VALIDATION_SHARE
     return DataFiles(
@@ -61,6 +62,7 @@ def find_files(data: DataParameters) -> DataFiles:
             suggested_share if data.validation_share is None else data.validation_share
         ),
         overlap=data.overlap or ("leave out" if known and not own_dev else "refuse"),
+        unused=unused,
     )
 
 
@@ -88,22 +90,26 @@ def name_of_data(data: DataParameters) -> str:
     return name
 
 
-def _train_and_dev(data: DataParameters, known: Dataset | None) -> tuple[list[Path], list[Path]]:
+def _train_and_dev(
+    data: DataParameters, known: Dataset | None
+) -> tuple[list[Path], list[Path], list[str]]:
+    """The files of both splits, and the names of unused ones."""
     if data.train_files:
         files = _resolve_all(data.train_files, "train", data.seed)
         warn_of_dev_files(files)
-        return files, []
+        return files, [], []
     if data.dev_files and data.dataset == "tiny":
         raise UserError(
             "data.dev_files is set, but there are no files to train on. Set data.train_files, or "
             "data.dataset."
         )
     if known is None:
-        train_files, dev_files = assign_splits(_find(data.dataset))
-        return _local_copies(train_files), _local_copies(dev_files)
+        train_files, dev_files, others = assign_splits(_find(data.dataset))
+        unused = [file.name for file in others]
+        return _local_copies(train_files), _local_copies(dev_files), unused
     train = _known_file(known, "train", data.seed)
     dev = _known_file(known, "dev", data.seed)
-    return [train], [] if dev == train else [dev]
+    return [train], [] if dev == train else [dev], []
 
 
 def _resolve_all(specs: Sequence[str], split: SplitName, seed: int) -> list[Path]:

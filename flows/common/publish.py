@@ -11,7 +11,7 @@ from prefect.runtime import deployment, flow_run
 
 from flows.common.command_line import command_of_run
 from flows.common.promote import PromotionResult, emit_decision, log_decision
-from flows.common.results import UNCHANGED, TrainedVariants
+from flows.common.results import TrainedVariants
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import git_commit
 from infra.artifacts.shared_folder import pull, shared_folder
@@ -84,7 +84,7 @@ def publish(trained: TrainedVariants, promotion: PromotionResult | None = None) 
         report = earlier_report(trained, folder) or _write_report(trained, promotion, None)
         _show_in_prefect(trained, report, None)
         create_markdown_artifact(
-            f"{UNCHANGED} [Latest report]({url_of(report)})",
+            f"{trained.unchanged} [Latest report]({url_of(report)})",
             key="nothing-to-do",
             description="Why this run trained nothing",
         )

@@ -11,6 +11,7 @@ from flows.common.promote import PromotionResult
 from flows.common.splits import Splits
 from infra.artifacts.manifest import content_digest, digest_of
 from infra.artifacts.stage import Output
+from tasks.datasets.paths import not_used
 from tasks.evaluation.evaluate import load_split
 from tasks.reports.examples import matching_rows, named_questions
 from tasks.reports.run_report import VariantScores
@@ -24,8 +25,6 @@ ExampleQuestions = Annotated[
         'JSON list for words with a comma or a quotation mark: ["Who, when?"].'
     ),
 ]
-
-UNCHANGED = "Nothing to do: data, parameters and code are unchanged."
 
 COLUMNS = {
     "dev/em": ("EM", ".2f"),
@@ -81,6 +80,12 @@ class TrainedVariants:
         """Digest of the keys of the stages that wrote the pages."""
         return digest_of([page.folder.name for page in (self.report, *self.error_reports)])
 
+    @property
+    def unchanged(self) -> str:
+        """What a run says that has trained nothing, with the files that it has not used."""
+        sentence = "Nothing to do: data, parameters and code are unchanged."
+        return f"{sentence} {not_used(self.splits.unused_files)}".rstrip()
+
     def rows(self) -> list[dict[str, str]]:
         """One row per variant: its scores on all dev questions, by the metrics that all have."""
         columns = {
@@ -127,6 +132,7 @@ class TrainedVariants:
             "questions": self.splits.dev.facts["questions"],
             "rows": self.rows(),
             "trained": len(self.new),
+            "unchanged": self.unchanged,
             "decision": promotion.sentence if promotion and promotion.decision else None,
             "model": None if promotion else self.best_model(),  # a promotion leaves a champion
             "report": str(report),

@@ -37,6 +37,7 @@ class Splits:
     train: Output
     validation: Output | None
     dev: Output
+    unused_files: Sequence[str] = ()  # names of files in the dataset's folder that are in no split
 
     @property
     def folders(self) -> dict[Split, Path]:
@@ -74,7 +75,7 @@ def ingest_dataset(data: DataParameters) -> Splits:
     for part, split in (("train", train), ("validation", validation)):
         if split is not None:
             _report_left_out(part, split)
-    return Splits(data, files.name, train, validation, dev)
+    return Splits(data, files.name, train, validation, dev, files.unused)
 
 
 def ingest_texts(dataset: str, **shares: Any) -> Splits:

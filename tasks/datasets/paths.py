@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from infra.errors import UserError, did_you_mean
 from infra.files import archive_of, files_below, inner_suffix, matches, members, user_path
@@ -70,7 +70,15 @@ def expand_data_file(path: Path) -> list[Path]:
     return [file for file in files if inner_suffix(file) in EXTENSIONS]
 
 
-def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
+class Assigned(NamedTuple, Generic[DataFile]):
+    """The files to train on, those to evaluate on, and those that are not used."""
+
+    train: list[DataFile]
+    dev: list[DataFile]
+    unused: list[DataFile]
+
+
+def assign_splits(files: Sequence[DataFile]) -> Assigned[DataFile]:
     """Training and dev files, distinguished by names that begin with "train" and "dev".
 
     Unless there are files of both kinds, all are training files, to be divided by article. If there
@@ -84,11 +92,11 @@ def assign_splits(files: Sequence[DataFile]) -> tuple[list[DataFile], list[DataF
             _log_all_train("dev", tuple(file.name for file in files))
         elif dev and len(files) > 1:
             _log_all_train("train", tuple(file.name for file in files))
-        return list(files), []
-    unused = [file.name for file in files if not _begins_with(file, "train", "dev")]
+        return Assigned(list(files), [], [])
+    unused = [file for file in files if not _begins_with(file, "train", "dev")]
     if unused:
-        _log_unused(tuple(unused))
-    return train, dev
+        _log_unused(tuple(file.name for file in unused))
+    return Assigned(train, dev, unused)
 
 
 def _begins_with(file: DataFile, *words: str) -> bool:
@@ -112,7 +120,14 @@ def _log_trained_on(names: tuple[str, ...]) -> None:
 
 @cache  # `check` assigns them twice
 def _log_unused(names: tuple[str, ...]) -> None:
-    logger().warning(f"Not used, as the names begin with neither train nor dev: {_listed(names)}")
+    logger().warning(not_used(names))
+
+
+def not_used(names: Sequence[str]) -> str:
+    """Says which files of a folder are not used; none: nothing."""
+    if not names:
+        return ""
+    return f"Not used, as the names begin with neither train nor dev: {_listed(names)}"
 
 
 @cache  # `check` assigns them twice
@@ -125,7 +140,7 @@ def _log_all_train(missing: SplitName, names: tuple[str, ...]) -> None:
     )
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join([*names[:5], *(["…"] if names[5:] else [])])
 
 
@@ -134,7 +149,7 @@ def dataset_name(dataset: str) -> str:
     if dataset in DATASETS:
         return dataset
     path = mask_secrets(dataset).partition("?")[0] if is_uri(dataset) else dataset
-    last = os.path.basename(os.path.realpath(os.path.expanduser(path)))
+    last = os.path.basename(os.path.abspath(os.path.expanduser(path)))
     plain = re.sub(r"(\.(jsonl?|ndjson|parquet|gz|xz|zst|zip))+$", "", last, flags=re.IGNORECASE)
     return re.sub(r"[^\w.-]+", "-", plain).strip("-.") or "data"
 

@@ -199,9 +199,14 @@ def test_leaves_no_checkpoints_and_no_pickles(first: Retrained) -> None:
 
 
 def test_unchanged_it_trains_nothing_and_says_so(prefect_server: None, first: Retrained) -> None:
+    unused = first.data / "2026-12.json"
+    unused.touch()
     again = retrain(first.root, *first.flags, **tests_server())
+    unused.unlink()
     assert again.returncode == 0, again.stderr
     assert "Nothing to do" in again.stdout
+    line = " ".join(again.stdout.split())
+    assert "Not used, as the names begin with neither train nor dev: 2026-12.json" in line
     assert "Finished in state Completed" in again.stdout + again.stderr
     assert len(first.runs("variant")) == 2
 
