@@ -1,7 +1,7 @@
 """Flow `advise-embeddings`: say what word vectors can do for a dataset, before any training."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from prefect import flow
@@ -204,24 +204,19 @@ def _source_table(advice: dict[str, Any]) -> Table:
 def _neighbour_table(advice: dict[str, Any]) -> Table:
     rows = [
         (
-            f"{term['term']} ({term['count']:,} in {term['contexts']:,})" if first else "",
+            f"{term['term']} ({term['count']:,} in {term['contexts']:,})" if number == 0 else "",
             name,
             ", ".join(word for word, _ in neighbours[term["term"]]),
         )
         for term in advice["terms"]
-        for first, (name, neighbours) in _first_flags(
-            [(n, found) for n, found in advice["neighbours"].items() if term["term"] in found]
+        for number, (name, neighbours) in enumerate(
+            (n, found) for n, found in advice["neighbours"].items() if term["term"] in found
         )
     ]
     title = "Neighbours of characteristic terms (with their occurrences, and the texts they are in)"
     return table(
         ["term", "vectors", Column("nearest", overflow="fold")], rows, title=title, **STYLE
     )
-
-
-def _first_flags(items: Sequence[Any]) -> Iterator[tuple[bool, Any]]:
-    """Yield each item with whether it is the first one."""
-    return ((number == 0, item) for number, item in enumerate(items))
 
 
 def _advice_table(advice: dict[str, Any]) -> Table:

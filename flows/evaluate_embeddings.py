@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from prefect import flow
 from prefect.artifacts import create_table_artifact
-from prefect.runtime import flow_run
 from pydantic import AfterValidator, Field
 from rich.table import Column
 
@@ -36,7 +35,6 @@ from tasks.stages import (
 from tasks.tracking import runs
 from tasks.training.run_params import source_digest, vector_parameters
 
-EXPERIMENT = f"bidaflow/{EMBEDDINGS}"
 # The beginning that is kept of the name of a page; file systems allow 255 bytes.
 NAME_BYTES = 180
 # The published tests on which sets are evaluated, by name.
@@ -75,8 +73,9 @@ def evaluate_embeddings(
         list[Annotated[str, Field(min_length=1), AfterValidator(check_set)]],
         Field(
             min_length=1,
-            description="Sets to evaluate: glove-6b-50d, known sets, files, or language models "
-            "(ELMo): the name of one that was trained here, its file, or released weights.",
+            description="Sets to evaluate: glove-6b-50d, known sets, names of sets trained here, "
+            "files, or language models (ELMo): the name of one that was trained here, its file, or "
+            "released weights.",
         ),
     ] = [PACKAGED],
     dataset: Annotated[
@@ -197,14 +196,7 @@ def _log(
 ) -> None:
     """Log one MLflow run per set, below a parent run that holds the page."""
     uri = settings().tracking_uri
-    parent = runs.parent_run(
-        uri,
-        EXPERIMENT,
-        flow_run_id=str(flow_run.id),
-        flow_run_url=flow_run.ui_url,
-        name=str(flow_run.name),
-        tags={},
-    )
+    parent = runs.parent_run_of(EMBEDDINGS)
     for name, output in outputs.items():
         manifest, facts = read_manifest(output.folder), output.facts
         config = {

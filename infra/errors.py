@@ -1,4 +1,4 @@
-"""The error that users see as one message instead of a traceback."""
+"""Errors that users see as one message instead of a traceback."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

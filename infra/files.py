@@ -346,16 +346,11 @@ def open_parquet(file: Path | IO[bytes]) -> pq.ParquetFile:
     return pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20)
 
 
-def row_batches(
-    file: pq.ParquetFile,
-    rows: int,
-    columns: list[str] | None = None,
-    row_groups: Iterable[int] | None = None,
-) -> Iterator[Any]:
-    """Yield record batches of at most `rows` rows, from all row groups or the given ones.
+def row_batches(file: pq.ParquetFile, rows: int, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield record batches of at most `rows` rows.
 
     Row groups are requested one at a time: of several, pyarrow 25 keeps about 0.6 MB of each one
     that it has read until it has read the last.
     """
-    for group in range(file.num_row_groups) if row_groups is None else row_groups:
+    for group in range(file.num_row_groups):
         yield from file.iter_batches(rows, row_groups=[group], columns=columns)

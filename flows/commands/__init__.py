@@ -1,1 +1,1 @@
-"""Commands that are not flows; run one with `python -m flows.commands.<name>`."""
+"""Commands that are not flows, and what all commands share."""

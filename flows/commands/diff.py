@@ -10,7 +10,6 @@ from cyclopts import Parameter
 
 from flows.commands.terminal import show, table
 from flows.common.publish import publish_page
-from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.reports.diff import Comparison, ScoredRun, write_differences
@@ -52,7 +51,7 @@ def compare_runs(first: str, second: str) -> tuple[Comparison, Path]:
     Raises:
         UserError: a name is unknown or ambiguous, or the runs answered different questions.
     """
-    runs, stages = recorded_runs(settings().tracking_uri), finished_stages(stages_folder())
+    runs, stages = recorded_runs(settings().tracking_uri), finished_stages()
     one, other = (scored_run(stages, runs, name) for name in (first, second))
     with TemporaryDirectory() as folder:
         page = Path(folder) / "differences.html"

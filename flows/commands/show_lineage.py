@@ -13,7 +13,6 @@ from rich.tree import Tree
 
 from flows.commands.lineage_summary import list_runs, summarize_file, summarize_run
 from flows.commands.terminal import show
-from infra.artifacts.manifest import stages_folder
 from infra.errors import UserError
 from infra.settings import settings
 from tasks.tracking.lineage import (
@@ -148,7 +147,7 @@ def lineage(
     if (run is None) == (file is None):
         raise UserError("Give a run, such as champion, or --file with a file.")
     runs = recorded_runs(settings().tracking_uri)
-    stages = finished_stages(stages_folder())
+    stages = finished_stages()
     matches = find_runs(runs, run) if run else []
     trained = [required_stage(stages, match).name for match in matches if full or not matches[1:]]
     fetch_stages(stages, ancestors(stages, trained))

@@ -7,12 +7,12 @@ copied back. All functions do nothing if the storage root is a folder.
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST, stages_folder
 from infra.artifacts.remote import copy, in_parallel
-from infra.files import user_path
+from infra.files import is_hidden, user_path
 from infra.settings import settings
 from infra.storage.store import Store, explained_errors, root_store
 
@@ -126,13 +126,8 @@ def _files(folder: Path) -> dict[Path, State]:
     return {
         path: (path.stat().st_size, path.stat().st_mtime_ns // 10**9)
         for path in paths
-        if path.is_file() and not _is_hidden(path.relative_to(folder))
+        if path.is_file() and not is_hidden(path.relative_to(folder))
     }
-
-
-def _is_hidden(path: PurePath) -> bool:
-    """Whether a file is not complete: its name or that of a folder starts with a dot."""
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
@@ -150,8 +145,7 @@ def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
             (info.mtime_ns or 0) // 10**9,
         )
         for info in infos
-        if info.type == FileType.File
-        and not _is_hidden(PurePosixPath(info.path).relative_to(place))
+        if info.type == FileType.File and not is_hidden(PurePosixPath(info.path).relative_to(place))
     }
 
 

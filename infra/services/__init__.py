@@ -1,1 +1,1 @@
-"""The services of `bidaflow up`: Prefect, MLflow and a worker."""
+"""The services of `bidaflow up`, their deployments and secrets, and checks of them."""

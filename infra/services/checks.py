@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import httpx
 
 from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
+from infra.services import prefect_status
 from infra.settings import CHECKOUT, settings
 from infra.storage.store import require_store
 
@@ -95,11 +95,10 @@ def _check_prefect() -> Finding:
     api = os.environ.get("PREFECT_API_URL")
     if not api:
         return "no server set; each command starts its own", None
-    login = os.environ.get("PREFECT_API_AUTH_STRING")
     return _check_server(
         api,
         f"{api}/admin/version",
-        login,
+        prefect_status.login(),
         "prefect",
         "PREFECT_API_URL",
         "PREFECT_API_AUTH_STRING to user:password",
@@ -111,11 +110,11 @@ def _check_mlflow() -> Finding:
     if not uri.startswith(("http://", "https://")):
         return mask_secrets(uri), None
     names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-    user, password = (os.environ.get(name) for name in names)
+    user, password = (os.environ.get(name, "") for name in names)
     return _check_server(
         uri,
         f"{uri.rstrip('/')}/version",
-        f"{user}:{password}" if user else None,
+        (user, password) if user else None,
         "mlflow",
         "BIDAFLOW_MLFLOW_TRACKING_URI",
         " and ".join(names),
@@ -123,18 +122,20 @@ def _check_mlflow() -> Finding:
 
 
 def _check_server(
-    shown: str, url: str, login: str | None, package: str, address: str, credentials: str
+    shown: str,
+    url: str,
+    login: tuple[str, str] | None,
+    package: str,
+    address: str,
+    credentials: str,
 ) -> Finding:
     """Check that a server answers with the version of the installed package, and its clock.
 
     `address` and `credentials` are the variables that the remedies name.
     """
     shown = mask_secrets(shown)
-    token = login and b64encode(login.encode()).decode()
     try:
-        response = httpx.get(
-            url, headers={"Authorization": f"Basic {token}"} if token else {}, timeout=TIMEOUT
-        )
+        response = httpx.get(url, auth=login, timeout=TIMEOUT)
     except (httpx.TransportError, httpx.InvalidURL) as error:
         return f"{shown} does not respond ({error})", f"Start the server, or correct {address}"
     if response.status_code in (401, 403):

@@ -40,7 +40,7 @@ def require_access(api: str) -> None:
     """
     shown = mask_secrets(api)
     try:
-        response = httpx.get(f"{api}/admin/version", auth=_login(), timeout=LOGIN_SECONDS)
+        response = httpx.get(f"{api}/admin/version", auth=login(), timeout=LOGIN_SECONDS)
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise UserError(
             f"No Prefect server responds at {shown} ({error}). Start it, or correct or unset "
@@ -59,7 +59,7 @@ def require_access(api: str) -> None:
         )
 
 
-def _login() -> tuple[str, str] | None:
+def login() -> tuple[str, str] | None:
     """The user and the password in PREFECT_API_AUTH_STRING; None if it is not set."""
     user, _, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
     return (user, password) if user else None
@@ -100,6 +100,6 @@ def progress_of(api: str, run_id: str) -> str:
 
 def _query(api: str, things: str, filters: dict[str, Any]) -> list[dict[str, Any]]:
     url = f"{api}/{things}/filter"
-    response = httpx.post(url, json=filters, auth=_login(), timeout=SECONDS)
+    response = httpx.post(url, json=filters, auth=login(), timeout=SECONDS)
     results: list[dict[str, Any]] = response.raise_for_status().json()
     return results

@@ -185,7 +185,7 @@ def find_garbage(uri: str) -> list[Garbage]:
     Raises:
         UserError: the MLflow server does not respond, or the store has none of the trainings.
     """
-    stages = finished_stages(stages_folder())
+    stages = finished_stages()
     trained = _logged_trainings(stages)
     known = {run.stage for run in recorded_runs(uri, include_deleted=True)}
     # A wrong or missing store keeps no run, so that all trainings would be removed.

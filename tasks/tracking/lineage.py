@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infra.artifacts.manifest import MANIFEST, Manifest, content_digest, hash_file, read_manifest
+from infra.artifacts.manifest import (
+    MANIFEST,
+    Manifest,
+    content_digest,
+    hash_file,
+    read_manifest,
+    stages_folder,
+)
 from infra.artifacts.remote import ensure_local, published_stages
 from infra.errors import UserError
 from infra.files import user_path
@@ -131,10 +138,10 @@ class FinishedStage:
         return {f"{entry['stage']}/{entry['key']}" for entry in self.inputs if "stage" in entry}
 
 
-def finished_stages(stages: Path) -> dict[str, FinishedStage]:
+def finished_stages() -> dict[str, FinishedStage]:
     """All finished stages by name, those at the root's address included."""
     here: dict[Path, Manifest] = {}
-    for file in stages.glob(f"*/[!.]*/{MANIFEST}"):
+    for file in stages_folder().glob(f"*/[!.]*/{MANIFEST}"):
         with suppress(FileNotFoundError):  # another process has just removed it
             here[file.parent] = read_manifest(file.parent)
     finished = [

@@ -1,1 +1,1 @@
-"""Training of one variant on Ray."""
+"""Training on Ray: of one variant, or of one language model."""

@@ -90,18 +90,13 @@ def load_record(folder: Path) -> TrainingRecord:
     return TrainingRecord(**json.loads((folder / NUMBERS).read_text(encoding="utf-8"))["record"])
 
 
-def load_predictions(folder: Path) -> Predictions:
-    """The predictions for the evaluation questions after the last epoch."""
-    return read_predictions(folder / PREDICTIONS)
-
-
 def save_predictions(file: Path, predictions: Predictions) -> None:
     """Write predictions for the questions of a split."""
     arrays = {name: np.asarray(array) for name, array in vars(predictions).items()}
     save_arrays(arrays, file)
 
 
-def read_predictions(file: Path) -> Predictions:
+def load_predictions(file: Path) -> Predictions:
     """The predictions that `save_predictions` wrote."""
     return Predictions(**load_arrays(file))
 

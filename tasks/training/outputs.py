@@ -17,6 +17,7 @@ from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.encoded import load_encoded
 from tasks.training.checkpoints import (
+    PREDICTIONS,
     TrainingRecord,
     averaged_weights,
     load_predictions,
@@ -53,7 +54,9 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
     start = job.data.start_from
     write_trained_contexts(out / "model", job.data.train.ingested, start and start / "model")
     dev = load_split(job.data.dev.ingested)
-    answers = evaluate(dev, load_predictions(checkpoint), argmax_threshold(allow_no_answer))
+    answers = evaluate(
+        dev, load_predictions(checkpoint / PREDICTIONS), argmax_threshold(allow_no_answer)
+    )
     write_predictions(out / "predictions.parquet", dev, answers)
     for name, value in (("history", record.history), ("config", job.variant.to_dict())):
         (out / f"{name}.json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -34,7 +34,7 @@ def test_other_machine_traces_and_prunes(
     other_machine()
     uri = settings().tracking_uri
 
-    stages = finished_stages(stages_folder())
+    stages = finished_stages()
     assert {stage.folder for stage in stages.values()} == folders(old) | folders(new)
     name = f"train/{old.model.name}"
     assert ancestors(stages, [name]) == {f"{f.parent.name}/{f.name}" for f in folders(old)}

@@ -124,7 +124,7 @@ def test_checkpoint_contains_the_optimizer_state(tmp_path: Path) -> None:
 def test_record_and_predictions_round_trip(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, trainer("adam", seed=1), RECORD, PREDICTIONS)
     assert load_record(tmp_path) == RECORD
-    for name, array in vars(load_predictions(tmp_path)).items():
+    for name, array in vars(load_predictions(tmp_path / "predictions.safetensors")).items():
         expected = getattr(PREDICTIONS, name)
         assert array.dtype == expected.dtype
         assert np.array_equal(array, expected)
