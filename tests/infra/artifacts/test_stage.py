@@ -477,8 +477,13 @@ def test_key_covers_imported_modules_and_templates(tmp_path: Path) -> None:
         for before, after in pairwise(digests)
     ]
     assert changed == [
-        {"tasks.training.train_variant", "tasks.stages"},
-        {"tasks.training.train_variant", "tasks.stages", "tasks.data.ingest"},
+        {"tasks.training.train_variant", "tasks.reports.comparison", "tasks.stages"},
+        {
+            "tasks.training.train_variant",
+            "tasks.data.ingest",
+            "tasks.reports.comparison",
+            "tasks.stages",
+        },
         {"tasks.reports.comparison", "tasks.stages"},
         set(),
     ]
