@@ -284,7 +284,7 @@ def publish_comparison(
     create_markdown_artifact(
         f"{comparison.facts['markdown']}\n[Page with the plot]({url_of(report)})",
         key="comparison",
-        description="Scores of all variants. Gains have 95 % intervals over articles and seeds; "
+        description="Scores of all variants. Gains have 95 % intervals over texts and seeds; "
         "* marks p < 0.05 after Holm's correction",
     )
     uri = settings().tracking_uri

@@ -1,6 +1,7 @@
 """Flow `evaluate-model`: score a trained model on labelled questions, such as last month's."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,29 +14,42 @@ from rich.table import Column
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_files
-from flows.common.failures import report_user_errors
+from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_each
+from infra.artifacts.manifest import content_digest
+from infra.errors import UserError
 from infra.settings import settings
 from models.arrays import BoolArray
-from models.squad_metrics import QuestionScore, mean_scores
+from models.squad_metrics import QuestionScore, Scores, mean_scores
 from tasks.datasets.catalog import EVALUATIONS
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS
-from tasks.inference.trained_contexts import new_to_models
+from tasks.inference.trained_contexts import knows_all_contexts, new_to_models
 from tasks.stages import scoring, splitting
 from tasks.text.vocabulary import Lexicon
-from tasks.tracking import client, registry, runs
+from tasks.tracking import registry, runs
+from tasks.tracking.client import require_server, run_url
 
-ALL = "all"
+
+def description_of(field: str) -> str | None:
+    """The help of a field of the parameters of data."""
+    return DataParameters.model_fields[field].description
 
 
-@flow(name="evaluate-model", description=__doc__)
+@flow(name="evaluate-model", description=__doc__, **STATE_HOOKS)
 @report_user_errors
 def evaluate_model(
-    data: DataParameters = DataParameters(),
+    dataset: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="Labelled questions: a known dataset, or a file, folder, glob or URL. Of "
+            "train and dev files, only the dev files are evaluated.",
+        ),
+    ] = "tiny",
     model: Annotated[
         str | None,
         Field(
@@ -60,48 +74,86 @@ def evaluate_model(
             "Empty: the one that the training expected.",
         ),
     ] = None,
+    repair: Annotated[bool, Field(description=description_of("repair"))] = False,
+    max_rejected: Annotated[
+        float, Field(ge=0, le=1, description=description_of("max_rejected"))
+    ] = 0.05,
 ) -> dict[str, Any]:
     """Evaluate a registered model on a dataset, and return its scores on all questions and slices.
 
-    The questions are those of the dev files, or of all files if there are none.
+    The scores are logged to MLflow, in an experiment of their own.
     """
-    uri, files = settings().tracking_uri, find_files(data)
-    version = registry.find_version(uri, model or f"models:/bidaf-{files.name}@{registry.CHAMPION}")
-    split = splitting(ingest_each(files.dev or files.all, data))
+    data = DataParameters(dataset=dataset, repair=repair, max_rejected=max_rejected)
+    files = find_files(data)
+    version = _find_model(model, files.name)
+    split = splitting(ingest_each(files.dev or files.train, data))
     scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
     questions = load_split(split.folder)
     answers = scored.folder / ANSWERS
-    scores = questions.score(pq.read_table(answers, columns=["answer"])["answer"].to_pylist())
-    new = new_to_models(questions, [scored.folder / "model"])
+    column: Any = pq.read_table(answers, columns=["answer"])["answer"]
+    scores = questions.score(column.to_pylist())
+    masks = _slices(questions, scored.folder / "model")
+    rows = [_row(name, mask, scores) for name, mask in masks.items()]
+    title = f"{version.name} version {version.version} on {files.name}"
+    create_table_artifact(rows, key="evaluation", description=f"Scores of {title}")
+    tags = {
+        "dataset": files.name,
+        "dataset.digest": content_digest(split.folder),
+        "questions": str(len(questions)),
+        "model": version.name,
+        "version": version.version,
+        "no_answer": no_answer,
+        "expected_no_answer": str(expected_no_answer or "as in training"),
+    }
+    return {
+        "title": title,
+        "rows": rows,
+        "answers": str(answers),
+        "run_url": _log(tags, mean_scores(scores), answers),
+    }
+
+
+def _find_model(model: str | None, dataset: str) -> registry.RegisteredVersion:
+    """The version that the user names, or the champion of the dataset."""
+    uri = settings().tracking_uri
+    if model is not None:
+        return registry.find_version(uri, model)
+    require_server(uri)
+    champion = registry.with_alias(uri, f"bidaf-{dataset}", registry.CHAMPION)
+    if champion is None:
+        raise UserError(
+            f"{dataset} has no champion. Name a model, for example bidaf-tickets@champion "
+            "(option model)."
+        )
+    return champion
+
+
+def _log(tags: Mapping[str, str], scores: Scores, answers: Path) -> str:
+    """Log an evaluation to MLflow, and return the URL of its run."""
+    uri, run_id = settings().tracking_uri, runs.parent_run_of(EVALUATIONS)
+    runs.tag(uri, run_id, tags)
+    runs.log_scores(uri, run_id, {"em": scores.em, "f1": scores.f1, "avna": scores.avna})
+    runs.log_artifacts(uri, run_id, [answers])
+    runs.finish(uri, run_id, "FINISHED")
+    return run_url(uri, run_id)
+
+
+def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:
+    """All questions, those about new contexts if there are others too, and those of each slice."""
+    slices = {"all": np.ones(len(split), dtype=np.bool_)}
+    new = new_to_models(split, [model])
+    if not knows_all_contexts(model):
+        get_run_logger().warning(
+            "The model does not say on which contexts it was trained, so the scores may include "
+            "some of them."
+        )
     if not new.all():
         get_run_logger().warning(
             f"The model was trained on the contexts of {int((~new).sum()):,} of the {len(new):,} "
             "questions. Their scores say little about new texts."
         )
-    masks = _slices(questions, new, Lexicon.load(scored.folder / "model"))
-    rows = [_row(name, mask, scores) for name, mask in masks.items()]
-    title = f"{version.name} version {version.version} on {files.name}"
-    create_table_artifact(rows, key="evaluation", description=f"Scores of {title}")
-    run_id = runs.parent_run_of(EVALUATIONS)
-    mean = mean_scores(scores)
-    runs.log_scores(uri, run_id, {"em": mean.em, "f1": mean.f1, "avna": mean.avna})
-    runs.tag(uri, run_id, {"data": files.name, "model": version.name, "version": version.version})
-    runs.log_artifacts(uri, run_id, [answers])
-    runs.finish(uri, run_id, "FINISHED")
-    return {
-        "title": title,
-        "rows": rows,
-        "answers": str(answers),
-        "run_url": client.run_url(uri, run_id),
-    }
-
-
-def _slices(split: EvaluationSplit, new: BoolArray, lexicon: Lexicon) -> dict[str, BoolArray]:
-    """All questions, those about new contexts if there are others too, and those of each slice."""
-    slices = {ALL: np.ones(len(split), dtype=np.bool_)}
-    if new.any() and not new.all():
         slices["contexts not trained on"] = new
-    slices |= guarded_slices(split, lexicon)
+    slices |= guarded_slices(split, Lexicon.load(model))
     return {name: mask for name, mask in slices.items() if mask.any()}
 
 
@@ -128,4 +180,4 @@ def announce(summary: Mapping[str, Any]) -> None:
     )
 
 
-command = flow_command(evaluate_model, announce, positional="--data.dataset")
+command = flow_command(evaluate_model, announce, positional="--dataset")

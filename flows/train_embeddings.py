@@ -29,7 +29,7 @@ from tasks.embeddings.formats.export import (
     publish_vectors,
     require_exportable,
 )
-from tasks.embeddings.formats.source import PACKAGED
+from tasks.embeddings.formats.source import PACKAGED, published_set
 from tasks.embeddings.training.config import EmbeddingParameters, reject_settings_of_start
 from tasks.tracking import runs
 from tasks.training.vector_runs import log_trained_vectors
@@ -119,7 +119,7 @@ def evaluation_parameters(
     one. A language model reads words in the case of its training, whatever the evaluation's.
     """
     other = start or PACKAGED
-    replaced = local_path(other).resolve() in (file, file.parent)
+    replaced = local_path(other).resolve() in (file, file.parent) or published_set(other) == file
     return {
         "vectors": [str(file)] if replaced else [str(file), other],
         "lower_case": method == "elmo" or corpus.lower_case,

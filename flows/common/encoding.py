@@ -154,7 +154,7 @@ def find_vectors(spec: str) -> VectorInput:
         return spec
     if is_uri(spec) and not local.exists():
         return _fetch_vectors(spec)
-    if not local.exists() and (published := published_set(spec)):
+    if not local.is_file() and (published := published_set(spec)):
         return stage_input(published)
     if local.is_dir():
         hint = (

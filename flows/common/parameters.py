@@ -24,6 +24,7 @@ from tasks.datasets.catalog import DATASETS
 from tasks.datasets.paths import LONGEST_NAME
 from tasks.embeddings.contextual.source import find_bilm
 from tasks.embeddings.formats.source import (
+    KNOWN_SOURCES,
     NO_VECTORS,
     PACKAGED,
     check_source,
@@ -72,7 +73,9 @@ VectorStart = Annotated[str, AfterValidator(check_start)]
 
 
 def check_set_name(name: str) -> str:
-    """Accept a name that files can have."""
+    """Accept a name that files can have, and that names nothing else where sets are named."""
+    if name in (*METHODS, A_LA_CARTE, *KNOWN_SOURCES):
+        raise ValueError(f"{name!r} names a method or a known set; choose another name")
     if len(name.encode()) > LONGEST_NAME:
         raise ValueError(f"{name!r} has more than {LONGEST_NAME} bytes; choose a shorter name")
     return name

@@ -262,7 +262,8 @@ def _compare(
     return decide(
         load_f1(earlier)[new],
         load_f1(scored)[new],
-        questions.group_of[new],
+        questions.article_of[new],
+        questions.context_of[new],
         {name: mask[new] for name, mask in slices.items()},
         rule,
         candidates,

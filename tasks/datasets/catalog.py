@@ -8,7 +8,7 @@ from tasks.datasets.fetch import Source
 
 SplitName = Literal["all", "train", "validation", "dev"]
 
-# An experiment in MLflow and a folder of reports, which are filed beside those of the datasets.
+# Experiments in MLflow, and folders of reports, which are filed beside those of the datasets.
 EMBEDDINGS, COMPARISONS, EVALUATIONS = "embeddings", "comparisons", "evaluations"
 RESERVED_NAMES = (EMBEDDINGS, COMPARISONS, EVALUATIONS)
 

@@ -15,14 +15,12 @@ import pyarrow.parquet as pq
 from infra.errors import UserError
 from models.arrays import BoolArray, FloatArray, IntArray
 from models.squad_metrics import QuestionScore, Scores, mean_scores, score_questions
+from tasks.evaluation.bootstrap import choose_groups
 from tasks.text.tokenizer import tokenize
 
 if TYPE_CHECKING:
     from models.span_decoding import Predictions
 
-
-# Fewest articles from which to estimate the variation between articles.
-LEAST_ARTICLES = 10
 
 # The columns of predictions.parquet, (n,) each, in the split's order.
 Columns = dict[str, npt.NDArray[Any]]
@@ -72,13 +70,8 @@ class EvaluationSplit:
 
     @property
     def group_of(self) -> IntArray:
-        """The group of each question, (n,): its article, or with few articles its context.
-
-        Answers to the questions of a group depend on each other, so comparisons of models draw
-        groups as a whole. Few articles would not show how much they vary.
-        """
-        enough = len(np.unique(self.article_of)) >= LEAST_ARTICLES
-        return self.article_of if enough else self.context_of
+        """The group of each question, (n,), which comparisons of models draw as a whole."""
+        return choose_groups(self.article_of, self.context_of)
 
     @cached_property
     def has_tokens(self) -> BoolArray:

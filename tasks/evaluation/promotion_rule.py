@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from models.arrays import BoolArray, FloatArray, IntArray
-from tasks.evaluation.bootstrap import CONFIDENCE, Gain, paired_gain, signed
+from tasks.evaluation.bootstrap import CONFIDENCE, Gain, choose_groups, paired_gain, signed
 
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
@@ -65,26 +65,27 @@ def too_few(questions: int, rule: PromotionRule) -> Decision:
 def decide(
     champion: FloatArray,
     challenger: FloatArray,
-    group_of: IntArray,
+    article_of: IntArray,
+    context_of: IntArray,
     slices: Mapping[str, BoolArray],
     rule: PromotionRule,
     candidates: int = 1,
 ) -> Decision:
     """Decide on the promotion from the F1 (0 to 1) of each model's answers, (n,) each.
 
-    Both models answered the same questions, which are of the groups `group_of` (n,) (see
-    `EvaluationSplit.group_of`). The challenger is promoted if it gains at least `min_gain` points,
-    the 95 % confidence interval of its gain (paired bootstrap) does not reach below zero, and no
-    slice of at least `slice_questions` questions loses more than `slice_drop` points significantly.
+    Both models answered the same questions, about the articles and contexts `article_of` and
+    `context_of`, (n,) each. The challenger is promoted if it gains at least `min_gain` points, the
+    95 % confidence interval of its gain (paired bootstrap) does not reach below zero, and no slice
+    of at least `slice_questions` questions loses more than `slice_drop` points significantly.
     If it is the best of several `candidates` on these questions, the interval is corrected for
     their number (Bonferroni).
     """
-    models = (champion, challenger)
+    models, texts = (champion, challenger), (article_of, context_of)
     everything = np.ones(len(champion), dtype=bool)
     confidence = 1 - (1 - CONFIDENCE) / candidates
-    overall = _compare_slice("all", models, group_of, everything, confidence)
+    overall = _compare_slice("all", models, texts, everything, confidence)
     parts = [
-        _compare_slice(name, models, group_of, mask)
+        _compare_slice(name, models, texts, mask)
         for name, mask in slices.items()
         if mask.sum() >= rule.slice_questions
     ]
@@ -111,17 +112,18 @@ def _shortfall(gain: Gain, rule: PromotionRule) -> list[str]:
 def _compare_slice(
     name: str,
     models: tuple[FloatArray, FloatArray],
-    group_of: IntArray,
+    texts: tuple[IntArray, IntArray],
     mask: BoolArray,
     confidence: float = CONFIDENCE,
 ) -> SliceComparison:
     before, after = (100 * f1[mask] for f1 in models)
+    group_of = choose_groups(*(text_of[mask] for text_of in texts))
     return SliceComparison(
         name,
         int(mask.sum()),
         champion=float(before.mean()),
         challenger=float(after.mean()),
-        gain=paired_gain(before, after, group_of[mask], confidence=confidence),
+        gain=paired_gain(before, after, group_of, confidence=confidence),
         confidence=confidence,
     )
 

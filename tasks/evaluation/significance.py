@@ -47,7 +47,7 @@ def resampled_means(
     Both are (seeds, n), in percent, about the same n questions; the numbers of seeds may differ.
     Each sample draws groups with all their questions, and for each side seeds, with replacement;
     one seed says nothing about the variation between seeds. `group_of` is (n,) (see
-    `EvaluationSplit.group_of`); without it, each question is a group of its own.
+    `choose_groups`); without it, each question is a group of its own.
     The mean of S drawn seeds varies (S-1)/S as much as that of S new ones, so the seeds'
     deviations are enlarged first. So are those of drawn groups (see `enlargement`).
     """

@@ -48,7 +48,8 @@ def score_registered(
     except INCOMPATIBLE as error:
         raise UserError(
             f"Registered model {model_id} is incompatible with this version of the code "
-            f"({error}). Set the alias `champion` to another version, or delete the alias."
+            f"({error}). Choose another version. If it is the champion, set the alias `champion` "
+            "to another version, or delete the alias."
         ) from error
     questions = load_split(split)
     answers, scores = answer_split(predictor, questions)

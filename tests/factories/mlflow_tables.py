@@ -24,7 +24,7 @@ def migrated_once() -> Iterator[None]:
 
     def initialize(engine: Any) -> None:
         nonlocal copied
-        if engine.dialect.name != "sqlite":
+        if engine.dialect.name != "sqlite" or not utils._is_empty_database(engine):
             return migrate(engine)
         with lock, engine.connect() as connection:
             database = connection.connection.driver_connection

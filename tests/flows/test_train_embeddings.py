@@ -25,7 +25,7 @@ from infra.settings import settings
 from tasks.datasets.fetch import Source
 from tasks.embeddings.contextual.settings import ElmoSettings
 from tasks.embeddings.formats.select import load_vectors
-from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED
+from tasks.embeddings.formats.source import DOWNLOADED, PACKAGED, VECTORS
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters, EmbeddingSettings
 from tasks.embeddings.training.word2vec import make_model
 from tests.factories.corpus import ANIMALS, two_topic_sentences
@@ -312,6 +312,15 @@ def test_evaluation_has_the_case_of_its_sets(
     parameters = evaluation_parameters(file, start, method, corpus)
     assert parameters["vectors"] == [str(file), *sets[1:]]
     assert parameters["lower_case"] == lower_case
+
+
+def test_new_set_is_not_compared_with_itself(root: Path) -> None:
+    file = root / "embeddings" / "support" / VECTORS
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert evaluation_parameters(file, "support", "glove", CorpusParameters())["vectors"] == [
+        str(file)
+    ]
 
 
 def test_first_perplexity_of_a_warm_start_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,9 +92,7 @@ def refusal(two_nodes: Cluster, preparation: str = "pass", **variables: str) -> 
     return done.stderr
 
 
-def test_wrong_token_is_refused_in_a_sentence(
-    two_nodes: Cluster, local: Run, tmp_path: Path
-) -> None:
+def test_wrong_token_is_refused(two_nodes: Cluster, local: Run, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t" * 64, encoding="utf-8")
     errors = refusal(two_nodes, RAY_AUTH_TOKEN_PATH=str(token), RAY_NUM_REDIS_GET_RETRIES="1")

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
-from flows.common.parameters import DataParameters
 from flows.evaluate_model import announce, evaluate_model
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
@@ -36,7 +35,7 @@ def model(root: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> DataParameters:
+def data(tmp_path: Path) -> str:
     """Three questions about two contexts."""
     other = "The oak stands in the park."
     rows = [
@@ -55,11 +54,11 @@ def data(tmp_path: Path) -> DataParameters:
         for id, context, question, answer in rows
     ]
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return DataParameters(dataset=str(file))
+    return str(file)
 
 
 def test_scores_are_shown_by_slice_and_logged(
-    model: str, data: DataParameters, capsys: pytest.CaptureFixture[str]
+    model: str, data: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     summary = evaluate_model(data, model=model)
     counts = {row["questions"]: row["count"] for row in summary["rows"]}
@@ -73,11 +72,12 @@ def test_scores_are_shown_by_slice_and_logged(
     mean = 100 * sum(answers["f1"].to_pylist()) / 3
     assert run.data.metrics["f1"] == pytest.approx(mean)
     assert f"{mean:.2f}" == summary["rows"][0]["F1"]
-    tags = {name: run.data.tags[name] for name in ("data", "model", "version")}
-    assert tags == {"data": "november", "model": "bidaf-own", "version": "1"}
+    names = ("dataset", "questions", "model", "version", "no_answer", "expected_no_answer")
+    values = ("november", "3", "bidaf-own", "1", "argmax", "as in training")
+    assert tuple(run.data.tags[name] for name in names) == values
     assert run.info.status == "FINISHED"
-    names = [f.path for f in MlflowClient().list_artifacts(run.info.run_id)]
-    assert names == ["answers.parquet"]
+    files = MlflowClient().list_artifacts(run.info.run_id)
+    assert [file.path for file in files] == ["answers.parquet"]
 
     capsys.readouterr()
     announce(summary)
@@ -85,8 +85,33 @@ def test_scores_are_shown_by_slice_and_logged(
     assert "bidaf-own version 1 on november" in printed and "contexts not trained on" in printed
 
 
-def test_missing_champion_or_threshold_is_named(model: str, data: DataParameters) -> None:
-    with pytest.raises(UserError, match="No version of bidaf-november has the alias 'champion'"):
+def test_only_dev_files_of_a_folder_count(model: str, data: str, tmp_path: Path) -> None:
+    """All of its questions are unanswerable, and the model always answers."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    Path(data).rename(folder / "train.jsonl")
+    row = {"id": "d", "context": "A new text.", "question": "Who?", "answers": []}
+    (folder / "dev.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    first, *_ = evaluate_model(str(folder), model=model)["rows"]
+    assert (first["count"], first["F1"], first["AvNA"]) == ("1", "0.00", "0.00")
+
+
+def test_failed_logging_ends_the_run(
+    model: str, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("The store refuses access.")
+
+    monkeypatch.setattr(runs, "log_artifacts", refuse)
+    with pytest.raises(UserError, match="refuses access"):
+        result_of(evaluate_model(data, model=model, return_state=True))
+    mlflow.set_tracking_uri(settings().tracking_uri)
+    (run,) = mlflow.search_runs(experiment_names=["bidaflow/evaluations"], output_format="list")
+    assert run.info.status == "FAILED"
+
+
+def test_missing_champion_or_threshold_is_named(model: str, data: str) -> None:
+    with pytest.raises(UserError, match="november has no champion"):
         result_of(evaluate_model(data, return_state=True))
     with pytest.raises(UserError, match="this model has no threshold"):
         result_of(evaluate_model(data, model=model, no_answer="threshold", return_state=True))

@@ -36,8 +36,7 @@ def check_source(spec: str) -> str:
         ValueError: it is none of these, or can't be read.
     """
     path = user_path(spec)
-    shared = settings().address and spec.startswith(f"{settings().address}/")
-    known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS or shared
+    known = spec in KNOWN_SOURCES or inner_suffix(path) in ENDINGS or _may_be_shared(spec)
     if not known and not (spec and path.is_dir()) and published_set(spec) is None:
         raise ValueError(
             f"unknown vectors {spec!r}; expected {PACKAGED!r}, {', '.join(map(repr, DOWNLOADED))}, "
@@ -47,9 +46,19 @@ def check_source(spec: str) -> str:
     return spec
 
 
+def _may_be_shared(spec: str) -> bool:
+    """Whether other machines may have published the set; only reading the storage root tells."""
+    address = settings().address
+    return address is not None and (spec.startswith(f"{address}/") or _is_name(spec))
+
+
+def _is_name(spec: str) -> bool:
+    return re.fullmatch(r"\w[\w.-]*", spec) is not None
+
+
 def published_set(name: str) -> Path | None:
     """The file of the set of vectors that was published under a name, here or elsewhere."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
+    if not _is_name(name):
         return None
     file = local_path(str(settings().root.resolve() / "embeddings" / name)) / VECTORS
     return file if file.is_file() else None

@@ -43,7 +43,7 @@ def test_load_split_returns_the_written_data(split: EvaluationSplit) -> None:
     assert split.v2
 
 
-@pytest.mark.parametrize(("articles", "groups"), [(9, [0, 1, 2, 3]), (10, [0, 0, 1, 1])])
+@pytest.mark.parametrize(("articles", "groups"), [(4, [0, 1, 2, 3]), (5, [0, 0, 1, 1])])
 def test_groups_are_articles_if_there_are_enough(
     split: EvaluationSplit, tmp_path: Path, articles: int, groups: list[int]
 ) -> None:

@@ -16,15 +16,19 @@ QUESTIONS = 400
 RANDOM = np.random.default_rng(0)
 CHAMPION = (RANDOM.random(QUESTIONS) < 0.5).astype(float)
 OWN_CONTEXTS = np.arange(QUESTIONS)  # one for each question
+ONE_ARTICLE = np.zeros(QUESTIONS, int)
 FEW = np.arange(QUESTIONS) < 60
 
 
 def decided(
-    challenger: np.ndarray, context_of: np.ndarray = OWN_CONTEXTS, **rule: float
+    challenger: np.ndarray,
+    context_of: np.ndarray = OWN_CONTEXTS,
+    article_of: np.ndarray = ONE_ARTICLE,
+    **rule: float,
 ) -> Decision:
     slices = {"few": FEW, "rest": ~FEW, "three": np.arange(QUESTIONS) < 3}
     criteria = PromotionRule(**rule)  # type: ignore[arg-type]
-    return decide(CHAMPION, challenger, context_of, slices, criteria)
+    return decide(CHAMPION, challenger, article_of, context_of, slices, criteria)
 
 
 def with_correct_answers(questions: np.ndarray) -> np.ndarray:
@@ -76,12 +80,20 @@ def test_gain_on_few_contexts_may_be_chance() -> None:
     assert not decision.promoted and "this may be chance" in decision.reason
 
 
+@pytest.mark.parametrize(("articles", "promoted"), [(4, True), (5, False)])
+def test_gain_of_one_of_several_articles_is_chance(articles: int, promoted: bool) -> None:
+    """Of fewer than five articles, contexts are drawn, which say nothing of other articles."""
+    article_of = np.arange(QUESTIONS) * articles // QUESTIONS
+    challenger = with_correct_answers(article_of == 0)
+    assert decided(challenger, article_of=article_of).promoted == promoted
+
+
 def test_best_of_several_needs_more_certainty() -> None:
     """Else the more variants a run trains, the more often it would promote by chance."""
     better = with_correct_answers(np.arange(QUESTIONS) % 40 == 0)
     lows = []
     for candidates in (1, 4):
-        arguments = (CHAMPION, better, OWN_CONTEXTS, {}, PromotionRule())
+        arguments = (CHAMPION, better, ONE_ARTICLE, OWN_CONTEXTS, {}, PromotionRule())
         decision = decide(*arguments, candidates)
         lows.append(decision.parts[0].gain.low)
         level = "95 %" if candidates == 1 else "98.75 %"
