@@ -16,8 +16,6 @@ from models.arrays import FloatArray, IntArray
 
 SAMPLES = 2_000
 CONFIDENCE = 0.95
-# Fewest articles from which the variation between articles is estimated.
-LEAST_ARTICLES = 5
 LARGEST = 100.0  # a difference between scores in percent
 
 
@@ -66,15 +64,6 @@ def paired_gain(
     bounds = np.array(interval(np.array(means), confidence))
     low, high = mean + enlargement(len(sizes), confidence) * (bounds - mean)
     return Gain(mean, max(-LARGEST, float(low)), min(LARGEST, float(high)))
-
-
-def choose_groups(article_of: IntArray, context_of: IntArray) -> IntArray:
-    """The group of each question, (n,), from its article and its context: the article, or with few
-    articles the context.
-
-    Few articles would not show how much articles vary: intervals would be too wide to be of use.
-    """
-    return article_of if len(np.unique(article_of)) >= LEAST_ARTICLES else context_of
 
 
 def means_of_drawn(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from infra.errors import UserError
 from models.arrays import BoolArray, FloatArray, IntArray
 from models.squad_metrics import QuestionScore, Scores, mean_scores, score_questions
-from tasks.evaluation.bootstrap import choose_groups
+from tasks.evaluation.groups import choose_groups
 from tasks.text.tokenizer import tokenize
 
 if TYPE_CHECKING:

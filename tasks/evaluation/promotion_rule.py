@@ -7,7 +7,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from models.arrays import BoolArray, FloatArray, IntArray
-from tasks.evaluation.bootstrap import CONFIDENCE, Gain, choose_groups, paired_gain, signed
+from tasks.evaluation.bootstrap import CONFIDENCE, Gain, paired_gain, signed
+from tasks.evaluation.groups import choose_groups
 
 
 class PromotionRule(BaseModel, frozen=True, extra="forbid"):
