@@ -122,8 +122,8 @@ def _find_model(model: str | None, dataset: str) -> registry.RegisteredVersion:
     champion = registry.with_alias(uri, f"bidaf-{dataset}", registry.CHAMPION)
     if champion is None:
         raise UserError(
-            f"{dataset} has no champion. Name a model, for example bidaf-tickets@champion "
-            "(option model)."
+            f"{dataset} has no champion. Set model to the one to evaluate, for example "
+            "bidaf-tickets@champion."
         )
     return champion
 

@@ -75,8 +75,8 @@ class IngestStats:
                 f"{dropped:,} of {questions:,} questions ({dropped / questions:.1%}) can't be "
                 f"trained on, more than the limit of {max_rejected:.1%}. Most common error "
                 f"({count:,}): {ERROR_DESCRIPTIONS[kind]}, e.g. question "
-                f'"{example["id"]}" ({example["reason"]}). Fix the file, repair such answers '
-                "(--data.repair), or raise the limit (--data.max-rejected)."
+                f'"{example["id"]}" ({example["reason"]}). Fix the file, set repair to move '
+                "such answers, or raise the limit, max_rejected."
             )
 
     def facts(self) -> dict[str, int | float]:

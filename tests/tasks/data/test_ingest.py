@@ -190,7 +190,7 @@ def test_rejects_too_many_invalid_questions(tmp_path: Path) -> None:
         "2 of 5 questions (40.0%) can't be trained on, more than the limit of 39.0%. Most common "
         'error (1): the answer is not in the context, e.g. question "dropped" (the context has '
         "'42nd g' at answer_start=4, not 'silver'; no match elsewhere). Fix the file, "
-        "repair such answers (--data.repair), or raise the limit (--data.max-rejected)."
+        "set repair to move such answers, or raise the limit, max_rejected."
     )
 
 
