@@ -37,11 +37,11 @@ def model(root: Path, tmp_path: Path) -> str:
 @pytest.fixture
 def data(tmp_path: Path) -> str:
     """Three questions about two contexts."""
-    other = "The oak stands in the park."
+    other = "The oak grows in the garden."
     rows = [
         ("a", CONTEXT, "Where does the mill stand?", "hill"),
         ("b", CONTEXT, "What is by the river?", "inn"),
-        ("c", other, "Where does the oak stand?", "park"),
+        ("c", other, "Where does the oak grow?", "garden"),
     ]
     file = tmp_path / "november.jsonl"
     lines = [
