@@ -21,9 +21,8 @@ from infra.artifacts.manifest import content_digest
 from infra.errors import UserError
 from infra.settings import settings
 from models.arrays import BoolArray
-from models.squad_metrics import QuestionScore, Scores, mean_scores
 from tasks.datasets.catalog import EVALUATIONS
-from tasks.evaluation.evaluate import EvaluationSplit, load_split
+from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS
@@ -90,8 +89,8 @@ def evaluate_model(
     scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
     questions = load_split(split.folder)
     answers = scored.folder / ANSWERS
-    column: Any = pq.read_table(answers, columns=["answer"])["answer"]
-    scores = questions.score(column.to_pylist())
+    written = pq.read_table(answers, columns=["em", "f1", "avna"])
+    scores: Columns = {name: written[name].to_numpy() for name in written.column_names}
     masks = _slices(questions, scored.folder / "model")
     rows = [_row(name, mask, scores) for name, mask in masks.items()]
     title = f"{version.name} version {version.version} on {files.name}"
@@ -109,7 +108,7 @@ def evaluate_model(
         "title": title,
         "rows": rows,
         "answers": str(answers),
-        "run_url": _log(tags, mean_scores(scores), answers),
+        "run_url": _log(tags, scores, answers),
     }
 
 
@@ -128,11 +127,11 @@ def _find_model(model: str | None, dataset: str) -> registry.RegisteredVersion:
     return champion
 
 
-def _log(tags: Mapping[str, str], scores: Scores, answers: Path) -> str:
+def _log(tags: Mapping[str, str], scores: Columns, answers: Path) -> str:
     """Log an evaluation to MLflow, and return the URL of its run."""
     uri, run_id = settings().tracking_uri, runs.parent_run_of(EVALUATIONS)
     runs.tag(uri, run_id, tags)
-    runs.log_scores(uri, run_id, {"em": scores.em, "f1": scores.f1, "avna": scores.avna})
+    runs.log_scores(uri, run_id, {name: mean(column) for name, column in scores.items()})
     runs.log_artifacts(uri, run_id, [answers])
     runs.finish(uri, run_id, "FINISHED")
     return run_url(uri, run_id)
@@ -157,14 +156,14 @@ def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:
     return {name: mask for name, mask in slices.items() if mask.any()}
 
 
-def _row(name: str, mask: BoolArray, scores: list[QuestionScore]) -> dict[str, str]:
-    mean = mean_scores([score for score, is_in in zip(scores, mask, strict=True) if is_in])
+def _row(name: str, mask: BoolArray, scores: Columns) -> dict[str, str]:
+    em, f1, avna = (f"{mean(scores[score][mask]):.2f}" for score in ("em", "f1", "avna"))
     return {
         "questions": name,
         "count": f"{int(mask.sum()):,}",
-        "EM": f"{mean.em:.2f}",
-        "F1": f"{mean.f1:.2f}",
-        "AvNA": f"{mean.avna:.2f}",
+        "EM": em,
+        "F1": f1,
+        "AvNA": avna,
     }
 
 

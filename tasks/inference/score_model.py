@@ -58,6 +58,7 @@ def score_registered(
         "answer": answers,
         "em": np.array([score.em for score in scores], dtype=np.float32),
         "f1": np.array([score.f1 for score in scores], dtype=np.float32),
+        "avna": np.array([score.avna for score in scores], dtype=np.float32),
     }
     pq.write_table(pa.table(columns), out / ANSWERS, compression="zstd")
     for file in folder.glob("*.safetensors"):

@@ -32,20 +32,17 @@ def too_long(
             "are not trained on. To read them in windows, set training.window_stride, for example "
             f"to {math.ceil(limit / 2)}."
         )
-    limit = training.max_question_tokens
-    share = _share_above(questions, limit)
-    if share >= NOTABLE:
-        sentences.append(
-            f"{share:.0%} of the questions have more than {limit} tokens, so they are not trained "
-            f"on. Set training.max_question_tokens, for example to {_covering(questions)}."
-        )
-    limit = training.max_answer_tokens
-    share = _share_above(answers, limit)
-    if share >= NOTABLE:
-        sentences.append(
-            f"{share:.0%} of the answers have more than {limit} tokens, so they can't be "
-            f"predicted. Set training.max_answer_tokens, for example to {_covering(answers)}."
-        )
+    for kind, lengths, name, effect in (
+        ("questions", questions, "max_question_tokens", "they are not trained on"),
+        ("answers", answers, "max_answer_tokens", "they can't be predicted"),
+    ):
+        limit = getattr(training, name)
+        share = _share_above(lengths, limit)
+        if share >= NOTABLE:
+            sentences.append(
+                f"{share:.0%} of the {kind} have more than {limit} tokens, so {effect}. Set "
+                f"training.{name}, for example to {_covering(lengths)}."
+            )
     return sentences
 
 

@@ -1,13 +1,11 @@
 """Finds language models by name: one trained here, its file or folder, or released weights."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.artifacts.shared_folder import local_path
 from infra.errors import UserError
-from infra.settings import settings
-from tasks.embeddings.formats.source import BILM, BILM_SUFFIX, VECTORS
+from tasks.embeddings.formats.source import BILM, BILM_SUFFIX, VECTORS, published_folder
 
 HDF5 = ".hdf5"
 
@@ -97,9 +95,8 @@ def _trained_file(path: Path) -> Path | None:
 
 def _published_file(name: str) -> Path | None:
     """The file of the language model that was published under a name, here or elsewhere."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        return None
-    return _trained_file(local_path(str(settings().root.resolve() / "embeddings" / name)))
+    folder = published_folder(name)
+    return _trained_file(folder) if folder else None
 
 
 def _options_of(weights: Path) -> Path:

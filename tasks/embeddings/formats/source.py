@@ -58,10 +58,16 @@ def _is_name(spec: str) -> bool:
 
 def published_set(name: str) -> Path | None:
     """The file of the set of vectors that was published under a name, here or elsewhere."""
+    folder = published_folder(name)
+    return folder / VECTORS if folder and (folder / VECTORS).is_file() else None
+
+
+def published_folder(name: str) -> Path | None:
+    """Where a set of vectors or a language model of this name is published, whether or not there
+    is one; None if it is no valid name."""
     if not _is_name(name):
         return None
-    file = local_path(str(settings().root.resolve() / "embeddings" / name)) / VECTORS
-    return file if file.is_file() else None
+    return local_path(str(settings().root.resolve() / "embeddings" / name))
 
 
 VectorSource = Annotated[str, AfterValidator(check_source)]
