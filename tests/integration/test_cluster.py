@@ -17,6 +17,16 @@ from tests.factories.cluster_run import Run, stored_digests
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
+JOIN = """
+from infra.cluster.ray_cluster import connect
+from infra.errors import UserError
+try:
+    connect()
+except UserError as error:
+    raise SystemExit(str(error))
+"""
+"""A program that joins the cluster, or ends with the reason why it can't."""
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -80,7 +90,7 @@ def test_two_nodes_train_what_one_machine_trains(
 
 def refusal(two_nodes: Cluster, preparation: str = "pass", **variables: str) -> str:
     """The errors of a process that must not join the cluster."""
-    program = f"{preparation}; from infra.cluster.ray_cluster import connect; connect()"
+    program = f"{preparation}\n{JOIN}"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | two_nodes.variables("refused") | variables,
@@ -92,11 +102,14 @@ def refusal(two_nodes: Cluster, preparation: str = "pass", **variables: str) -> 
     return done.stderr
 
 
-def test_wrong_token_is_refused(two_nodes: Cluster, local: Run, tmp_path: Path) -> None:
+def test_wrong_token_is_refused_in_a_sentence(
+    two_nodes: Cluster, local: Run, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("t" * 64, encoding="utf-8")
     errors = refusal(two_nodes, RAY_AUTH_TOKEN_PATH=str(token), RAY_NUM_REDIS_GET_RETRIES="1")
     assert "refuses the connection. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH" in errors
+    assert "Traceback" not in errors
 
 
 def test_another_version_of_ray_is_refused(two_nodes: Cluster, local: Run) -> None:
