@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common.machine import machine, print_result, today, use_worker_allocator
-from benchmarks.common.operators import shares, times
+from benchmarks.common.operators import operator_times, shares
 from benchmarks.step import Data, load
 from models.bidaf import BiDAF
 from models.configs.presets import preset
@@ -154,7 +154,7 @@ def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
         "counted_a_step": {name: value / steps for name, value in asdict(counted).items()},
         "peak_a_second": asdict(peak),
         "floor_seconds_a_step": floors,
-        "operators": shares(times(profiler)),
+        "operators": shares(operator_times(profiler)),
     }
 
 

@@ -2,7 +2,11 @@
 
 Usage: python -m benchmarks.alone pack FOLDER [--data squad-v1.1-recovered] [--vectors SET]
        python -m benchmarks.alone train FOLDER OUT [--variant char] [--seeds 0 1 2] [--epochs 12]
-           [--batch-size 256] [--optimizer adam] [--learning-rate 0.004] … [--profile]
+           [--batch-size 256] [--optimizer adam] [--learning-rate 0.004] …
+       python -m benchmarks.alone profile FOLDER OUT.json [--variants baseline char]
+           [--batch-sizes 64 256] [--precisions float32 bfloat16] [--steps 30]
+       python -m benchmarks.alone losses FOLDER OUT.json [--variants baseline char]
+           [--precisions float32 bfloat16] [--steps 50]
        python -m benchmarks.alone collect FOLDER OUT RESULTS
 
 `pack` gathers what a training reads (encoded splits, word vectors) in a folder of some tens of
@@ -13,9 +17,12 @@ with the fields of `bidaflow train`, such as {"dataset": "support", "train_files
 Each seed runs in its own process, all of them in parallel. After each epoch it writes a TSV file in
 DAWNBench's format and a JSON file, as `benchmarks.race` does, and the predictions for validation
 and dev of the epoch that counts (with --patience the best one on validation, else the last one).
-A checkpoint stays in FOLDER: run the same command again to go on. With --profile, the JSON file
-also lists the operators that took most of the time of some steps, and the share of that time in
-which the device computed.
+A checkpoint stays in FOLDER: run the same command again to go on.
+
+`profile` times some steps of each variant with each batch size and precision, and lists the
+operators that took most of the time; on a GPU also the kernels, the peak memory and the share of
+the time in which the GPU computed. `losses` writes the losses of each variant's first steps with
+Adam 0.001 and without dropout, to compare them between a GPU and a CPU.
 
 `collect` turns the predictions into files of answers, for which the project must be installed.
 `benchmarks.published_table` and `benchmarks.studies.validation_gains` read them.
@@ -26,17 +33,23 @@ import json
 import subprocess
 import sys
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.alone.losses import first_losses
 from benchmarks.alone.packed import Packed
-from benchmarks.alone.training import name_of, profile_steps, result_of, train_variant
-from benchmarks.common.clock import write
+from benchmarks.alone.profiling import profile_steps
+from benchmarks.alone.training import train_variant
+from benchmarks.common.machine import machine, print_result, today
 from models.configs.presets import preset
 from models.configs.variant import TrainingConfig, VariantConfig
 
 # Modules that need more than torch, numpy, pyarrow and safetensors are imported where they are
 # used.
+
+
+COMMAND = f"python -m benchmarks.alone {' '.join(sys.argv[1:])}"
 
 
 def configure(arguments: argparse.Namespace, seed: int) -> VariantConfig:
@@ -66,12 +79,7 @@ def train(arguments: argparse.Namespace) -> None:
             if getattr(variant.training, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
                 sys.exit(f"{arguments.folder} has no validation split. Omit {flag}.")
-    command = f"python -m benchmarks.alone {' '.join(sys.argv[1:])}"
-    record = train_variant(variant, packed, arguments.out, command)
-    if arguments.profile:
-        result = result_of(variant, packed, record, command)
-        result["profile"] = profile_steps(variant, packed)
-        write(arguments.out, name_of(variant), result)
+    train_variant(variant, packed, arguments.out, COMMAND)
 
 
 def _train_in_parallel(seeds: list[int]) -> None:
@@ -83,6 +91,43 @@ def _train_in_parallel(seeds: list[int]) -> None:
     exit_codes = [process.wait() for process in processes]
     if any(exit_codes):
         sys.exit(1)
+
+
+def profile(arguments: argparse.Namespace) -> None:
+    """Profile steps of each variant with each batch size and precision."""
+    packed = Packed.load(arguments.folder)
+    measured = []
+    for name, precision, size in product(
+        arguments.variants, arguments.precisions, arguments.batch_sizes
+    ):
+        variant = preset(name).with_changes(precision=precision, batch_size=size)
+        measured.append(profile_steps(variant, packed, arguments.steps))
+        print(json.dumps(measured[-1]), flush=True)
+    _print(arguments.out, measured=measured)
+
+
+def losses(arguments: argparse.Namespace) -> None:
+    """Write the losses of the first steps of each variant in each precision."""
+    packed = Packed.load(arguments.folder)
+    measured = [
+        {
+            "variant": name,
+            "precision": precision,
+            "losses": first_losses(
+                preset(name).with_changes(
+                    optimizer="adam", learning_rate=0.001, precision=precision
+                ),
+                packed,
+                arguments.steps,
+            ),
+        }
+        for name, precision in product(arguments.variants, arguments.precisions)
+    ]
+    _print(arguments.out, measured=measured)
+
+
+def _print(out: Path, **results: Any) -> None:
+    print_result({"command": COMMAND, "date": today(), "machine": machine(), **results}, out)
 
 
 def pack(arguments: argparse.Namespace) -> None:
@@ -125,10 +170,22 @@ def main() -> None:
     training.add_argument("out", type=Path, help="folder for the results")
     training.add_argument("--variant", default="char", help="preset to train (default: char)")
     training.add_argument("--seeds", type=int, nargs="+", default=[0], help="one process per seed")
-    training.add_argument("--profile", action="store_true", help="also profile some steps")
     for name in SETTINGS:
         training.add_argument(f"--{name.replace('_', '-')}", type=value)
     training.set_defaults(run=train)
+    for name, run, steps, text in (
+        ("profile", profile, 30, "time and profile training steps"),
+        ("losses", losses, 50, "write the losses of the first steps"),
+    ):
+        measuring = commands.add_parser(name, help=text)
+        measuring.add_argument("folder", type=Path, help="folder that `pack` filled")
+        measuring.add_argument("out", type=Path, help="JSON file for the results")
+        measuring.add_argument("--variants", nargs="+", default=["char"], help="presets")
+        measuring.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
+        measuring.add_argument("--steps", type=int, default=steps)
+        if name == "profile":
+            measuring.add_argument("--batch-sizes", type=int, nargs="+", default=[64])
+        measuring.set_defaults(run=run)
     collecting = commands.add_parser("collect", help="turn predictions into files of answers")
     collecting.add_argument("folder", type=Path, help="folder that `pack` filled")
     collecting.add_argument("out", type=Path, help="folder that `train` wrote to")

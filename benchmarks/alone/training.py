@@ -4,19 +4,15 @@ import hashlib
 import json
 import math
 import shutil
-import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import profile
 
 from benchmarks.alone.packed import Packed
 from benchmarks.common.clock import summary, write
 from benchmarks.common.machine import machine, today
-from benchmarks.common.operators import shares, times
 from models.arrays import FloatArray
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig, VariantConfig
@@ -32,8 +28,6 @@ from tasks.training.checkpoints import (
     save_predictions,
 )
 from tasks.training.epoch_log import history_entry
-
-PROFILED = 100  # steps
 
 
 def name_of(variant: VariantConfig) -> str:
@@ -162,33 +156,4 @@ def result_of(
         "kept_epoch": kept_epoch(variant.training, record),
         **summary(record.history),
         "history": record.history,
-    }
-
-
-def profile_steps(variant: VariantConfig, packed: Packed) -> dict[str, Any]:
-    """Profile steps in the middle of an epoch: seconds per step, the share of them in which the GPU
-    computed, and the operators' shares of that time. Call it after a training, which makes torch
-    choose its kernels and allocate memory."""
-    trainer = make_trainer(variant, packed)
-    on_gpu = trainer.device.type == "cuda"
-    profiler = profile()
-    clock: list[tuple[int, float]] = []
-
-    def record_step(reading: Reading) -> bool:
-        if not clock:
-            profiler.start()
-        clock.append((reading.epoch_step, time.perf_counter()))
-        return reading.epoch_step < PROFILED
-
-    trainer.train_epoch(packed.train, packed.types, record_step)
-    profiler.stop()
-    (first, began), (last, ended) = clock[0], clock[-1]
-    if first == last:
-        sys.exit(f"An epoch has only {last} step(s), too few to profile. Reduce --batch-size.")
-    operator_seconds = times(profiler, on_gpu)
-    return {
-        "steps": last - first,
-        "seconds_a_step": (ended - began) / (last - first),
-        "device_busy": sum(operator_seconds.values()) / (ended - began) if on_gpu else None,
-        "operators": shares(operator_seconds),
     }

@@ -1,4 +1,4 @@
-"""Time of profiled steps, by operator."""
+"""Time of profiled steps, by operator and by kernel."""
 
 from torch._C._autograd import DeviceType
 from torch.profiler import profile
@@ -6,7 +6,7 @@ from torch.profiler import profile
 SHOWN = 15
 
 
-def times(profiled: profile, on_gpu: bool = False) -> dict[str, float]:
+def operator_times(profiled: profile, on_gpu: bool = False) -> dict[str, float]:
     """Each operator's own seconds: of GPU time if `on_gpu`, otherwise of CPU time."""
     return {
         event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e6
@@ -15,8 +15,17 @@ def times(profiled: profile, on_gpu: bool = False) -> dict[str, float]:
     }
 
 
+def kernel_times(profiled: profile) -> dict[str, float]:
+    """The seconds of each kernel and copy on the GPU."""
+    return {
+        event.key: event.self_device_time_total / 1e6
+        for event in profiled.key_averages()
+        if event.device_type == DeviceType.CUDA and not event.is_user_annotation
+    }
+
+
 def shares(times: dict[str, float]) -> dict[str, float]:
-    """The operators that took the most time, with their shares of all operators' time."""
+    """The entries that took the most time, with their shares of the time of all."""
     total = sum(times.values())
     slowest = sorted(times, key=lambda key: -times[key])[:SHOWN]
     return {key: round(times[key] / total, 4) for key in slowest}

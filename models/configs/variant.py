@@ -276,8 +276,9 @@ class TrainingConfig:
     )
     precision: Precision = option(
         "float32",
-        "Precision of matrix products; weights are always float32. bfloat16 is faster on GPUs and "
-        "on CPUs with AMX or AVX-512, and much slower on other CPUs.",
+        "Precision of matrix products; weights are always float32. bfloat16 is faster on CPUs with "
+        "AMX or AVX-512, and much slower on other CPUs. GPUs keep LSTMs, most of the work, in "
+        "float32.",
     )
     deterministic: bool = option(
         False, "Bitwise reproducible on GPUs too, but slower. CPUs always are."

@@ -49,10 +49,12 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.Popen[str]:
+def start(
+    *arguments: str | Path, packages: Path = CHECKOUT, command: str = "train"
+) -> subprocess.Popen[str]:
     """Start the command in its own process, with `packages` first on its import path."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.alone", "train", *arguments],
+        [sys.executable, "-m", "benchmarks.alone", command, *arguments],
         cwd=CHECKOUT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), str(CHECKOUT)])},
         stderr=subprocess.PIPE,
@@ -60,9 +62,9 @@ def start(*arguments: str | Path, packages: Path = CHECKOUT) -> subprocess.Popen
     )
 
 
-def train(*arguments: str | Path, packages: Path = CHECKOUT) -> tuple[int, str]:
-    """The exit status and the errors of the command."""
-    process = start(*arguments, packages=packages)
+def run(*arguments: str | Path, **options: Any) -> tuple[int, str]:
+    """The exit status and the errors of the command, with the options of `start`."""
+    process = start(*arguments, **options)
     errors = process.communicate(timeout=800)[1]
     return process.returncode, errors
 
@@ -84,12 +86,20 @@ def test_packs_a_dataset_of_the_catalogue(root: Path, prefect_server: None, tmp_
         pack_data(tmp_path / "packed", data, "glove-6b-50d")
 
 
-def test_trains_seeds_without_ray_prefect_or_mlflow(packed: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def few_packages(tmp_path: Path) -> Path:
+    """A folder for `packages` of `start`, with which only few packages can be imported."""
     # Python imports it when this process starts, and when the processes for the seeds start.
     (tmp_path / "sitecustomize.py").write_text(HIDE_PACKAGES.format(names=HIDDEN))
+    return tmp_path
+
+
+def test_trains_seeds_without_ray_prefect_or_mlflow(
+    packed: Path, few_packages: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    flags = [*SMALL, "--epochs", "1", "--seeds", "3", "4", "--profile"]
-    status, errors = train(packed, out, *flags, packages=tmp_path)
+    flags = [*SMALL, "--epochs", "1", "--seeds", "3", "4"]
+    status, errors = run(packed, out, *flags, packages=few_packages)
     assert status == 0, errors
     questions = len(load_split(packed / "dev" / "ingested"))
     for seed, result in zip((3, 4), results(out), strict=True):
@@ -99,10 +109,6 @@ def test_trains_seeds_without_ray_prefect_or_mlflow(packed: Path, tmp_path: Path
         assert (result["epochs"], result["config"]["training"]["seed"]) == (1, seed)
         assert result["data"] == {"dataset": "made", "trained_on": 25, "questions": questions}
         assert result["history"][0]["dev/f1"] / 100 == pytest.approx(result["dev_f1"], abs=1e-4)
-        profile = result["profile"]
-        assert profile["steps"] == 4, "all steps but the first, which also moves the data"
-        assert profile["seconds_a_step"] > 0 and profile["device_busy"] is None
-        assert 0 < sum(profile["operators"].values()) <= 1
 
 
 def test_killed_training_goes_on_to_equal_answers(packed: Path, tmp_path: Path) -> None:
@@ -115,9 +121,9 @@ def test_killed_training_goes_on_to_equal_answers(packed: Path, tmp_path: Path) 
     before = results(out)[0]["history"]
     (folder,) = (packed / "checkpoints").glob("baseline-seed0*")
     folder.rename(folder.with_name(f".{folder.name}-replaced"))  # killed while it was replaced
-    assert train(packed, out, *flags)[0] == 0
+    assert run(packed, out, *flags)[0] == 0
     shutil.rmtree(folder)
-    assert train(packed, again, *flags)[0] == 0
+    assert run(packed, again, *flags)[0] == 0
     (resumed,), (whole,) = results(out), results(again)
     names = ("epoch", "train/nll", "validation/f1", "validation/threshold", "dev/f1", "dev/nll")
     assert [[entry[name] for name in names] for entry in resumed["history"]] == [
@@ -142,18 +148,37 @@ def test_early_stopping_needs_validation(packed: Path, tmp_path: Path) -> None:
         shutil.copytree(packed / name, tmp_path / name)
     for file in packed.glob("*.*"):
         shutil.copy(file, tmp_path)
-    status, errors = train(tmp_path, tmp_path / "out", *SMALL, "--patience", "2")
+    status, errors = run(tmp_path, tmp_path / "out", *SMALL, "--patience", "2")
     assert status == 1 and "has no validation split. Omit --patience." in errors
 
 
 def test_rejects_abbreviated_flags(tmp_path: Path) -> None:
-    status, errors = train(tmp_path, tmp_path, "--seed", "3", "4")
+    status, errors = run(tmp_path, tmp_path, "--seed", "3", "4")
     assert status == 2 and "unrecognized arguments: --seed 3 4" in errors
 
 
-def test_short_epoch_is_trained_but_not_profiled(packed: Path, tmp_path: Path) -> None:
-    flags = ["--variant", "baseline", "--epochs", "1", "--seeds", "3", "--batch-size", "25"]
-    status, errors = train(packed, tmp_path, *flags, "--profile")
-    assert status == 1
-    assert "An epoch has only 1 step(s), too few to profile." in errors
-    assert results(tmp_path)[0]["epochs"] == 1
+def measured(command: str, packed: Path, packages: Path, *flags: str) -> list[dict[str, Any]]:
+    """What `profile` or `losses` measured."""
+    file = packages / "measured.json"
+    status, errors = run(packed, file, *flags, packages=packages, command=command)
+    assert status == 0, errors
+    result: list[dict[str, Any]] = json.loads(file.read_text())["measured"]
+    return result
+
+
+def test_profiles_steps_of_several_epochs(packed: Path, few_packages: Path) -> None:
+    flags = ["--variants", "baseline", "--batch-sizes", "5", "25", "--precisions", "float32"]
+    five, all_in_one = measured("profile", packed, few_packages, *flags, "--steps", "7")
+    assert (five["batch_size"], all_in_one["batch_size"]) == (5, 25)
+    for row in (five, all_in_one):
+        assert row["variant"] == "baseline" and row["precision"] == "float32"
+        speed = row["batch_size"] / row["seconds_a_step"]
+        assert row["examples_per_second"] == pytest.approx(speed, rel=0.01)
+        assert 0 < sum(row["operators"].values()) <= 1 and "device_busy" not in row
+
+
+def test_losses_of_first_steps_agree(packed: Path, few_packages: Path) -> None:
+    flags = ["--variants", "char", "--precisions", "float32", "bfloat16", "float32"]
+    exact, rounded, again = measured("losses", packed, few_packages, *flags, "--steps", "1")
+    assert exact == again and len(exact["losses"]) == 1
+    assert rounded["losses"] == pytest.approx(exact["losses"], rel=0.02)
