@@ -48,7 +48,6 @@ from models.configs.variant import TrainingConfig, VariantConfig
 # Modules that need more than torch, numpy, pyarrow and safetensors are imported where they are
 # used.
 
-
 COMMAND = f"python -m benchmarks.alone {' '.join(sys.argv[1:])}"
 
 
