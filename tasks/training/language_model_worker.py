@@ -22,6 +22,7 @@ from models.optim import with_prefix
 from tasks.embeddings.contextual.bilm_file import load_bilm
 from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus
 from tasks.tracking.metric_logger import EpochLogger
+from tasks.training.checkpoints import kept_threads
 from tasks.training.ray_workers import (
     PROGRESS_SECONDS,
     SLOW_PRECISION,
@@ -106,6 +107,7 @@ class _Loop:
     ) -> None:
         self.trainer, self.send = trainer, send
         self.held_out = job.corpus.load(HELD_OUT, job.words)
+        threads = torch.get_num_threads()
         self.record = _resume(trainer)
         self.logger = EpochLogger(job.tracking_uri, job.run_id, unsent=self.record.unsent)
         self.began, self.words_before = time.monotonic(), trainer.words
@@ -115,7 +117,10 @@ class _Loop:
         )
         self.continues = job.start is not None
         if trainer.rank == 0 and trainer.step > 0:
-            send(f"{TITLE}: continuing from {trainer.words:,} words, step {trainer.step:,}.")
+            send(
+                f"{TITLE}: continuing from {trainer.words:,} words, step {trainer.step:,}"
+                f"{kept_threads(threads)}."
+            )
 
     def run(self) -> None:
         """Train to the end; evaluate at regular intervals, and write a checkpoint after each

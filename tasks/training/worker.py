@@ -24,7 +24,12 @@ from tasks.evaluation.metrics import THRESHOLD
 from tasks.evaluation.operating_points import operating_points
 from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
+from tasks.training.checkpoints import (
+    TrainingRecord,
+    kept_threads,
+    resume_from,
+    save_checkpoint,
+)
 from tasks.training.epoch_log import EpochResult, Report, history_entry, training_progress
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
@@ -120,6 +125,7 @@ class _Loop:
         self.start = time.perf_counter()
         self.trainer, self.send = trainer, send
         self.variant, self.training = job.variant, job.variant.training
+        threads = torch.get_num_threads()
         self.record = _resume(trainer)
         self.train = job.data.train.examples()
         self.types = load_types(job.data.vocabulary)
@@ -133,7 +139,10 @@ class _Loop:
         }
         if self.is_first and trainer.step > 0:
             epoch = trainer.epoch + 1
-            send(f"{self.variant.name}: continuing from epoch {epoch}, step {trainer.step:,}.")
+            send(
+                f"{self.variant.name}: continuing from epoch {epoch}, step {trainer.step:,}"
+                f"{kept_threads(threads)}."
+            )
         if self.is_first:
             self.evaluated: dict[str, EvaluatedSplit] = {
                 name: EvaluatedSplit(load_split(split.ingested), self.examples[name])
