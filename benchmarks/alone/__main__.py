@@ -55,8 +55,13 @@ def configure(arguments: argparse.Namespace, seed: int) -> VariantConfig:
     """The preset with the training settings of the command line."""
     settings = {name: getattr(arguments, name) for name in SETTINGS}
     changes = {name: value for name, value in settings.items() if value is not None}
+    return changed(arguments.variant, seed=seed, **changes)
+
+
+def changed(name: str, **changes: Any) -> VariantConfig:
+    """The preset with changes; invalid ones end the program with a message."""
     try:
-        return preset(arguments.variant).with_changes(seed=seed, **changes)
+        return preset(name).with_changes(**changes)
     except (TypeError, ValueError) as error:
         sys.exit(str(error))
 
@@ -94,39 +99,40 @@ def _train_in_parallel(seeds: list[int]) -> None:
 
 def profile(arguments: argparse.Namespace) -> None:
     """Profile steps of each variant with each batch size and precision."""
-    packed = Packed.load(arguments.folder)
-    measured = []
-    for name, precision, size in product(
-        arguments.variants, arguments.precisions, arguments.batch_sizes
-    ):
-        variant = preset(name).with_changes(precision=precision, batch_size=size)
+    variants = [
+        changed(name, precision=precision, batch_size=size)
+        for name, precision, size in product(
+            arguments.variants, arguments.precisions, arguments.batch_sizes
+        )
+    ]
+    packed, measured = Packed.load(arguments.folder), []
+    for variant in variants:
         measured.append(profile_steps(variant, packed, arguments.steps))
         print(json.dumps(measured[-1]), flush=True)
-    _print(arguments.out, measured=measured)
+    _print(arguments.out, measured)
 
 
 def losses(arguments: argparse.Namespace) -> None:
     """Write the losses of the first steps of each variant in each precision."""
+    variants = [
+        changed(name, optimizer="adam", learning_rate=0.001, precision=precision)
+        for name, precision in product(arguments.variants, arguments.precisions)
+    ]
     packed = Packed.load(arguments.folder)
     measured = [
         {
-            "variant": name,
-            "precision": precision,
-            "losses": first_losses(
-                preset(name).with_changes(
-                    optimizer="adam", learning_rate=0.001, precision=precision
-                ),
-                packed,
-                arguments.steps,
-            ),
+            "variant": variant.name,
+            "precision": variant.training.precision,
+            "losses": first_losses(variant, packed, arguments.steps),
         }
-        for name, precision in product(arguments.variants, arguments.precisions)
+        for variant in variants
     ]
-    _print(arguments.out, measured=measured)
+    _print(arguments.out, measured)
 
 
-def _print(out: Path, **results: Any) -> None:
-    print_result({"command": COMMAND, "date": today(), "machine": machine(), **results}, out)
+def _print(out: Path, measured: list[dict[str, Any]]) -> None:
+    result = {"command": COMMAND, "date": today(), "machine": machine(), "measured": measured}
+    print_result(result, out)
 
 
 def pack(arguments: argparse.Namespace) -> None:

@@ -16,5 +16,6 @@ def first_losses(variant: VariantConfig, packed: Packed, steps: int) -> list[flo
         losses.extend(reading.nlls)
         return len(losses) < steps
 
-    trainer.train_epoch(packed.train, packed.types, keep)
+    while len(losses) < steps:
+        trainer.train_epoch(packed.train, packed.types, keep)
     return losses[:steps]

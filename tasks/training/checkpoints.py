@@ -81,13 +81,6 @@ def resume_from(folder: Path, trainer: Trainer) -> TrainingRecord:
     return load_record(folder)
 
 
-def kept_threads(asked: int) -> str:
-    """What a message about a resumed training adds if it keeps another number of threads than the
-    one asked for."""
-    kept = torch.get_num_threads()
-    return "" if kept == asked else f", with {kept} thread(s) per worker as before, not {asked}"
-
-
 def _random_state_file(trainer: Trainer) -> str:
     return f"random-{trainer.rank}-of-{trainer.world_size}.safetensors"
 

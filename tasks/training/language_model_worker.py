@@ -22,7 +22,6 @@ from models.optim import with_prefix
 from tasks.embeddings.contextual.bilm_file import load_bilm
 from tasks.embeddings.contextual.encode_corpus import HELD_OUT, TRAIN, EncodedCorpus
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.training.checkpoints import kept_threads
 from tasks.training.ray_workers import (
     PROGRESS_SECONDS,
     SLOW_PRECISION,
@@ -30,6 +29,7 @@ from tasks.training.ray_workers import (
     all_reduce,
     distributed,
     is_slow,
+    kept_threads,
     silence_checkpoint_lines,
 )
 

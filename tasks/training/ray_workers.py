@@ -63,6 +63,13 @@ SLOW_PRECISION = (
 )
 
 
+def kept_threads(asked: int) -> str:
+    """What a message about a resumed training adds if it keeps another number of threads than the
+    one asked for."""
+    kept = torch.get_num_threads()
+    return "" if kept == asked else f", with {kept} thread(s) per worker as before, not {asked}"
+
+
 def is_slow(precision: str, device: torch.device) -> bool:
     """Whether a CPU without instructions for bfloat16 would compute in it."""
     if precision != "bfloat16" or device.type != "cpu":

@@ -24,12 +24,7 @@ from tasks.evaluation.metrics import THRESHOLD
 from tasks.evaluation.operating_points import operating_points
 from tasks.text.encoded import load_types
 from tasks.tracking.metric_logger import EpochLogger
-from tasks.training.checkpoints import (
-    TrainingRecord,
-    kept_threads,
-    resume_from,
-    save_checkpoint,
-)
+from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
 from tasks.training.epoch_log import EpochResult, Report, history_entry, training_progress
 from tasks.training.initialization import new_model
 from tasks.training.inputs import TrainingData
@@ -40,6 +35,7 @@ from tasks.training.ray_workers import (
     all_reduce,
     distributed,
     is_slow,
+    kept_threads,
     silence_checkpoint_lines,
 )
 

@@ -179,6 +179,12 @@ def test_profiles_steps_of_several_epochs(packed: Path, few_packages: Path) -> N
 
 def test_losses_of_first_steps_agree(packed: Path, few_packages: Path) -> None:
     flags = ["--variants", "char", "--precisions", "float32", "bfloat16", "float32"]
-    exact, rounded, again = measured("losses", packed, few_packages, *flags, "--steps", "1")
-    assert exact == again and len(exact["losses"]) == 1
+    exact, rounded, again = measured("losses", packed, few_packages, *flags, "--steps", "2")
+    assert exact == again and len(exact["losses"]) == 2, "an epoch has one step of 64"
     assert rounded["losses"] == pytest.approx(exact["losses"], rel=0.02)
+
+
+@pytest.mark.parametrize("command", ["profile", "losses"])
+def test_unknown_variants_are_not_measured(command: str, tmp_path: Path) -> None:
+    status, errors = run(tmp_path, tmp_path, "--variants", "nope", command=command)
+    assert status == 1 and errors.startswith("Unknown variant 'nope'; expected one of: baseline")

@@ -16,7 +16,6 @@ from models.trainer import Reading, Trainer
 from tasks.training.checkpoints import (
     TrainingRecord,
     averaged_weights,
-    kept_threads,
     load_predictions,
     load_record,
     resume_from,
@@ -108,8 +107,6 @@ def test_resume_restores_the_thread_count(threads: tuple[int, int], tmp_path: Pa
         whole.train_epoch(examples, types, keep)
         torch.set_num_threads(threads[1])
         resume_from(tmp_path, resumed)
-        kept = f", with {threads[0]} thread(s) per worker as before, not {threads[1]}"
-        assert (kept_threads(threads[1]), kept_threads(threads[0])) == (kept, "")
         resumed.train_epoch(examples, types)
     finally:
         torch.set_num_threads(before)

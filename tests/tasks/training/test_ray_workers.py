@@ -4,7 +4,7 @@ import platform
 
 import torch
 
-from tasks.training.ray_workers import CheckpointSchedule, is_slow
+from tasks.training.ray_workers import CheckpointSchedule, is_slow, kept_threads
 
 
 def test_checkpoint_timing_uses_the_shared_clock() -> None:
@@ -22,3 +22,10 @@ def test_bfloat16_is_slow_on_x86_without_avx512() -> None:
     if platform.machine() == "x86_64":
         has_avx512 = "AVX512" in torch.backends.cpu.get_cpu_capability()
         assert is_slow("bfloat16", cpu) == (not has_avx512)
+
+
+def test_message_names_kept_threads() -> None:
+    kept = torch.get_num_threads()
+    assert kept_threads(kept) == ""
+    added = f", with {kept} thread(s) per worker as before, not {kept + 1}"
+    assert kept_threads(kept + 1) == added
