@@ -154,7 +154,7 @@ def measure(data: Data, precision: Precision, steps: int) -> dict[str, Any]:
         "counted_a_step": {name: value / steps for name, value in asdict(counted).items()},
         "peak_a_second": asdict(peak),
         "floor_seconds_a_step": floors,
-        "operators": shares(operator_times(profiler)),
+        "operators": shares(operator_times(profiler.key_averages())),
     }
 
 

@@ -65,17 +65,17 @@ def profile_steps(variant: VariantConfig, packed: Packed, timed: int) -> dict[st
     while not stopwatch.is_done:
         trainer.train_epoch(packed.train, packed.types, stopwatch)
     stopwatch.profiler.stop()
-    seconds = stopwatch.seconds_a_step
+    averages, seconds = stopwatch.profiler.key_averages(), stopwatch.seconds_a_step
     result = {
         "variant": variant.name,
         "batch_size": variant.training.batch_size,
         "precision": variant.training.precision,
         "seconds_a_step": round(seconds, 5),
         "examples_per_second": round(variant.training.batch_size / seconds, 1),
-        "operators": shares(operator_times(stopwatch.profiler, on_gpu)),
+        "operators": shares(operator_times(averages, on_gpu)),
     }
     if on_gpu:
-        kernels = kernel_times(stopwatch.profiler)
+        kernels = kernel_times(averages)
         result |= {
             "device_busy": round(sum(kernels.values()) / stopwatch.profiled_steps / seconds, 3),
             "peak_memory_mib": torch.cuda.max_memory_allocated() >> 20,
