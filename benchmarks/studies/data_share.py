@@ -5,8 +5,8 @@ Usage: python -m benchmarks.studies.data_share OUT_FOLDER TRAIN.json DEV.json --
 
 Trains the variant (`bidaflow train` with these flags) on 25, 50, 75 and 100 % of the articles of
 TRAIN.json. A smaller share is part of each larger one. Contexts of DEV.json are left out of
-training, unless --data.overlap is given. A rerun trains only what is missing. F1 on SQuAD 2.0 is at
-the no-answer threshold that validation chose (see --training.expected-no-answer).
+training, unless --data.overlap is given. F1 on SQuAD 2.0 is at the no-answer threshold that
+validation chose (see --training.expected-no-answer).
 
 Fits the power law 100 − F1 = a·n^(−b) to F1 over the number n of questions trained on (Hestness et
 al., 2017, "Deep learning scaling is predictable, empirically"), and extrapolates it to a file of
@@ -16,7 +16,8 @@ for each share says nothing about the variation between seeds. Another fit, to t
 alone, shows how well such a curve predicts the F1 of the largest share.
 
 After each training, OUT_FOLDER gets data-share.json and .md, a Parquet file with the answers (see
-`benchmarks.trainings.answers`), and, from the second training on, the curve, data-share.png.
+`benchmarks.trainings.answers`), and, from the second training on, the curve, data-share.png. A
+rerun with the same files and flags, on any machine, trains only what OUT_FOLDER has no answers of.
 """
 
 import argparse
@@ -35,9 +36,9 @@ from benchmarks.common.arguments import existing_file
 from benchmarks.common.figures import save
 from benchmarks.common.tables import write_table
 from benchmarks.race import train
-from benchmarks.trainings.answers import write_answers
+from benchmarks.trainings.answers import read_facts, write_answers
 from benchmarks.trainings.trained import Trained
-from infra.artifacts.manifest import facts_of
+from infra.artifacts.manifest import facts_of, hash_file
 from infra.atomic_files import atomic_file
 from infra.settings import settings
 from models.arrays import FloatArray, IntArray
@@ -78,6 +79,7 @@ class Share:
     """A share of the articles, as a file."""
 
     file: Path
+    percent: int
     articles: int
     questions: int
 
@@ -101,7 +103,7 @@ def write_share(train_file: Path, percent: int) -> Share:
     file = settings().root.resolve() / "data-share" / f"{train_file.stem}-{percent}.json"
     with atomic_file(file) as out:
         out.write(json.dumps(content, ensure_ascii=False).encode())
-    return Share(file, len(drawn), questions)
+    return Share(file, percent, len(drawn), questions)
 
 
 def training_flags(variant: str, others: Sequence[str]) -> list[str]:
@@ -112,19 +114,35 @@ def training_flags(variant: str, others: Sequence[str]) -> list[str]:
 
 
 def run(train_file: Path, dev_file: Path, percent: int, flags: Sequence[str], out: Path) -> Point:
-    """Train on a share of the articles, and write the answers."""
+    """Train on a share of the articles, unless its answers are there, and read the answers."""
     share = write_share(train_file, percent)
-    data = ["--data.train-files", str(share.file), "--data.dev-files", str(dev_file)]
-    name = ["--data.dataset", f"{train_file.stem}-{percent}"]
-    (trained,) = train([*name, *data, *flags])
-    facts = facts_of(trained)
+    files = {"train": hash_file(share.file), "dev": hash_file(dev_file)}
+    asked = {**files, "flags": list(flags)}
     answers = out / f"{percent}-percent.parquet"
-    write_answers(answers, Trained(trained), facts["threshold"])
+    if not answers_to(answers, asked):
+        name = ["--data.dataset", f"{train_file.stem}-{percent}"]
+        data = ["--data.train-files", str(share.file), "--data.dev-files", str(dev_file)]
+        (trained,) = train([*name, *data, *flags])
+        facts = facts_of(trained)
+        questions = facts["trained_on"]
+        threshold = facts["threshold"]
+        write_answers(answers, Trained(trained), threshold, asked=asked, trained_on=questions)
+    return read_point(share, answers)
+
+
+def answers_to(file: Path, asked: dict[str, Any]) -> bool:
+    """Whether a file has the answers of a training of these files and flags."""
+    return file.is_file() and read_facts(pq.read_schema(file)).get("asked") == asked
+
+
+def read_point(share: Share, answers: Path) -> Point:
+    """The F1 of a training's answers."""
+    facts = read_facts(pq.read_schema(answers))
     column = "f1" if facts["threshold"] is None else "f1_at_threshold"
     table = pq.read_table(answers, columns=[column, "article"])
     f1 = 100 * table[column].to_numpy().astype(np.float64)
     articles = table["article"].to_numpy()
-    return Point(percent, share.articles, share.questions, facts["trained_on"], f1, articles)
+    return Point(share.percent, share.articles, share.questions, facts["trained_on"], f1, articles)
 
 
 def fit(questions: Sequence[int], f1: FloatArray) -> FloatArray:

@@ -10,11 +10,13 @@ import pytest
 from benchmarks.studies.data_share import (
     PERCENTS,
     Point,
+    answers_to,
     extrapolate,
     trained_part,
     training_flags,
     write_share,
 )
+from benchmarks.trainings.answers import write_columns
 from infra.settings import settings
 from tests.factories.cli import QUICK, run_benchmark, write_dataset
 
@@ -67,6 +69,15 @@ def test_contexts_of_dev_are_left_out_by_default() -> None:
         assert training_flags("char", given) == ["--variants", "char", *given]
 
 
+def test_answers_are_of_equal_files_and_flags(tmp_path: Path) -> None:
+    file, asked = tmp_path / "answers.parquet", {"train": "1f", "flags": ["--training.epochs", "6"]}
+    assert not answers_to(file, asked)
+    write_columns(file, {"id": ["a"]}, {"asked": asked})
+    assert answers_to(file, asked)
+    assert not answers_to(file, {**asked, "flags": ["--training.epochs", "7"]})
+    assert not answers_to(file, {**asked, "train": "2e"})
+
+
 @pytest.mark.heavy
 @pytest.mark.full
 @pytest.mark.timeout(1800)
@@ -79,7 +90,8 @@ def test_trains_on_each_share(tmp_path: Path) -> None:
     )
     files[0].write_text(json.dumps(content[0]), encoding="utf-8")
     flags = ("--data.validation-share", "0", "--variant", "baseline", *QUICK)
-    run_benchmark(tmp_path / "root", "studies.data_share", out, *files, "--full", "5000", *flags)
+    study = ("studies.data_share", out, *files, "--full", "5000", *flags)
+    run_benchmark(tmp_path / "root", *study)
     result = json.loads((out / "data-share.json").read_text(encoding="utf-8"))
     assert [row["articles"] for row in result["rows"]] == [
         "25 % (2)",
@@ -95,3 +107,7 @@ def test_trains_on_each_share(tmp_path: Path) -> None:
         answers = pq.read_table(out / f"{percent}-percent.parquet")
         assert set(answers["id"].to_pylist()) == ids
     assert (out / "data-share.png").stat().st_size > 1000
+
+    run_benchmark(tmp_path / "elsewhere", *study)
+    assert not (tmp_path / "elsewhere" / "stages").exists(), "answers that are there are read"
+    assert json.loads((out / "data-share.json").read_text(encoding="utf-8")) == result
