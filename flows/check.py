@@ -14,11 +14,10 @@ from flows.commands.terminal import show, table
 from flows.common.data_files import find_files, recommended_training
 from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
-from flows.common.parameters import DataParameters, VectorParameters
+from flows.common.parameters import DataParameters, VectorParameters, configure
 from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
 from infra.errors import UserError
-from models.configs.variant import TrainingConfig
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.reports.data_report import CheckedFiles
 from tasks.stages import checking, ingesting, selecting_vectors
@@ -38,7 +37,7 @@ def check(
         if folders
         else None
     )
-    training = TrainingConfig(**recommended_training(data))
+    training = configure("baseline", recommended_training(data)).training
     findings = checking(files.name, checked, selected, training)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
     return {**findings.facts, "problems": checked.problems, "report": str(report)}

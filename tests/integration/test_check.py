@@ -8,6 +8,7 @@ import pytest
 
 from flows.check import announce, check
 from flows.common.parameters import DataParameters
+from tasks.datasets.catalog import DATASETS
 from tasks.datasets.tiny import generate
 from tests.factories.cli import bidaflow, tests_server
 
@@ -56,6 +57,11 @@ def test_repaired_data_can_be_trained_on(
     (tmp_path / "own.json").write_text(json.dumps({"data": articles}))
     assert exit_status(dataset=str(tmp_path / "own.json"), repair=True) == 0
     assert (root / "reports" / "check-own.html").exists()
+
+
+def test_known_data_with_training_of_their_own(root: Path) -> None:
+    assert DATASETS["tiny"].training, "checked with the settings that suit it"
+    assert exit_status(dataset="tiny") == 0
 
 
 def test_one_article_is_too_few(
