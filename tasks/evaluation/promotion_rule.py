@@ -40,6 +40,11 @@ class SliceComparison:
     gain: Gain
     confidence: float = CONFIDENCE  # of the gain's interval
 
+    @property
+    def confidence_percent(self) -> str:
+        """The confidence as text, for example "95 %" or "98.75 %"."""
+        return f"{100 * self.confidence:.4g} %"
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -135,12 +140,7 @@ def _change(part: SliceComparison) -> str:
     verb = "rose" if part.gain.mean > 0 else "fell"
     change = f"stayed at {after}" if before == after else f"{verb} from {before} to {after}"
     interval = f"{signed(part.gain.low)} to {signed(part.gain.high)}"
-    return f"{change} ({_percent(part.confidence)} interval {interval})"
-
-
-def _percent(confidence: float) -> str:
-    """A confidence as text, for example "95 %" or "98.75 %"."""
-    return f"{100 * confidence:.4g} %"
+    return f"{change} ({part.confidence_percent} interval {interval})"
 
 
 def markdown(decision: Decision) -> str:
@@ -151,7 +151,7 @@ def markdown(decision: Decision) -> str:
         *(
             f"| {part.name} | {part.questions} | {part.champion:.2f} | {part.challenger:.2f} "
             f"| {part.gain.mean:+.2f} | {part.gain.low:+.2f} to {part.gain.high:+.2f} "
-            f"({_percent(part.confidence)}) |"
+            f"({part.confidence_percent}) |"
             for part in decision.parts
         ),
         "",

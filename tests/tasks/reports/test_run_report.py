@@ -83,12 +83,13 @@ def test_folder_name_is_valid_for_any_run_name() -> None:
 
 def test_report_shows_decision_command_and_links(reports: Path) -> None:
     gain = Gain(-71.1, -74.0, -67.0)
-    decision = Decision(False, "F1 fell", [SliceComparison("all", 9, 97.4, 26.3, gain)])
+    compared = SliceComparison("all", 9, 97.4, 26.3, gain, confidence=0.975)
+    decision = Decision(False, "F1 fell", [compared])
     record = run_record(1, decision=decision, sentence="Version 4 (char) was not promoted.")
     text = visible_text(write(reports, record))
     for words in (
         "Version 4 (char) was not promoted.",
-        "97.4 26.3 −71.1 −74.0 to −67.0",
+        "97.4 26.3 −71.1 −74.0 to −67.0 (97.5 %)",
         "bidaflow retrain --data.dataset made",
         "0123abc",
         "run-1 in Prefect",
