@@ -9,7 +9,12 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, Field, create_model
 
 from models.configs.presets import PRESETS
-from models.configs.variant import CharacterConfig, ContextualConfig
+from models.configs.variant import (
+    CharacterConfig,
+    ContextualConfig,
+    ModelConfig,
+    TrainingConfig,
+)
 from tasks.datasets.catalog import DATASETS
 
 _Form = TypeVar("_Form", bound=BaseModel)
@@ -59,7 +64,7 @@ def describe(config: type, name: str, note: str | None = None) -> str:
     """The help of a configuration's field, a note of the form's own, and what applies by default:
     the most common preset's value first, then those of other presets and of known datasets."""
     texts = {field.name: field.metadata["help"] for field in fields(config)}
-    common, *others = _preset_values(config, name) + _dataset_values(name)
+    common, *others = _preset_values(config, name) + _dataset_values(config, name)
     exceptions = f" ({'; '.join(others)})" if others else ""
     default = f"Default: {common}{exceptions}."
     return " ".join(part for part in (texts[name], note, default) if part)
@@ -77,8 +82,14 @@ def _preset_values(config: type, name: str) -> list[str]:
     return [common, *(f"{', '.join(names)}: {value}" for value, names in others)]
 
 
-def _dataset_values(name: str) -> list[str]:
-    """The values that replace the presets' if a known dataset is trained on."""
+def _dataset_values(config: type, name: str) -> list[str]:
+    """The values that replace the presets' if a known dataset is trained on.
+
+    Datasets change no fields of the character CNN and of the contextual vectors, such as `dropout`,
+    which is also the name of a field of the model.
+    """
+    if config not in (TrainingConfig, ModelConfig):
+        return []
     return [
         f"on {dataset.name}: {_shown(dataset.training[name])}"
         for dataset in DATASETS.values()

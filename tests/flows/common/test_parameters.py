@@ -254,6 +254,7 @@ def test_form_has_help_and_bounds_of_config(form: type[BaseModel], config: type)
             "window_stride",
             "0: no windows. Default: off (on covid_qa: 200).",
         ),
+        (ContextualParameters, "dropout", "no dropout. Default: 0.5."),
         (CharacterParameters, "kernel_widths", "characters. Default: 5 (kim-char: 1,2,3,4,5,6)."),
     ],
 )
