@@ -4,6 +4,7 @@ import os
 import resource
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from infra import processes
 from infra.errors import UserError
@@ -29,12 +30,7 @@ def variables() -> dict[str, str]:
     """Variables for Prefect, Ray and MLflow; the caller's environment takes precedence."""
     services = processes.read_record()
     return {
-        # Flows started by hand appear in the UI of `bidaflow up`; else each starts its own server.
-        **(
-            {"PREFECT_API_URL": f"{services.prefect_url}/api"}
-            if services and services.supervisor.alive
-            else {}
-        ),
+        **(_of_running(services) if services and services.supervisor.alive else {}),
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(settings().root.resolve() / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -77,6 +73,18 @@ def variables() -> dict[str, str]:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "GIT_PYTHON_REFRESH": "quiet",
     }
+
+
+def _of_running(services: processes.ServicesRecord) -> dict[str, str]:
+    """Variables for the servers of `bidaflow up`: flows started by hand appear in its UI, and link
+    to its pages, whatever ports it was started with. Without it, each starts its own server."""
+    urls = {"PREFECT_API_URL": f"{services.prefect_url}/api"}
+    if services.reports_url:
+        urls["BIDAFLOW_REPORT_PAGES"] = services.reports_url
+    mlflow = urlsplit(services.mlflow_url)
+    if mlflow.hostname == LOOPBACK and mlflow.port is not None:
+        urls["BIDAFLOW_MLFLOW_PORT"] = str(mlflow.port)
+    return urls
 
 
 def apply() -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from infra import environment
+from infra.processes import ServicesRecord, record_process
 from infra.settings import CHECKOUT
 from tests.factories.file_server import Served, serving
 from tests.factories.ports import free_port
@@ -34,6 +35,24 @@ def test_raises_the_limit_of_open_files(root: Path) -> None:
         assert soft == min(environment.OPEN_FILES, hard) > 256
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("mlflow", "port"),
+    [("http://127.0.0.1:5300", "5300"), ("https://mlflow.example.org:8443", None)],
+)
+def test_runs_link_to_the_running_servers(root: Path, mlflow: str, port: str | None) -> None:
+    ServicesRecord(
+        supervisor=record_process(os.getpid()),
+        services={},
+        prefect_url="http://127.0.0.1:4300",
+        mlflow_url=mlflow,
+        reports_url="http://127.0.0.1:5400",
+    ).write()
+    found = environment.variables()
+    assert found["PREFECT_API_URL"] == "http://127.0.0.1:4300/api"
+    assert found["BIDAFLOW_REPORT_PAGES"] == "http://127.0.0.1:5400"
+    assert found.get("BIDAFLOW_MLFLOW_PORT") == port
 
 
 def test_keeps_variables_already_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
