@@ -134,6 +134,12 @@ class Settings(BaseSettings):
             )
         return location
 
+    @field_validator("mlflow_tracking_uri", "mlflow_pages")
+    @classmethod
+    def _with_port(cls, url: str | None) -> str | None:
+        _ = urlsplit(url or "").port  # raises ValueError if it is not a number up to 65535
+        return url
+
     @model_validator(mode="after")
     def _with_shared_runs(self) -> Self:
         if self.address is not None and self.mlflow_tracking_uri is None:

@@ -113,6 +113,11 @@ def test_every_field_has_a_description() -> None:
     [
         ("BIDAFLOW_PREFECT_PORT", "http", "input should be a valid integer"),
         ("BIDAFLOW_MLFLOW_PORT", "70000", "input should be less than or equal to 65535"),
+        (
+            "BIDAFLOW_MLFLOW_TRACKING_URI",
+            "http://127.0.0.1:500O",
+            "port could not be cast to integer value as '500O'",
+        ),
         ("BIDAFLOW_KEEP_RUNS", "0", "input should be greater than or equal to 1"),
         ("BIDAFLOW_CACHE_SIZE", "20GX", "could not interpret byte unit: GX"),
         ("BIDAFLOW_NODE_GROUPS", "[4, 2", "invalid JSON"),
