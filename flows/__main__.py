@@ -86,8 +86,8 @@ def _describe(error: CycloptsError) -> Panel:
 
 
 def prepare_server(words: Sequence[str]) -> None:
-    """Check the Prefect server if the command needs one. If none is named, start one, and import
-    the command meanwhile.
+    """Check the Prefect server if the command needs one, after `bidaflow up` has started it. If
+    none is named, start one, and import the command meanwhile.
 
     Raises:
         UserError: the named server does not respond, or refuses access.
@@ -101,7 +101,9 @@ def prepare_server(words: Sequence[str]) -> None:
         return
     if api := os.environ.get("PREFECT_API_URL"):
         from infra.services.prefect_status import require_access
+        from infra.services.supervisor import wait_for_started_server
 
+        wait_for_started_server(api)
         require_access(api)
     else:
         from infra.services.supervisor import temporary_server

@@ -200,6 +200,21 @@ def temporary_server() -> Service:
     return server
 
 
+def wait_for_started_server(api: str) -> None:
+    """Wait while `bidaflow up` starts, or restarts, the Prefect server that has this API."""
+    record = read_record()
+    if record is None or not record.supervisor.alive or api != f"{record.prefect_url}/api":
+        return
+    if _responds(f"{api}/health"):
+        return
+    print("Waiting for the Prefect server, which bidaflow up is starting.", file=sys.stderr)
+    deadline = time.monotonic() + START_SECONDS
+    while record.supervisor.alive and time.monotonic() < deadline:
+        if _responds(f"{api}/health"):
+            return
+        time.sleep(0.2)
+
+
 def up() -> None:
     """Start everything, print the URLs, and stay until Ctrl-C.
 

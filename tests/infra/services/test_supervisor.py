@@ -15,11 +15,19 @@ import pytest
 from rich.cells import cell_len
 
 from infra.errors import UserError
+from infra.processes import ServicesRecord, record_process
 from infra.services import supervisor
-from infra.services.supervisor import MAX_LOG_BYTES, Service, wait_for_all
+from infra.services.mlflow_server import database
+from infra.services.supervisor import (
+    MAX_LOG_BYTES,
+    Service,
+    wait_for_all,
+    wait_for_started_server,
+)
 from infra.settings import CHECKOUT
 from tests.factories.cli import environment_for
 from tests.factories.http import ANSWER_SECONDS, send_request
+from tests.factories.ports import free_port
 from tests.factories.services import Services, wait
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
@@ -68,6 +76,28 @@ def test_mlflow_elsewhere_is_not_started_here(monkeypatch: pytest.MonkeyPatch) -
     ):
         monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
         assert ("mlflow" in [service.name for service in supervisor.services()]) == starts, uri
+
+
+@pytest.mark.parametrize(("uri", "own"), [("", True), ("sqlite:////tmp/own.db", False)])
+def test_mlflow_serves_the_recorded_runs(
+    root: Path, monkeypatch: pytest.MonkeyPatch, uri: str, own: bool
+) -> None:
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
+    assert database() == (f"sqlite:///{root}/mlflow.db" if own else uri)
+
+
+def test_waits_for_the_server_that_up_starts(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = free_port()
+    url, starting = f"http://127.0.0.1:{port}", subprocess.Popen(["sleep", "2"])
+    supervising = record_process(starting.pid)
+    ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
+    wait_for_started_server("http://127.0.0.1:1/api")
+    assert capsys.readouterr().err == "", "another server is not waited for"
+    wait_for_started_server(f"{url}/api")
+    assert starting.wait() == 0, "it waits until up has ended, or its server responds"
+    assert "Waiting for the Prefect server" in capsys.readouterr().err
 
 
 def status_with_answers(services: Services) -> str | None:
