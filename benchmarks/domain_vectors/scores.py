@@ -49,7 +49,7 @@ def read_scores(out: Path, cells: Sequence[Cell]) -> dict[str, Scores]:
     for cell in cells:
         arms.setdefault(cell.arm, []).append(cell)
     return {
-        arm: _scores([_read_answers(out, cell) for cell in own])
+        arm: _scores(out, own)
         for arm, own in arms.items()
         if all((out / cell.file).exists() for cell in own)
     }
@@ -67,8 +67,9 @@ def _read_answers(out: Path, cell: Cell) -> Any:
     return answers
 
 
-def _scores(tables: Sequence[Any]) -> Scores:
-    facts = [read_facts(table.schema) for table in tables]
+def _scores(out: Path, cells: Sequence[Cell]) -> Scores:
+    tables = [_read_answers(out, cell) for cell in cells]
+    facts = [read_facts(out / cell.file) for cell in cells]
     return Scores(
         100 * np.array([table["f1"].to_numpy() for table in tables], np.float64),
         np.array([entry["history"][-1].get("validation/f1", np.nan) for entry in facts]),
@@ -154,7 +155,7 @@ def precisions(out: Path, cells: Sequence[Cell]) -> dict[int, str]:
     for cell in cells:
         if not (out / cell.file).exists():
             continue
-        facts = read_facts(pq.read_schema(out / cell.file))
+        facts = read_facts(out / cell.file)
         precision = facts["config"]["training"]["precision"]
         if found.setdefault(cell.seed, precision) != precision:
             sys.exit(

@@ -132,12 +132,12 @@ def run(train_file: Path, dev_file: Path, percent: int, flags: Sequence[str], ou
 
 def answers_to(file: Path, asked: dict[str, Any]) -> bool:
     """Whether a file has the answers of a training of these files and flags."""
-    return file.is_file() and read_facts(pq.read_schema(file)).get("asked") == asked
+    return file.is_file() and read_facts(file).get("asked") == asked
 
 
 def read_point(share: Share, answers: Path) -> Point:
     """The F1 of a training's answers."""
-    facts = read_facts(pq.read_schema(answers))
+    facts = read_facts(answers)
     column = "f1" if facts["threshold"] is None else "f1_at_threshold"
     table = pq.read_table(answers, columns=[column, "article"])
     f1 = 100 * table[column].to_numpy().astype(np.float64)

@@ -163,8 +163,8 @@ def write_measured(
 def read_measured(file: Path, split: EvaluationSplit, settings: Settings) -> Measured:
     """Read the answers of an implementation; ends the program if they are about other questions or
     come from other settings."""
+    facts = read_facts(file)
     answers: Any = pq.read_table(file)
-    facts = read_facts(answers.schema)
     wanted = asdict(settings)
     same = {name: facts.get(name) for name in wanted} == wanted
     if not same or answers["id"].to_pylist() != split.ids:

@@ -112,10 +112,11 @@ class Answered:
 
 def read_answers(file: Path) -> Answered:
     """Read a file that `benchmarks.trainings.answers` wrote for a training."""
+    facts = read_facts(file)
     table: Any = pq.read_table(file)
     missing = {*SCORES, "id"} - {"has_span", *table.column_names}
     if missing:
         sys.exit(f"{file} lacks {', '.join(sorted(missing))}. Give answers of a finished training.")
     columns = {name: table[name].to_numpy() for name in SCORES if name != "has_span"}
     columns["has_span"] = table["span_start_char"].to_numpy() >= 0
-    return Answered(read_facts(table.schema), table["id"].to_pylist(), **columns)
+    return Answered(facts, table["id"].to_pylist(), **columns)

@@ -10,6 +10,7 @@ number of its article. The file's metadata has facts about the model.
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,12 @@ def write_columns(file: Path, columns: Mapping[str, Any], facts: Mapping[str, An
         pq.write_table(table, out, compression="zstd")
 
 
-def read_facts(schema: Any) -> dict[str, Any]:
-    """The facts in the schema of a file of answers."""
-    facts: dict[str, Any] = json.loads(schema.metadata[b"facts"])
+def read_facts(file: Path) -> dict[str, Any]:
+    """The facts in a file of answers; ends the program if it is another file."""
+    try:
+        facts: dict[str, Any] = json.loads((pq.read_schema(file).metadata or {})[b"facts"])
+    except (pa.ArrowInvalid, KeyError):
+        sys.exit(f"{file} is not a file of a training's answers. Remove it, or give another one.")
     return facts
 
 

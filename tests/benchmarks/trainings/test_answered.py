@@ -3,6 +3,8 @@
 import math
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.trainings.answered import read_answers
@@ -66,3 +68,11 @@ def test_names_the_columns_that_a_file_lacks(tmp_path: Path) -> None:
     write_columns(tmp_path / "a.parquet", {"id": ["a"], "margin": [1.0]}, {})
     with pytest.raises(SystemExit, match="lacks answerable, article, no_answer_em"):
         read_answers(tmp_path / "a.parquet")
+
+
+def test_names_a_file_that_has_no_answers(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["a"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_text("not Parquet")
+    for name in ("a.parquet", "b.parquet"):
+        with pytest.raises(SystemExit, match=f"{name} is not a file of a training's answers"):
+            read_answers(tmp_path / name)
