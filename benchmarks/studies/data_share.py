@@ -22,26 +22,28 @@ rerun with the same files and flags, on any machine, trains only what OUT_FOLDER
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pyarrow.parquet as pq
 
 from benchmarks.common.arguments import existing_file
 from benchmarks.common.figures import save
 from benchmarks.common.tables import write_table
 from benchmarks.race import train
+from benchmarks.trainings.answered import Answered, Scores, read_answers
 from benchmarks.trainings.answers import read_facts, write_answers
 from benchmarks.trainings.trained import Trained
 from infra.artifacts.manifest import facts_of, hash_file
 from infra.atomic_files import atomic_file
 from infra.settings import settings
-from models.arrays import FloatArray, IntArray
+from models.arrays import FloatArray
 from tasks.data.ingested import hash_uniform
 from tasks.evaluation.bootstrap import enlargement, means_of_drawn, sums_by_group
 from tasks.evaluation.significance import bootstrap
@@ -59,19 +61,28 @@ class Point:
     articles: int
     available: int  # questions of these articles
     questions: int  # trained on
-    f1: FloatArray  # (n,) of each dev question, percent
-    article_of: IntArray  # (n,) of each dev question
+    answered: Answered  # the dev questions
+    threshold: float  # the no-answer threshold; infinity: a span for each question
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The scores of the dev questions at the threshold."""
+        return self.answered.at(self.threshold)
 
     @property
     def row(self) -> dict[str, str]:
         """The row of the table."""
-        interval = bootstrap(self.f1[None], group_of=self.article_of)
-        return {
+        interval = bootstrap(self.scores.f1[None], group_of=self.answered.article)
+        spans = 100 * self.answered.span_f1[self.answered.answerable].mean()
+        row = {
             "articles": f"{self.percent} % ({self.articles:,})",
             "questions": f"{self.questions:,}",
             "F1": f"{interval.mean:.2f}",
             "F1, 95 %": f"{interval.low:.2f} to {interval.high:.2f}",
         }
+        if self.answered.auc is not None:
+            row |= {"AvNA": f"{self.scores.avna.mean():.2f}", "AUC": f"{self.answered.auc:.3f}"}
+        return row | {"F1 of spans, answerable": f"{spans:.2f}"}
 
 
 @dataclass(frozen=True)
@@ -135,14 +146,18 @@ def answers_to(file: Path, asked: dict[str, Any]) -> bool:
     return file.is_file() and read_facts(file).get("asked") == asked
 
 
-def read_point(share: Share, answers: Path) -> Point:
-    """The F1 of a training's answers."""
-    facts = read_facts(answers)
-    column = "f1" if facts["threshold"] is None else "f1_at_threshold"
-    table = pq.read_table(answers, columns=[column, "article"])
-    f1 = 100 * table[column].to_numpy().astype(np.float64)
-    articles = table["article"].to_numpy()
-    return Point(share.percent, share.articles, share.questions, facts["trained_on"], f1, articles)
+def read_point(share: Share, file: Path) -> Point:
+    """A training whose answers are in a file."""
+    answered = read_answers(file)
+    threshold = answered.facts["threshold"]
+    return Point(
+        share.percent,
+        share.articles,
+        share.questions,
+        answered.facts["trained_on"],
+        answered,
+        math.inf if threshold is None else threshold,
+    )
 
 
 def fit(questions: Sequence[int], f1: FloatArray) -> FloatArray:
@@ -159,9 +174,9 @@ def predicted(curve: FloatArray, questions: FloatArray | float) -> FloatArray:
 def extrapolate(points: Sequence[Point], questions: int) -> dict[str, Any]:
     """F1 at a number of questions with its 95 % interval, and the check by the smaller shares."""
     sizes = [point.questions for point in points]
-    f1 = np.array([point.f1 for point in points])
+    f1 = np.array([point.scores.f1 for point in points])
     observed = f1.mean(axis=1)
-    sums, of_articles = sums_by_group(f1, points[0].article_of)
+    sums, of_articles = sums_by_group(f1, points[0].answered.article)
     wider = enlargement(len(of_articles))
     samples = [
         predicted(fit(sizes, observed + wider * (drawn - observed)), questions)
@@ -187,7 +202,7 @@ def draw(points: Sequence[Point], questions: int, file: Path) -> None:
     """Draw F1 over the number of questions, and the fitted curve."""
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     sizes = [point.questions for point in points]
-    means = np.array([point.f1.mean() for point in points])
+    means = np.array([point.scores.f1.mean() for point in points])
     x = np.geomspace(min(sizes), questions, 100)
     axes.plot(x, predicted(fit(sizes, means), x), "--", label="power law")
     axes.plot(sizes, means, "o", label="trained")

@@ -1,6 +1,8 @@
 """The benchmark of F1 over the share of training data."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +21,14 @@ from benchmarks.studies.data_share import (
 from benchmarks.trainings.answers import write_columns
 from infra.settings import settings
 from tests.factories.cli import QUICK, run_benchmark, write_dataset
+from tests.factories.finished_trainings import span_answers
 
 
 def point(questions: int, f1: float) -> Point:
-    """A training of which every dev question has this F1."""
-    return Point(100, 1, 2 * questions, questions, np.full(40, f1), np.arange(40) // 4)
+    """A training whose spans have this F1 at every dev question."""
+    spans = span_answers(dict.fromkeys(map(str, range(40)), 0.0))
+    answered = replace(spans, span_f1=np.full(40, f1 / 100), article=np.arange(40) // 4)
+    return Point(100, 1, 2 * questions, questions, answered, math.inf)
 
 
 def test_extrapolates_a_power_law() -> None:
@@ -34,6 +39,14 @@ def test_extrapolates_a_power_law() -> None:
     assert result["f1_95_percent"] == pytest.approx([result["f1"]] * 2)
     checked = result["largest_share"]
     assert checked["f1_predicted_by_smaller_shares"] == pytest.approx(checked["f1"])
+
+
+def test_row_has_the_scores_at_the_threshold() -> None:
+    answered = span_answers({"a": -2.0, "b": 1.0, "u1": -1.0, "u2": 3.0}, right={"a", "b"})
+    row = Point(100, 4, 8, 8, answered, threshold=2.0).row
+    assert (row["F1"], row["AvNA"], row["AUC"]) == ("75.00", "75.00", "0.750")
+    assert row["F1 of spans, answerable"] == "100.00"
+    assert "AUC" not in point(4000, 50).row
 
 
 def test_questions_of_a_file_are_scaled() -> None:
