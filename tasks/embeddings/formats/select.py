@@ -39,6 +39,7 @@ from tasks.embeddings.formats.store import (
 from tasks.embeddings.formats.word2vec_format import TextReader, Word2VecReader
 from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.text.split_texts import wanted_words
+from tasks.text.vocabulary import lookup_keys
 
 # Reader of a set of vectors, in the set's order: `rows` yields the kept ones, `dimension` is known
 # before, and `row_count`, of the whole set, after all rows have been read.
@@ -82,7 +83,9 @@ def select_joined(
     out: Path, source: JoinedVectors, wanted: set[str], keep_first: int
 ) -> dict[str, Any]:
     """Write vectors.parquet: the wanted words and the first `keep_first` of each set, side by side
-    (see `join`). Raises the errors of `select_vectors`."""
+    (see `join`). Of a word that is among the first of one set, the vectors of the others are kept
+    too, wherever they have it. Raises the errors of `select_vectors`."""
+    wanted = wanted | _keys_of_first_words(source, keep_first)
     selected = [_select(str(part), wanted, keep_first) for part in source.parts]
     joined = join([chosen for chosen, _, _ in selected])
     parts = [
@@ -102,6 +105,14 @@ def select_joined(
     }
     write_vectors(out, joined, {**history, **facts})
     return {"rows": len(joined.words), **facts}
+
+
+def _keys_of_first_words(source: JoinedVectors, keep_first: int) -> set[str]:
+    """The keys under which the first words of each set are looked up in the others."""
+    if not keep_first:
+        return set()
+    firsts = [_select(str(part), set(), keep_first)[0].words for part in source.parts]
+    return {key for words in firsts for word in words for key in lookup_keys(word, False)}
 
 
 def _part(source: VectorInput, dimension: int, history: History) -> History:

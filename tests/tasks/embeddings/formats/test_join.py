@@ -61,6 +61,17 @@ def test_keeps_wanted_and_first_words_of_each_set(selected: Path) -> None:
     assert part_sizes(selected) == (2, 3)
 
 
+def test_first_words_have_the_vectors_of_all_sets(tmp_path: Path) -> None:
+    general = write_lines(tmp_path / "a.txt", "the 1", "of 2", "sepsis 3", "-- 4")
+    domain = write_lines(tmp_path / "b.txt", "sepsis 5", "– 6", "the 7")
+    select_joined(tmp_path, JoinedVectors((Path(general), Path(domain))), set(), keep_first=2)
+    words, matrix = read_vectors(tmp_path)
+    vectors = dict(zip(words.to_pylist(), matrix.tolist(), strict=True))
+    assert vectors["sepsis"] == [3, 1, 5, 1] and vectors["the"] == [1, 1, 7, 1]
+    assert vectors["–"] == [4, 1, 6, 1], "the general set has it with a plain dash"
+    assert vectors["of"] == [2, 1, 0, 0]
+
+
 def test_random_vectors_of_unknown_words_have_no_flags(selected: Path) -> None:
     zero = load_word_vectors(selected, selected)
     np.testing.assert_array_equal(zero[3], [5, 6, 1, 0, 0, 0, 0])
