@@ -321,10 +321,13 @@ def _parse_entry(record: Any, place: str) -> Entry:
 
 
 def _answer_list(answers: Any) -> Any:
-    """Answers as a list of objects; an object of two equally long lists is converted."""
+    """Answers as a list of objects; an object of two equally long lists, or of one list of texts
+    without their starts, is converted."""
     match answers:
         case {"text": [*texts], "answer_start": [*starts]} if len(texts) == len(starts):
             return [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
+        case {"text": [*texts]} if answers.get("answer_start") is None:
+            return [{"text": text} for text in texts]
     return answers
 
 

@@ -277,7 +277,7 @@ def test_reads_real_files_completely(
 
 
 def flat(id: str, context: str = "The gold bar", **more: Any) -> dict[str, Any]:
-    return {"id": id, "context": context, "question": f"{id}?", "answers": [GOLD], **more}
+    return {"id": id, "context": context, "question": f"{id}?", "answers": [GOLD]} | more
 
 
 def question_of(id: str, *answers: Answer, impossible: bool = False) -> Question:
@@ -332,7 +332,15 @@ def test_line_can_hold_a_whole_article(tmp_path: Path) -> None:
     assert articles[1].paragraphs[0].qas == [question_of("c", ROW_ANSWER)]
 
 
-@pytest.mark.parametrize("answers", [[], {"text": [], "answer_start": []}])
+@pytest.mark.parametrize("starts", [{}, {"answer_start": None}])
+def test_lists_of_answers_may_lack_their_starts(tmp_path: Path, starts: dict[str, None]) -> None:
+    file = lines(tmp_path, flat("a", answers={"text": ["gold", "bar"], **starts}))
+    (article,) = read_articles(file)
+    answers = [Answer(text=text, answer_start=-1) for text in ("gold", "bar")]
+    assert article.paragraphs[0].qas == [question_of("a", *answers)]
+
+
+@pytest.mark.parametrize("answers", [[], {"text": [], "answer_start": []}, {"text": []}])
 def test_empty_answers_without_flag_mean_impossible(tmp_path: Path, answers: Any) -> None:
     entries = [{**flat("a"), "answers": answers}, {**flat("b", is_impossible=False), "answers": []}]
     (article,) = read_articles(lines(tmp_path, *entries))
