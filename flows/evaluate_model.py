@@ -25,7 +25,7 @@ from tasks.datasets.catalog import EVALUATIONS
 from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.no_answer import NoAnswer
-from tasks.inference.score_model import ANSWERS
+from tasks.inference.score_model import ANSWERS, unread_warning
 from tasks.inference.trained_contexts import knows_all_contexts, new_to_models
 from tasks.stages import scoring, splitting
 from tasks.text.vocabulary import Lexicon
@@ -87,13 +87,15 @@ def evaluate_model(
     version = _find_model(model, files.name)
     split = splitting(ingest_each(files.dev or files.train, data))
     scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
+    title = f"{version.name} version {version.version} on {files.name}"
+    if warning := unread_warning(registry.title(version), scored.facts):
+        get_run_logger().warning(warning)
     questions = load_split(split.folder)
     answers = scored.folder / ANSWERS
     written = pq.read_table(answers, columns=["em", "f1", "avna"])
     scores: Columns = {name: written[name].to_numpy() for name in written.column_names}
     masks = _slices(questions, scored.folder / "model")
     rows = [_row(name, mask, scores) for name, mask in masks.items()]
-    title = f"{version.name} version {version.version} on {files.name}"
     create_table_artifact(rows, key="evaluation", description=f"Scores of {title}")
     tags = {
         "dataset": files.name,

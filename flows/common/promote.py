@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from prefect import get_run_logger
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 from pydantic import TypeAdapter
@@ -29,7 +30,7 @@ from tasks.evaluation.promotion_rule import (
     too_few,
 )
 from tasks.evaluation.slices import guarded_slices
-from tasks.inference.score_model import load_f1
+from tasks.inference.score_model import load_f1, unread_warning
 from tasks.inference.trained_contexts import new_to_models
 from tasks.stages import scoring
 from tasks.text.vocabulary import Lexicon
@@ -253,7 +254,12 @@ def _compare(
     A champion may have been trained on the challenger's validation split if the split's settings or
     the data have changed since then; so may the model of a warm start.
     """
-    scored, earlier = (scoring(m.model_id, split).folder for m in (challenger, champion))
+    models = (challenger, champion)
+    outputs = [scoring(model.model_id, split) for model in models]
+    for model, output in zip(models, outputs, strict=True):
+        if warning := unread_warning(registry.title(model), output.facts):
+            get_run_logger().warning(warning)
+    scored, earlier = (output.folder for output in outputs)
     questions = load_split(split)
     new = new_to_models(questions, [scored / "model", earlier / "model"])
     if not new.all() and new.sum() < rule.slice_questions:

@@ -1,5 +1,6 @@
 """Evaluates a registered model on every question of a split, whatever data it was trained on."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from models.arrays import FloatArray
 from models.squad_metrics import QuestionScore, mean_scores
 from tasks.evaluation.evaluate import EvaluationSplit, load_split
 from tasks.inference.no_answer import NoAnswer
+from tasks.text.tokenizer import tokenize
 from tasks.tracking import registry
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ def score_registered(
     """Evaluate a registered model on all questions of an ingested split, from their raw text.
 
     For the last two arguments, see `Predictor.load`. Writes answers.parquet with a row per
-    question, and model/ without its weights and vectors.
+    question, and model/ without its weights and vectors. The facts have the scores, and as `unread`
+    the number of questions whose texts are too long for the model.
 
     Raises:
         UserError: the model is incompatible with this version of the code, or has no such
@@ -52,7 +55,7 @@ def score_registered(
             "to another version, or delete the alias."
         ) from error
     questions = load_split(split)
-    answers, scores = answer_split(predictor, questions)
+    answers, scores, unread = answer_split(predictor, questions)
     columns: dict[str, Any] = {
         "id": questions.ids,
         "answer": answers,
@@ -64,20 +67,42 @@ def score_registered(
     for file in folder.glob("*.safetensors"):
         file.unlink()  # large, and kept in the registry
     mean = mean_scores(scores)
-    return {"model_id": model_id, "em": mean.em, "f1": mean.f1, "questions": len(scores)}
+    facts = {"model_id": model_id, "em": mean.em, "f1": mean.f1, "questions": len(scores)}
+    return {**facts, "unread": unread}
 
 
 def answer_split(
     predictor: "Predictor", split: EvaluationSplit
-) -> tuple[list[str], list[QuestionScore]]:
-    """Answers to all questions of a split, and their scores by the official rules.
+) -> tuple[list[str], list[QuestionScore], int]:
+    """Answers to all questions of a split, their scores by the official rules, and the number of
+    questions that the model can't read because the texts are too long.
 
-    The answer is "" if the question or the context has no tokens.
+    The answer is "" if the question or the context has no tokens. It is also "" if they are too
+    long, but then the scores are 0, because "no answer" would be right for unanswerable questions.
     """
     contexts = map(split.context, range(len(split)))
-    rows = predictor.answer(list(zip(split.questions, contexts, strict=True)))
+    pairs = list(zip(split.questions, contexts, strict=True))
+    rows = predictor.answer(pairs)
     answers = [row["answer"] for row in rows]
-    return answers, split.score(answers)
+    unread = [
+        bool(row["error"]) and all(tokenize(text) for text in pair)
+        for row, pair in zip(rows, pairs, strict=True)
+    ]
+    scores = [
+        QuestionScore(0, 0.0, 0) if too_long else score
+        for too_long, score in zip(unread, split.score(answers), strict=True)
+    ]
+    return answers, scores, sum(unread)
+
+
+def unread_warning(name: str, facts: Mapping[str, Any]) -> str:
+    """A sentence about the questions that a scored model could not read; "" if it read all."""
+    if not facts["unread"]:
+        return ""
+    return (
+        f"{name} can't read {facts['unread']:,} of the {facts['questions']:,} questions, because "
+        "their texts are too long for it. They count as wrong."
+    )
 
 
 def load_f1(scored: Path) -> FloatArray:

@@ -18,7 +18,7 @@ import tasks.inference.predictor as predictor_module
 from infra.errors import UserError
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
-from tasks.inference.score_model import answer_split
+from tasks.inference.score_model import answer_split, unread_warning
 from tests.factories.answers import (
     ABSOLUTE,
     COMMON,
@@ -367,6 +367,21 @@ def test_casing_affects_only_characters(predictor: Predictor) -> None:
 
 def test_empty_questions_and_contexts_get_no_answer(predictor: Predictor, tmp_path: Path) -> None:
     folder = ingest(tmp_path / "split", (CONTEXT, [" ", "Where?"]), (" ", ["Where is the inn?"]))
-    answers, scores = answer_split(predictor, load_split(folder))
+    answers, scores, unread = answer_split(predictor, load_split(folder))
     assert [bool(answer) for answer in answers] == [False, True, False]
     assert [score.em for score in scores] == [1, 0, 1]
+    assert unread == 0
+
+
+def test_questions_that_are_not_read_score_0(
+    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models.predict, "LONGEST_CONTEXT", 8)
+    longer = ("It is on the hill, so here.", ["Where is it?"])
+    folder = ingest(tmp_path / "split", ("It is on a hill.", ["Where?"]), (" ", ["Who?"]), longer)
+    answers, scores, unread = answer_split(predictor, load_split(folder))
+    assert [bool(answer) for answer in answers] == [True, False, False]
+    assert [score.avna for score in scores] == [0, 1, 0], "none of the questions has an answer"
+    facts = {"unread": unread, "questions": 3}
+    assert unread_warning("Version 1 (char)", facts).startswith("Version 1 (char) can't read 1 of")
+    assert not unread_warning("Version 1 (char)", {**facts, "unread": 0})
