@@ -136,7 +136,7 @@ class Settings(BaseSettings):
 
     @field_validator("mlflow_tracking_uri", "mlflow_pages")
     @classmethod
-    def _with_port(cls, url: str | None) -> str | None:
+    def _with_valid_port(cls, url: str | None) -> str | None:
         _ = urlsplit(url or "").port  # raises ValueError if it is not a number up to 65535
         return url
 

@@ -220,8 +220,8 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
 def _equal_for_equal_texts(files: Sequence[Sequence[str]]) -> list[list[str]]:
     """The articles' keys, equal for those that begin with the same text under different titles.
 
-    `divide` then keeps those of one file together. Apart, most of them would be left out of train, because
-    their text is held out.
+    `divide` then keeps those of one file together. Apart, most of them would be left out of train,
+    because their text is held out.
     """
     first: dict[str, str] = {}
     for key in sorted(key for file in files for key in file):
