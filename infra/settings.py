@@ -188,7 +188,15 @@ class Settings(BaseSettings):
     @property
     def tracking_uri(self) -> str:
         """MLflow's tracking URI, where runs are recorded."""
-        return self.mlflow_tracking_uri or f"sqlite:///{self.root.resolve()}/mlflow.db"
+        return self.mlflow_tracking_uri or self.mlflow_database
+
+    @property
+    def mlflow_database(self) -> str:
+        """URI of the database that the MLflow server of `bidaflow up` serves."""
+        named = self.mlflow_tracking_uri
+        if named is not None and urlsplit(named).scheme not in ("http", "https"):
+            return named
+        return f"sqlite:///{self.root.resolve()}/mlflow.db"
 
 
 def settings() -> Settings:

@@ -8,7 +8,6 @@ Usage: python -m infra.services.mlflow_server
 import os
 import uuid
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import uvicorn  # before MLflow, which secures its server if it finds one of these loaded
 from mlflow.environment_variables import (
@@ -44,7 +43,7 @@ def main() -> None:
     a version that renames one can't start with another store. Artifacts are not served: runs and
     servers are on one machine, and access artifacts by the same paths.
     """
-    store, artifacts = database(), f"{settings().root.resolve()}/mlartifacts"
+    store, artifacts = settings().mlflow_database, f"{settings().root.resolve()}/mlartifacts"
     os.environ |= {
         BACKEND_STORE_URI_ENV_VAR: store,
         REGISTRY_STORE_URI_ENV_VAR: store,
@@ -63,13 +62,6 @@ def main() -> None:
         port=settings().mlflow_port,
         log_config=str(_UVICORN_LOG_CONFIG),
     )
-
-
-def database() -> str:
-    """URI of the database that runs are recorded in, by this server or without one."""
-    uri = settings().tracking_uri
-    is_this_server = urlsplit(uri).scheme in ("http", "https")
-    return f"sqlite:///{settings().root.resolve()}/mlflow.db" if is_this_server else uri
 
 
 def first_page() -> str:

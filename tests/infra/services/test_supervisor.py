@@ -17,14 +17,13 @@ from rich.cells import cell_len
 from infra.errors import UserError
 from infra.processes import ServicesRecord, record_process
 from infra.services import supervisor
-from infra.services.mlflow_server import database
 from infra.services.supervisor import (
     MAX_LOG_BYTES,
     Service,
     wait_for_all,
     wait_for_started_server,
 )
-from infra.settings import CHECKOUT
+from infra.settings import CHECKOUT, settings
 from tests.factories.cli import environment_for
 from tests.factories.http import ANSWER_SECONDS, send_request
 from tests.factories.ports import free_port
@@ -83,21 +82,35 @@ def test_mlflow_serves_the_recorded_runs(
     root: Path, monkeypatch: pytest.MonkeyPatch, uri: str, own: bool
 ) -> None:
     monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
-    assert database() == (f"sqlite:///{root}/mlflow.db" if own else uri)
+    assert settings().mlflow_database == (f"sqlite:///{root}/mlflow.db" if own else uri)
 
 
 def test_waits_for_the_server_that_up_starts(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = free_port()
-    url, starting = f"http://127.0.0.1:{port}", subprocess.Popen(["sleep", "2"])
+    url, health = f"http://127.0.0.1:{port}", root / "api" / "health"
+    health.parent.mkdir(parents=True)
+    health.touch()
+    serve = f"{sys.executable} -m http.server {port} --bind 127.0.0.1 --directory {root}"
+    starting = subprocess.Popen(["sh", "-c", f"sleep 1; exec {serve}"], stderr=subprocess.DEVNULL)
     supervising = record_process(starting.pid)
     ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
     wait_for_started_server("http://127.0.0.1:1/api")
     assert capsys.readouterr().err == "", "another server is not waited for"
     wait_for_started_server(f"{url}/api")
-    assert starting.wait() == 0, "it waits until up has ended, or its server responds"
+    assert httpx.get(f"{url}/api/health").is_success
     assert "Waiting for the Prefect server" in capsys.readouterr().err
+    starting.terminate()
+    starting.wait()
+
+
+def test_waits_no_longer_than_up_lives(root: Path) -> None:
+    url, starting = f"http://127.0.0.1:{free_port()}", subprocess.Popen(["sleep", "2"])
+    supervising = record_process(starting.pid)
+    ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
+    wait_for_started_server(f"{url}/api")
+    assert starting.poll() == 0, "until then, it has waited"
 
 
 def status_with_answers(services: Services) -> str | None:
