@@ -87,7 +87,6 @@ def evaluate_model(
     version = _find_model(model, files.name)
     split = splitting(ingest_each(files.dev or files.train, data))
     scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
-    title = f"{version.name} version {version.version} on {files.name}"
     if warning := unread_warning(registry.title(version), scored.facts):
         get_run_logger().warning(warning)
     questions = load_split(split.folder)
@@ -96,6 +95,7 @@ def evaluate_model(
     scores: Columns = {name: written[name].to_numpy() for name in written.column_names}
     masks = _slices(questions, scored.folder / "model")
     rows = [_row(name, mask, scores) for name, mask in masks.items()]
+    title = f"{version.name} version {version.version} on {files.name}"
     create_table_artifact(rows, key="evaluation", description=f"Scores of {title}")
     tags = {
         "dataset": files.name,
