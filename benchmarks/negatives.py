@@ -6,7 +6,8 @@ makes negatives of each kind from the answerable questions of a SQuAD-format fil
 regression on features of the words that question and context share must tell them from the
 questions that they were made from, and unanswerable questions that people wrote from a fifth of the
 answerable ones. It is trained on half of the articles and tested on the others. An area under the
-ROC curve near 1 means that a kind is too easy. This takes minutes, and writes overlap.json and .md.
+ROC curve near 1 means that a kind is too easy; a dash, that there are too few questions to tell.
+This takes minutes, and writes overlap.json and .md.
 
     python -m benchmarks.negatives OUT_FOLDER --data.dataset squad-v2.0-recovered --variants char \
       --training.epochs 3 …
@@ -133,12 +134,12 @@ def overlap_rows(folder: Path) -> Iterator[dict[str, str]]:
         ]
         features = feature_rows([(q.question, q.context) for q in both])
         is_answerable = np.arange(len(both)) >= len(unanswerable)
-        auc = classifier_auc(features, is_answerable, np.array(test))
+        auc = classifier_auc(features, is_answerable, np.array(test, bool))
         yield {
             "kind": kind,
             "questions": f"{len(unanswerable):,}",
             "answerable questions": f"{len(others):,}",
-            "AUC by word overlap": f"{auc:.3f}",
+            "AUC by word overlap": "–" if auc is None else f"{auc:.3f}",
         }
 
 

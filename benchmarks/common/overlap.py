@@ -40,19 +40,20 @@ def _share(part: int, total: int) -> float:
     return part / total if total else 1.0
 
 
-def classifier_auc(features: FloatArray, answerable: BoolArray, test: BoolArray) -> float:
+def classifier_auc(features: FloatArray, answerable: BoolArray, test: BoolArray) -> float | None:
     """The area under the ROC curve of a logistic regression on the test rows.
 
-    It is trained on the others. `features` is (n, k), the masks are (n,), and both parts have
-    questions of both kinds. 0.5 is chance; at 1, the classifier recognizes all unanswerable ones.
+    It is trained on the others. `features` is (n, k), and the masks are (n,). 0.5 is chance; at 1,
+    the classifier recognizes all unanswerable questions. None unless both parts have questions of
+    both kinds.
     """
+    if any(len(set(answerable[part])) < 2 for part in (test, ~test)):
+        return None
     mean, deviation = features[~test].mean(axis=0), features[~test].std(axis=0)
     scaled = (features - mean) / np.maximum(deviation, 1e-9)
     inputs = np.column_stack([scaled, np.ones(len(scaled))])
     weights = _logistic_regression(inputs[~test], (~answerable[~test]).astype(float))
-    area = no_answer_auc(inputs[test] @ weights, answerable[test])
-    assert area is not None
-    return area
+    return no_answer_auc(inputs[test] @ weights, answerable[test])
 
 
 def _logistic_regression(inputs: FloatArray, targets: FloatArray) -> FloatArray:

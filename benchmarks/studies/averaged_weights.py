@@ -4,9 +4,10 @@ Usage: python -m benchmarks.studies.averaged_weights OUT_FOLDER TRAINED CHECKPOI
 
 Averaging (EMA) does not influence training: a checkpoint's raw weights are those that the training
 would have without it. TRAINED is the folder of a finished training (stage `train`), CHECKPOINTs are
-its folders ROOT/ray/KEY/checkpoint_…. A training keeps the last three, so copy them while it runs.
-Each takes minutes: the model answers all questions of validation with both kinds of weights.
-One of the first epoch has no scores yet, so nothing shows whether it is of TRAINED.
+its folders ROOT/ray/KEY/checkpoint_…. A training keeps the two with the best validation F1 and the
+latest one, so copy them while it runs. Each takes minutes: the model answers all questions of
+validation with both kinds of weights. One of the first epoch has no scores yet, so nothing shows
+whether it is of TRAINED.
 
 F1 is that of most probable answers, by which a training chooses its epoch. Intervals resample
 articles with their questions, p-values are corrected over the checkpoints (Holm), and one seed says

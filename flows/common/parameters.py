@@ -35,6 +35,7 @@ from tasks.embeddings.training.config import (
     CONTEXT_SETTINGS,
     METHODS,
     EmbeddingSettings,
+    changed_settings,
     reject_unused_settings,
 )
 
@@ -167,7 +168,7 @@ class DataParameters(Form):
         None,
         ge=0,
         lt=1,
-        description="Fraction of the training articles held out for validation, which decides "
+        description="Fraction of the articles held out for validation, which decides "
         "early stopping, thresholds and promotion. Empty: 0.1 (tiny: 0). 0: no validation split.",
     )
     overlap: Overlap | None = Field(
@@ -418,8 +419,12 @@ class VectorParameters(Form):
 
     @model_validator(mode="after")
     def _reject_settings_without_effect(self) -> Self:
-        default = {name: field.default for name, field in type(self).model_fields.items()}
-        changed = [n for n in ("corpus", "training", "start") if getattr(self, n) != default[n]]
+        given = {
+            "corpus": self.corpus != CorpusParameters(),
+            "training": changed_settings(self.training),
+            "start": self.start is not None,
+        }
+        changed = [name for name, value in given.items() if value]
         if self.method is not None:
             reject_unused_settings(self.method, self.training)
         elif self.fill == A_LA_CARTE:
@@ -457,7 +462,7 @@ class VectorParameters(Form):
 
 def _reject_settings_of_methods(training: EmbeddingSettings, start: str | None) -> None:
     """Raises ValueError if a setting is given that inducing vectors from contexts does not use."""
-    unused = [n for n in training.model_dump(exclude_defaults=True) if n not in CONTEXT_SETTINGS]
+    unused = [name for name in changed_settings(training) if name not in CONTEXT_SETTINGS]
     if unused or start is not None:
         names = [f"training.{name}" for name in unused] + (["start"] if start is not None else [])
         raise ValueError(

@@ -178,7 +178,7 @@ def _log_outcome(
 ) -> None:
     """Log to the run's parent in MLflow what people look for: scores, decision and report."""
     uri = settings().tracking_uri
-    best = max(trained.variants, key=lambda output: float(output.facts["scores"]["dev/f1"]))
+    best = trained.best
     names = [output.facts["variant"] for output in trained.variants]
     runs.log_scores(
         uri, run_id, {name: best.facts["scores"][name] for name in ("dev/f1", "dev/em")}

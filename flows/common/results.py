@@ -105,10 +105,11 @@ class TrainedVariants:
             for output in self.variants
         ]
 
-    def best_model(self) -> str:
-        """The URI of the registered model of the variant with the highest F1 on dev."""
-        best = max(self.variants, key=lambda output: output.facts["scores"]["dev/f1"])
-        return str(best.facts["model_uri"])
+    @property
+    def best(self) -> Output:
+        """The variant with the highest F1 on validation; if there is none, on dev."""
+        split = "dev" if self.splits.validation is None else "validation"
+        return max(self.variants, key=lambda output: float(output.facts["scores"][f"{split}/f1"]))
 
     def scores(self) -> list[VariantScores]:
         """Each variant's scores for the record of the run."""
@@ -134,7 +135,9 @@ class TrainedVariants:
             "trained": len(self.new),
             "unchanged": self.unchanged,
             "decision": promotion.sentence if promotion and promotion.decision else None,
-            "model": None if promotion else self.best_model(),  # a promotion leaves a champion
+            "model": None
+            if promotion
+            else self.best.facts["model_uri"],  # a promotion leaves a champion
             "report": str(report),
             "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.variants},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},

@@ -11,6 +11,7 @@ from prefect import get_run_logger
 from flows.common.data_files import find_files
 from flows.common.parameters import DataParameters
 from infra.artifacts.stage import Output
+from infra.errors import UserError
 from infra.files import READ_PROGRESS
 from infra.progress_reporter import showing_read_progress
 from tasks.data.ingested import Portion, articles_with_questions
@@ -49,6 +50,12 @@ class Splits:
 def ingest_dataset(data: DataParameters) -> Splits:
     """Find the dataset's files, ingest each of them, and split their articles."""
     files = find_files(data)
+    dev_share = 0 if files.dev else data.dev_share
+    if dev_share + files.validation_share >= 1:
+        raise UserError(
+            f"data.validation_share is {files.validation_share:g} and data.dev_share "
+            f"{dev_share:g}, which leaves no articles to train on. Their sum must be below 1."
+        )
     with showing_read_progress(files.all):
         portions = ingest_each(files.train, data)
         mixed = [
@@ -57,9 +64,7 @@ def ingest_dataset(data: DataParameters) -> Splits:
             for portion in ingest_each(sources, data, weight, divided=False)
         ]
         dev_portions = ingest_each(files.dev, data)
-    shares = Shares(
-        validation=files.validation_share, dev=0 if files.dev else data.dev_share, seed=data.seed
-    )
+    shares = Shares(validation=files.validation_share, dev=dev_share, seed=data.seed)
     if dev_portions:
         dev = splitting(dev_portions)
         exclusions = Exclusions(scored=dev.folder, overlap=files.overlap)

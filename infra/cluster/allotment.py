@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 from pydantic import BaseModel, Field
@@ -20,13 +20,15 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
     workers: int = Field(
         1, ge=1, le=1024, description="Data-parallel workers (processes) of each training."
     )
+    # Excluded from cache keys, like `trainings`: cores and parallel trainings change a result by no
+    # more than rounding, and a training that resumes keeps its number of threads.
     cpus_per_worker: int = Field(
         0,
         ge=0,
         le=1024,
+        exclude=True,
         description="CPU cores per worker. 0: divide the available cores among the workers.",
     )
-    # Excluded from cache keys: parallel trainings change a result by no more than rounding.
     trainings: int = Field(
         0,
         ge=0,
@@ -38,6 +40,11 @@ class Resources(BaseModel, frozen=True, extra="forbid"):
     gpu: bool | None = Field(
         None, description="Use GPUs, one per worker. Empty: if the cluster has them."
     )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of a training's MLflow run."""
+        return {**self.model_dump(), "cpus_per_worker": self.cpus_per_worker}
 
 
 class Allotment(BaseModel, frozen=True):

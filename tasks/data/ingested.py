@@ -179,6 +179,8 @@ class Contexts:
         self.fingerprints = [digest for _, digests in articles for digest in digests]
         # A key for each article: its title and the fingerprint of its first context.
         self.articles = [f"{title}\n{(first or b'').hex()}" for title, (first, *_) in articles]
+        # The fingerprints of each article's contexts that are not empty.
+        self.texts = [frozenset(filter(None, digests)) for _, digests in articles]
         # The position of each context's article in `articles`.
         self.article_of = np.repeat(
             np.arange(len(articles)), [len(digests) for _, digests in articles]

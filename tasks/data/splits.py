@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +65,7 @@ def divide(files: Sequence[Sequence[str]], shares: Shares) -> list[SplitName]:
 
     `files` holds each file's articles, each identified by its text. Of n articles in total,
     round(share · n) are held out: at least one for dev if `shares.dev` is above 0, and never all of
-    them. Equal articles get equal numbers; their order breaks the tie.
+    them. Equal articles stay together, so more are held out if the last ones drawn have equals.
     """
     articles = [text for file in files for text in file]
     file_of = [number for number, file in enumerate(files) for _ in file]
@@ -82,9 +83,22 @@ def divide(files: Sequence[Sequence[str]], shares: Shares) -> list[SplitName]:
         }
         if part == "validation":
             numbers = _spread_within_files(numbers, file_of)
-        for i in sorted(numbers, key=numbers.__getitem__)[: min(count, len(numbers) - 1)]:
+        for i in _lowest(numbers, articles, count):
             parts[i] = part
     return parts
+
+
+def _lowest(numbers: Mapping[int, float], articles: Sequence[str], count: int) -> list[int]:
+    """The `count` articles with the lowest numbers, and all their equals; never all articles."""
+    equals: dict[str, list[int]] = {}
+    for i in sorted(numbers, key=numbers.__getitem__):
+        equals.setdefault(articles[i], []).append(i)
+    lowest: list[int] = []
+    for group in list(equals.values())[:-1]:
+        if len(lowest) >= count:
+            break
+        lowest += group
+    return lowest
 
 
 def _spread_within_files(numbers: dict[int, float], file_of: Sequence[int]) -> dict[int, float]:
@@ -103,8 +117,8 @@ def _spread_within_files(numbers: dict[int, float], file_of: Sequence[int]) -> d
 
 
 def has_validation(articles: int, shares: Shares) -> bool:
-    """Whether `divide` holds out any of this many articles for validation."""
-    return "validation" in divide([[""] * articles], shares)
+    """Whether `divide` holds out any of this many different articles for validation."""
+    return "validation" in divide([[str(number) for number in range(articles)]], shares)
 
 
 Overlap = Literal["refuse", "leave out"]
@@ -167,7 +181,11 @@ def write_split(
 
 def _nothing_left(part: SplitName, left_out: int) -> str:
     reason = f" Contexts left out, because they are also in held-out data: {left_out:,}."
-    other = "" if part in ("all", "train") else ", or set another data.seed, which draws this part"
+    other = {
+        "dev": ", or set another data.seed, which draws this part",
+        "validation": ", set another data.seed, which draws this part, or set "
+        "data.validation_share to 0",
+    }.get(part, "")
     return f'No questions left in part "{part}".{reason if left_out else ""} Add articles{other}.'
 
 
@@ -199,17 +217,16 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     """Keep only the contexts of the articles in one part.
 
     Articles without questions are in train, because they would leave other parts empty. Raises
-    UserError if there is only one other article to divide into train and dev.
+    UserError if all others have the same texts, so that train and dev can't be apart.
     """
     if part == "all":
         return
-    articles = _equal_for_equal_texts(
-        [list(compress(portion.articles, portion.has_questions)) for portion in contexts]
-    )
-    if shares.dev and sum(map(len, articles)) < 2:
+    articles = _equal_for_equal_texts(contexts)
+    if shares.dev and len(set().union(*articles)) < 2:
         raise UserError(
-            "The data contain only one article with questions, which can't be divided into train "
-            "and dev. Add articles, or set separate files for train and dev."
+            "The data contain only one article with questions (those with the same texts count as "
+            "one), which can't be divided into train and dev. Add articles, or set separate files "
+            "for train and dev."
         )
     divided = iter(divide(articles, shares))
     for portion in contexts:
@@ -217,16 +234,25 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
         portion.keep &= (np.array(parts) == part)[portion.article_of]
 
 
-def _equal_for_equal_texts(files: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The articles' keys, equal for those that begin with the same text under different titles.
+def _equal_for_equal_texts(contexts: Sequence[Contexts]) -> list[list[str]]:
+    """The keys of each file's articles with questions, equal for those with the same texts.
 
-    `divide` then keeps those of one file together. Apart, most of them would be left out of train,
-    because their text is held out.
+    `divide` then keeps these together, whatever their titles. Apart, most of them would be left out
+    of train, because their texts are held out.
     """
-    first: dict[str, str] = {}
-    for key in sorted(key for file in files for key in file):
-        first.setdefault(key.rpartition("\n")[2] or key, key)
-    return [[first[key.rpartition("\n")[2] or key] for key in file] for file in files]
+    files = [
+        list(compress(zip(c.articles, c.texts, strict=True), c.has_questions)) for c in contexts
+    ]
+    first: dict[frozenset[bytes], str] = {}
+    for key, texts in sorted((article for file in files for article in file), key=itemgetter(0)):
+        first.setdefault(texts, key)
+    # Articles with the same title and first text can go on differently.
+    shared = Counter(first.values())
+    names = {
+        texts: key if shared[key] == 1 else "\n".join((key, *sorted(map(bytes.hex, texts))))
+        for texts, key in first.items()
+    }
+    return [[names[texts] if texts else key for key, texts in file] for file in files]
 
 
 def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:

@@ -37,6 +37,12 @@ class _Vocabulary:
         known = words["in_vectors"].to_numpy()
         return cls(words["word"].to_pylist(), known, vectors, characters["character"].to_pylist())
 
+    @classmethod
+    def of_model(cls, folder: Path) -> Self:
+        """Load the vocabulary of a model folder, with its vectors."""
+        vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
+        return cls.load(folder, vectors.numpy())
+
     @property
     def without_vector(self) -> list[str]:
         """Words whose vector is zero, except padding."""
@@ -53,11 +59,10 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
         UserError: that model has another architecture, or was trained with other word vectors or
             another language model.
     """
-    policy, seed = variant.model.unknown_words, variant.training.seed
-    vectors = load_word_vectors(data.vocabulary, data.vectors, policy, seed)
+    vectors = word_vectors_of(variant, data)
     vocabulary = _Vocabulary.load(data.vocabulary, vectors)
     sizes = part_sizes(data.vectors)
-    torch.manual_seed(seed)
+    torch.manual_seed(variant.training.seed)
     characters = len(vocabulary.characters)
     shape = (0, 0) if data.bilm is None else layers_shape(data.bilm)
     model = BiDAF(variant.model, torch.from_numpy(vectors), characters, sizes, shape)
@@ -68,9 +73,35 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
     return model, _copy_weights(variant.name, model, vocabulary, data.start_from / "model")
 
 
+def word_vectors_of(variant: VariantConfig, data: TrainingData) -> npt.NDArray[np.float32]:
+    """One vector per word of the data's vocabulary, (V, d); see `load_word_vectors`.
+
+    A warm start keeps the random vectors of the earlier model, which its weights have learned.
+    """
+    policy, seed = variant.model.unknown_words, variant.training.seed
+    vectors = load_word_vectors(data.vocabulary, data.vectors, policy, seed)
+    if policy == "random" and data.start_from is not None:
+        new = _Vocabulary.load(data.vocabulary, vectors)
+        _keep_random_vectors(_Vocabulary.of_model(data.start_from / "model"), new)
+    return vectors
+
+
+def _keep_random_vectors(old: _Vocabulary, new: _Vocabulary) -> None:
+    """Give OOV words the vectors that they have in the earlier model, if any."""
+    if old.vectors.shape[1] != new.vectors.shape[1]:
+        return  # other vectors, which are refused with an explanation
+    rows = {
+        word: row
+        for row, word in enumerate(old.words)
+        if not old.in_vectors[row] and old.vectors[row].any()
+    }
+    for row, word in enumerate(new.words):
+        if word in rows and not new.in_vectors[row]:
+            new.vectors[row] = old.vectors[rows[word]]
+
+
 def _copy_weights(name: str, model: BiDAF, new: _Vocabulary, folder: Path) -> WarmStartResult:
-    vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
-    old = _Vocabulary.load(folder, vectors.numpy())
+    old = _Vocabulary.of_model(folder)
     if model.config.word_vectors:
         _require_same_vectors(old, new)
     symbols = {

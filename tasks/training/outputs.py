@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from models.span_decoding import argmax_threshold
-from tasks.embeddings.formats.store import load_word_vectors, part_sizes
+from tasks.embeddings.formats.store import part_sizes
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
@@ -23,12 +23,14 @@ from tasks.training.checkpoints import (
     load_predictions,
     load_record,
 )
+from tasks.training.initialization import word_vectors_of
 from tasks.training.ray_trainer import FitResult
 from tasks.training.worker import Job
 
 # The parameters of the contextual vectors' mixes, one at each place.
 MIX = re.compile(r"mixes\.(\w+)\.weights")
 SCORES = (
+    "validation/f1",
     *("dev/em", "dev/f1", "dev/nll", "dev/avna", "dev/ece"),
     *("dev/questions_within", "dev/em_within", "dev/f1_within", "dev/avna_within"),
     *("dev/nll_within", "dev/em_at_threshold", "dev/f1_at_threshold", "dev/avna_at_threshold"),
@@ -98,16 +100,15 @@ def _trained_model(
     job: Job, weights: dict[str, torch.Tensor], allow_no_answer: bool, record: TrainingRecord
 ) -> TrainedModel:
     """The model of the epoch with which the record ends."""
-    data, policy = job.data, job.variant.model.unknown_words
-    vectors = load_word_vectors(data.vocabulary, data.vectors, policy, job.variant.training.seed)
+    data = job.data
     return TrainedModel(
         job.variant,
         allow_no_answer=allow_no_answer,
         weights=weights,
-        word_vectors=torch.from_numpy(vectors),
+        word_vectors=torch.from_numpy(word_vectors_of(job.variant, data)),
         vector_sizes=part_sizes(data.vectors),
         vocabulary=data.vocabulary,
-        subwords=data.vectors / SUBWORDS if policy == "subword" else None,
+        subwords=data.vectors / SUBWORDS if job.variant.model.unknown_words == "subword" else None,
         threshold=record.history[-1].get(THRESHOLD),
         operating_points=record.operating_points,
         bilm=data.bilm,

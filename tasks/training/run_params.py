@@ -44,7 +44,7 @@ def run_parameters(
         "vectors": vector_parameters(
             read_manifest(data.vectors), history_of(data.vectors / VECTORS)
         ),
-        "resources": resources.model_dump(),
+        "resources": resources.params,
     }
 
 

@@ -169,7 +169,7 @@ def _start_run(
     config = {
         **used,
         "start": None if start is None else content_digest(start),
-        "resources": resources.model_dump(),
+        "resources": resources.params,
     }
     digest = content_digest(corpus)
     run = runs.VariantRun(

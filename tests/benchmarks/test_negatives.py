@@ -70,7 +70,9 @@ def test_classifier_finds_what_features_tell() -> None:
     noise = random.normal(size=(4000, 3))
     assert classifier_auc(noise, answerable, test) == pytest.approx(0.5, abs=0.05)
     separated = noise + 3.0 * answerable[:, None]
-    assert classifier_auc(separated, answerable, test) > 0.99
+    area = classifier_auc(separated, answerable, test)
+    assert area is not None and area > 0.99
+    assert classifier_auc(noise, answerable, answerable) is None
 
 
 def test_features_count_shared_words() -> None:
@@ -93,6 +95,21 @@ def test_words_tell_other_paragraphs(folder: Path, monkeypatch: pytest.MonkeyPat
     assert areas["paragraph"] > 0.9 and areas["nearest"] > 0.9
     assert result["data"]["questions"] == 120
     assert "| swap | 60 | 60 |" in (folder / "overlap.md").read_text(encoding="utf-8")
+
+
+def test_too_few_questions_have_no_area(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "lower.json"
+    context = "the mill is old and grinds wheat."
+    answers = [{"text": "old", "answer_start": context.index("old")}]
+    qas = [{"id": "a", "question": "how old is the mill?", "answers": answers}]
+    paragraphs = [{"context": context, "qas": qas}, {"context": "a bridge is wide.", "qas": []}]
+    file.write_text(json.dumps({"data": [{"title": "mill", "paragraphs": paragraphs}]}))
+    monkeypatch.setattr(sys, "argv", ["negatives", str(folder), "--overlap-only", str(file)])
+    monkeypatch.setattr(negatives, "SAMPLED", NegativeShares(paragraph=1, nearest=1, swap=1))
+    negatives.main()
+    rows = json.loads((folder / "overlap.json").read_text(encoding="utf-8"))["rows"]
+    assert {row["AUC by word overlap"] for row in rows} == {"–"}
+    assert "swap" not in {row["kind"] for row in rows if row["questions"] != "0"}
 
 
 def test_measures_all_negatives_of_dev_at_a_threshold(tmp_path: Path) -> None:

@@ -86,10 +86,11 @@ def test_next_command_asks_a_model_that_exists(
     assert f"Next       bidaflow ask {command}\n" in capsys.readouterr().out
 
 
-def test_best_model_has_the_highest_f1(tmp_path: Path) -> None:
+def test_best_variant_is_chosen_on_validation(tmp_path: Path) -> None:
     outputs = [
-        Output(tmp_path, {"scores": {"dev/f1": f1}, "model_uri": f"models:/bidaf-own/{f1}"}, False)
-        for f1 in (60, 70, 65)
+        Output(tmp_path, {"scores": {"dev/f1": dev, "validation/f1": validation}}, False)
+        for dev, validation in ((60, 55), (70, 56), (65, 57))
     ]
-    splits = Splits(DataParameters(), "own", outputs[0], None, outputs[0])
-    assert TrainedVariants(splits, outputs, outputs[0], []).best_model() == "models:/bidaf-own/70"
+    for validation, best in ((None, outputs[1]), (outputs[0], outputs[2])):
+        splits = Splits(DataParameters(), "own", outputs[0], validation, outputs[0])
+        assert TrainedVariants(splits, outputs, outputs[0], []).best is best

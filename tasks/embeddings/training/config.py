@@ -105,14 +105,15 @@ class EmbeddingSettings(BaseModel):
         return self
 
 
-def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
-    """Raises ValueError if a setting that the method does not use differs from its default.
+def changed_settings(settings: EmbeddingSettings) -> list[str]:
+    """The names of the settings that differ from their defaults, which forms send as well."""
+    changed = settings.model_dump(exclude_defaults=True)
+    return [name for name, value in changed.items() if value != EARLIER_DEFAULTS.get(name, ...)]
 
-    Forms send every field, so only a value other than the default shows that the user set it.
-    """
-    for name, value in settings.model_dump(exclude_defaults=True).items():
-        if value == EARLIER_DEFAULTS.get(name, ...):
-            continue
+
+def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
+    """Raises ValueError if a setting is changed that the method does not use."""
+    for name in changed_settings(settings):
         if method not in USED_BY.get(name, (method,)):
             raise ValueError(
                 f"{name} has no effect with method {method!r}; omit it, or choose method "

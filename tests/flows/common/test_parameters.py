@@ -466,3 +466,11 @@ def test_vectors_made_from_texts_need_a_corpus(fields: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="reads a corpus; set"):
         VectorParameters.model_validate(fields)
     VectorParameters.model_validate({**fields, "corpus": {"dataset": "tiny"}})
+
+
+@pytest.mark.parametrize("fields", [{}, {"fill": "a-la-carte", "corpus": {"dataset": "tiny"}}])
+def test_defaults_of_earlier_releases_are_no_changes(fields: dict[str, Any]) -> None:
+    stored = VectorParameters.model_validate({**fields, "training": {"buckets": 500_000}})
+    assert stored.training.buckets == 500_000
+    with pytest.raises(ValidationError, match="would have no effect"):
+        VectorParameters.model_validate({**fields, "training": {"buckets": 400_000}})

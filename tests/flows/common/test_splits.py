@@ -137,6 +137,17 @@ def test_tiny_and_small_datasets_have_no_validation(tmp_path: Path) -> None:
     assert ingest_in_flow(DataParameters(dataset=file)).validation is None
 
 
+def test_shares_that_leave_nothing_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.json", ARTICLES)
+    shares = DataParameters(dataset=file, dev_share=0.6, validation_share=0.4)
+    with pytest.raises(
+        UserError, match=r"validation_share is 0\.4 and data\.dev_share 0\.6, which"
+    ):
+        ingest_in_flow(shares)
+    with_dev = shares.model_copy(update={"dev_files": [write(tmp_path / "dev.json", ARTICLES[:1])]})
+    assert ingest_in_flow(with_dev.model_copy(update={"overlap": "leave out"})).validation
+
+
 def test_mixed_in_files_are_used_for_training_only(tmp_path: Path) -> None:
     own = write(tmp_path / "own.json", ARTICLES[:10])
     other = write(tmp_path / "other.json", ARTICLES[10:])

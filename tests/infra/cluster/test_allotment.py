@@ -7,6 +7,7 @@ import ray
 from ray.train import ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 
+from infra.artifacts.manifest import identity
 from infra.cluster.allotment import (
     Allotment,
     NodeResources,
@@ -33,6 +34,12 @@ def node_with_a_gpu() -> Iterator[None]:
         ray.init(address="local", num_cpus=4, num_gpus=1, object_store_memory=80 * 2**20)
     yield
     ray.shutdown()
+
+
+def test_cores_do_not_change_the_key() -> None:
+    asked = Resources(cpus_per_worker=2, trainings=3)
+    assert identity(asked) == identity(Resources()) != identity(Resources(workers=2))
+    assert asked.params == {"workers": 1, "cpus_per_worker": 2, "gpu": None}
 
 
 @pytest.mark.parametrize(

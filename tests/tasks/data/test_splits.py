@@ -158,24 +158,59 @@ def test_held_out_duplicates_are_never_trained_on(tmp_path: Path) -> None:
     assert facts["contexts_left_out"] == 24 - facts["contexts"] - len(rows(held_out, "contexts"))
 
 
-def test_equal_texts_stay_together(tmp_path: Path) -> None:
+def write_parts(folder: Path, portions: list[Portion], shares: Shares) -> tuple[list[Path], int]:
+    """The splits dev, validation and train, and how many contexts are left out of them."""
+    folders, left_out = list[Path](), 0
+    for part in ("dev", "validation", "train"):
+        folders.append(new(folder / part))
+        apart = Exclusions(held_out=tuple(folders[:-1]))
+        left_out += write_split(folders[-1], portions, part, shares, apart)["contexts_left_out"]
+    return folders, left_out
+
+
+@pytest.mark.parametrize(("tickets", "pages"), [(600, 60), (90, 3), (90, 7)])
+@pytest.mark.parametrize("files", [1, 2])
+def test_equal_texts_stay_together(tmp_path: Path, tickets: int, pages: int, files: int) -> None:
     """As tickets about the same page, each with a subject of its own as its title."""
     articles = [
         {
             "title": f"Ticket {number}",
-            "paragraphs": [{"context": f"Page {number % 60}.", "qas": [unanswerable(f"{number}")]}],
+            "paragraphs": [
+                {"context": f"Page {number % pages}.", "qas": [unanswerable(f"{number}")]}
+            ],
         }
-        for number in range(600)
+        for number in range(tickets)
     ]
-    portion = ingested(write(tmp_path / "tickets.json", {"data": articles}))
-    shares, folders, left_out = Shares(validation=0.1, dev=0.1), list[Path](), 0
-    for part in ("dev", "validation", "train"):
-        folders.append(new(tmp_path / part))
-        apart = Exclusions(held_out=tuple(folders[:-1]))
-        left_out += write_split(folders[-1], [portion], part, shares, apart)["contexts_left_out"]
-    pages = [{row["text"] for row in rows(folder, "contexts")} for folder in folders]
-    assert sum(map(len, pages)) == len(set().union(*pages)) == 60
-    assert left_out == 0, "60 questions are six pages"
+    portions = [
+        ingested(write(tmp_path / f"{file}.json", {"data": articles[file::files]}))
+        for file in range(files)
+    ]
+    folders, left_out = write_parts(tmp_path, portions, Shares(validation=0.1, dev=0.1))
+    texts = [{row["text"] for row in rows(folder, "contexts")} for folder in folders]
+    assert sum(map(len, texts)) == len(set().union(*texts)) == pages
+    assert left_out == 0
+
+
+def test_a_common_beginning_does_not_join_articles(tmp_path: Path) -> None:
+    """As contracts without titles that begin with the same sentence."""
+    articles = [
+        {
+            "paragraphs": [
+                {"context": "This agreement is confidential.", "qas": []},
+                {"context": f"Contract {number}.", "qas": [unanswerable(f"{number:02}")]},
+            ]
+        }
+        for number in range(40)
+    ]
+    portion = ingested(write(tmp_path / "contracts.json", {"data": articles}))
+    dev = []
+    for seed in (1, 2):
+        shares = Shares(validation=0.1, dev=0.1, seed=seed)
+        folders, _ = write_parts(new(tmp_path / str(seed)), [portion], shares)
+        drawn = [[row["id"] for row in rows(folder, "questions")] for folder in folders]
+        assert list(map(len, drawn)) == [4, 4, 32]
+        dev.append(drawn[0])
+    assert dev[0] != dev[1], "the seed draws them"
 
 
 def test_duplicate_id_error_names_both_files(tmp_path: Path) -> None:
@@ -189,8 +224,10 @@ def test_duplicate_id_error_names_both_files(tmp_path: Path) -> None:
 
 def test_rejects_dividing_a_single_article(tmp_path: Path) -> None:
     one = ingest_contexts(tmp_path, a="One.")
-    with pytest.raises(UserError, match="only one article"):
-        write_split(new(tmp_path / "out"), [one], "train", Shares(dev=0.1))
+    equal = ingest_contexts(tmp_path, b="One.", c="One.")
+    for number, portions in enumerate([[one], [one, equal]]):
+        with pytest.raises(UserError, match="only one article"):
+            write_split(new(tmp_path / f"{number}"), portions, "train", Shares(dev=0.1))
     assert write_split(new(tmp_path / "all"), [one], "train", Shares())["questions"] == 1
 
 
@@ -242,7 +279,17 @@ shares = st.builds(
 )
 
 
-@given(files=st.lists(st.lists(st.text())), shares=shares)
+@given(
+    files=st.lists(st.text(), unique=True).flatmap(
+        lambda names: st.lists(st.integers(0, 3), min_size=len(names), max_size=len(names)).map(
+            lambda file_of: [
+                [name for name, file in zip(names, file_of, strict=True) if file == number]
+                for number in range(4)
+            ]
+        )
+    ),
+    shares=shares,
+)
 def test_every_article_is_assigned_and_train_not_empty(
     files: list[list[str]], shares: Shares
 ) -> None:
@@ -279,11 +326,14 @@ def test_assignment_depends_on_the_seed() -> None:
     assert len(drawn) > 10
 
 
-def test_duplicate_articles_are_divided_normally() -> None:
-    assert Counter(divide([["unknown_title"] * 10], Shares(dev=0.2, seed=3))) == {
-        "dev": 2,
-        "train": 8,
-    }
+def test_equal_articles_are_in_one_part() -> None:
+    files = [["first"] * 4 + ["second"] * 3, ["first"] * 2 + ["third"]]
+    for seed in range(10):
+        parts = divide(files, Shares(validation=0.1, dev=0.1, seed=seed))
+        first, second, third = ({parts[i] for i in rows} for rows in ((0, 7), (4, 5, 6), (9,)))
+        assert sorted(first | second | third) == ["dev", "train", "validation"]
+        assert len(first) == len(second) == 1
+    assert divide([["same"] * 10], Shares(dev=0.2)) == ["train"] * 10
 
 
 def article_names(*sizes: int) -> list[list[str]]:
