@@ -13,7 +13,7 @@ from rich.table import Column
 
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
-from flows.common.data_files import find_files
+from flows.common.data_files import find_evaluation_files, name_of_data
 from flows.common.failures import STATE_HOOKS, report_user_errors
 from flows.common.parameters import DataParameters
 from flows.common.splits import ingest_each
@@ -83,9 +83,9 @@ def evaluate_model(
     The scores are logged to MLflow, in an experiment of their own.
     """
     data = DataParameters(dataset=dataset, repair=repair, max_rejected=max_rejected)
-    files = find_files(data)
-    version = _find_model(model, files.name)
-    split = splitting(ingest_each(files.dev or files.train, data))
+    name = name_of_data(data)
+    version = _find_model(model, name)
+    split = splitting(ingest_each(find_evaluation_files(data), data))
     scored = scoring(version.model_id, split.folder, no_answer, expected_no_answer)
     if warning := unread_warning(registry.title(version), scored.facts):
         get_run_logger().warning(warning)
@@ -95,10 +95,10 @@ def evaluate_model(
     scores: Columns = {name: written[name].to_numpy() for name in written.column_names}
     masks = _slices(questions, scored.folder / "model")
     rows = [_row(name, mask, scores) for name, mask in masks.items()]
-    title = f"{version.name} version {version.version} on {files.name}"
+    title = f"{version.name} version {version.version} on {name}"
     create_table_artifact(rows, key="evaluation", description=f"Scores of {title}")
     tags = {
-        "dataset": files.name,
+        "dataset": name,
         "dataset.digest": content_digest(split.folder),
         "questions": str(len(questions)),
         "model": version.name,

@@ -96,6 +96,8 @@ def apply() -> None:
     _raise_file_limit()
     for name, value in variables().items():
         os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" in os.environ:  # paths are appended to it
+        os.environ["PREFECT_API_URL"] = os.environ["PREFECT_API_URL"].rstrip("/")
     os.environ.update(_proxy_exceptions())
     folder = Path(os.environ["PREFECT_HOME"])
     try:

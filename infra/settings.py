@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     )
 
     time_limit_hours: float = Field(
-        72, gt=0, description="Hours after which a flow that trains is stopped."
+        72, gt=0, le=100_000, description="Hours after which a flow that trains is stopped."
     )
 
     keep_runs: int = Field(

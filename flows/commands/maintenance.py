@@ -8,7 +8,7 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 from flows.commands.terminal import table
-from flows.common.promote import deciding_on_champion, promote_by_hand
+from flows.common.promote import promote_by_hand, roll_back
 from flows.common.publish import update_index
 from infra.settings import settings
 from tasks.datasets.paths import dataset_name
@@ -80,10 +80,9 @@ def rollback(
     Raises:
         UserError: there is no previous champion, or the MLflow server does not respond.
     """
-    name, uri = f"bidaf-{dataset_name(dataset)}", settings().tracking_uri
-    require_server(uri)
-    with deciding_on_champion(name):
-        restored, replaced = registry.rollback(uri, name)
+    name = f"bidaf-{dataset_name(dataset)}"
+    require_server(settings().tracking_uri)
+    restored, replaced = roll_back(name)
     previous = f"; version {replaced.version} is now the previous champion" if replaced else ""
     print(f"Version {restored.version} of {name} is the champion again{previous}.", flush=True)
     update_index()  # after the message: if this fails, the command must not be repeated

@@ -2,6 +2,7 @@
 
 import os
 from datetime import datetime
+from urllib.parse import urlsplit
 
 import httpx
 from rich.table import Table
@@ -12,7 +13,7 @@ from infra.masking import mask_secrets
 from infra.processes import ServicesRecord, read_record
 from infra.services.deployments import deploy as deploy_flows
 from infra.services.prefect_status import next_run, progress_of, require_access, responds
-from infra.settings import settings
+from infra.settings import LOOPBACK, settings
 from tasks.tracking import registry
 from tasks.tracking.client import server_url
 from tasks.tracking.orphaned_runs import ActiveRun, active_flow_runs
@@ -98,7 +99,9 @@ def _service_rows(record: ServicesRecord) -> list[tuple[str, str, str, str]]:
     rows = []
     for name, process in record.services.items():
         url = urls.get(name, "")
-        state = "running" if not url or responds(url) else "not responding"
+        # Links can lead elsewhere, such as to a proxy.
+        here = urlsplit(url).hostname == LOOPBACK
+        state = "not responding" if here and not responds(url) else "running"
         rows.append((name, state if process.alive else "stopped", str(process.pid), url))
     return rows
 

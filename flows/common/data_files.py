@@ -66,6 +66,15 @@ def find_files(data: DataParameters) -> DataFiles:
     )
 
 
+def find_evaluation_files(data: DataParameters) -> list[Path]:
+    """The dev files of the dataset, or all of its files if it has none; only these are fetched."""
+    known = _known_dataset(data)
+    if known is not None:
+        return [_known_file(known, "dev", data.seed)]
+    train_files, dev_files, _ = assign_splits(_find(data.dataset))
+    return _local_copies(dev_files or train_files)
+
+
 def recommended_training(data: DataParameters) -> dict[str, Any]:
     """Changes to a preset's training that suit a known dataset; none for other data."""
     known = _known_dataset(data)

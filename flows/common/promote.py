@@ -38,7 +38,7 @@ from tasks.tracking import registry, runs
 from tasks.tracking.registry import RegisteredVersion
 
 REASON, KEY, ANNOUNCED = "promotion", "promotion.key", "promotion.announced"
-# The newest version when this one was promoted by hand: a run compares only later ones with it.
+# The newest version when this one became champion by hand: a run compares only later ones with it.
 BY_HAND = "promotion.by_hand"
 DECISION = "decision.json"
 # Events, and the beginning of the ids of their resources, the registered models.
@@ -125,12 +125,32 @@ def promote_by_hand(model: RegisteredVersion) -> RegisteredVersion | None:
     """Make a version the champion without a comparison. Returns the champion before it."""
     uri = settings().tracking_uri
     with deciding_on_champion(model.name):
-        # First, so that no run undoes the promotion if this process is interrupted.
-        registry.tag(uri, model, {BY_HAND: str(registry.newest_version(uri, model.name))})
+        _pass_over_others(model)
         before = registry.set_champion(uri, model)
         sentence = f"{registry.title(model)} is now the champion: promoted by hand."
         registry.tag(uri, model, {REASON: sentence, ANNOUNCED: "true"})
     return before
+
+
+def roll_back(name: str) -> tuple[RegisteredVersion, RegisteredVersion | None]:
+    """Make the previous champion of a model the champion again. Returns it, and the version that it
+    replaces.
+
+    Raises:
+        UserError: there is no previous champion.
+    """
+    uri = settings().tracking_uri
+    with deciding_on_champion(name):
+        if (previous := registry.with_alias(uri, name, registry.PREVIOUS)) is not None:
+            _pass_over_others(previous)
+        return registry.rollback(uri, name)
+
+
+def _pass_over_others(model: RegisteredVersion) -> None:
+    """Let runs compare only later versions with this one, which is about to become champion by
+    hand; first, so that no run undoes this if the process is interrupted."""
+    uri = settings().tracking_uri
+    registry.tag(uri, model, {BY_HAND: str(registry.newest_version(uri, model.name))})
 
 
 def _registered(trained: Output) -> RegisteredVersion:

@@ -50,6 +50,12 @@ RAY_HOME = Path.home() / ".ray"  # has the token of clusters that are started he
 # How Ray's error begins if its version, or that of Python, differs from the cluster's.
 VERSION_MISMATCH = "Version mismatch: "
 
+# What Ray's errors say if this machine is not a node of the cluster.
+NO_NODE_HERE = "No node info found"
+
+# What they say if RAY_ADDRESS is auto, and no cluster runs on this machine.
+NO_CLUSTER_HERE = "Could not find any running Ray instance"
+
 # The interface on which the workers of a cluster started here talk to each other.
 LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
@@ -130,19 +136,38 @@ def _join(address: str) -> None:
                 runtime_env={"working_dir": str(code), "env_vars": variables},
                 logging_level=logging.ERROR,
             )
-        except (ConnectionError, AuthenticationError) as error:
-            raise UserError(
-                f"The Ray cluster at {address} refuses the connection. Set RAY_AUTH_MODE=token, "
-                "and RAY_AUTH_TOKEN_PATH to the file with the cluster's token."
-            ) from error
-        except RuntimeError as error:
-            if VERSION_MISMATCH not in str(error):
+        except (ConnectionError, AuthenticationError, RuntimeError) as error:
+            reason = _reason(address, error)
+            if reason is None:
                 raise
-            versions = " ".join(str(error).partition(VERSION_MISMATCH)[2].split())
-            raise UserError(
-                f"The Ray cluster at {address} has another version of Ray or Python than this "
-                f"machine. {versions}. Install the cluster's versions here."
-            ) from error
+            raise UserError(reason) from error
+
+
+def _reason(address: str, error: Exception) -> str | None:
+    """Why this machine can't join a cluster, and what to do; None if the error is another one."""
+    text = str(error)
+    if NO_CLUSTER_HERE in text:
+        return (
+            f"RAY_ADDRESS is {address}, but no Ray cluster runs on this machine. Start one by ray "
+            "start --head, or set RAY_ADDRESS to the host:port of a cluster."
+        )
+    if NO_NODE_HERE in text:
+        return (
+            f"This machine is not a node of the Ray cluster at {address}. Let it join: ray start "
+            f"--address={address} --num-cpus=0 --num-gpus=0"
+        )
+    if VERSION_MISMATCH in text:
+        versions = " ".join(text.partition(VERSION_MISMATCH)[2].split())
+        return (
+            f"The Ray cluster at {address} has another version of Ray or Python than this "
+            f"machine. {versions}. Install the cluster's versions here."
+        )
+    if isinstance(error, ConnectionError | AuthenticationError):
+        return (
+            f"The Ray cluster at {address} refuses the connection. Set RAY_AUTH_MODE=token, "
+            "and RAY_AUTH_TOKEN_PATH to the file with the cluster's token."
+        )
+    return None
 
 
 def _require_reachable(address: str) -> None:

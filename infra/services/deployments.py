@@ -308,15 +308,19 @@ def _current_sections() -> Sections:
 
 def command_environment() -> dict[str, str]:
     """The environment of a command that uses the Prefect server, and runs in the checkout."""
-    mirror = settings().mirror_folder
+    # A relative path is relative to the caller's folder.
+    paths = {
+        "BIDAFLOW_CACHE": settings().cache.expanduser(),
+        "BIDAFLOW_JOB_TEMPLATE": settings().job_template,
+        "BIDAFLOW_MIRROR": settings().mirror_folder,
+    }
     return {
         **variables(),
         **os.environ,
         # prefect.yaml takes the checkout from $PWD, which `make -C` leaves at the caller's folder.
         "PWD": str(CHECKOUT),
-        # A relative folder is relative to the caller's.
         "BIDAFLOW_ROOT": settings().address or str(settings().root.resolve()),
-        **({} if mirror is None else {"BIDAFLOW_MIRROR": str(mirror.resolve())}),
+        **{name: str(path.resolve()) for name, path in paths.items() if path is not None},
         "BIDAFLOW_WORK_POOL": settings().work_pool,
     }
 

@@ -23,6 +23,7 @@ from infra.artifacts.manifest import stages_folder
 from infra.artifacts.remote import ensure_local
 from infra.atomic_files import write_atomically
 from infra.run_logger import logger
+from tasks.datasets.paths import LONGEST_NAME
 from tasks.evaluation.bootstrap import Gain, paired_gain
 from tasks.evaluation.evaluate import read_groups
 from tasks.evaluation.promotion_rule import Decision
@@ -35,8 +36,8 @@ PLACE = "<!-- run -->"
 
 
 def run_folder(started: datetime, name: str) -> str:
-    """The name of a run's folder; people may give two runs the same name."""
-    plain = re.sub(r"[^\w.-]+", "-", name)
+    """The name of a run's folder; people may give two runs the same name, or long ones."""
+    plain = re.sub(r"[^\w.-]+", "-", name).encode()[:LONGEST_NAME].decode(errors="ignore")
     return f"{started:%Y-%m-%d-%H%M}-{plain}"
 
 

@@ -49,9 +49,9 @@ def retire(
 
     Kept are runs whose model has an alias (champion, previous, or a user's own), runs of the
     `kept_stages` (<stage>/<key>), runs whose stage an active flow run uses, and runs that are still
-    running. With a local database, the artifacts of deleted runs are removed too, also those that
-    an interrupted call has left. One process at a time does so: two would fail to delete the same
-    runs.
+    running. At an address, new ones are kept as well. With a local database, the artifacts of
+    deleted runs are removed too, also those that an interrupted call has left. One process at a
+    time does so: two would fail to delete the same runs.
     """
     lock = settings().root.resolve() / "locks" / "retention"
     with exclusive_lock(lock, "Another run removes old runs; waiting for it to finish."):
@@ -67,6 +67,8 @@ def _retire(
     parents = [run for run in runs if run.parent is None]
     retired: list[RecordedRun] = []
     for parent in parents[keep:]:
+        if _keeps_stages(parent):
+            continue
         variants = [run for run in runs if run.parent == parent.id]
         with ExitStack() as held:
             locks = {_use_lock(run.stage) for run in variants}
@@ -86,6 +88,16 @@ def _retire(
                 _delete(uri, run)
         retired += free
     return retired
+
+
+def _keeps_stages(parent: RecordedRun) -> bool:
+    """Whether the store may keep the stages of a flow run: at an address, new ones. Without their
+    models, a run with the same settings would find a training whose model is gone."""
+    # Stages are new for the time limit, and a flow can finish the last one at the end of its own.
+    started = datetime.fromisoformat(parent.started)
+    return (
+        settings().address is not None and _hours_since(started) < 2 * settings().time_limit_hours
+    )
 
 
 def _is_protected(run: RecordedRun) -> bool:
@@ -279,8 +291,11 @@ def _inputs_of_unfinished(
 
 def _age(manifest: Manifest) -> float:
     """Hours since a stage was finished."""
-    finished = datetime.fromisoformat(manifest["finished"])
-    return (datetime.now(UTC) - finished).total_seconds() / 3600
+    return _hours_since(datetime.fromisoformat(manifest["finished"]))
+
+
+def _hours_since(moment: datetime) -> float:
+    return (datetime.now(UTC) - moment).total_seconds() / 3600
 
 
 def _interrupted() -> Iterator[Garbage]:

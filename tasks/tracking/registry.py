@@ -181,9 +181,20 @@ def _moved_files(uri: str, model_id: str) -> Path | None:
     if they are where MLflow recorded them.
 
     Raises:
-        UserError: they are in neither place.
+        UserError: they are in neither place, or the model was not logged by a training.
     """
-    location = urlsplit(client_of(uri).get_logged_model(model_id).artifact_location)
+    from mlflow.exceptions import MlflowException
+
+    try:
+        logged = client_of(uri).get_logged_model(model_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        raise UserError(
+            f"MLflow has no files of the model {model_id}: a training of bidaflow did not log it, "
+            "or its files were erased. Choose another version."
+        ) from error
+    location = urlsplit(logged.artifact_location)
     recorded = Path(unquote(location.path))
     if location.scheme not in ("", "file") or recorded.is_dir():
         return None
@@ -242,8 +253,16 @@ def champions(uri: str) -> list[RegisteredVersion]:
 
 
 def dev_f1(uri: str, model: RegisteredVersion) -> float | None:
-    """F1 on the dev set, 0 to 100, of the run that trained a version; None if none was logged."""
-    metrics: dict[str, float] = client_of(uri).get_run(model.run_id).data.metrics
+    """F1 on the dev set, 0 to 100, of the run that trained a version; None if none was logged, or
+    the run was erased."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        metrics: dict[str, float] = client_of(uri).get_run(model.run_id).data.metrics
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
     return metrics.get("dev/f1")
 
 

@@ -64,6 +64,14 @@ def test_keeps_variables_already_set(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "own").is_dir()
 
 
+def test_address_of_prefect_has_no_slash_at_its_end(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect.example:4200/api/")
+    environment.apply()
+    assert os.environ["PREFECT_API_URL"] == "http://prefect.example:4200/api"
+
+
 def test_importing_flows_sets_it_before_prefect_loads(tmp_path: Path) -> None:
     code = "import flows, os, sys; print(os.environ['PREFECT_HOME'], 'prefect' in sys.modules)"
     done = subprocess.run(

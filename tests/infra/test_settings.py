@@ -118,6 +118,7 @@ def test_every_field_has_a_description() -> None:
             "http://127.0.0.1:500O",
             "port could not be cast to integer value as '500O'",
         ),
+        ("BIDAFLOW_TIME_LIMIT_HOURS", "inf", "input should be less than or equal to 100000"),
         ("BIDAFLOW_KEEP_RUNS", "0", "input should be greater than or equal to 1"),
         ("BIDAFLOW_CACHE_SIZE", "20GX", "could not interpret byte unit: GX"),
         ("BIDAFLOW_NODE_GROUPS", "[4, 2", "invalid JSON"),

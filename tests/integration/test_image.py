@@ -61,6 +61,9 @@ def test_secrets_come_from_files(tmp_path: Path) -> None:
     environment = {"PASSWORD_FILE": f"{tmp_path}/secrets/password", "PATH": os.environ["PATH"]}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == 'it\'s a $HOME "secret",unset'
+    token = tmp_path / "secrets" / "eks" / "token"  # the token of a role, which its library reads
+    environment |= {"AWS_WEB_IDENTITY_TOKEN_FILE": str(token)}
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
     environment["PASSWORD_FILE"] += ".missing"
     assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode
 

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from flows.commands.maintenance import rollback
 from flows.common.parameters import DataParameters
 from flows.common.promote import (
+    KEY,
     PromotionResult,
     emit_decision,
     promote_best,
@@ -252,6 +253,20 @@ def test_promotion_by_hand_lasts_until_a_new_model(
         assert version("champion") == "old"
     assert promote("better", anew=True).decision.promoted  # type: ignore[union-attr]
     assert version("champion") == "better"
+
+
+def test_rollback_lasts_until_a_new_model(
+    promote: Callable[..., PromotionResult],
+) -> None:
+    """Also if the model rolled back was not promoted by a run that decided under the same rule."""
+    promote("old")
+    better = promote("better").challenger
+    client = MlflowClient(settings().tracking_uri)
+    client.delete_model_version_tag(better.name, better.version, KEY)
+    rollback("planted")
+    assert promote("better").decision is None
+    assert version("champion") == "old"
+    assert promote("better", anew=True).decision.promoted  # type: ignore[union-attr]
 
 
 def test_model_without_its_alias_is_promoted_again(

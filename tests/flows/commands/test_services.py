@@ -15,7 +15,7 @@ from prefect.settings import PREFECT_API_URL
 from flows.commands.services import status
 from infra.errors import UserError
 from infra.masking import mask_secrets
-from infra.processes import ProcessRecord, ServicesRecord, record_process
+from infra.processes import ProcessRecord, ServicesRecord, read_record, record_process
 from infra.services import prefect_status
 from infra.services.prefect_status import next_run
 from infra.services.supervisor import down
@@ -113,7 +113,10 @@ ENDED = ProcessRecord(pid=2**22 + 1, created=0)
 
 def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alive = record_process(os.getpid())
-    record_services(alive, prefect=alive, mlflow=ENDED, worker=alive)
+    record_services(alive, prefect=alive, mlflow=ENDED, worker=alive, reports=alive)
+    record = read_record()
+    assert record is not None
+    record.model_copy(update={"reports_url": "s3://results/reports"}).write()
     status()
     shown = capsys.readouterr().out
     rows = [line.replace("│", " ").split() for line in shown.splitlines()]
@@ -124,6 +127,7 @@ def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[s
         ["mlflow", "stopped", str(ENDED.pid)]
     ]
     assert ["worker", "running", str(os.getpid())] in rows
+    assert ["reports", "running", str(os.getpid()), "s3://results/reports"] in rows
     assert "Next run   unknown, as the request to Prefect failed" in shown
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from flows.common.data_files import find_files
+from flows.common.data_files import find_evaluation_files, find_files
 from flows.common.parameters import DataParameters, MixedSource
 from infra.errors import UserError
 
@@ -54,6 +54,21 @@ def test_dataset_names_resolve_to_their_files(
     assert [file.name for file in files.dev] == ["dev-v1.1.json"]
     ((mixed, weight),) = files.mixed
     assert ([file.name for file in mixed], weight) == (["train-v1.1-recovered.json", "b.json"], 0.5)
+
+
+def test_evaluation_needs_no_training_files(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: None
+) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "dev-v1.1.json").touch()
+    monkeypatch.setenv("BIDAFLOW_MIRROR", str(mirror))
+    (dev,) = find_evaluation_files(DataParameters(dataset="squad-v1.1"))
+    assert dev.name == "dev-v1.1.json"
+    for names in (["train.json"], ["train.json", "dev.json"]):
+        (tmp_path / names[-1]).touch()
+        (file,) = find_evaluation_files(DataParameters(dataset=str(tmp_path)))
+        assert file.name == names[-1]
 
 
 def test_dev_files_among_several_files_are_named(

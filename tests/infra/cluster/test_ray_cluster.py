@@ -1,11 +1,13 @@
-"""The variables of a Ray cluster that is started here."""
+"""The variables of a Ray cluster that is started here, and why one can't be joined."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 import ray
+from ray._private import services
 
-from infra.cluster.ray_cluster import allocator_variables
+from infra.cluster.ray_cluster import NO_CLUSTER_HERE, NO_NODE_HERE, _reason, allocator_variables
 
 
 @pytest.mark.parametrize(
@@ -19,3 +21,22 @@ def test_library_is_preloaded_if_its_path_allows(
     library.touch()
     monkeypatch.setattr(ray, "__file__", str(library.parents[1] / "__init__.py"))
     assert allocator_variables().get("LD_PRELOAD") == (str(library) if loaded else None)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError(f"{NO_NODE_HERE} matching attributes: 'x'"), "This machine is not a node of"),
+        (ConnectionError(f"{NO_CLUSTER_HERE}. Please specify"), "no Ray cluster runs on this"),
+        (ConnectionError("failed"), "refuses the connection"),
+        (RuntimeError("anything else"), None),
+    ],
+)
+def test_reason_names_what_is_missing(error: Exception, sentence: str | None) -> None:
+    reason = _reason("ray-head:6379", error)
+    assert (reason is None) if sentence is None else (reason is not None and sentence in reason)
+
+
+def test_reasons_are_those_of_this_version_of_ray() -> None:
+    source = inspect.getsource(services)
+    assert NO_NODE_HERE in source and NO_CLUSTER_HERE in source

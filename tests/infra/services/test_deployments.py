@@ -20,9 +20,14 @@ def test_services_share_the_callers_folders(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BIDAFLOW_ROOT", "runs")
     monkeypatch.setenv("BIDAFLOW_MIRROR", "data")
+    monkeypatch.setenv("BIDAFLOW_CACHE", "cache")
+    monkeypatch.setenv("BIDAFLOW_JOB_TEMPLATE", "template.json")
+    (tmp_path / "template.json").touch()
     environment = command_environment()
     assert environment["BIDAFLOW_ROOT"] == str(tmp_path.resolve() / "runs")
     assert environment["BIDAFLOW_MIRROR"] == str(tmp_path.resolve() / "data")
+    assert environment["BIDAFLOW_CACHE"] == str(tmp_path.resolve() / "cache")
+    assert environment["BIDAFLOW_JOB_TEMPLATE"] == str(tmp_path.resolve() / "template.json")
 
 
 @pytest.mark.heavy

@@ -330,6 +330,21 @@ def test_keeps_newest_runs_and_aliased_models(uri: str, tmp_path: Path) -> None:
     assert retire(uri, EXPERIMENT, keep=1, kept_stages={"train/flow-2"}) == []
 
 
+def test_retention_at_an_address_keeps_new_runs(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their trainings stay in the store, and must not lose their models."""
+    monkeypatch.setenv("BIDAFLOW_ROOT", "s3://results/team")
+    monkeypatch.setenv("BIDAFLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", uri)
+    model = save_untrained_model(tmp_path)
+    for number in range(2):
+        flow_run_with_model(uri, number, model)
+    assert retire(uri, EXPERIMENT, keep=1) == []
+    monkeypatch.setenv("BIDAFLOW_TIME_LIMIT_HOURS", "1e-9")
+    assert {run.name for run in retire(uri, EXPERIMENT, keep=1)} == {"flow-0", "variant-0"}
+
+
 def test_retention_keeps_what_is_promoted_meanwhile(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """The aliases of registered models in a real MLflow store."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,13 @@ def test_version_of_another_run_is_not_taken() -> None:
         registry.get_version(uri, f"models:/{NAME}/1", "of another store")
     with pytest.raises(UserError, match="no longer exists"):
         registry.get_version(uri, f"models:/{NAME}/3", run_id)
+
+
+def test_models_of_others_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    """As a version that another project registered from a run, and one whose run was erased."""
+    register_versions()
+    uri = settings().tracking_uri
+    version = registry.find_version(uri, f"{NAME}/1")
+    with pytest.raises(UserError, match=r"no files of the model runs:/1/model: a training of"):
+        registry.download(uri, "runs:/1/model", tmp_path / "model")
+    assert registry.dev_f1(uri, replace(version, run_id="0" * 32)) is None
