@@ -17,6 +17,7 @@ from ray.exceptions import RayActorError
 from ray.train import (
     Checkpoint,
     CheckpointConfig,
+    ControllerError,
     FailureConfig,
     LoggingConfig,
     RunConfig,
@@ -43,6 +44,9 @@ from infra.storage.store import Store
 
 # Interval at which the first worker sends its progress to the driver.
 PROGRESS_SECONDS = 10.0
+
+# What Ray's error says if its memory monitor has killed processes.
+LOW_MEMORY = "the node running low on memory"
 
 # The number of times that failed workers are replaced, apart from those on preempted nodes.
 MAX_RESTARTS = 3
@@ -99,7 +103,8 @@ def run_workers(
     process. The job is a dataclass, whose paths other nodes fetch. Returns Ray Train's result.
 
     Raises:
-        UserError: a worker returned an error message, or Ray Train's controller died.
+        UserError: a worker returned an error message, Ray Train's controller died, or Ray ended the
+            training because a machine had no memory left.
     """
     try:
         with (
@@ -128,6 +133,8 @@ def run_workers(
             ).fit()
     except WorkerGroupError as error:
         raise _user_error(error) or error from None
+    except ControllerError as error:
+        raise out_of_memory(error) or error from None
     except RayActorError as error:
         raise UserError(
             "The Ray Train controller died (out of memory, or killed). Rerun the flow to resume "
@@ -169,6 +176,16 @@ def _user_error(error: WorkerGroupError) -> UserError | None:
     """The UserError that a worker raised, if one did."""
     causes = map(_cause, error.worker_failures.values())
     return next((cause for cause in causes if isinstance(cause, UserError)), None)
+
+
+def out_of_memory(error: ControllerError) -> UserError | None:
+    """What to say if Ray ended the training's processes because memory was short; None if not."""
+    if LOW_MEMORY not in str(error):
+        return None
+    return UserError(
+        "A machine ran out of memory, so Ray ended the training's processes. Rerun the flow to "
+        "resume the training from its last checkpoint."
+    )
 
 
 def _cause(failure: Exception) -> Exception:

@@ -1,10 +1,19 @@
 """What the workers of all trainings share."""
 
 import platform
+from pathlib import Path
 
+import ray
 import torch
+from ray.train import ControllerError
 
-from tasks.training.ray_workers import CheckpointSchedule, is_slow, kept_threads
+from tasks.training.ray_workers import (
+    LOW_MEMORY,
+    CheckpointSchedule,
+    is_slow,
+    kept_threads,
+    out_of_memory,
+)
 
 
 def test_checkpoint_timing_uses_the_shared_clock() -> None:
@@ -29,3 +38,11 @@ def test_message_names_kept_threads() -> None:
     assert kept_threads(kept) == ""
     added = f", with {kept} thread(s) per worker as before, not {kept + 1}"
     assert kept_threads(kept + 1) == added
+
+
+def test_missing_memory_is_named() -> None:
+    killed = ControllerError(RuntimeError(f"4 worker(s) were killed due to {LOW_MEMORY}."))
+    assert str(out_of_memory(killed)).startswith("A machine ran out of memory, so Ray ended the")
+    assert out_of_memory(ControllerError(RuntimeError("anything else"))) is None
+    raylet = Path(ray.__file__).parent / "core" / "src" / "ray" / "raylet" / "raylet"
+    assert LOW_MEMORY.encode() in raylet.read_bytes(), "it is what this version of Ray says"
