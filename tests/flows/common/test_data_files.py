@@ -57,18 +57,24 @@ def test_dataset_names_resolve_to_their_files(
 
 
 def test_evaluation_needs_no_training_files(
-    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: None
+    tmp_path: Path,
+    shared_data: Path,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefect_server: None,
 ) -> None:
     mirror = tmp_path / "mirror"
     mirror.mkdir()
-    (mirror / "dev-v1.1.json").touch()
+    (mirror / "dev-v1.1.json").symlink_to(shared_data / "squad" / "dev-v1.1.json")
     monkeypatch.setenv("BIDAFLOW_MIRROR", str(mirror))
     (dev,) = find_evaluation_files(DataParameters(dataset="squad-v1.1"))
     assert dev.name == "dev-v1.1.json"
-    for names in (["train.json"], ["train.json", "dev.json"]):
-        (tmp_path / names[-1]).touch()
-        (file,) = find_evaluation_files(DataParameters(dataset=str(tmp_path)))
-        assert file.name == names[-1]
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("train.json", "dev.json"):
+        (own / name).touch()
+        (file,) = find_evaluation_files(DataParameters(dataset=str(own)))
+        assert file.name == name
 
 
 def test_dev_files_among_several_files_are_named(
