@@ -135,9 +135,8 @@ class TrainedVariants:
             "trained": len(self.new),
             "unchanged": self.unchanged,
             "decision": promotion.sentence if promotion and promotion.decision else None,
-            "model": None
-            if promotion
-            else self.best.facts["model_uri"],  # a promotion leaves a champion
+            # A promotion leaves a champion.
+            "model": None if promotion else self.best.facts["model_uri"],
             "report": str(report),
             "runs": {output.facts["variant"]: output.facts["run_url"] for output in self.variants},
             "seconds": {output.facts["variant"]: output.facts["seconds"] for output in self.new},
