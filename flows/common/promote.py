@@ -271,8 +271,8 @@ def _compare(
 ) -> Decision:
     """Decide on the questions about contexts on which neither of the models was trained.
 
-    A champion may have been trained on the challenger's validation split if the split's settings or
-    the data have changed since then; so may the model of a warm start.
+    A champion may have been trained on the challenger's validation split if the split's settings
+    have changed since then; so may the model of a warm start.
     """
     models = (challenger, champion)
     outputs = [scoring(model.model_id, split) for model in models]

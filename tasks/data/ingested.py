@@ -177,10 +177,8 @@ class Contexts:
         self.portion = portion
         articles = [(title, list(map(fingerprint, texts))) for title, texts in self.by_article()]
         self.fingerprints = [digest for _, digests in articles for digest in digests]
-        # A key for each article: its title and the fingerprint of its first context.
-        self.articles = [f"{title}\n{(first or b'').hex()}" for title, (first, *_) in articles]
-        # The fingerprints of each article's contexts that are not empty.
-        self.texts = [frozenset(filter(None, digests)) for _, digests in articles]
+        # A key for each article, equal for those with the same texts, whatever their titles.
+        self.articles = [_article_key(title, digests) for title, digests in articles]
         # The position of each context's article in `articles`.
         self.article_of = np.repeat(
             np.arange(len(articles)), [len(digests) for _, digests in articles]
@@ -205,6 +203,11 @@ class Contexts:
         before = int(self.keep.sum())
         self.keep &= np.array([digest not in known for digest in self.fingerprints], dtype=np.bool_)
         return before - int(self.keep.sum())
+
+
+def _article_key(title: str, digests: Sequence[bytes | None]) -> str:
+    """The fingerprints of an article's different contexts; its title if all are empty."""
+    return "\n".join(sorted({digest.hex() for digest in digests if digest})) or title
 
 
 def articles_with_questions(folder: Path) -> BoolArray:

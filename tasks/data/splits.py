@@ -1,19 +1,18 @@
 """Divides articles at random, by seed, among train, validation and dev; never splits an article.
 
-Each article gets a pseudorandom number, a hash of its own text, and the articles with the lowest
-numbers are held out. The division therefore does not depend on the order of the articles, and most
-articles keep their part when more are added. Validation takes the lowest numbers of each file in
-proportion to its size, because a small file may be the only one with questions of some kind, for
-example unanswerable ones.
+Each article gets a pseudorandom number, a hash of its own texts. Those with the lowest numbers are
+in dev, those with the highest in validation. The part of an article therefore depends on neither
+the other articles nor their order or files: it keeps its part as data grow. Nor does it move
+between train and validation when a dev file is added, or the share of dev changed.
 
 The three tables of a split are written batch by batch, from the tables of ingested files.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,72 +52,46 @@ from tasks.datasets.catalog import SplitName
 
 
 class Shares(BaseModel, frozen=True):
-    """The shares of the training articles to hold out, and the seed of the draw."""
+    """The expected shares of the training articles to hold out, and the seed of the draw."""
 
     validation: float = Field(0, ge=0, lt=1)
     dev: float = Field(0, ge=0, lt=1)
     seed: int = Field(0, ge=0)
 
 
-def divide(files: Sequence[Sequence[str]], shares: Shares) -> list[SplitName]:
-    """The part of each article, in order over all files.
+def divide(articles: Sequence[str], shares: Shares) -> list[SplitName]:
+    """The part of each article, given by its text; equal ones are in the same part.
 
-    `files` holds each file's articles, each identified by its text. Of n articles in total,
-    round(share · n) are held out: at least one for dev if `shares.dev` is above 0, and never all of
-    them. Equal articles stay together, so more are held out if the last ones drawn have equals.
+    Each different article is in dev with the probability `shares.dev`, and in validation with that
+    of `shares.validation`, so the sizes of these parts vary. A part that would be empty gets the
+    article with the number nearest to its range, first dev, then validation, but never the last
+    one of train. Only such an article can change its part when others are added.
     """
-    articles = [text for file in files for text in file]
-    file_of = [number for number, file in enumerate(files) for _ in file]
-    parts: list[SplitName] = ["train"] * len(articles)
-    held_out: list[tuple[SplitName, float, int]] = [
-        ("dev", shares.dev, 1),
-        ("validation", shares.validation, 0),
-    ]
-    for part, share, minimum in held_out:
-        count = max(round(share * len(articles)), minimum) if share else 0
-        numbers = {
-            i: hash_uniform(part, shares.seed, articles[i])
-            for i, assigned in enumerate(parts)
-            if assigned == "train"
-        }
-        if part == "validation":
-            numbers = _spread_within_files(numbers, file_of)
-        for i in _lowest(numbers, articles, count):
-            parts[i] = part
-    return parts
+    number_of = {text: hash_uniform("split", shares.seed, text) for text in articles}
+    ordered = sorted(number_of, key=number_of.__getitem__)
+    dev, validation = _held_out([number_of[text] for text in ordered], shares)
+    parts: dict[str, SplitName] = dict.fromkeys(ordered, "train")
+    parts |= dict.fromkeys(ordered[:dev], "dev")
+    parts |= dict.fromkeys(ordered[len(ordered) - validation :], "validation")
+    return [parts[text] for text in articles]
 
 
-def _lowest(numbers: Mapping[int, float], articles: Sequence[str], count: int) -> list[int]:
-    """The `count` articles with the lowest numbers, and all their equals; never all articles."""
-    equals: dict[str, list[int]] = {}
-    for i in sorted(numbers, key=numbers.__getitem__):
-        equals.setdefault(articles[i], []).append(i)
-    lowest: list[int] = []
-    for group in list(equals.values())[:-1]:
-        if len(lowest) >= count:
-            break
-        lowest += group
-    return lowest
-
-
-def _spread_within_files(numbers: dict[int, float], file_of: Sequence[int]) -> dict[int, float]:
-    """New numbers in the order of the old ones, spread evenly from 0 within each file.
-
-    The lowest numbers then make up the same share of each file, and include at least one article of
-    each if enough articles are held out. The only article of a file keeps its number.
-    """
-    sizes, seen = Counter(file_of[i] for i in numbers), Counter[int]()
-    spread: dict[int, float] = {}
-    for i in sorted(numbers, key=numbers.__getitem__):
-        file = file_of[i]
-        spread[i] = seen[file] / sizes[file] if sizes[file] > 1 else numbers[i]
-        seen[file] += 1
-    return spread
+def _held_out(numbers: Sequence[float], shares: Shares) -> tuple[int, int]:
+    """How many of the articles with these ascending numbers are in dev, and in validation."""
+    dev = validation = 0
+    with_validation = has_validation(len(numbers), shares)
+    if shares.dev and numbers:
+        others = 1 + with_validation  # what train and validation need
+        dev = min(max(bisect_left(numbers, shares.dev), 1), len(numbers) - others)
+    if with_validation:
+        in_range = len(numbers) - bisect_left(numbers, 1 - shares.validation)
+        validation = min(max(in_range, 1), len(numbers) - 1 - dev)
+    return dev, validation
 
 
 def has_validation(articles: int, shares: Shares) -> bool:
-    """Whether `divide` holds out any of this many different articles for validation."""
-    return "validation" in divide([[str(number) for number in range(articles)]], shares)
+    """Whether so many different articles are enough for validation, beside train and dev."""
+    return shares.validation > 0 and articles > 1 + (shares.dev > 0)
 
 
 Overlap = Literal["refuse", "leave out"]
@@ -221,8 +194,8 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     """
     if part == "all":
         return
-    articles = _equal_for_equal_texts(contexts)
-    if shares.dev and len(set().union(*articles)) < 2:
+    articles = [key for c in contexts for key in compress(c.articles, c.has_questions)]
+    if shares.dev and len(set(articles)) < 2:
         raise UserError(
             "The data contain only one article with questions (those with the same texts count as "
             "one), which can't be divided into train and dev. Add articles, or set separate files "
@@ -232,27 +205,6 @@ def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> 
     for portion in contexts:
         parts = [next(divided) if asked else "train" for asked in portion.has_questions]
         portion.keep &= (np.array(parts) == part)[portion.article_of]
-
-
-def _equal_for_equal_texts(contexts: Sequence[Contexts]) -> list[list[str]]:
-    """The keys of each file's articles with questions, equal for those with the same texts.
-
-    `divide` then keeps these together, whatever their titles. Apart, most of them would be left out
-    of train, because their texts are held out.
-    """
-    files = [
-        list(compress(zip(c.articles, c.texts, strict=True), c.has_questions)) for c in contexts
-    ]
-    first: dict[frozenset[bytes], str] = {}
-    for key, texts in sorted((article for file in files for article in file), key=itemgetter(0)):
-        first.setdefault(texts, key)
-    # Articles with the same title and first text can go on differently.
-    shared = Counter(first.values())
-    names = {
-        texts: key if shared[key] == 1 else "\n".join((key, *sorted(map(bytes.hex, texts))))
-        for texts, key in first.items()
-    }
-    return [[names[texts] if texts else key for key, texts in file] for file in files]
 
 
 def _exclude(contexts: Sequence[Contexts], exclusions: Exclusions) -> int:

@@ -62,8 +62,8 @@ def too_few(questions: int, rule: PromotionRule) -> Decision:
     """The decision if only a few questions are new to both models."""
     reason = (
         f"only {questions} questions are about contexts that neither it nor the champion was "
-        f"trained on, and {rule.slice_questions} are needed. Hold out the same articles again "
-        "(data.seed, data.validation_share), or promote it yourself with `bidaflow promote`"
+        f"trained on, and {rule.slice_questions} are needed. Set data.seed and "
+        "data.validation_share as for the champion, or promote it yourself with `bidaflow promote`"
     )
     return Decision(False, reason, [])
 

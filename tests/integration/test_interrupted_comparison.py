@@ -68,7 +68,7 @@ def test_failed_training_does_not_lose_the_others(tmp_path: Path) -> None:
     """Only the larger dataset has a validation split, which early stopping needs."""
     root = tmp_path / "root"
     large = write_dataset(tmp_path / "large", train=12)
-    small = write_dataset(tmp_path / "small", train=2)
+    small = write_dataset(tmp_path / "small", train=1)
     data = ("--data", f"{small},{large}", "--training.patience", "1")
     flags = (*data, "--variants", "baseline", "--seeds", "0", *QUICK)
     done = bidaflow(root, "compare", *flags)

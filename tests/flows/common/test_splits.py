@@ -3,7 +3,6 @@
 import json
 import re
 import zipfile
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,10 @@ from infra.errors import UserError
 from infra.files import READ_PROGRESS
 from infra.progress_reporter import showing_read_progress
 from tasks.datasets.tiny import generate
+from tasks.evaluation.evaluate import load_split
+from tasks.inference.trained_contexts import new_to_models, write_trained_contexts
 from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.tracking.runs import Split
 from tests.factories.prefect_artifacts import artifacts
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "root")]
@@ -79,28 +81,23 @@ def test_negatives_reach_train_and_validation_only(tmp_path: Path) -> None:
     assert splits.dev.facts["negatives"] == 0
 
 
-def test_validation_includes_articles_of_a_small_file(tmp_path: Path) -> None:
-    for article in (small := deepcopy(ARTICLES[20:22])):
-        for paragraph in article["paragraphs"]:
-            for question in paragraph["qas"]:
-                question |= {"answers": [], "is_impossible": True}
-    large = [
-        {**article, "paragraphs": [_answerable(p) for p in article["paragraphs"]]}
-        for article in ARTICLES[:20]
-    ]
-    files = [write(tmp_path / "large.json", large), write(tmp_path / "small.json", small)]
-    dev = write(tmp_path / "dev.json", ARTICLES[22:])
-    for seed in range(4):
-        data = DataParameters(dataset="mine", train_files=files, dev_files=[dev], seed=seed)
-        splits = ingest_in_flow(data)
-        assert splits.validation is not None
-        assert splits.validation.facts["articles"] == 2
-        for facts in (splits.train.facts, splits.validation.facts):
-            assert facts["impossible"] and facts["answerable"]
-
-
-def _answerable(paragraph: dict[str, Any]) -> dict[str, Any]:
-    return {**paragraph, "qas": [q for q in paragraph["qas"] if q["answers"]]}
+def test_grown_data_keep_all_articles_in_their_splits(tmp_path: Path) -> None:
+    """A model that was trained before can be compared on the splits after, as no context of
+    validation or dev is one that it was trained on."""
+    articles: list[dict[str, Any]] = generate(3, 52, 1, contexts=2)[0]["data"]
+    file = tmp_path / "tickets.json"
+    data = DataParameters(dataset=write(file, articles[:40]))
+    before = ingest_in_flow(data)
+    write(file, [*articles[46:], *articles[:40], *articles[40:46]])  # 30 % more
+    after = ingest_in_flow(data)
+    assert list(before.folders) == list(after.folders) == ["train", "validation", "dev"]
+    for name, folder in before.folders.items():
+        assert texts(folder) <= texts(after.folders[name])
+    assert texts(before.train.folder) < texts(after.train.folder)
+    (tmp_path / "model").mkdir()
+    write_trained_contexts(tmp_path / "model", before.train.folder, None)
+    for name in ("validation", "dev"):
+        assert new_to_models(load_split(after.folders[name]), [tmp_path / "model"]).all()
 
 
 def test_validation_and_dev_are_held_out_and_encoded(tmp_path: Path) -> None:
@@ -131,10 +128,32 @@ def test_zip_members_in_folders_are_ingested(tmp_path: Path) -> None:
     assert splits.name == "all"
 
 
-def test_tiny_and_small_datasets_have_no_validation(tmp_path: Path) -> None:
+def test_tiny_has_no_validation() -> None:
     assert ingest_in_flow(DataParameters()).validation is None
-    file = write(tmp_path / "few.json", ARTICLES[:4])
-    assert ingest_in_flow(DataParameters(dataset=file)).validation is None
+
+
+@pytest.mark.parametrize(
+    ("articles", "parts"),
+    [(2, ["train", "dev"]), (3, ["train", "validation", "dev"])],
+)
+def test_few_articles_are_in_a_split_each(
+    tmp_path: Path, articles: int, parts: list[Split]
+) -> None:
+    file = write(tmp_path / "few.json", ARTICLES[:articles])
+    splits = ingest_in_flow(DataParameters(dataset=file))
+    assert list(splits.folders) == parts
+    assert all(
+        pq.read_metadata(f / "contexts.parquet").num_rows == 3 for f in splits.folders.values()
+    )
+
+
+def test_one_article_needs_a_dev_file(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.json", ARTICLES[:1])
+    with pytest.raises(UserError, match="contain only one article with questions"):
+        ingest_in_flow(DataParameters(dataset=one))
+    dev = write(tmp_path / "dev.json", ARTICLES[1:2])
+    splits = ingest_in_flow(DataParameters(dataset=one, dev_files=[dev]))
+    assert list(splits.folders) == ["train", "dev"]
 
 
 def test_shares_that_leave_nothing_are_refused(tmp_path: Path) -> None:
