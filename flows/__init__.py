@@ -1,9 +1,16 @@
 """Prefect flows, one per module: what runs, and in which order."""
 
+import runpy
 import sys
+from pathlib import Path
 
-from infra import environment
-from infra.errors import UserError
+# By its path, because Python may find another package called `infra`.
+own_packages = runpy.run_path(str(Path(__file__).parents[1] / "infra" / "own_packages.py"))
+if problem := own_packages["foreign_package"]():
+    sys.exit(problem)
+
+from infra import environment  # noqa: E402
+from infra.errors import UserError  # noqa: E402
 
 try:
     environment.apply()

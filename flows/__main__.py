@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, CycloptsPanel, Group, UnusedCliTokensEr
 from rich.panel import Panel
 
 from infra.errors import UserError
+from infra.own_packages import foreign_package
 from infra.settings import settings
 
 # Each command is imported only when it is called: Prefect and torch take seconds to load.
@@ -116,6 +117,8 @@ def prepare_server(words: Sequence[str]) -> None:
 def main() -> None:
     """Run the command that the arguments name; a user error ends it with its message."""
     try:
+        if problem := foreign_package():  # `flows` itself, whose `__init__` has run instead of ours
+            raise UserError(problem)
         prepare_server(sys.argv[1:])
         build_app()()
     except UserError as error:

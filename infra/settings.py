@@ -24,7 +24,6 @@ from infra.errors import UserError
 from infra.masking import mask_secrets
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-PACKAGES = ("flows", "tasks", "models", "infra")  # the project's own
 LOOPBACK = "127.0.0.1"
 PREFIX = "BIDAFLOW_"
 

@@ -44,8 +44,9 @@ from infra.artifacts.remote import fetch, is_published, publish
 from infra.artifacts.staging import new_folder
 from infra.errors import RetryableError, UserError
 from infra.heartbeat import step
+from infra.own_packages import PACKAGES, foreign_package
 from infra.run_logger import logger
-from infra.settings import CHECKOUT, PACKAGES
+from infra.settings import CHECKOUT
 
 P = ParamSpec("P")
 Build = Callable[Concatenate[Path, P], Facts]
@@ -97,6 +98,9 @@ def _outcome(folder: Path, title: str, state: State[Any]) -> Output | Exception:
 
 @lru_cache(maxsize=1)
 def _imports() -> grimp.ImportGraph:
+    """The imports of our packages. Raises UserError if Python finds others of their names."""
+    if problem := foreign_package():
+        raise UserError(problem)
     return grimp.build_graph(PACKAGES[0], *PACKAGES[1:], cache_dir=None)
 
 

@@ -11,7 +11,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from infra.errors import UserError
 from infra.masking import mask_secrets
-from infra.settings import CHECKOUT, PACKAGES, settings
+from infra.own_packages import PACKAGES
+from infra.settings import CHECKOUT, settings
 
 # Variables that have the same value on all nodes, if they are set.
 FORWARDED = (

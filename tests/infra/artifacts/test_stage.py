@@ -28,7 +28,8 @@ from infra.artifacts import stage
 from infra.artifacts.manifest import MANIFEST, content_digest, facts_of, sha256_of
 from infra.artifacts.stage import REFUSED, Output, Stage, source_modules
 from infra.errors import RetryableError, UserError
-from infra.settings import CHECKOUT, PACKAGES
+from infra.own_packages import PACKAGES
+from infra.settings import CHECKOUT
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "root")
 

@@ -8,7 +8,8 @@ import pytest
 
 from infra.cluster.job_environment import forwarded_variables, write_code
 from infra.errors import UserError
-from infra.settings import CHECKOUT, PACKAGES
+from infra.own_packages import PACKAGES
+from infra.settings import CHECKOUT
 
 
 def test_the_zip_has_our_packages_alone(tmp_path: Path) -> None:
