@@ -1,10 +1,11 @@
 """Fixtures shared by all tests, and rules for a whole run: its state is its own, its processes end,
-and continuous integration skips nothing but what needs a GPU."""
+and with `BIDAFLOW_TEST_NO_SKIPS` it skips nothing but what needs a GPU."""
 
 import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ RUN_VARIABLE = "BIDAFLOW_TEST_RUN"
 """Marks every process that a run of the tests starts, however deep."""
 ROOTS_VARIABLE = "BIDAFLOW_TEST_ROOTS"
 """The folder of all storage roots of a run; its first process creates and removes it."""
+NO_SKIPS_VARIABLE = "BIDAFLOW_TEST_NO_SKIPS"
+"""Set where nothing that the tests need may be missing: a run fails if it skips a test."""
 for name in list(os.environ):
     if name.startswith(FOREIGN_PREFIXES) and not name.startswith(TEST_PREFIX):
         del os.environ[name]
@@ -124,14 +127,17 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run that left processes behind, and one that skipped tests where CI is set."""
+    """Fail a run that left processes behind, and one that skipped tests though it must not."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
         return  # the first process sees the whole run
     problems = [f"process still running after the tests: {p}" for p in end_leftover_processes()]
-    if os.environ.get("CI"):
+    if os.environ.get(NO_SKIPS_VARIABLE):
         skipped = [r for r in reporter.stats.get("skipped", []) if "gpu" not in r.keywords]
-        problems += [f"test skipped, which CI does not allow: {r.nodeid}" for r in skipped]
+        problems += [
+            f"{count} tests skipped, which {NO_SKIPS_VARIABLE} does not allow: {reason}"
+            for reason, count in reasons_of(skipped).items()
+        ]
     for problem in problems:
         reporter.write_line(problem)
     if problems and exitstatus == pytest.ExitCode.OK:
@@ -139,6 +145,18 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if file := session.config.getoption("record"):
         record(file, reporter, session.config.invocation_params.args, int(session.exitstatus))
     shutil.rmtree(os.environ[ROOTS_VARIABLE], ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once for each reason why tests were skipped; pytest would say it for each test."""
+    for reason, count in reasons_of(terminalreporter.stats.get("skipped", [])).items():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
+
+
+def reasons_of(skipped: list[pytest.TestReport]) -> Counter[str]:
+    """How many tests were skipped for each reason."""
+    # The reason comes after the file and the line.
+    return Counter(str(r.longrepr[2]).removeprefix("Skipped: ") for r in skipped)
 
 
 def end_leftover_processes() -> list[str]:

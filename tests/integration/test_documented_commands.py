@@ -20,7 +20,6 @@ import pytest
 
 from infra.settings import CHECKOUT
 from tasks.tracking import registry
-from tests.conftest import SHARED_DATA
 from tests.factories.cli import environment_for, write_dataset
 from tests.factories.documents import CLUSTER_WALK, shell_lines
 from tests.factories.ports import free_port
@@ -50,7 +49,7 @@ def commands(page: str) -> list[str]:
 class Folder:
     """A working folder with the environment, the Makefile, and its own `.bidaflow`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mirror: Path) -> None:
         path.mkdir()
         self.path, self.servers = path, ExitStack()
         self.done: dict[str, str] = {}  # the outputs of the commands that were run
@@ -64,7 +63,7 @@ class Folder:
             BIDAFLOW_PREFECT_PORT=self.ports["4200"],
             BIDAFLOW_MLFLOW_PORT=self.ports["5000"],
             BIDAFLOW_REPORTS_PORT=self.ports["5100"],
-            BIDAFLOW_MIRROR=str(SHARED_DATA),
+            BIDAFLOW_MIRROR=str(mirror),
             PATH=f"{path}/.venv/bin:{os.environ['PATH']}",
             HOME=str(path),
         )
@@ -124,17 +123,19 @@ class Folder:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Folder, str]]:
+def tiny(
+    tmp_path_factory: pytest.TempPathFactory, shared_data: Path
+) -> Iterator[tuple[Folder, str]]:
     """The folder in which the README's first command ran, and what the command printed."""
-    folder = Folder(tmp_path_factory.mktemp("documented") / "tiny")
+    folder = Folder(tmp_path_factory.mktemp("documented") / "tiny", shared_data)
     with folder.servers:
         yield folder, folder.run("make retrain")
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
+def own(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterator[Folder]:
     """The folder with the user's own files, and two champions of `tickets`, one after the other."""
-    folder = Folder(tmp_path_factory.mktemp("documented") / "own")
+    folder = Folder(tmp_path_factory.mktemp("documented") / "own", shared_data)
     data = write_dataset(folder.path / "folder", train=8, contexts=4)
     for name in ("questions.json", "tickets.json", "a.json"):
         shutil.copyfile(data / "train.json", folder.path / name)

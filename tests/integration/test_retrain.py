@@ -25,13 +25,10 @@ class Retrained:
 
     root: Path
     data: Path
+    flags: tuple[str, ...]
     output: str
     log: str
     listeners: set[Listener]
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        return (*QUICK, "--data.dataset", str(self.data))
 
     @property
     def client(self) -> MlflowClient:
@@ -56,10 +53,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Retrained:
     """Both variants, trained for one epoch on a small dataset, with no services running."""
     folder = tmp_path_factory.mktemp("retrained")
     root, data = folder / "root", write_dataset(folder / "own")
+    flags = (*QUICK, "--data.dataset", str(data), "--data.validation-share", "0")
     with sampled_listeners(root) as listeners:
-        done = retrain(root, *QUICK, "--data.dataset", str(data))
+        done = retrain(root, *flags)
     assert done.returncode == 0, done.stdout + done.stderr
-    return Retrained(root, data, done.stdout, done.stderr, listeners)
+    return Retrained(root, data, flags, done.stdout, done.stderr, listeners)
 
 
 def test_run_prints_table_report_and_next_steps(first: Retrained) -> None:
