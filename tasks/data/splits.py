@@ -67,7 +67,7 @@ def divide(articles: Sequence[str], shares: Shares) -> list[SplitName]:
     article with the number nearest to its range, first dev, then validation, but never the last
     one of train. Only such an article can change its part when others are added.
     """
-    number_of = {text: hash_uniform("split", shares.seed, text) for text in articles}
+    number_of = {text: hash_uniform("divide", shares.seed, text) for text in articles}
     ordered = sorted(number_of, key=number_of.__getitem__)
     dev, validation = _held_out([number_of[text] for text in ordered], shares)
     parts: dict[str, SplitName] = dict.fromkeys(ordered, "train")

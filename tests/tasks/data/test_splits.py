@@ -286,7 +286,7 @@ def article_names(count: int) -> list[str]:
 
 def in_ranges(articles: list[str], shares: Shares) -> Counter[SplitName]:
     """How many different articles have a number in the range of each part."""
-    numbers = [hash_uniform("split", shares.seed, article) for article in set(articles)]
+    numbers = [hash_uniform("divide", shares.seed, article) for article in set(articles)]
     return Counter(
         "dev"
         if number < shares.dev
@@ -336,7 +336,7 @@ def test_adding_articles_moves_none() -> None:
 def test_a_stand_in_returns_to_its_own_part() -> None:
     """The only moves as data grow: those out of a part that was empty without the article."""
     shares, articles = Shares(dev=0.1, validation=0.1, seed=4), article_names(40)
-    numbers = {text: hash_uniform("split", 4, text) for text in articles}
+    numbers = {text: hash_uniform("divide", 4, text) for text in articles}
     few = [text for text in articles if 0.2 < numbers[text] < 0.8][:5]
     parts = dict(zip(few, divide(few, shares), strict=True))
     assert parts[min(few, key=numbers.__getitem__)] == "dev"
