@@ -21,7 +21,7 @@ from flows.commands.terminal import show, table
 from flows.common.compared import ComparedVariant, Outcomes, grouped
 from flows.common.data_files import recommended_training
 from flows.common.display_names import names_of_data, names_of_vectors, require_unique
-from flows.common.encoding import encode_dataset, require_all_words, require_same_casing
+from flows.common.encoding import encode_dataset, require_same_casing
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -150,8 +150,6 @@ def build_grid(
         ]
         for dataset in data
     ]
-    for variants in configs:
-        require_all_words(vocabulary, composes_oov_words(variants))
     for variants, source in product(configs, vectors):  # check all before training any vectors
         vectors_for(configs_for(variants, source, vectors), source)
     grid = []

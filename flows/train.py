@@ -11,7 +11,7 @@ from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import recommended_training
 from flows.common.display_names import require_unique
-from flows.common.encoding import encode_dataset, require_all_words, require_same_casing
+from flows.common.encoding import encode_dataset, require_same_casing
 from flows.common.failures import TRAINING_FLOW, report_user_errors
 from flows.common.parameters import (
     DataParameters,
@@ -61,7 +61,6 @@ def train_variants(
     require_contextual_variant(training, variants)
     recommended = recommended_training(inputs.data)
     configs = [configure(name, recommended, training.changes()) for name in variants]
-    require_all_words(inputs.vocabulary, composes_oov_words(configs))
     start = model_to_start_from(training.start_from)
     vectors = vectors_for(configs, inputs.vectors)
     splits = ingest_dataset(inputs.data)

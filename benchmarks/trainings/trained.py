@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from infra.artifacts.manifest import MANIFEST, Facts, Manifest, digest_of, facts_of, read_manifest
@@ -19,8 +20,8 @@ from tasks.data.negatives import SIGNS
 from tasks.embeddings.formats.source import VECTORS
 from tasks.embeddings.formats.store import history_of
 from tasks.evaluation.evaluate import EvaluationSplit, evaluate, load_split
-from tasks.inference.predictor import Predictor
-from tasks.text.encoded import load_types
+from tasks.inference.predictor import Predictor, with_vectors
+from tasks.text.encoded import load_types, oov_words
 from tasks.training.epoch_log import History
 from tasks.training.inputs import SplitFolders
 from tasks.training.run_params import source_name
@@ -171,10 +172,14 @@ class Trained:
             self.input(role, "encoded"),
             self.input(role, "layers") if has_layers else None,
         )
+        model, vocabulary = predictor.model.eval(), self.input("vocabulary")
+        if predictor.subwords is not None:
+            composed = torch.from_numpy(predictor.subwords.vectors(oov_words(vocabulary)))
+            model = with_vectors(model, torch.cat([model.words.word_vectors, composed]))
         predictions, _ = predict(
-            predictor.model.eval(),
+            model,
             split.examples(),
-            load_types(self.input("vocabulary")),
+            load_types(vocabulary, compose_oov=predictor.subwords is not None),
             training.max_answer_tokens,
             training.window,
         )

@@ -301,22 +301,6 @@ def require_same_casing(
             )
 
 
-def require_all_words(vocabulary: VocabularyParameters, compose_oov: bool) -> None:
-    """Refuse a limit on the words of a vocabulary for models that compose OOV words.
-
-    A word above the limit would have no vector in training, but a composed one when served.
-
-    Raises:
-        UserError: `compose_oov` is true, and the vocabulary has a limit.
-    """
-    if compose_oov and vocabulary.max_words is not None:
-        raise UserError(
-            "unknown_words 'subword' composes the vectors of all words, but vocabulary.max_words "
-            f"is {vocabulary.max_words}. Leave max_words empty, or set unknown_words to 'zero', "
-            "'random' or 'trainable'."
-        )
-
-
 def warn_if_casing_differs(name: str, history: History, field: str, lower_case: bool) -> None:
     """Log a warning if a set was trained in a different case from what `field` says.
 
@@ -351,8 +335,8 @@ def encode_dataset(
 ) -> Encoded:
     """Select the vectors, build the vocabulary, and encode the splits.
 
-    `compose_oov` is for variants that compose OOV words from subwords: it keeps the vectors'
-    n-grams, and the rare words that can be composed from them.
+    Words are those of train, and the first of the vectors. `compose_oov` is for variants that
+    compose OOV words from subwords: it keeps the vectors' n-grams.
 
     Raises:
         UserError: `compose_oov` is true, but the vectors have no n-grams.
@@ -360,7 +344,7 @@ def encode_dataset(
     train, *others = splits.folders.values()
     picked = selecting_vectors(
         resolve_vectors(vectors, splits),
-        [train, *others],
+        [train],
         vocabulary.lower_case,
         vocabulary.pretrained_words,
         compose_oov,
@@ -370,7 +354,7 @@ def encode_dataset(
         warn_if_casing_differs(part["source"], part, "vocabulary.lower_case", vocabulary.lower_case)
     if compose_oov:
         require_subwords(picked.folder, vectors.source)
-    built = building_vocabulary(train, others, picked.folder, vocabulary, compose_oov)
+    built = building_vocabulary(train, others, picked.folder, vocabulary)
     splits_encoded = {
         name: encoding(folder, built.folder) for name, folder in splits.folders.items()
     }

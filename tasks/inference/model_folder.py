@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from models.configs.variant import VariantConfig
 from tasks.embeddings.contextual.frozen_bilm import FILES
 from tasks.embeddings.formats.word_vectors import SUBWORDS
+
+VECTORS, WORDS = "vectors.safetensors", "words.parquet"
+# Files of tens of megabytes that are equal in most models of a dataset.
+COMMON_FILES = (VECTORS, WORDS)
 
 
 @dataclass(frozen=True)
@@ -32,14 +36,15 @@ class TrainedModel:
 
 
 def save_model(folder: Path, model: TrainedModel) -> None:
-    """Write a self-contained, relocatable model folder for `Predictor.load`."""
+    """Write a self-contained, relocatable model folder for `Predictor.load`. Word vectors that
+    float16 can represent are stored so."""
     folder.mkdir()
     columns = None if model.variant.model.word_vectors else 0
+    vectors = model.word_vectors[:, :columns].contiguous()
+    half = vectors.half()
+    stored = half if torch.equal(half.float(), vectors) else vectors  # see `in_half_precision`
     save_file(model.weights, folder / "weights.safetensors")
-    save_file(
-        {"word_vectors": model.word_vectors[:, :columns].contiguous()},
-        folder / "vectors.safetensors",
-    )
+    save_file({"word_vectors": stored}, folder / VECTORS)
     config = {
         "variant": model.variant.to_dict(),
         "allow_no_answer": model.allow_no_answer,
@@ -48,10 +53,16 @@ def save_model(folder: Path, model: TrainedModel) -> None:
         "vector_sizes": model.vector_sizes,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    for name in ("words.parquet", "characters.parquet"):
+    for name in (WORDS, "characters.parquet"):
         (folder / name).write_bytes((model.vocabulary / name).read_bytes())
     if model.subwords is not None:
         shutil.copyfile(model.subwords, folder / SUBWORDS)
     if model.bilm is not None:
         for name in FILES:
             shutil.copyfile(model.bilm / name, folder / name)
+
+
+def load_vectors(folder: Path) -> torch.Tensor:
+    """(words, dimension) float32 vectors of a model folder, equal to those that were saved."""
+    vectors: torch.Tensor = load_file(folder / VECTORS)["word_vectors"]
+    return vectors.float()

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from infra.errors import UserError
-from models.arrays import Float32Array
+from models.arrays import IntArray
 from models.attention_maps import AttentionWeights, attention_weights
 from models.batching import Examples, Ragged, Types, make_batch
 from models.bidaf import BiDAF
@@ -35,9 +35,10 @@ from models.token_layers import TokenLayers
 from tasks.embeddings.contextual.frozen_bilm import FrozenBiLM, has_bilm
 from tasks.embeddings.formats.word_vectors import Subwords
 from tasks.evaluation.operating_points import OperatingPoint, threshold_for
+from tasks.inference.model_folder import load_vectors
 from tasks.inference.no_answer import NoAnswer
 from tasks.text.tokenizer import tokenize
-from tasks.text.vocabulary import SPECIAL, UNKNOWN, Lexicon, word_of
+from tasks.text.vocabulary import PADDING, SPECIAL, UNKNOWN, Lexicon
 
 Offsets = list[tuple[int, int]]
 TextPair = tuple[str, str]  # question and context
@@ -114,7 +115,7 @@ class Predictor:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         variant = VariantConfig.from_dict(config["variant"])
         lexicon = Lexicon.load(folder)
-        vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
+        vectors = load_vectors(folder)
         sizes = config.get("vector_sizes", ())
         bilm = FrozenBiLM.load(folder) if has_bilm(folder) else None
         shape = bilm.bilm.config.layers_shape if bilm else (0, 0)
@@ -272,7 +273,7 @@ class Predictor:
         )
         words, model = self._words(ids)
         characters = [[], [UNKNOWN], *map(self.lexicon.characters, ids)]
-        types = Types(np.array([0, UNKNOWN, *words], np.int32), Ragged.from_rows(characters))
+        types = Types(words, Ragged.from_rows(characters))
         contexts = [distinct[context] for _, context in pairs]
         return _EncodedInput(questions, contexts, examples, types, model)
 
@@ -288,23 +289,18 @@ class Predictor:
         layers = self.bilm.layers(list(distinct.values()))
         return TokenLayers.of_texts(layers, np.array([number[text] for text in texts]))
 
-    def _words(self, forms: Collection[str]) -> tuple[list[int], BiDAF]:
-        """The word index of each form, and the model that has these words.
-
-        With n-grams, OOV words get rows after the known words, and the model their vectors.
-        """
-        words = [self.lexicon.word(form) for form in forms]
-        if self.subwords is None or UNKNOWN not in words:
-            return words, self.model
-        known = self.lexicon.word_indices
-        oov_rows = defaultdict[str, int](count(len(SPECIAL) + len(known)).__next__)
-        words = [
-            oov_rows[word_of(form, known, self.lexicon.lower_case)]  # as in training
-            if word == UNKNOWN
-            else word
-            for form, word in zip(forms, words, strict=True)
-        ]
-        return words, _with_vectors(self.model, self.subwords.vectors(oov_rows))
+    def _words(self, forms: Collection[str]) -> tuple[IntArray, BiDAF]:
+        """The row of each type's word in the model's vectors, and the model: this one or, if OOV
+        words are composed from n-grams, a copy with the vectors of these types only."""
+        words, oov = self.lexicon.with_oov_rows(forms)
+        known = len(SPECIAL) + len(self.lexicon.word_indices)
+        rows = np.array([PADDING, UNKNOWN, *words], np.int32)
+        is_oov = rows >= known
+        if self.subwords is None or not oov:
+            return np.where(is_oov, np.int32(UNKNOWN), rows), self.model
+        vectors = self.model.words.word_vectors[np.where(is_oov, UNKNOWN, rows)]
+        vectors[is_oov] = torch.from_numpy(self.subwords.vectors(oov))[rows[is_oov] - known]
+        return np.arange(len(rows), dtype=np.int32), with_vectors(self.model, vectors)
 
 
 def _groups(pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
@@ -324,11 +320,10 @@ def _groups(pairs: Sequence[TextPair]) -> Iterator[Sequence[TextPair]]:
     yield group
 
 
-def _with_vectors(model: BiDAF, added: Float32Array) -> BiDAF:
-    """A shallow copy of a model with added word vectors: (words, dimension)."""
+def with_vectors(model: BiDAF, vectors: torch.Tensor) -> BiDAF:
+    """A shallow copy of a model with other word vectors: (words, dimension)."""
     model, words = copy(model), copy(model.words)
-    rows = torch.cat([words.word_vectors, torch.from_numpy(added)])
-    words._buffers = {**words._buffers, "word_vectors": rows}
+    words._buffers = {**words._buffers, "word_vectors": vectors}
     model._modules = {**model._modules, "words": words}
     return model
 

@@ -1,7 +1,8 @@
 """Builds the vocabulary of a dataset: words, characters and distinct forms."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from tasks.text.vocabulary import (
     UNKNOWN,
     Lexicon,
     case_key,
-    composed_mask,
     indices,
     is_known,
     word_of,
@@ -38,10 +38,7 @@ class VocabularyParameters(BaseModel):
         "the training split.",
     )
     max_words: int | None = Field(
-        None,
-        ge=1,
-        description="Keep at most this many words, the most frequent. Empty: no limit, as "
-        "`training.unknown_words` subword requires.",
+        None, ge=1, description="Keep at most this many words, the most frequent. Empty: no limit."
     )
     lower_case: bool = Field(
         True, description="Look up words in lower case. Characters always keep their case."
@@ -52,42 +49,30 @@ class VocabularyParameters(BaseModel):
         description="Keep a character if it occurs at least this often in the training split.",
     )
     pretrained_words: int = Field(
-        50_000,
+        400_000,
         ge=0,
-        description="Also keep this many words from the start of the vector file, for questions "
-        "asked later. 0: none.",
+        description="Besides the words of the training split, keep this many from the start of the "
+        "vector file, for other texts: those of dev and of later questions. 0: none.",
     )
 
 
 def choose_words(
-    train: Mapping[str, int],
-    others: Mapping[str, int],
-    vectors: Mapping[str, int],
-    parameters: VocabularyParameters,
-    composed: Container[str] = (),
+    train: Mapping[str, int], vectors: Mapping[str, int], parameters: VocabularyParameters
 ) -> list[str]:
     """The words of the vocabulary, in order.
 
-    `train` and `others` map forms to counts; `vectors` maps words to rows. The words in
-    `composed` (OOV words composed from subwords) are kept if they occur at all. Words are sorted by
-    descending training count, then by word; words that the training split lacks come last, in the
-    order of the vectors. At most `max_words` remain.
+    `train` maps forms to counts, `vectors` words to rows. Words are sorted by descending training
+    count, then by word; words that the training split lacks come last, in the order of the vectors.
+    At most `max_words` remain.
     """
     counts: Counter[str] = Counter()
     for form, count in train.items():
         counts[word_of(form, vectors, parameters.lower_case)] += count
-    seen = {word_of(form, vectors, parameters.lower_case) for form in others}.union(counts)
-    kept = {w for w in seen if w in vectors or w in composed or counts[w] >= parameters.min_count}
-    kept.update(
-        word
-        for word in list(vectors)[: parameters.pretrained_words]
-        if case_key(word, parameters.lower_case) == word
-    )
-
-    unseen = len(vectors)
-    return sorted(kept, key=lambda w: (-counts[w], 0 if counts[w] else vectors.get(w, unseen), w))[
-        : parameters.max_words
-    ]
+    kept = [w for w in counts if w in vectors or counts[w] >= parameters.min_count]
+    kept.sort(key=lambda w: (-counts[w], w))
+    first = islice(vectors, parameters.pretrained_words)
+    unseen = [w for w in first if w not in counts and case_key(w, parameters.lower_case) == w]
+    return [*kept, *unseen][: parameters.max_words]
 
 
 def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
@@ -126,19 +111,17 @@ def build_vocabulary(
     others: Sequence[Path],
     vectors: Path,
     parameters: VocabularyParameters,
-    compose_oov: bool = True,
 ) -> dict[str, Any]:
     """Write words.parquet, characters.parquet and types.parquet; return statistics about them.
 
     `train` and `others` are folders of ingested splits; `vectors` is a folder that `select_vectors`
-    wrote. Counts come from `train` alone; `others` add forms, and words that have a vector. With
-    `compose_oov`, OOV words composed from subwords are kept too, however rare, for models that use
-    such vectors; they still count as words without a vector of their own.
+    wrote. Words, characters and counts come from `train` and `vectors` alone. `others` only add
+    forms, so that they can be encoded: a model is evaluated with the words that it has when it is
+    served.
     """
     counts, other_counts = form_counts([train]), form_counts(others)
     rows = vector_rows(vectors)
-    composed = vector_rows(vectors, composed=True) if compose_oov else {}
-    words = choose_words(counts, other_counts, rows, parameters, composed)
+    words = choose_words(counts, rows, parameters)
     characters = choose_characters(counts, parameters.min_character_count)
     lexicon = Lexicon(indices(words), indices(characters), parameters.lower_case)
     forms = [*counts, *(form for form in other_counts if form not in counts)]
@@ -160,12 +143,10 @@ def build_vocabulary(
     }
 
 
-def vector_rows(folder: Path, composed: bool = False) -> dict[str, int]:
-    """The words with vectors of their own, or those composed from subwords, and their rows."""
-    file = folder / "vectors.parquet"
-    words: Any = pq.read_table(file, columns=["word"])["word"].to_pylist()
-    rows = np.flatnonzero(composed_mask(file) == composed).tolist()
-    return {words[row]: row for row in rows}
+def vector_rows(folder: Path) -> dict[str, int]:
+    """The words that have vectors, and their rows."""
+    words: Any = pq.read_table(folder / "vectors.parquet", columns=["word"])["word"].to_pylist()
+    return {word: row for row, word in enumerate(words)}
 
 
 def types_table(forms: Sequence[str], lexicon: Lexicon) -> pa.Table:

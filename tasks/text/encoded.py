@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.batching import Examples, Ragged, Types
+from tasks.text.vocabulary import PADDING, SPECIAL, UNKNOWN, Lexicon
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -40,7 +41,22 @@ def load_encoded(folder: Path) -> Examples:
     )
 
 
-def load_types(vocabulary: Path) -> Types:
-    """The word and characters of each type, by type id."""
+def load_types(vocabulary: Path, compose_oov: bool = False) -> Types:
+    """The word and characters of each type, by type id. With `compose_oov`, the words in
+    `oov_words` have rows after those of the vocabulary."""
     table = pq.read_table(vocabulary / "types.parquet", columns=["word", "characters"])
-    return Types(table["word"].to_numpy(), _ragged(table["characters"]))
+    words = table["word"].to_numpy()
+    if compose_oov:
+        words = np.array([PADDING, UNKNOWN, *_with_oov_rows(vocabulary)[0]], np.int32)
+    return Types(words, _ragged(table["characters"]))
+
+
+def oov_words(vocabulary: Path) -> list[str]:
+    """The words of all types that the vocabulary lacks. Models that compose OOV words from n-grams
+    have vectors of them."""
+    return _with_oov_rows(vocabulary)[1]
+
+
+def _with_oov_rows(vocabulary: Path) -> tuple[list[int], list[str]]:
+    forms: Any = pq.read_table(vocabulary / "types.parquet", columns=["form"])["form"].to_pylist()
+    return Lexicon.load(vocabulary).with_oov_rows(forms[len(SPECIAL) :])

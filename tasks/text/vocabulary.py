@@ -2,7 +2,7 @@
 
 `word_of` is the only rule for tokens of texts, whatever the words are: a set's words, to measure
 coverage and OOV slices, or a model's vocabulary, which also has words without a vector. Words
-composed from n-grams do not count as words of a set. Three rules differ on purpose:
+composed from n-grams do not count as words of either. Three rules differ on purpose:
 
 - `query_word` is for words that a person or a published test names. They are looked up as written
   first, because cased sets have names such as "John" with a capital. Quotes stay as they are.
@@ -11,15 +11,14 @@ composed from n-grams do not count as words of a set. Three rules differ on purp
 """
 
 import unicodedata
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from models.arrays import BoolArray
-
-# pyarrow is imported locally: lookups do not need it. models.arrays would import numpy.
+# pyarrow is imported locally: lookups do not need it.
 
 PADDING = 0
 UNKNOWN = 1
@@ -60,18 +59,6 @@ def query_word(word: str, known: Container[str]) -> str:
     return word if word in known else word.lower()
 
 
-def composed_mask(vectors: Path) -> "BoolArray":
-    """(words,) which rows of a vectors.parquet were composed from n-grams.
-
-    Earlier releases wrote the column as `spelt`.
-    """
-    import pyarrow.parquet as pq
-
-    name = "composed" if "composed" in pq.read_schema(vectors).names else "spelt"
-    mask: BoolArray = pq.read_table(vectors, columns=[name])[name].to_numpy()
-    return mask
-
-
 @dataclass(frozen=True)
 class Lexicon:
     """Indices of words and characters, to look up forms; the form itself is never changed."""
@@ -83,6 +70,16 @@ class Lexicon:
     def word(self, form: str) -> int:
         """Index of the form's word; `UNKNOWN` if the vocabulary lacks it."""
         return self.word_indices.get(word_of(form, self.word_indices, self.lower_case), UNKNOWN)
+
+    def with_oov_rows(self, forms: Iterable[str]) -> tuple[list[int], list[str]]:
+        """The word index of each form, for models that compose OOV words from n-grams, and these
+        words: they have rows of their own after those of the vocabulary, in their order."""
+        rows = defaultdict[str, int](count(len(SPECIAL) + len(self.word_indices)).__next__)
+        words = []
+        for form in forms:
+            word = word_of(form, self.word_indices, self.lower_case)
+            words.append(self.word_indices[word] if word in self.word_indices else rows[word])
+        return words, list(rows)
 
     def characters(self, form: str) -> list[int]:
         """Indices of the form's characters, with their case kept; `UNKNOWN` for unseen ones."""

@@ -16,9 +16,12 @@ from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
 from tasks.embeddings.contextual.frozen_bilm import WEIGHTS, has_bilm, layers_shape
-from tasks.embeddings.formats.store import load_word_vectors, part_sizes
+from tasks.embeddings.formats.store import composed_vectors, load_word_vectors, part_sizes
+from tasks.embeddings.formats.word_vectors import FLOAT16_ERROR
 from tasks.evaluation.evaluate import load_split
+from tasks.inference.model_folder import load_vectors
 from tasks.inference.trained_contexts import knows_all_contexts, new_to_models
+from tasks.text.encoded import oov_words
 from tasks.training.inputs import TrainingData
 
 
@@ -40,8 +43,7 @@ class _Vocabulary:
     @classmethod
     def of_model(cls, folder: Path) -> Self:
         """Load the vocabulary of a model folder, with its vectors."""
-        vectors = load_file(folder / "vectors.safetensors")["word_vectors"]
-        return cls.load(folder, vectors.numpy())
+        return cls.load(folder, load_vectors(folder).numpy())
 
     @property
     def without_vector(self) -> list[str]:
@@ -52,24 +54,28 @@ class _Vocabulary:
 def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmStartResult | None]:
     """The variant's model for the data's vocabulary, and what a warm start carried over.
 
-    Weights are drawn from the seed. With `data.start_from`, those of that earlier model replace
-    them.
+    If the variant composes OOV words from n-grams, the model also has the vectors of those of the
+    splits, as a served model composes those of its texts (see `load_types`). Weights are drawn from
+    the seed. With `data.start_from`, those of that earlier model replace them.
 
     Raises:
         UserError: that model has another architecture, or was trained with other word vectors or
             another language model.
     """
-    vectors = word_vectors_of(variant, data)
-    vocabulary = _Vocabulary.load(data.vocabulary, vectors)
+    known = vectors = word_vectors_of(variant, data)
     sizes = part_sizes(data.vectors)
     torch.manual_seed(variant.training.seed)
-    characters = len(vocabulary.characters)
+    characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows
     shape = (0, 0) if data.bilm is None else layers_shape(data.bilm)
+    if variant.model.unknown_words == "subword":
+        composed = composed_vectors(data.vectors, oov_words(data.vocabulary))
+        vectors = np.concatenate([known, composed])
     model = BiDAF(variant.model, torch.from_numpy(vectors), characters, sizes, shape)
     if data.start_from is None:
         return model, None
     if data.bilm is not None:
         _require_same_bilm(data.start_from / "model", data.bilm)
+    vocabulary = _Vocabulary.load(data.vocabulary, known)
     return model, _copy_weights(variant.name, model, vocabulary, data.start_from / "model")
 
 
@@ -128,7 +134,12 @@ def _require_same_vectors(old: _Vocabulary, new: _Vocabulary) -> None:
     ]
     old_vectors = old.vectors[[row for row, _ in common]]
     new_vectors = new.vectors[[row for _, row in common]]
-    if old_vectors.shape == new_vectors.shape and np.allclose(old_vectors, new_vectors, atol=1e-6):
+    if old_vectors.shape == new_vectors.shape and np.allclose(
+        old_vectors,
+        new_vectors,
+        rtol=FLOAT16_ERROR,  # only one of them may have been rounded
+        atol=1e-6,
+    ):
         return
     raise UserError(
         "The model in start_from was trained with other word vectors. Set vectors.source to the "

@@ -13,7 +13,7 @@ import torch
 from ray.train.collective import broadcast_from_rank_zero
 
 from infra.artifacts.node_cache import fetched
-from models.batching import Examples
+from models.batching import Examples, Types
 from models.configs.variant import VariantConfig
 from models.early_stopping import is_out_of_time, stop_reason
 from models.span_decoding import Predictions
@@ -54,6 +54,11 @@ class Job:
     data: TrainingData
     tracking_uri: str
     run_id: str
+
+    def types(self) -> Types:
+        """The types of the splits' tokens, for the variant's model."""
+        composes_oov = self.variant.model.unknown_words == "subword"
+        return load_types(self.data.vocabulary, composes_oov)
 
 
 def make_trainer(job: Job, threads: int) -> Trainer:
@@ -124,7 +129,7 @@ class _Loop:
         threads = torch.get_num_threads()
         self.record = _resume(trainer)
         self.train = job.data.train.examples()
-        self.types = load_types(job.data.vocabulary)
+        self.types = job.types()
         self.checkpoint_schedule = CheckpointSchedule(
             trainer.step, self.training.checkpoint_minutes, self.training.checkpoint_steps
         )

@@ -6,7 +6,6 @@ import pytest
 
 from flows.common.parameters import (
     ContextualParameters,
-    CorpusParameters,
     DataParameters,
     TrainingParameters,
     VariantName,
@@ -40,21 +39,6 @@ def test_contextual_options_are_checked_first(
         train_variants(inputs, [variant], training, Resources(), [])
     with pytest.raises(UserError, match=message):
         build_grid([data], [vectors], [(variant, 0)], vocabulary, training, None)
-    assert not (root / "stages").exists()
-
-
-def test_rejects_a_word_limit_for_subword_models(root: Path) -> None:
-    """A word above the limit would have no vector in training, but a composed one when served."""
-    corpus = CorpusParameters(dataset="tiny")
-    data, vectors = DataParameters(), VectorParameters(source="fasttext", corpus=corpus)
-    vocabulary = VocabularyParameters(max_words=9)
-    training = TrainingParameters(unknown_words="subword")
-    message = r"^unknown_words 'subword' .*, but vocabulary\.max_words is 9\. Leave max_words empty"
-    with pytest.raises(UserError, match=message):
-        inputs = TrainingInputs(data, vectors, vocabulary)
-        train_variants(inputs, ["char"], training, Resources(), [])
-    with pytest.raises(UserError, match=message):
-        build_grid([data], [vectors], [("char", 0)], vocabulary, training, None)
     assert not (root / "stages").exists()
 
 

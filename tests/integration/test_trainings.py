@@ -115,7 +115,7 @@ def test_composes_oov_words_in_training_and_serving(
     (selected,) = (file.parent for file in root.glob("stages/select-vectors/*/vectors.parquet"))
     (vocabulary,) = (file.parent for file in root.glob("stages/build-vocabulary/*/words.parquet"))
     words = pq.read_table(vocabulary / "words.parquet")["word"].to_pylist()
-    assert "where" in words and "where" not in read_vectors(selected, composed=False)[0].to_pylist()
+    assert "where" in words and "where" not in read_vectors(selected)[0].to_pylist()
     matrix, subwords = load_word_vectors(vocabulary, selected, "subword"), Subwords.load(selected)
     assert subwords is not None
     composed = subwords.vector("where")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from infra.artifacts.manifest import facts_of, hash_file, origins
+from infra.artifacts.manifest import hash_file, origins
 from infra.errors import UserError
 from models.bidaf import BiDAF
 from models.configs.variant import ModelConfig, TrainingConfig, UnknownWords, VariantConfig
@@ -17,7 +17,6 @@ from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import stage_input
 from tasks.embeddings.formats.store import (
     load_word_vectors,
-    read_vectors,
     require_subwords,
     write_vectors,
 )
@@ -25,7 +24,7 @@ from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.inference.predictor import Predictor
 from tasks.stages import selecting_vectors
-from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary, vector_rows
+from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.split_texts import wanted_words
 from tests.factories.splits import ingest
 from tests.factories.stages import in_flow
@@ -56,25 +55,14 @@ def prepared(tmp_path: Path, context: str) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("compose_oov", "kept"), [(True, {"mouse", "mice", "who"}), (False, {"mouse"})]
-)
-def test_composed_words_do_not_count_as_covered(
-    folder: Path, compose_oov: bool, kept: set[str]
-) -> None:
+def test_composed_words_do_not_count_as_covered(folder: Path) -> None:
     (folder / "built").mkdir()
-    facts = build_vocabulary(
-        folder / "built",
-        folder / "split",
-        [],
-        folder / "vectors",
-        VocabularyParameters(min_count=2),
-        compose_oov,
-    )
+    parameters = VocabularyParameters(min_count=2)
+    facts = build_vocabulary(folder / "built", folder / "split", [], folder / "vectors", parameters)
     table = pq.read_table(folder / "built" / "words.parquet").to_pydict()
     in_vectors = dict(zip(table["word"], table["in_vectors"], strict=True))
     assert {word for word, known in in_vectors.items() if known} == set(KNOWN)
-    assert in_vectors.keys() & {"mouse", "mice", "who"} == kept
+    assert in_vectors.keys() & {"mouse", "mice", "who"} == {"mouse"}
     assert facts["coverage_train"]["tokens_looked_up"] == pytest.approx(5 / 13)
 
 
@@ -170,7 +158,7 @@ def test_ngrams_are_part_of_the_sets_identity(
         selected = in_flow(
             lambda: selecting_vectors(stage_input(source), [], True, 3, True), "pick"
         ).folder
-        assert facts_of(selected).get("composed") == (0 if name == SUBWORDS else None)
+        assert (selected / SUBWORDS).exists() == (name == SUBWORDS)
     require_subwords(selected, "copied")
     files = list(origins({"source": stage_input(source)}))
     assert {file["path"]: file["sha256"] for file in files} == {
@@ -182,23 +170,8 @@ def test_ngrams_are_kept_only_for_subword_models(folder: Path) -> None:
     (folder / "own").mkdir()
     source = str(folder / "set" / "vectors.parquet")
     facts = select_vectors(folder / "own", source, {"owl", "mouse"}, 0, compose_oov=False)
-    assert facts["rows"] == 1 and "composed" not in facts
+    assert facts["rows"] == 1
     assert [file.name for file in (folder / "own").iterdir()] == ["vectors.parquet"]
-
-
-def test_composed_column_of_earlier_releases_is_read(folder: Path) -> None:
-    def read() -> list[object]:
-        vectors = folder / "vectors"
-        own, _ = read_vectors(vectors, composed=False)
-        return [own.to_pylist(), vector_rows(vectors), vector_rows(vectors, composed=True)]
-
-    current = read()
-    file = folder / "vectors" / "vectors.parquet"
-    table = pq.read_table(file)
-    names = ["spelt" if name == "composed" else name for name in table.column_names]
-    pq.write_table(table.rename_columns(names), file)
-    assert "spelt" in names and read() == current
-    assert {"mouse", "mice", "who"} <= set(current[2])
 
 
 def test_subword_policy_requires_ngrams(tmp_path: Path) -> None:

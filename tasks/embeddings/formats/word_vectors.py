@@ -17,6 +17,10 @@ from models.arrays import Float32Array
 # File of a set's n-grams, beside its Parquet file.
 SUBWORDS = "subwords.safetensors"
 
+# The largest error of a vector in float16, as a share of its length. Only values below float16's
+# normal range (6e-5) or above its largest number (65,504) have larger errors than 2^-11.
+FLOAT16_ERROR = 1e-3
+
 
 @dataclass(frozen=True)
 class Subwords:
@@ -63,6 +67,21 @@ class Subwords:
         with safe_open(folder / SUBWORDS, framework="np") as file:
             shortest, longest = json.loads(file.metadata()["ngram_lengths"])
             return cls(file.get_tensor("ngrams"), shortest, longest)
+
+
+def in_half_precision(vectors: Float32Array) -> Float32Array:
+    """The vectors (n, d) rounded to float16, as models store them; or unchanged, if that would
+    change one by more than `FLOAT16_ERROR`.
+
+    Sets are rounded when they are selected, so that training, evaluation and service compute with
+    the same numbers.
+    """
+    with np.errstate(over="ignore"):
+        rounded = vectors.astype(np.float16).astype(np.float32)
+    if not np.isfinite(rounded).all():
+        return vectors
+    errors, lengths = (np.linalg.norm(rows, axis=1) for rows in (rounded - vectors, vectors))
+    return rounded if (errors <= FLOAT16_ERROR * lengths).all() else vectors
 
 
 def own_row(vector: Float32Array, ngrams: Float32Array) -> Float32Array:

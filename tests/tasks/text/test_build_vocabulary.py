@@ -34,8 +34,9 @@ class Built:
         self.out.mkdir()
         self.vectors.mkdir()
         lines = [f"{word} {row}.5" for row, word in enumerate(vectors.split())]
-        wanted = wanted_words(self.splits, self.parameters.lower_case)
-        select_vectors(self.vectors, write_lines(folder / "v.txt", *lines), wanted, len(lines))
+        wanted = wanted_words(self.splits[:1], self.parameters.lower_case)
+        first = self.parameters.pretrained_words
+        select_vectors(self.vectors, write_lines(folder / "v.txt", *lines), wanted, first)
         self.facts = build_vocabulary(
             self.out, self.splits[0], self.splits[1:], self.vectors, self.parameters
         )
@@ -57,16 +58,32 @@ def test_words_are_selected_and_ordered_by_count(tmp_path: Path) -> None:
     # "?" is the question in each split: it has no vector and occurs once in training.
     built = Built(tmp_path, "The the owl owl owl ant bee cat", "bee dog emu", "zoo cat dog bee the")
     table = built.table("words")
-    assert table["word"] == ["<padding>", "<unknown>", "owl", "the", "bee", "cat", "dog"]
-    assert table["count"] == [0, 2, 3, 2, 1, 1, 0]
-    assert table["in_vectors"] == [False, False, False, True, True, True, True]
-    assert table["index"] == list(range(7))
-    assert built.facts["words"] == 5
+    assert table["word"] == ["<padding>", "<unknown>", "owl", "the", "bee", "cat"]
+    assert table["count"] == [0, 2, 3, 2, 1, 1]
+    assert table["in_vectors"] == [False, False, False, True, True, True]
+    assert table["index"] == list(range(6))
+    assert built.facts["words"] == 4
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_other_splits_add_forms_but_no_words(tmp_path: Path, first: int) -> None:
+    """A model must not know a word because a question that it is evaluated on has it."""
+    vectors, files = "zoo owl yak emu", []
+    for other in ("ant", "yak emu yak emu"):
+        folder = tmp_path / other
+        folder.mkdir()
+        built = Built(folder, "owl owl", other, vectors, pretrained_words=first)
+        assert built.words == ["owl", "zoo"][: 1 + first]
+        files.append([(built.out / f"{n}.parquet").read_bytes() for n in ("words", "characters")])
+        types = built.table("types")
+        assert types["form"][-len(set(other.split())) :] == sorted(set(other.split()))[::1]
+        assert types["word"][-1] == UNKNOWN
+    assert files[0] == files[1]
 
 
 def test_pretrained_words_come_last_in_their_order(tmp_path: Path) -> None:
     built = Built(tmp_path, "owl owl", "yak", "zoo ape owl yak bat", pretrained_words=3)
-    assert built.words == ["owl", "zoo", "ape", "yak"]
+    assert built.words == ["owl", "zoo", "ape"]
 
 
 def test_lower_case_lookup_drops_cased_vector_words(tmp_path: Path) -> None:

@@ -27,16 +27,15 @@ from tasks.text.vocabulary import UNKNOWN
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
 
-PARAMETERS = VocabularyParameters(pretrained_words=0)
 
-
-def encode(folder: Path, train: Path, other: Path, source: str) -> dict[str, Any]:
+def encode(folder: Path, train: Path, other: Path, source: str, first: int = 0) -> dict[str, Any]:
     """Run all stages from two ingested splits to `folder`/encoded, the encoded second split."""
     for name in ("vectors", "vocabulary", "encoded"):
         (folder / name).mkdir()
-    wanted = wanted_words([train, other], lower_case=True)
-    select_vectors(folder / "vectors", source, wanted, keep_first=0)
-    build_vocabulary(folder / "vocabulary", train, [other], folder / "vectors", PARAMETERS)
+    wanted = wanted_words([train], lower_case=True)
+    select_vectors(folder / "vectors", source, wanted, first)
+    parameters = VocabularyParameters(pretrained_words=first)
+    build_vocabulary(folder / "vocabulary", train, [other], folder / "vectors", parameters)
     return encode_split(folder / "encoded", other, folder / "vocabulary")
 
 
@@ -79,7 +78,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
     for name in ("dev-v1.1", "cs224n-dev-v2.0"):
         (folder / name).mkdir()
         ingest_articles(read_articles(shared_data / "squad" / f"{name}.json"), folder / name)
-    encode(folder, folder / "cs224n-dev-v2.0", folder / "dev-v1.1", PACKAGED)
+    encode(folder, folder / "cs224n-dev-v2.0", folder / "dev-v1.1", PACKAGED, first=400_000)
     return folder
 
 

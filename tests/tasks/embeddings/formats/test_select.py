@@ -16,7 +16,7 @@ from infra.errors import UserError
 from tasks.embeddings.formats.select import dimension_of, select_vectors
 from tasks.embeddings.formats.source import PACKAGED, VectorSource
 from tasks.embeddings.formats.store import read_vectors
-from tasks.embeddings.formats.word_vectors import Subwords
+from tasks.embeddings.formats.word_vectors import FLOAT16_ERROR, Subwords
 from tests.factories.vectors import write_lines
 
 
@@ -36,6 +36,16 @@ def test_selection_keeps_the_source_order(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "v.txt", "a 1 2", "b 3 4", "c 5 6", "d 7 8")
     kept = select(tmp_path, source, wanted={"d", "c", "missing"}, keep_first=1)
     assert list(kept.items()) == [("a", [1, 2]), ("c", [5, 6]), ("d", [7, 8])]
+
+
+def test_vectors_are_rounded_if_float16_keeps_them(tmp_path: Path) -> None:
+    exact = {"a": [0.1234567, -3.2345678], "b": [0.0, 0.0], "c": [1e-7, 2.0]}
+    for large, rounded in ((1.0, True), (70_000.0, False), (1e-6, False)):
+        rows = {**exact, "d": [large, large]}
+        lines = [f"{word} {x!r} {y!r}" for word, (x, y) in rows.items()]
+        kept = select(tmp_path, write_lines(tmp_path / "v.txt", *lines), rows)
+        dtype = np.float16 if rounded else np.float32
+        assert kept == {word: np.array(row, dtype).tolist() for word, row in rows.items()}
 
 
 def test_facts_contain_no_local_paths(tmp_path: Path) -> None:
@@ -66,7 +76,9 @@ def test_words_may_contain_spaces(tmp_path: Path) -> None:
 
 def test_words_may_end_in_an_integer(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "v.txt", "a 0.1 -0.25", "apollo 11 0.5 1e-05")
-    assert select(tmp_path, source, {"apollo 11"}) == {"apollo 11": pytest.approx([0.5, 1e-05])}
+    assert select(tmp_path, source, {"apollo 11"}) == {
+        "apollo 11": pytest.approx([0.5, 1e-05], abs=1e-7)
+    }
 
 
 def test_byte_order_mark_is_stripped(tmp_path: Path) -> None:
@@ -227,7 +239,7 @@ def test_large_text_file_is_streamed(tmp_path: Path) -> None:
 def test_packaged_set_has_the_published_values(tmp_path: Path) -> None:
     kept = select(tmp_path, PACKAGED, {"owl", "the", "Owl"}, keep_first=2)
     assert list(kept) == ["the", ",", "owl"]
-    assert kept["the"][:3] == pytest.approx([0.418, 0.24968, -0.41242])
+    assert kept["the"][:3] == pytest.approx([0.418, 0.24968, -0.41242], rel=FLOAT16_ERROR)
     facts = pq.read_schema(tmp_path / "out" / "vectors.parquet").metadata
     assert (facts[b"dimension"], facts[b"rows_in_source"]) == (b"50", b"400000")
 
