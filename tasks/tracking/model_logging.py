@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from jinja2 import Environment, StrictUndefined
 
+from infra.artifacts.hard_links import link_to_equal
 from infra.settings import CHECKOUT
 from tasks.tracking.client import client_of
 
@@ -63,7 +65,18 @@ def log_model(uri: str, run_id: str, model_folder: Path, registered_name: str, s
             pip_requirements=[f"{p}=={version(p).partition('+')[0]}" for p in INFERENCE_PACKAGES],
             input_example=[{"question": "Who answers?", "context": "The model answers."}],
         )
+    _link_files(model.artifact_location, model_folder)
     return _register(client, registered_name, run, model.model_id)
+
+
+def _link_files(location: str, model_folder: Path) -> None:
+    """Make the logged files hard links to those of the model folder, if MLflow's store is a local
+    folder: the word vectors alone take tens of megabytes."""
+    store = urlsplit(location)
+    if store.scheme in ("", "file"):
+        logged = Path(unquote(store.path)) / "artifacts" / model_folder.name
+        for file in model_folder.iterdir():
+            link_to_equal(logged / file.name, [file])
 
 
 @contextmanager

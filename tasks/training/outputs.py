@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from infra.artifacts.hard_links import link_to_equal
+from infra.artifacts.manifest import stages_folder
 from models.span_decoding import argmax_threshold
 from tasks.embeddings.formats.store import part_sizes
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
-from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.inference.model_folder import COMMON_FILES, TrainedModel, save_model
 from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.encoded import load_encoded
 from tasks.training.checkpoints import (
@@ -53,6 +55,8 @@ def write_outputs(out: Path, job: Job, fitted: FitResult) -> dict[str, Any]:
     allow_no_answer = bool(encoded["train"].impossible.any())
     model = _trained_model(job, averaged_weights(checkpoint), allow_no_answer, best)
     save_model(out / "model", model)
+    for name in COMMON_FILES:
+        link_to_equal(out / "model" / name, (stages_folder() / "train").glob(f"*/model/{name}"))
     start = job.data.start_from
     write_trained_contexts(out / "model", job.data.train.ingested, start and start / "model")
     dev = load_split(job.data.dev.ingested)

@@ -1,13 +1,16 @@
 """Registered versions and their model cards."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from mlflow.tracking import MlflowClient
 
 from tasks.tracking import runs
 from tasks.tracking.model_logging import DESCRIPTION_LENGTH, log_model
+from tasks.tracking.registry import find_version
 from tests.factories.logged_models import save_untrained_model
 
 pytestmark = pytest.mark.heavy
@@ -39,6 +42,18 @@ def test_parameter_of_the_training_is_kept(
     log_model(uri, run_id, save_untrained_model(tmp_path), "bidaf-made", step=0)
     assert MlflowClient(uri).get_run(run_id).data.params["expected_no_answer"] == "0.5"
     assert "Failed to log" not in capsys.readouterr().err
+
+
+def test_logged_files_take_no_space_of_their_own(tmp_path: Path) -> None:
+    uri, folder = f"sqlite:///{tmp_path}/mlflow.db", save_untrained_model(tmp_path)
+    (run_id,) = start_runs(uri, [{}])
+    log_model(uri, run_id, folder, "bidaf-made", step=0)
+    location = MlflowClient(uri).get_logged_model(find_version(uri, "bidaf-made/1").model_id)
+    logged = Path(unquote(urlsplit(location.artifact_location).path)) / "artifacts" / folder.name
+    content = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert all((logged / name).samefile(folder / name) for name in content)
+    shutil.rmtree(folder)
+    assert {file.name: file.read_bytes() for file in logged.iterdir()} == content
 
 
 def test_trainings_that_end_together_log_their_models(tmp_path: Path) -> None:
