@@ -11,22 +11,16 @@ from flows.common.encoding import Encoded, encode_dataset
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import Splits, ingest_dataset
 from models.configs.variant import UnknownWords
-from models.trainer import Trainer
 from tasks.embeddings.formats.store import write_vectors
 from tasks.embeddings.formats.word_vectors import Subwords, WordSet
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.predictor import Predictor
 from tasks.text.build_vocabulary import VocabularyParameters
 from tasks.text.split_texts import wanted_words
-from tasks.training.checkpoints import TrainingRecord, save_checkpoint
-from tasks.training.initialization import new_model
 from tasks.training.inputs import SplitFolders, TrainingData
-from tasks.training.outputs import write_outputs
-from tasks.training.ray_trainer import FitResult
-from tasks.training.worker import Job
 from tests.factories.cli import write_dataset
 from tests.factories.stages import in_flow
-from tests.factories.training_data import make_job, small
+from tests.factories.training_data import make_job, small, train_here
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "root")]
 
@@ -54,23 +48,6 @@ def encoded_with(source: str, splits: Splits, compose_oov: bool) -> Encoded:
     )
 
 
-def train(folder: Path, job: Job) -> Path:
-    """The outputs of a short training of a job in this process."""
-    trainer = Trainer(new_model(job.variant, job.data)[0], job.variant.training)
-    types = job.types()
-    for _ in range(2):
-        trainer.train_epoch(job.data.train.examples(), types)
-    predictions, _ = trainer.predict(job.data.dev.examples(), types)
-    scores = {"epoch": 2, "step": trainer.step, "examples_per_second": 1.0, "seconds": 1.0}
-    record = TrainingRecord(history=[scores], ended="all epochs were completed")
-    checkpoint, out = folder / "checkpoint", folder / "out"
-    for path in (checkpoint, out):
-        path.mkdir()
-    save_checkpoint(checkpoint, trainer, record, predictions)
-    write_outputs(out, job, FitResult(checkpoint, checkpoint, 1.0))
-    return out
-
-
 @pytest.mark.parametrize(
     ("policy", "joined"),
     [
@@ -80,7 +57,7 @@ def train(folder: Path, job: Job) -> Path:
         ("subword", False),
     ],
 )
-def test_model_is_evaluated_with_the_words_that_it_is_served_with(
+def test_words_are_the_same_in_evaluation_and_service(
     policy: UnknownWords, joined: bool, tmp_path: Path
 ) -> None:
     dataset = str(write_dataset(tmp_path / "own", 3, 2, 3))
@@ -103,7 +80,7 @@ def test_model_is_evaluated_with_the_words_that_it_is_served_with(
     data = TrainingData(
         vocabulary=encoded.vocabulary.folder, vectors=encoded.vectors.folder, **folders
     )
-    out = train(tmp_path, make_job(tmp_path, data, small(unknown_words=policy)))
+    out = train_here(tmp_path, make_job(tmp_path, data, small(unknown_words=policy)))
     words = set(pq.read_table(out / "model" / "words.parquet")["word"].to_pylist())
     assert words >= set(within) and not words & set(beyond)
 
