@@ -109,6 +109,13 @@ class Settings(BaseSettings):
         "`retrain` keeps. Other commands remove no runs.",
     )
 
+    checkpoint_minutes: float = Field(
+        10,
+        ge=0,
+        description="Minutes between the checkpoints of a training, in addition to one after each "
+        "epoch, or after each evaluation of a language model. 0: no time-based checkpoints.",
+    )
+
     keep_checkpoints: int = Field(
         2,
         ge=1,

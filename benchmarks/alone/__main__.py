@@ -66,9 +66,8 @@ def changed(name: str, **changes: Any) -> VariantConfig:
         sys.exit(str(error))
 
 
-# The seed has its own option, and a checkpoint is written after each epoch.
-NO_SETTINGS = ("seed", "checkpoint_minutes", "checkpoint_steps")
-SETTINGS = [field.name for field in fields(TrainingConfig) if field.name not in NO_SETTINGS]
+# The seed has its own option.
+SETTINGS = [field.name for field in fields(TrainingConfig) if field.name != "seed"]
 
 
 def train(arguments: argparse.Namespace) -> None:

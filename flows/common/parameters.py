@@ -265,10 +265,7 @@ class ContextualParameters(Form):
 
 # Fields that a preset or a dataset sets, and that 0 disables, with what that means. An empty field
 # can't do this: Prefect's form submits every field, and sends null for those left untouched.
-DISABLED_BY_ZERO = {
-    "window_stride": "no windows",
-    "checkpoint_minutes": "no time-based checkpoints",
-}
+DISABLED_BY_ZERO = {"window_stride": "no windows"}
 
 
 @with_fields(

@@ -12,6 +12,9 @@ QueryToContext = Literal["starter", "max"]
 UnknownWords = Literal["zero", "random", "trainable", "subword"]
 Precision = Literal["float32", "bfloat16"]
 
+# Fields in the configs of older models that are settings now. They never changed a model.
+FORMER_FIELDS = ("checkpoint_minutes", "checkpoint_steps")
+
 
 @dataclass(frozen=True)
 class CharacterConfig:
@@ -283,12 +286,6 @@ class TrainingConfig:
     deterministic: bool = option(
         False, "Bitwise reproducible on GPUs too, but slower. CPUs always are."
     )
-    checkpoint_minutes: float | None = option(
-        10.0, "Minutes between checkpoints, in addition to one after each epoch.", gt=0
-    )
-    checkpoint_steps: int | None = option(
-        None, "Optimisation steps between checkpoints, in addition to one after each epoch.", ge=1
-    )
 
     def __post_init__(self) -> None:
         require_valid_fields(self)
@@ -362,9 +359,11 @@ class VariantConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; raises TypeError for unknown fields."""
-        model = dict(values["model"])
+        model, training = dict(values["model"]), dict(values["training"])
         if model["characters"] is not None:
             model["characters"] = CharacterConfig(**model["characters"])
         if model.get("contextual") is not None:
             model["contextual"] = ContextualConfig(**model["contextual"])
-        return cls(values["name"], ModelConfig(**model), TrainingConfig(**values["training"]))
+        for name in FORMER_FIELDS:
+            training.pop(name, None)
+        return cls(values["name"], ModelConfig(**model), TrainingConfig(**training))

@@ -76,5 +76,4 @@ class LMTraining:
     learning_rate: float = 2e-3
     dropout: float = 0.1
     precision: Literal["float32", "bfloat16"] = "float32"
-    checkpoint_minutes: float | None = None  # between checkpoints, besides those of evaluations
     seed: int = 0

@@ -91,7 +91,7 @@ def train_language_model_worker(config: dict[str, Any]) -> str | None:
     if rank == 0 and is_slow(job.training.precision, trainer.device):
         config["send"](f"{TITLE}: {SLOW_PRECISION}")
     try:
-        _Loop(job, trainer, config["send"]).run()
+        _Loop(job, trainer, config["send"], config["checkpoint_minutes"]).run()
     except DivergedLM as error:
         return f"The language model diverged: {error}. Set learning_rate below " + (
             f"{job.training.learning_rate:g}."
@@ -103,7 +103,11 @@ class _Loop:
     """One worker's training, from the latest checkpoint to its end; the first worker reports."""
 
     def __init__(
-        self, job: LanguageModelJob, trainer: LMTrainer, send: Callable[[object], None]
+        self,
+        job: LanguageModelJob,
+        trainer: LMTrainer,
+        send: Callable[[object], None],
+        checkpoint_minutes: float,
     ) -> None:
         self.trainer, self.send = trainer, send
         self.held_out = job.corpus.load(HELD_OUT, job.words)
@@ -112,9 +116,7 @@ class _Loop:
         self.logger = EpochLogger(job.tracking_uri, job.run_id, unsent=self.record.unsent)
         self.began, self.words_before = time.monotonic(), trainer.words
         self.last_progress = self.began
-        self.checkpoint_schedule = CheckpointSchedule(
-            trainer.step, trainer.training.checkpoint_minutes
-        )
+        self.checkpoint_schedule = CheckpointSchedule(checkpoint_minutes)
         self.continues = job.start is not None
         if trainer.rank == 0 and trainer.step > 0:
             send(
@@ -134,7 +136,7 @@ class _Loop:
             if trainer.step % trainer.interval == 0 or trainer.step == trainer.total_steps:
                 self._evaluate(trainer.read().metrics("train"))
                 self._save()
-            elif self.checkpoint_schedule.is_due(trainer.step, trainer.clock()):
+            elif self.checkpoint_schedule.is_due(trainer.clock()):
                 self._save()
 
     def _evaluate(self, train: dict[str, float]) -> None:

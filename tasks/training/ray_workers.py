@@ -99,8 +99,9 @@ def run_workers(
 ) -> Any:
     """Run `worker` on each of Ray Train's workers, and show the progress under `title`.
 
-    Each gets a dictionary with the `job`, the `allotment`, and `send`, which sends a report to this
-    process. The job is a dataclass, whose paths other nodes fetch. Returns Ray Train's result.
+    Each gets a dictionary with the `job`, the `allotment`, `send`, which sends a report to this
+    process, and `checkpoint_minutes` of its settings. The job is a dataclass, whose paths other
+    nodes fetch. Returns Ray Train's result.
 
     Raises:
         UserError: a worker returned an error message, Ray Train's controller died, or Ray ended the
@@ -119,6 +120,8 @@ def run_workers(
                     "job": portable(job),
                     "allotment": allotment,
                     "send": send,
+                    # A setting, not a parameter: a rerun with another value resumes.
+                    "checkpoint_minutes": settings().checkpoint_minutes,
                 },
                 torch_config=torch_config,
                 scaling_config=ScalingConfig(
@@ -286,16 +289,14 @@ class CheckpointSchedule:
     """Decides when a checkpoint between evaluations is due. All workers pass the same numbers, so
     that they agree."""
 
-    def __init__(self, step: int, minutes: float | None, steps: int | None = None) -> None:
-        self.steps = steps or math.inf
+    def __init__(self, minutes: float) -> None:
         self.seconds = 60 * (minutes or math.inf)
-        self.last_step = step
         self.last_seconds: float | None = None  # set by the first call: workers' clocks differ
 
-    def is_due(self, step: int, seconds: float) -> bool:
+    def is_due(self, seconds: float) -> bool:
         if self.last_seconds is None:
             self.last_seconds = seconds
-        due = step - self.last_step >= self.steps or seconds - self.last_seconds >= self.seconds
+        due = seconds - self.last_seconds >= self.seconds
         if due:
-            self.last_step, self.last_seconds = step, seconds
+            self.last_seconds = seconds
         return due

@@ -95,7 +95,7 @@ def train_worker(config: dict[str, Any]) -> str | None:
     if trainer.rank == 0 and is_slow(job.variant.training.precision, trainer.device):
         config["send"](f"{job.variant.name}: {SLOW_PRECISION}")
     try:
-        _Loop(job, trainer, config["send"]).run()
+        _Loop(job, trainer, config["send"], config["checkpoint_minutes"]).run()
     except Diverged as error:
         if trainer.rank == 0:
             config["send"](f"{job.variant.name} ended: it diverged.")
@@ -122,7 +122,13 @@ class _Loop:
     The first worker also evaluates, logs and reports, and decides for all workers when to stop.
     """
 
-    def __init__(self, job: Job, trainer: Trainer, send: Callable[[Report], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        trainer: Trainer,
+        send: Callable[[Report], None],
+        checkpoint_minutes: float,
+    ) -> None:
         self.start = time.perf_counter()
         self.trainer, self.send = trainer, send
         self.variant, self.training = job.variant, job.variant.training
@@ -130,9 +136,7 @@ class _Loop:
         self.record = _resume(trainer)
         self.train = job.data.train.examples()
         self.types = job.types()
-        self.checkpoint_schedule = CheckpointSchedule(
-            trainer.step, self.training.checkpoint_minutes, self.training.checkpoint_steps
-        )
+        self.checkpoint_schedule = CheckpointSchedule(checkpoint_minutes)
         self.is_first = trainer.rank == 0
         evaluated = {name: split for name, split in job.data.splits.items() if name != "train"}
         self.examples: dict[str, Examples] = {
@@ -183,7 +187,7 @@ class _Loop:
         if is_out_of_time(self.training, reading.seconds):
             return False
         epoch_ends = reading.epoch_step == reading.steps_in_epoch
-        if self.checkpoint_schedule.is_due(reading.step, reading.seconds) and not epoch_ends:
+        if self.checkpoint_schedule.is_due(reading.seconds) and not epoch_ends:
             self._save(None)
         return True
 

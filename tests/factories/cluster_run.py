@@ -13,7 +13,7 @@ from infra.settings import CHECKOUT
 from tests.factories.cli import BIDAFLOW, environment_for, kill
 from tests.factories.object_store import ObjectStore
 
-TRAINING = {"hidden_size": 8, "batch_size": 4, "epochs": 3, "checkpoint_steps": 10}
+TRAINING = {"hidden_size": 8, "batch_size": 4, "epochs": 3}
 RESOURCES = {"workers": 2, "cpus_per_worker": 1}
 DETERMINISTIC = ("ingest", "split", "select-vectors", "build-vocabulary", "encode")
 """Stages whose files are the same in every run; a training's have times in them."""
@@ -42,6 +42,7 @@ class Run:
 
     def __enter__(self) -> "Run":
         place = {"BIDAFLOW_ROOT": str(self.folder), "BIDAFLOW_CACHE": str(self.folder)}
+        place["BIDAFLOW_CHECKPOINT_MINUTES"] = "0.01"
         self.process = subprocess.Popen(
             [BIDAFLOW, self.command, "--data.dataset", str(self.data), *flags()],
             env=environment_for(Path(), **place | self.variables) | {"OMP_NUM_THREADS": "1"},

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.full]
 
 FLAGS = (
     *("--variants", "char", "--training.hidden-size", "8", "--training.batch-size", "4"),
-    *("--training.epochs", "4", "--training.checkpoint-steps", "2"),
+    *("--training.epochs", "4"),
     *ONE_WORKER,
 )
 DETERMINISTIC = ("ingest", "split", "select-vectors", "build-vocabulary", "encode")
@@ -33,8 +33,9 @@ class Machine:
     data: Path
     variables: dict[str, str]
 
-    def start(self) -> subprocess.Popen[str]:
-        environment = environment_for(Path(), **self.variables, BIDAFLOW_CACHE=str(self.cache))
+    def start(self, **variables: str) -> subprocess.Popen[str]:
+        variables |= self.variables | {"BIDAFLOW_CACHE": str(self.cache)}
+        environment = environment_for(Path(), **variables)
         return subprocess.Popen(
             [BIDAFLOW, "train", "--data.dataset", str(self.data), *FLAGS],
             env=environment | {"BIDAFLOW_ROOT": self.variables["BIDAFLOW_ROOT"]},
@@ -85,7 +86,7 @@ def test_machines_share_stages_and_checkpoints(machines: tuple[Machine, ...]) ->
     local, first, second, third = machines
     local.run()
 
-    process = first.start()
+    process = first.start(BIDAFLOW_CHECKPOINT_MINUTES="0.01")
     assert process.stdout is not None
     for line in process.stdout:
         if "epoch 2:" in line:

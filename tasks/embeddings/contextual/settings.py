@@ -52,12 +52,6 @@ class ElmoSettings(BaseModel):
         description="bfloat16 is faster on GPUs and on CPUs with AMX or AVX-512, and much slower "
         "on other CPUs.",
     )
-    checkpoint_minutes: float = Field(
-        10,
-        ge=0,
-        description="Minutes between checkpoints, in addition to one after each evaluation. 0: no "
-        "time-based checkpoints.",
-    )
 
     def training(self, epochs: int, seed: int) -> LMTraining:
         """The settings as the training loop takes them."""
@@ -69,6 +63,5 @@ class ElmoSettings(BaseModel):
             learning_rate=self.learning_rate,
             dropout=self.dropout,
             precision=self.precision,
-            checkpoint_minutes=self.checkpoint_minutes or None,
             seed=seed,
         )

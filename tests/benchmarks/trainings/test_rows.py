@@ -24,7 +24,7 @@ def titles(rows: list[Row]) -> list[str]:
 
 
 def test_seeds_share_a_row(tmp_path: Path) -> None:
-    seeds = [trained(tmp_path, f"{seed}", seed=seed, checkpoint_minutes=seed) for seed in (2, 1)]
+    seeds = [trained(tmp_path, f"{seed}", seed=seed) for seed in (2, 1)]
     (row,) = rows_of(seeds)
     assert row.title == "char, 12 epochs"
     names = [f"char-12-epochs-{seeds[0].key[:6]}-seed-{seed}.parquet" for seed in (1, 2)]

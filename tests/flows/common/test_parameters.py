@@ -320,7 +320,7 @@ def test_zero_disables_preset_and_dataset_settings() -> None:
     assert used == set(DISABLED_BY_ZERO)
     off = TrainingParameters(**dict.fromkeys(DISABLED_BY_ZERO, 0)).changes()
     changed = configure("char", DATASETS["covid_qa"].training, off).training
-    assert (changed.window, changed.checkpoint_minutes) == (None, None)
+    assert changed.window is None
     assert changed.max_answer_tokens == 60
 
 
@@ -349,8 +349,6 @@ LEAST: dict[str, Any] = {
     "max_minutes": 1e-9,
     "precision": "bfloat16",
     "deterministic": True,
-    "checkpoint_minutes": 0,
-    "checkpoint_steps": 1,
     "hidden_size": 1,
     "word_vectors": True,
     "unknown_words": "random",

@@ -41,9 +41,7 @@ from tests.factories.corpus import corpus_of, shuffled_topics
 from tests.factories.language_models import CONFIG
 from tests.factories.ray_processes import processes_of_ray
 
-TRAINING = LMTraining(
-    epochs=3, tracks=6, steps=8, learning_rate=0.01, dropout=0.2, checkpoint_minutes=0.02
-)
+TRAINING = LMTraining(epochs=3, tracks=6, steps=8, learning_rate=0.01, dropout=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +179,7 @@ class LocalRay(LocalTrainFnUtils):  # type: ignore[misc]
 def test_timed_checkpoint_resumes_to_the_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = replace(TRAINING, epochs=50, checkpoint_minutes=1e-9)
+    training = replace(TRAINING, epochs=50)
     corpus = encoded_corpus(tmp_path / "corpus", 100)
     words = read_words(corpus.prepared)
     job = LanguageModelJob(CONFIG, training, corpus, words, None, "", "")
@@ -191,7 +189,7 @@ def test_timed_checkpoint_resumes_to_the_bit(
         trainer = LMTrainer(new_language_model(job), corpus.load(TRAIN, words), training)
         assert trainer.interval > last, "no evaluation before it"
         with pytest.raises(Stopped):
-            _Loop(job, trainer, lambda report: None).run()
+            _Loop(job, trainer, lambda report: None, checkpoint_minutes=1e-9).run()
         return folder / str(last)
 
     whole = train_until(6, tmp_path / "whole")

@@ -14,7 +14,7 @@ import pytest
 import ray.train
 import torch
 from mlflow.tracking import MlflowClient
-from ray.train import RunConfig, ScalingConfig
+from ray.train import RunConfig, ScalingConfig, WorkerGroupError
 from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file
 
@@ -164,7 +164,7 @@ def logged_nlls(folder: Path) -> set[tuple[int, float]]:
     return {(point.step, point.value) for point in points}
 
 
-RESUMED = small(dropout=0.3, epochs=2, batch_size=6, checkpoint_steps=4)
+RESUMED = small(dropout=0.3, epochs=2, batch_size=6)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,35 @@ def uninterrupted(data: TrainingData, tmp_path_factory: pytest.TempPathFactory) 
     return run(tmp_path_factory.mktemp("uninterrupted"), data, RESUMED, workers=2)
 
 
+@pytest.fixture
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every step."""
+    monkeypatch.setenv("BIDAFLOW_CHECKPOINT_MINUTES", "1e-9")
+
+
 @pytest.mark.full
+@pytest.mark.usefixtures("frequent_checkpoints")
+def test_rerun_with_another_checkpoint_interval_resumes(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(progress_reporter, "logger", lambda: SimpleNamespace(info=lines.append))
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_trainer, "train_worker", train_until_killed)
+        patch.setattr(ray_workers, "MAX_RESTARTS", 0)
+        killer = threading.Thread(target=kill_in_mid_epoch, args=(tmp_path, "RayTrainWorker"))
+        killer.start()
+        with pytest.raises(WorkerGroupError):
+            run(tmp_path, data, RESUMED)
+        killer.join()
+    monkeypatch.setenv("BIDAFLOW_CHECKPOINT_MINUTES", "2")
+    run(tmp_path, data, RESUMED)
+    (line,) = [line for line in lines if "continuing from" in line]
+    assert line.startswith("char: continuing from epoch 1, step 2")
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("frequent_checkpoints")
 def test_killed_worker_does_not_change_the_result(
     data: TrainingData,
     uninterrupted: FitResult,
