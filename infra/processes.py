@@ -1,6 +1,7 @@
 """Processes that outlive a command, such as the services, which are recorded under the root.
 
-They are identified, and stopped, by their id and the time of their start.
+They are identified, and stopped, by their id and the time of their start. The records in a copy of
+a root name processes of the original, which commands in the copy leave alone.
 """
 
 import time
@@ -9,10 +10,32 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from infra.atomic_files import write_atomically
 from infra.settings import settings
+
+
+def root_of_processes() -> str:
+    """The root as the records of processes name it."""
+    return str(settings().root.resolve())
+
+
+def belongs_to_root(recorded: str) -> bool:
+    """Whether what names this folder as its root belongs to the current one.
+
+    If the folder is gone, the root was moved to its current place. If it exists beside the current
+    one, the latter is a copy.
+    """
+    if recorded == root_of_processes():
+        return True
+    try:
+        # Containers and mounts can show the same folder under several paths.
+        return settings().root.samefile(recorded)
+    except PermissionError:
+        return False
+    except (FileNotFoundError, NotADirectoryError):
+        return True
 
 
 class ProcessRecord(BaseModel, frozen=True):
@@ -23,9 +46,17 @@ class ProcessRecord(BaseModel, frozen=True):
     # The boot of the machine, and the ticks from it until the start. Unlike `created`, it does not
     # change with the clock. Empty on other systems than Linux, and in records of earlier releases.
     started: str = ""
+    root: str = Field(default_factory=root_of_processes)
+
+    @property
+    def is_of_root(self) -> bool:
+        """Whether the process belongs to the current root, not to the one it was copied from."""
+        return belongs_to_root(self.root)
 
     def process(self) -> psutil.Process | None:
-        """The process, or None if it has ended."""
+        """The process, or None if it has ended, or belongs to another root."""
+        if not self.is_of_root:
+            return None
         try:
             process = psutil.Process(self.pid)
             if self.started:
@@ -105,9 +136,13 @@ class ServicesRecord(BaseModel):
 
 
 def read_record() -> ServicesRecord | None:
-    """The last record, whether its processes still run or were killed; None without one."""
+    """The last record, whether its processes still run or were killed; None without one, or if it
+    was copied with the root."""
     file = _file()
-    return ServicesRecord.model_validate_json(file.read_bytes()) if file.exists() else None
+    if not file.exists():
+        return None
+    record = ServicesRecord.model_validate_json(file.read_bytes())
+    return record if record.supervisor.is_of_root else None
 
 
 def remove_record() -> None:

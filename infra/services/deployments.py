@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Set
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import urllib3
@@ -14,6 +15,7 @@ import yaml
 from infra.atomic_files import write_atomically
 from infra.environment import variables
 from infra.errors import UserError
+from infra.processes import belongs_to_root, root_of_processes
 from infra.services.form_schema import form_schema
 from infra.settings import CHECKOUT, settings
 
@@ -80,8 +82,8 @@ def deploy() -> None:
     # What the server had before a deployment that was killed, and could not restore it.
     saved = file.with_name("deployments-before.json")
     before = {deployment["id"]: deployment for deployment in _query("deployments")}
-    before |= json.loads(saved.read_bytes()) if saved.exists() else {}
-    write_atomically(saved, json.dumps(before))
+    before |= saved_deployments(saved)
+    save_deployments(saved, before)
     new_sections = old_sections
     try:
         _create_work_pool()
@@ -97,12 +99,27 @@ def deploy() -> None:
                 changed = {field for field in old.keys() & new.keys() if old[field] != new[field]}
                 _restore(before.pop(deployment["id"]), deployment, changed)
                 # A later deployment must not restore it again, over newer changes.
-                write_atomically(saved, json.dumps(before))
+                save_deployments(saved, before)
             _rename_parameters_of_runs(deployment)
             _arrange_form(deployment)
         _replace_renamed()
         saved.unlink(missing_ok=True)
     write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
+
+
+def save_deployments(file: Path, deployments: dict[str, Any]) -> None:
+    """Save deployments, by their ids, until they are restored."""
+    content = {"root": root_of_processes(), "deployments": deployments}
+    write_atomically(file, json.dumps(content))
+
+
+def saved_deployments(file: Path) -> dict[str, Any]:
+    """The deployments that were saved; none in a copy of the root, because the original may have
+    restored them since, on the same server."""
+    if not file.exists():
+        return {}
+    content = json.loads(file.read_bytes())
+    return dict(content["deployments"]) if belongs_to_root(content["root"]) else {}
 
 
 def _require_own_pool() -> None:

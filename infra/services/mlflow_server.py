@@ -25,6 +25,7 @@ from mlflow.server.handlers import initialize_backend_stores
 
 from infra.services.page_policy import OwnContentOnly
 from infra.settings import LOOPBACK, settings
+from infra.storage.mlflow_locations import follow_database
 
 # MLflow collects nothing here (MLFLOW_DISABLE_TELEMETRY), but its pages know only what the browser
 # has stored. Unless a user has set the switch, they would say that usage data is collected.
@@ -53,6 +54,7 @@ def main() -> None:
         _MLFLOW_SGI_NAME.name: "uvicorn",
     }
     initialize_backend_stores(store, store, artifacts)
+    follow_database(store)
     app.view_functions["serve"] = first_page
     from mlflow.server.fastapi_app import app as server  # reads the variables
 

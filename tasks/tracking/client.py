@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from infra.errors import RetryableError, UserError
 from infra.settings import settings
+from infra.storage.mlflow_locations import follow_database
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import RegisteredModel
@@ -116,9 +117,13 @@ def registered_models(client: "MlflowClient", query: str | None = None) -> "list
 
 
 def client_of(uri: str) -> "MlflowClient":
-    """A client of the store, with MLflow's informational output silenced."""
+    """A client of the store, with MLflow's informational output silenced.
+
+    A SQLite store that was moved or copied has its locations corrected first.
+    """
     from mlflow.tracking import MlflowClient
 
+    follow_database(uri)
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
     return MlflowClient(uri)

@@ -20,15 +20,16 @@ from prefect.states import Cancelled, Crashed
 
 from infra.atomic_files import write_atomically
 from infra.errors import UserError
-from infra.processes import ProcessRecord, end, record_process
+from infra.processes import ProcessRecord, belongs_to_root, end, record_process, root_of_processes
 from infra.run_logger import logger
 from infra.settings import settings
 from tasks.tracking.client import require_response
 from tasks.tracking.lost_runs import end_lost_runs
-from tasks.tracking.moved_store import follow_move
 from tasks.tracking.runs import Status, finish_flow_run
 
 VARIABLE = "BIDAFLOW_FLOW_RUN"
+# The root of the flow run: a copy of a root can have scheduled runs with the same ids.
+ROOT_VARIABLE = "BIDAFLOW_FLOW_RUN_ROOT"
 UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
@@ -50,7 +51,6 @@ def track_flow_run() -> Iterator[bool]:
     if VARIABLE in os.environ and _note(os.environ[VARIABLE]).exists():
         yield False
         return
-    follow_move(settings().tracking_uri)
     end_orphaned_runs()
     if settings().address is not None:
         end_lost_runs()
@@ -65,11 +65,13 @@ def track_flow_run() -> Iterator[bool]:
             api=os.environ.get("PREFECT_API_URL", ""),
         ).model_dump_json(),
     )
-    os.environ[VARIABLE] = run_id
+    own = {VARIABLE: run_id, ROOT_VARIABLE: root_of_processes()}
+    os.environ |= own
     try:
         yield True
     finally:
-        del os.environ[VARIABLE]
+        for name in own:
+            del os.environ[name]
         note.unlink(missing_ok=True)
 
 
@@ -80,14 +82,25 @@ def active_flow_runs() -> dict[str, ActiveRun]:
 
 def end_orphaned_runs() -> list[str]:
     """Clean up all orphaned runs of this machine. Returns their ids."""
-    orphaned = [run_id for run_id, process in _notes().items() if not process.alive]
-    for run_id in orphaned:
+    orphaned = {run_id: process for run_id, process in _notes().items() if not process.alive}
+    for run_id, process in orphaned.items():
+        if not process.is_of_root:
+            _end_copied_run(run_id)
+            continue
         if run_id != str(flow_run.id):  # else, this is its next attempt
             # Matches none if the run has ended, or belongs to another Prefect server.
             unfinished = {"type": {"not_any_": TERMINAL_STATES}}
             _mark_crashed({"id": {"any_": [run_id]}, "state": unfinished})
         end_orphaned_run(run_id)
-    return orphaned
+    return list(orphaned)
+
+
+def _end_copied_run(run_id: str) -> None:
+    """End a flow run in the copy of a root that was made during the run. Its processes, and what
+    servers have of it, belong to the original, where it may still run or be started again."""
+    if settings().mlflow_tracking_uri is None:
+        finish_flow_run(settings().tracking_uri, run_id, "KILLED")
+    _note(run_id).unlink(missing_ok=True)
 
 
 def end_orphaned_run(run_id: str) -> None:
@@ -148,9 +161,16 @@ def _remaining_processes(run_id: str) -> list[psutil.Process]:
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [
         process
-        for process in psutil.process_iter(["environ"])  # None for processes of other users
-        if process.pid not in own and (process.info["environ"] or {}).get(VARIABLE) == run_id
+        for process in psutil.process_iter(["environ"])
+        if process.pid not in own and _belongs_to_run(process.info["environ"] or {}, run_id)
     ]
+
+
+def _belongs_to_run(environment: Mapping[str, str], run_id: str) -> bool:
+    """Whether a process with this environment, which is empty for those of other users, was started
+    by a flow run of this root."""
+    root = environment.get(ROOT_VARIABLE)
+    return environment.get(VARIABLE) == run_id and root is not None and belongs_to_root(root)
 
 
 def _notes() -> dict[str, ActiveRun]:

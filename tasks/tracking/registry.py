@@ -159,29 +159,21 @@ def download(uri: str, model_id: str, folder: Path) -> None:
     """
     import mlflow
 
-    if (moved := _moved_files(uri, model_id)) is not None:
-        shutil.copytree(_logged_folder(moved), folder)
-        return
+    _require_files(uri, model_id)
     mlflow.set_tracking_uri(uri)  # the download takes a tracking URI only for runs
     with tempfile.TemporaryDirectory() as temporary:
         downloaded = mlflow.artifacts.download_artifacts(
             artifact_uri=f"models:/{model_id}", dst_path=temporary
         )
-        shutil.move(_logged_folder(Path(downloaded)), folder)
+        (logged,) = Path(downloaded, "artifacts").iterdir()  # under its own name
+        shutil.move(logged, folder)
 
 
-def _logged_folder(artifacts: Path) -> Path:
-    """The folder that was logged, under its own name, among the files of MLflow's model."""
-    (logged,) = (artifacts / "artifacts").iterdir()
-    return logged
-
-
-def _moved_files(uri: str, model_id: str) -> Path | None:
-    """The files of a logged model of a root that was moved, since MLflow keeps absolute paths; None
-    if they are where MLflow recorded them.
+def _require_files(uri: str, model_id: str) -> None:
+    """Check that the files of a logged model exist, if they are on this machine.
 
     Raises:
-        UserError: they are in neither place, or the model was not logged by a training.
+        UserError: they do not, or the model was not logged by a training.
     """
     from mlflow.exceptions import MlflowException
 
@@ -196,16 +188,11 @@ def _moved_files(uri: str, model_id: str) -> Path | None:
         ) from error
     location = urlsplit(logged.artifact_location)
     recorded = Path(unquote(location.path))
-    if location.scheme not in ("", "file") or recorded.is_dir():
-        return None
-    artifacts = settings().root.resolve() / "mlartifacts"
-    moved = artifacts / str(recorded).rpartition("/mlartifacts/")[2].lstrip("/")
-    if not moved.is_dir():
+    if location.scheme in ("", "file") and not recorded.is_dir():
         raise UserError(
-            f"The files of model {model_id} are neither in {recorded}, where MLflow recorded them, "
-            f"nor below {artifacts}. Move the folder back, or train a new model."
+            f"The files of model {model_id} are not in {recorded}. Restore the folder, or train a "
+            "new model."
         )
-    return moved
 
 
 def find_model_files(folder: str) -> list[Path]:

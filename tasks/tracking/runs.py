@@ -14,9 +14,9 @@ from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
 from infra.run_logger import logger
 from infra.settings import settings
+from infra.storage.mlflow_locations import FOLDER_TAG, artifacts_of
 from tasks.tracking.client import client_of, require_server
 from tasks.tracking.metric_logger import system_metrics
-from tasks.tracking.moved_store import artifacts_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
@@ -352,14 +352,14 @@ def _new_experiment(client: "MlflowClient", uri: str, name: str) -> "Experiment"
     """Create an experiment, unless another run has just created it."""
     from mlflow.exceptions import MlflowException
 
-    # Beside the SQLite file, because MLflow would use the working directory.
-    artifacts = artifacts_of(uri) / name
+    location, tags = None, {"mlflow.experimentKind": "custom_model_development"}  # the UI's view
+    if uri.startswith("sqlite:///"):
+        # Beside the SQLite file, because MLflow would use the working directory.
+        artifacts = artifacts_of(uri)
+        location = (artifacts / name).as_uri()
+        tags[FOLDER_TAG] = str(artifacts)
     try:
-        client.create_experiment(
-            name,
-            artifacts.as_uri() if uri.startswith("sqlite:///") else None,
-            tags={"mlflow.experimentKind": "custom_model_development"},  # sets the UI's view
-        )
+        client.create_experiment(name, location, tags)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

@@ -1,14 +1,18 @@
 """Stopping processes by their records."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from infra import processes
+from infra import environment, processes
+from infra.services import supervisor
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); "
 
@@ -58,6 +62,52 @@ def test_process_is_known_after_the_clock_was_set() -> None:
     boot, _, ticks = record.started.partition(" ")
     assert not record.model_copy(update={"started": f"{boot} {int(ticks) - 1}"}).alive
     assert not record.model_copy(update={"started": f"another-boot {ticks}"}).alive
+
+
+@pytest.fixture
+def service(root: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A running process, which is recorded as the root's `bidaflow up`."""
+    child = start("import time; print(flush=True); time.sleep(60)")
+    record = processes.record_process(child.pid)
+    processes.ServicesRecord(
+        supervisor=record,
+        services={"worker": record},
+        prefect_url="http://127.0.0.1:4300",
+        mlflow_url="http://127.0.0.1:5300",
+        reports_url="",
+    ).write()
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_copied_root_does_not_stop_the_services_of_the_original(
+    root: Path,
+    service: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(root, root.with_name("copy"))
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(root.with_name("copy")))
+    supervisor.down()
+    assert capsys.readouterr().out == "Nothing is running.\n"
+    assert service.poll() is None
+    assert "PREFECT_API_URL" not in environment.variables(), "runs would use the original's server"
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(root))
+    assert environment.variables()["PREFECT_API_URL"] == "http://127.0.0.1:4300/api"
+    supervisor.down()
+    assert service.poll() == -signal.SIGTERM
+
+
+def test_moved_root_stops_its_services(
+    root: Path, service: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = root.with_name("link")
+    root.rename(root.with_name("moved"))
+    link.symlink_to(root.with_name("moved"))
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(link))
+    supervisor.down()
+    assert service.poll() == -signal.SIGTERM
 
 
 def test_records_of_earlier_releases_are_read() -> None:

@@ -108,12 +108,14 @@ def record_services(supervisor: ProcessRecord, **services: ProcessRecord) -> Non
     ).write()
 
 
-ENDED = ProcessRecord(pid=2**22 + 1, created=0)
+def ended() -> ProcessRecord:
+    """The record of a process that has ended."""
+    return ProcessRecord(pid=2**22 + 1, created=0)
 
 
 def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     alive = record_process(os.getpid())
-    record_services(alive, prefect=alive, mlflow=ENDED, worker=alive, reports=alive)
+    record_services(alive, prefect=alive, mlflow=ended(), worker=alive, reports=alive)
     record = read_record()
     assert record is not None
     record.model_copy(update={"reports_url": "s3://results/reports"}).write()
@@ -124,7 +126,7 @@ def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[s
         ["prefect", "not", "responding", str(os.getpid())]
     ]
     assert [row[:3] for row in rows if row[:1] == ["mlflow"]] == [
-        ["mlflow", "stopped", str(ENDED.pid)]
+        ["mlflow", "stopped", str(ended().pid)]
     ]
     assert ["worker", "running", str(os.getpid())] in rows
     assert ["reports", "running", str(os.getpid()), "s3://results/reports"] in rows
@@ -132,10 +134,10 @@ def test_status_tells_services_apart(root: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_status_of_a_killed_up(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record_services(ENDED, prefect=ENDED, worker=ENDED)
+    record_services(ended(), prefect=ended(), worker=ended())
     status()
     assert "Services   not running: `bidaflow up` was killed." in capsys.readouterr().out
-    record_services(ENDED, prefect=ENDED, worker=record_process(os.getpid()))
+    record_services(ended(), prefect=ended(), worker=record_process(os.getpid()))
     status()
     shown = capsys.readouterr().out
     assert "Services   left by a killed `bidaflow up`. Stop them with: bidaflow down" in shown

@@ -1,5 +1,6 @@
 """The deployments of prefect.yaml on a Prefect server, and the environment of the services."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ from prefect.settings import PREFECT_API_URL
 
 from infra.errors import UserError
 from infra.services import deployments
-from infra.services.deployments import TAG, command_environment, deploy
+from infra.services.deployments import (
+    TAG,
+    command_environment,
+    deploy,
+    save_deployments,
+    saved_deployments,
+)
 from infra.settings import settings
 
 
@@ -28,6 +35,17 @@ def test_services_share_the_callers_folders(
     assert environment["BIDAFLOW_MIRROR"] == str(tmp_path.resolve() / "data")
     assert environment["BIDAFLOW_CACHE"] == str(tmp_path.resolve() / "cache")
     assert environment["BIDAFLOW_JOB_TEMPLATE"] == str(tmp_path.resolve() / "template.json")
+
+
+def test_copied_root_restores_no_deployments_of_the_original(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, copied = root / "saved.json", root.with_name("copy") / "saved.json"
+    save_deployments(saved, {"an id": {"paused": True}})
+    shutil.copytree(root, copied.parent)
+    assert saved_deployments(saved) == {"an id": {"paused": True}}
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(copied.parent))
+    assert saved_deployments(copied) == {}
 
 
 @pytest.mark.heavy

@@ -1,6 +1,7 @@
 """Cleanup of flow runs whose process was killed, in a real Prefect server and MLflow store."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -17,6 +18,7 @@ from infra.processes import ProcessRecord, record_process
 from infra.settings import settings
 from tasks.tracking import runs
 from tasks.tracking.orphaned_runs import (
+    ROOT_VARIABLE,
     VARIABLE,
     active_flow_runs,
     crash_untracked_runs,
@@ -43,9 +45,15 @@ def note(root: Path, run_id: UUID, process: ProcessRecord) -> Path:
     return file
 
 
+def process_of(run_id: UUID, root: Path) -> subprocess.Popen[bytes]:
+    """A process that a flow run has started."""
+    own = {VARIABLE: str(run_id), ROOT_VARIABLE: str(root)}
+    return subprocess.Popen(["sleep", "600"], env={**os.environ, **own})
+
+
 def test_orphaned_runs_crash_and_lose_their_processes(root: Path) -> None:
     left = uuid4()  # a run of another Prefect server
-    remaining = subprocess.Popen(["sleep", "600"], env={**os.environ, VARIABLE: str(left)})
+    remaining = process_of(left, root)
     gone = ProcessRecord(pid=remaining.pid, created=0)
     with get_client(sync_client=True) as client:
         waiting = client.create_flow_run(killed, state=Scheduled()).id  # between two attempts
@@ -73,7 +81,7 @@ def test_unreachable_mlflow_does_not_keep_processes(
     # MLflow itself retries for two minutes.
     monkeypatch.setattr(Retry, "sleep", lambda *_: pytest.fail("it retried"))
     run_id = uuid4()
-    remaining = subprocess.Popen(["sleep", "600"], env={**os.environ, VARIABLE: str(run_id)})
+    remaining = process_of(run_id, root)
     left = note(root, run_id, ProcessRecord(pid=remaining.pid, created=0))
     with monkeypatch.context() as patch:
         patch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
@@ -96,6 +104,53 @@ def test_failed_run_is_ended_when_mlflow_responds(
     assert end_orphaned_runs() == [failed]
     assert MlflowClient(uri).get_run(run_id).info.status == "KILLED"
     assert end_orphaned_runs() == []
+
+
+def test_copied_root_leaves_the_runs_of_the_original_alone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both may even run the same scheduled runs, whose ids were copied with Prefect's database."""
+    running, scheduled, uri = uuid4(), uuid4(), settings().tracking_uri
+    root.mkdir()
+    run_id = runs.parent_run(uri, "bidaflow/tiny", str(running), None, "running", {})
+    children = [process_of(flow_run_id, root) for flow_run_id in (running, scheduled)]
+    try:
+        note(root, running, record_process(children[0].pid))
+        copy = root.with_name("copy")
+        shutil.copytree(root, copy)
+        children[0].kill()  # ... and a retry of the run has another process
+        children[0].wait()
+        children.append(process_of(running, root))
+        monkeypatch.setenv("BIDAFLOW_ROOT", str(copy))
+        assert active_flow_runs() == {}
+        note(copy, scheduled, ProcessRecord(pid=children[0].pid, created=0))
+        assert set(end_orphaned_runs()) == {str(running), str(scheduled)}
+        assert not list((copy / "under-way").iterdir())
+        assert [child.poll() for child in children[1:]] == [None, None]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    assert MlflowClient(settings().tracking_uri).get_run(run_id).info.status == "KILLED"
+    assert MlflowClient(uri).get_run(run_id).info.status == "RUNNING"
+
+
+def test_copied_root_leaves_the_runs_of_a_shared_server_alone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, shared = uuid4(), root.with_name("shared.db")
+    monkeypatch.setenv("BIDAFLOW_MLFLOW_TRACKING_URI", f"sqlite:///{shared}")
+    run_id = runs.parent_run(f"sqlite:///{shared}", "bidaflow/x", str(running), None, "x", {})
+    with get_client(sync_client=True) as client:
+        in_prefect = client.create_flow_run(killed, state=Running()).id
+        gone = ProcessRecord(pid=os.getpid(), created=0)
+        for flow_run_id in (running, in_prefect):
+            note(root, flow_run_id, gone)
+        shutil.copytree(root, root.with_name("copy"))
+        monkeypatch.setenv("BIDAFLOW_ROOT", str(root.with_name("copy")))
+        assert set(end_orphaned_runs()) == {str(running), str(in_prefect)}
+        assert state_of(client, in_prefect) == "Running"
+    assert MlflowClient(f"sqlite:///{shared}").get_run(run_id).info.status == "RUNNING"
 
 
 def test_next_attempt_of_a_killed_run_does_not_crash(root: Path) -> None:
