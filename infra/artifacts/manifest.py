@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 
 from infra.errors import UserError
 from infra.files import archive_of
+from infra.safe_names import is_safe_name
 from infra.settings import CHECKOUT, settings
 
 # Dependencies whose version can change a result.
@@ -76,6 +78,40 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a stage's folder."""
     manifest: Manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     return manifest
+
+
+def parse_manifest(content: bytes, address: str) -> Manifest:
+    """The manifest of a stage that another machine has published at an address.
+
+    Its names become paths here, so none may lead out of the stage's folder.
+
+    Raises:
+        UserError: it is not a manifest, or has an invalid name, digest or size.
+    """
+    try:
+        manifest = json.loads(content)
+        problem = _problem_with_files(manifest["files"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        problem = "it is not a manifest"
+    if problem:
+        raise UserError(
+            f"{address} can't be used: {problem}. Nothing was written. Check who may write to the "
+            "store, and remove the folder from it, so that the stage is built again."
+        )
+    return dict(manifest)
+
+
+def _problem_with_files(files: Mapping[str, Any]) -> str | None:
+    """What is wrong with a manifest's entries of files; None if nothing is."""
+    for name, entry in files.items():
+        digest, size = entry["sha256"], entry["bytes"]
+        if not is_safe_name(name):
+            return f"the name {name!r} could be written outside of the stage's folder"
+        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
+            return f"the SHA-256 of {name} is {digest!r}"
+        if type(size) is not int or size < 0:
+            return f"the size of {name} is {size!r}"
+    return None
 
 
 def facts_of(folder: Path) -> Facts:

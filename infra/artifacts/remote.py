@@ -21,12 +21,14 @@ from infra.artifacts.manifest import (
     MANIFEST,
     Manifest,
     hash_file,
+    parse_manifest,
     read_manifest,
     stages_folder,
 )
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.run_logger import logger
+from infra.safe_names import safe_name
 from infra.settings import settings
 from infra.storage.store import Store, explained_errors, root_store
 
@@ -47,7 +49,7 @@ def fetch(final: Path) -> bool:
     """Copy a stage from the root's address to its folder; returns whether it is there.
 
     Raises:
-        UserError: a file's content is not what the manifest says.
+        UserError: the manifest is invalid, or a file's content is not what it says.
     """
     store = root_store()
     manifest = store and _read_published(store, final)
@@ -117,24 +119,35 @@ def published_stages() -> dict[Path, Manifest]:
 
 
 def _keys(store: Store) -> Iterator[tuple[str, str]]:
-    """The names and keys of all stages with a manifest."""
+    """The names and keys of all stages with a manifest.
+
+    Raises:
+        UserError: one of them could lead out of the folder of stages.
+    """
     from pyarrow.fs import FileSelector
 
     with explained_errors():
-        selector = FileSelector(store.path("stages"), recursive=True, allow_not_found=True)
+        stages = store.path("stages")
+        selector = FileSelector(stages, recursive=True, allow_not_found=True)
         for info in store.files.get_file_info(selector):
             if info.base_name == MANIFEST:
-                *_, stage, key, _ = info.path.split("/")
-                yield stage, key
+                name = info.path.removeprefix(f"{stages}/")
+                parts = safe_name(name, f"{settings().address}/stages").split("/")
+                if len(parts) == 3:
+                    yield parts[0], parts[1]
 
 
 def _read_manifest(store: Store, final: Path) -> Manifest:
     """The manifest of a stage at the root's address, from the copy here if there is one."""
     with suppress(FileNotFoundError):
         return read_manifest(final)
+    return _published_manifest(store, final)
+
+
+def _published_manifest(store: Store, final: Path) -> Manifest:
     with explained_errors(), store.files.open_input_stream(_place(store, final, MANIFEST)) as file:
-        manifest: Manifest = json.loads(file.read())
-    return manifest
+        content = file.read()
+    return parse_manifest(content, f"{_address(final)}/{MANIFEST}")
 
 
 def _place(store: Store, final: Path, *names: str) -> str:
@@ -151,8 +164,7 @@ def _read_published(store: Store, final: Path) -> Manifest | None:
         sizes = {info.base_name: info.size for info in infos if info.type == FileType.File}
         if MANIFEST not in sizes:
             return None
-        with store.files.open_input_stream(_place(store, final, MANIFEST)) as file:
-            manifest: Manifest = json.loads(file.read())
+    manifest = _published_manifest(store, final)
     missing = [
         name
         for name, entry in manifest["files"].items()

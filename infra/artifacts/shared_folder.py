@@ -8,13 +8,18 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST, stages_folder
 from infra.artifacts.remote import copy, in_parallel
 from infra.files import is_hidden, user_path
+from infra.safe_names import safe_name
 from infra.settings import settings
 from infra.storage.store import Store, explained_errors, root_store
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo
 
 
 @contextmanager
@@ -71,7 +76,11 @@ def _pull_all(store: Store, folder: Path) -> None:
 
 
 def shared_folders(folder: str) -> set[str]:
-    """The names of the folders in a folder at the root's address."""
+    """The names of the folders in a folder at the root's address.
+
+    Raises:
+        UserError: one of them could lead out of the folder.
+    """
     from pyarrow.fs import FileSelector, FileType
 
     store = root_store()
@@ -79,7 +88,11 @@ def shared_folders(folder: str) -> set[str]:
         return set()
     with explained_errors():
         infos = store.files.get_file_info(FileSelector(store.path(folder), allow_not_found=True))
-    return {info.base_name for info in infos if info.type == FileType.Directory}
+    return {
+        safe_name(info.base_name, f"{settings().address}/{folder}")
+        for info in infos
+        if info.type == FileType.Directory
+    }
 
 
 def remove_shared(folder: Path) -> None:
@@ -131,22 +144,29 @@ def _files(folder: Path) -> dict[Path, State]:
 
 
 def _shared_files(store: Store, folder: Path) -> dict[Path, State]:
+    """The files of a folder at the root's address without hidden ones, or that file itself.
+
+    Raises:
+        UserError: the name of one could lead out of the folder.
+    """
     from pyarrow.fs import FileSelector, FileType
+
+    def state(info: "FileInfo") -> State:
+        return info.size or 0, (info.mtime_ns or 0) // 10**9
 
     place = _place(store, folder)
     with explained_errors():
-        infos = [store.files.get_file_info(place)]
-        if infos[0].type != FileType.File:
-            selector = FileSelector(place, recursive=True, allow_not_found=True)
-            infos = store.files.get_file_info(selector)
-    return {
-        folder / PurePosixPath(info.path).relative_to(place): (
-            info.size or 0,
-            (info.mtime_ns or 0) // 10**9,
-        )
+        itself = store.files.get_file_info(place)
+        if itself.type == FileType.File:
+            return {folder: state(itself)}
+        selector = FileSelector(place, recursive=True, allow_not_found=True)
+        infos = store.files.get_file_info(selector)
+    files = {
+        safe_name(info.path.removeprefix(f"{place}/"), shown_path(folder)): state(info)
         for info in infos
-        if info.type == FileType.File and not is_hidden(PurePosixPath(info.path).relative_to(place))
+        if info.type == FileType.File
     }
+    return {folder / name: s for name, s in files.items() if not is_hidden(PurePosixPath(name))}
 
 
 def _pull(store: Store, path: Path, state: State) -> None:

@@ -9,6 +9,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import UserError, first_line
+from infra.safe_names import safe_name
 from infra.settings import settings
 
 if TYPE_CHECKING:
@@ -38,6 +39,19 @@ class Store(NamedTuple):
     def has(self, name: str) -> bool:
         """Whether a file or folder exists."""
         return self.files.get_file_info(self.path(name)).type.name != "NotFound"
+
+    def require_safe_names(self, name: str) -> None:
+        """Check the names in a folder, before Ray copies its files to this machine.
+
+        Raises:
+            UserError: one of them could lead out of the folder here.
+        """
+        from pyarrow.fs import FileSelector
+
+        folder = self.path(name)
+        infos = self.files.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+        for info in infos:
+            safe_name(info.path.removeprefix(f"{folder}/"), folder)
 
     def remove_folder(self, name: str) -> None:
         """Remove a folder, if it exists."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, field_serializer
 from infra.errors import UserError, first_line
 from infra.files import is_hidden
 from infra.masking import digest_of_keys, mask_secrets
+from infra.safe_names import safe_name
 from tasks.datasets.download import DownloadError, discard, download, validator
 
 
@@ -59,8 +60,8 @@ def find_remote_files(uri: str) -> list[RemoteFile]:
     objects, and those in hidden folders, are left out.
 
     Raises:
-        UserError: there are none, the URI of an object contains a password, or it can't be read;
-            the message says why.
+        UserError: there are none, the URI of an object contains a password, the name of a file
+            could lead out of a folder here, or it can't be read; the message says why.
     """
     is_web = _is_http_url(uri)
     if not is_web and urlsplit(uri).password is not None:
@@ -87,7 +88,7 @@ def _find_web_file(url: str) -> RemoteFile:
     return RemoteFile(
         address=url,
         path=path,
-        name=name if "." in name else f"{name}.json",
+        name=safe_name(name if "." in name else f"{name}.json", mask_secrets(url)),
         version=validator(url) or f"requested at {time.time_ns()}",
     )
 
@@ -105,7 +106,7 @@ def _list_objects(uri: str) -> list[RemoteFile]:
         RemoteFile(
             address=address,
             path=info.path,
-            name=PurePosixPath(info.path).name,
+            name=safe_name(info.base_name, mask_secrets(address)),
             version=f"{info.size} bytes, modified {info.mtime_ns}",
         )
         for info in sorted(infos, key=lambda info: info.path)

@@ -61,6 +61,7 @@ def train_language_model(
     storage = checkpoint_storage()
     uri = settings().tracking_uri
     resumed = storage.has(out.name)
+    storage.require_safe_names(out.name)
     config, words = _sizes_and_words(corpus, parameters, start)
     used = used_settings(parameters, start, config, len(words))
     run_id = _start_run(out.name, corpus, used, start, resources, resumed)

@@ -70,6 +70,7 @@ def train_variant(
     warn_of_long_texts(data, variant)
     start = time.perf_counter()
     resumed = storage.has(out.name)
+    storage.require_safe_names(out.name)
     run_id = start_run(dataset, variant, out.name, data, resources, resumed)
     runs.tag(uri, run_id, {"allotment": str(allotment), **tags})
     with runs.finishing_run(uri, run_id):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any
 
+import boto3
 from moto import settings as moto_settings
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.iam import iam_backends
@@ -89,6 +90,17 @@ class ObjectStore:
     def write(self, name: str, content: bytes) -> None:
         with self.files.open_output_stream(f"{BUCKET}/{name}") as file:
             file.write(content)
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object under a key that pyarrow would not write, such as one with `..`."""
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            aws_access_key_id=self.key,
+            aws_secret_access_key=self.secret,
+            region_name="us-east-1",
+        )
+        client.put_object(Bucket=BUCKET, Key=key, Body=content)
 
 
 def _new_user() -> tuple[str, str]:

@@ -81,7 +81,7 @@ def service(root: Path) -> Iterator[subprocess.Popen[bytes]]:
     child.wait()
 
 
-def test_copied_root_does_not_stop_the_services_of_the_original(
+def test_copied_root_leaves_the_originals_services(
     root: Path,
     service: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,

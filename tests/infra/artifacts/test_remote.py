@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prefect import flow
 
 from infra.artifacts.manifest import MANIFEST, content_digest, stages_folder, write_manifest
-from infra.artifacts.remote import fetch, is_published, publish
+from infra.artifacts.remote import fetch, is_published, publish, published_stages
 from infra.artifacts.stage import Stage
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
@@ -232,3 +232,60 @@ def test_outage_is_waited_for(store: ObjectStore) -> None:
     store.fail_next(6)
     assert is_published(build(FILES))
     assert any(store.requests.count(request) > 3 for request in store.requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "problem"),
+    [
+        ("../../../x", {}, "the name '../../../x' could be written outside"),
+        ("/tmp/x", {}, "the name '/tmp/x' could be written outside"),
+        ("a\\..\\x", {}, "the name 'a.*x' could be written outside"),
+        ("x", {"sha256": "../../x"}, "the SHA-256 of x is '../../x'"),
+        ("x", {"sha256": None}, "the SHA-256 of x is None"),
+        ("x", {"bytes": -1}, "the size of x is -1"),
+        ("x", {"bytes": "7"}, "the size of x is '7'"),
+        ("x", None, "it is not a manifest"),
+    ],
+)
+def test_manifest_that_leads_out_of_a_stage_is_refused(
+    store: ObjectStore,
+    other_machine: Callable[[], None],
+    name: str,
+    entry: dict[str, Any] | None,
+    problem: str,
+) -> None:
+    """Whoever may write data there could run code on the machines that fetch it."""
+    build(FILES)
+    folder = f"{str(current_settings().address).removeprefix('s3://results/')}/stages/write/{KEY}"
+    manifest = json.loads(store.read(f"{folder}/{MANIFEST}"))
+    good = manifest["files"]["words.txt"]
+    manifest["files"] = {name: good | entry} if entry is not None else [name]
+    store.write(f"{folder}/{MANIFEST}", json.dumps(manifest).encode())
+    other_machine()
+    for use in (lambda: fetch(final_folder()), published_stages):
+        with pytest.raises(UserError, match=f"{folder}/{MANIFEST} can't be used: {problem}"):
+            use()
+    assert not [path for path in current_settings().cache.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("text", [b"not JSON", b"[]", b"{}", b"\xff", b'{"files": {"x": 1}}'])
+def test_damaged_manifest_is_named(
+    store: ObjectStore, other_machine: Callable[[], None], text: bytes
+) -> None:
+    build(FILES)
+    root = str(current_settings().address).removeprefix("s3://results/")
+    store.write(f"{root}/stages/write/{KEY}/{MANIFEST}", text)
+    other_machine()
+    with pytest.raises(UserError, match=f"write/{KEY}/{MANIFEST} can't be used: it is not a man"):
+        fetch(final_folder())
+
+
+@pytest.mark.parametrize(
+    "key", ["stages/../reports/manifest.json", "stages/write/../manifest.json"]
+)
+def test_stage_with_an_unsafe_key_is_refused(store: ObjectStore, key: str) -> None:
+    """`bidaflow prune` would remove the folder that the key leads to."""
+    root = str(current_settings().address).removeprefix("s3://results/")
+    store.put(f"{root}/{key}", b"{}")
+    with pytest.raises(UserError, match=r"/stages has a file or folder named '.*\.\./"):
+        published_stages()

@@ -16,6 +16,7 @@ from infra.artifacts.shared_folder import (
     shared_folders,
     shown_path,
 )
+from infra.errors import UserError
 from infra.settings import settings
 from infra.storage.store import Store
 from tests.factories.logs import watched_log
@@ -160,3 +161,22 @@ def test_newest_runs_of_all_machines_are_known(other_machine: Callable[[], None]
     used = in_flow(lambda: reading([file]).folder, "words")
     other_machine()
     assert stages_of_newest_runs() == {f"read/{used.name}"}
+
+
+@pytest.mark.parametrize("name", ["../index.html", "made/../../x", "a\\..\\x", "made//x"])
+def test_file_with_an_unsafe_key_is_refused(store: ObjectStore, name: str) -> None:
+    write(page="one")
+    root = str(settings().address).removeprefix("s3://results/")
+    store.put(f"{root}/reports/{name}", b"two")
+    with pytest.raises(UserError, match=r"/reports has a file or folder named .* was written"):
+        pull(folder())
+    files = [path for path in settings().root.rglob("*") if path.is_file()]
+    assert [path.name for path in files if "locks" not in path.parts] == ["page"]
+
+
+def test_folder_with_an_unsafe_key_is_refused(store: ObjectStore) -> None:
+    """`bidaflow prune` would remove the checkpoints in the folder that it leads to."""
+    root = str(settings().address).removeprefix("s3://results/")
+    store.put(f"{root}/ray/../x", b"")
+    with pytest.raises(UserError, match=r"/ray has a file or folder named '\.\.'"):
+        shared_folders("ray")

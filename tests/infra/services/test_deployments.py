@@ -37,7 +37,7 @@ def test_services_share_the_callers_folders(
     assert environment["BIDAFLOW_JOB_TEMPLATE"] == str(tmp_path.resolve() / "template.json")
 
 
-def test_copied_root_restores_no_deployments_of_the_original(
+def test_copied_root_restores_none_of_the_originals(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved, copied = root / "saved.json", root.with_name("copy") / "saved.json"

@@ -217,6 +217,18 @@ def test_finds_objects_by_uri(uri: str, names: str, store: str) -> None:
     assert [stored.name for stored in find_remote_files(uri + store)] == names.split()
 
 
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:1/..%5C..%5Ca.json", "http://127.0.0.1:1/a/.."])
+def test_url_with_an_unsafe_file_name_is_refused(uri: str) -> None:
+    with pytest.raises(UserError, match=r"has a file or folder named .* could be written outsi"):
+        find_remote_files(uri)
+
+
+def test_object_with_an_unsafe_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a\\..\\..\\b.json").touch()
+    with pytest.raises(UserError, match=f"{tmp_path} has a file or folder named '.*b.json'"):
+        find_remote_files(tmp_path.as_uri())
+
+
 def test_copies_the_whole_object(store: str, tmp_path: Path) -> None:
     (stored,) = find_remote_files("s3://bucket/months/may.json" + store)
     assert fetch_remote_file(tmp_path, stored) == {"bytes": 3000}

@@ -106,7 +106,7 @@ def test_failed_run_is_ended_when_mlflow_responds(
     assert end_orphaned_runs() == []
 
 
-def test_copied_root_leaves_the_runs_of_the_original_alone(
+def test_copied_root_leaves_the_originals_runs_alone(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both may even run the same scheduled runs, whose ids were copied with Prefect's database."""
@@ -135,7 +135,7 @@ def test_copied_root_leaves_the_runs_of_the_original_alone(
     assert MlflowClient(uri).get_run(run_id).info.status == "RUNNING"
 
 
-def test_copied_root_leaves_the_runs_of_a_shared_server_alone(
+def test_copied_root_leaves_runs_on_shared_servers(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running, shared = uuid4(), root.with_name("shared.db")
