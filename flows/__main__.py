@@ -12,6 +12,7 @@ from rich.panel import Panel
 from infra.errors import UserError
 from infra.own_packages import foreign_package
 from infra.settings import settings
+from infra.storage.root_format import require_format
 
 # Each command is imported only when it is called: Prefect and torch take seconds to load.
 
@@ -86,6 +87,18 @@ def _describe(error: CycloptsError) -> Panel:
     return CycloptsPanel(error)
 
 
+def requires_root(words: Sequence[str]) -> bool:
+    """Whether the command reads or writes results in the storage root.
+
+    At an address, the services have none. `down` also stops those of a root of another release.
+    """
+    names = {name for commands in COMMANDS.values() for name in commands} | {"embeddings"}
+    names -= {"variants", "down", "doctor"}
+    if settings().address is not None:
+        names -= COMMANDS[SERVICES].keys()
+    return bool(words) and words[0] in names and not {"--help", "-h"} & set(words)
+
+
 def prepare_server(words: Sequence[str]) -> None:
     """Check the Prefect server if the command needs one, after `bidaflow up` has started it. If
     none is named, start one, and import the command meanwhile.
@@ -119,6 +132,8 @@ def main() -> None:
     try:
         if problem := foreign_package():  # `flows` itself, whose `__init__` has run instead of ours
             raise UserError(problem)
+        if requires_root(sys.argv[1:]):
+            require_format()
         prepare_server(sys.argv[1:])
         build_app()()
     except UserError as error:

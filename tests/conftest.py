@@ -38,8 +38,10 @@ os.environ["BIDAFLOW_ROOT"] = tempfile.mkdtemp(dir=os.environ[ROOTS_VARIABLE])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from infra import environment  # noqa: E402
+from infra.storage.root_format import require_format  # noqa: E402
 
 environment.apply()
+require_format()
 
 # Ray gives its workers the lowest priority but four. Next to any busy program they would get a few
 # per cent of a core, and trainings would take twenty times as long.
@@ -265,8 +267,9 @@ def mlflow_tables() -> Iterator[None]:
 
 @pytest.fixture
 def root(mlflow_tables: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A storage root of the test's own."""
+    """A new storage root of the test's own."""
     monkeypatch.setenv("BIDAFLOW_ROOT", str(tmp_path / "root"))
+    require_format()
     return tmp_path / "root"
 
 

@@ -21,6 +21,7 @@ from infra.artifacts.stage import REFUSED_FLOW, result_of
 from infra.errors import RetryableError, UserError
 from infra.heartbeat import heartbeat
 from infra.settings import settings
+from infra.storage.root_format import require_format
 from infra.storage.store import require_store
 from tasks.tracking.cancellation import ending_if_cancelled, report_cancellation
 from tasks.tracking.client import denied
@@ -41,7 +42,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
     Neither a refused run nor one that reaches its time limit is retried. One with a RetryableError
     is, but not on a terminal, which shows the message only. The stages that the body uses are
     protected from removal until it ends. Orphaned runs are ended before it starts, and the storage
-    root is checked if it is an address.
+    root is checked.
     """
 
     @wraps(body)
@@ -49,6 +50,7 @@ def report_user_errors(body: Callable[P, R]) -> Callable[P, R | State[Any]]:
         try:
             require_parameters_of_schedule()
             require_store()
+            require_format()
             with (
                 track_flow_run() as is_outermost,
                 ending_if_cancelled() if PRINTED_AT_EXIT.get() and is_outermost else nullcontext(),

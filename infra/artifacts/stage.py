@@ -47,6 +47,7 @@ from infra.heartbeat import step
 from infra.own_packages import PACKAGES, foreign_package
 from infra.run_logger import logger
 from infra.settings import CHECKOUT
+from infra.storage.root_format import require_format
 
 P = ParamSpec("P")
 Build = Callable[Concatenate[Path, P], Facts]
@@ -206,6 +207,7 @@ class Stage(Generic[P]):
 
     def _resolve(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], Path]:
         """The inputs by their names, and the folder of the stage's output for them."""
+        require_format()
         without_out = partial(self.build, Path())
         bound = signature(without_out).bind(*args, **kwargs)
         bound.apply_defaults()

@@ -16,6 +16,7 @@ from infra.errors import UserError, first_line
 from infra.masking import mask_secrets
 from infra.services import prefect_status
 from infra.settings import CHECKOUT, settings
+from infra.storage.root_format import read_format
 from infra.storage.store import require_store
 
 # torch and Ray are imported locally: they take seconds to load.
@@ -58,12 +59,14 @@ def run_checks() -> Iterator[Check]:
 
 def _check_root() -> Finding:
     current = settings()
+    try:
+        require_store()
+        found = read_format()
+    except UserError as error:
+        return _finding(error)
+    state = "new" if found is None else f"format {found}"
     if current.address is not None:
-        try:
-            require_store()
-        except UserError as error:
-            return _finding(error)
-        return f"{current.address}, copies in {current.root}", None
+        return f"{current.address}, {state}, copies in {current.root}", None
     probe = current.root / f".probe-{token_hex(4)}"
     try:
         current.root.mkdir(parents=True, exist_ok=True)
@@ -71,7 +74,7 @@ def _check_root() -> Finding:
         probe.unlink()
     except OSError as error:
         return f"{current.root}: {error.strerror}", "Set BIDAFLOW_ROOT to a folder you can write to"
-    return str(current.root.resolve()), None
+    return f"{current.root.resolve()}, {state}", None
 
 
 def _finding(error: UserError) -> Finding:

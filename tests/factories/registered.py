@@ -10,7 +10,6 @@ NAME = "bidaf-planted"
 
 def register_versions(**aliases: str) -> None:
     """Register versions 1 and 2, and set aliases to their numbers."""
-    settings().root.mkdir(parents=True)
     client = MlflowClient(settings().tracking_uri)
     run = client.create_run(client.create_experiment("bidaflow/planted"))
     client.create_registered_model(NAME)

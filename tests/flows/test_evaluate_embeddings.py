@@ -114,7 +114,6 @@ def test_failed_logging_ends_the_runs(root: Path, prefect_server: None, tmp_path
     from mlflow.tracking import MlflowClient
 
     source = write_lines(tmp_path / "v.txt", "the 1 0", "is 0 1")
-    root.mkdir()
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     client.search_experiments()  # creates the database
 

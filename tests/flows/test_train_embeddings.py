@@ -76,7 +76,6 @@ def test_trained_set_is_published_and_reused(root: Path, prefect_server: None, t
 
 @pytest.mark.heavy
 def test_unlogged_losses_fail_the_flow(root: Path, prefect_server: None, text: Path) -> None:
-    root.mkdir()
     client = MlflowClient(settings().tracking_uri)
     client.search_experiments()  # creates the database
     parameters: Any = {

@@ -34,7 +34,11 @@ NOT_RUN = re.compile(
 store, a cluster, or files that only other commands in this list write."""
 OWN_FILES = re.compile(r"questions|folder/|tickets?\b|(?:texts|manuals)/|support|\b[ab]\.json")
 """Commands that need the user's own files, models or vectors."""
-SERVERS = {"bidaflow up": "Ctrl-C here", "mlflow models serve": "Uvicorn running"}
+SERVERS = {
+    "bidaflow up": "Ctrl-C here",
+    "mlflow models serve": "Uvicorn running",
+    "mlflow server": "Uvicorn running",
+}
 """Commands that run until the page ends, and what they print when they are ready."""
 PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (CHECKOUT / "docs").glob("*.md"))]
 
@@ -56,7 +60,7 @@ class Folder:
         for name in ("Makefile", "pyproject.toml", "constraints.txt"):
             (path / name).symlink_to(CHECKOUT / name)
         (path / ".venv").symlink_to(sys.prefix)
-        ports = (4200, 4300, 5000, 5001, 5100, 5300)
+        ports = (4200, 4300, 5000, 5001, 5002, 5100, 5300)
         self.ports = {str(port): str(free_port()) for port in ports}
         self.environment = environment_for(
             path / ".bidaflow",

@@ -19,6 +19,7 @@ from tasks.inference.predictor import AnswerRow, Predictor
 from tasks.tracking import model_logging, registry, runs
 from tests.factories.answers import COMMON, STRANGE
 from tests.factories.logged_models import CONTEXT, save_untrained_model
+from tests.factories.roots import mark_root
 
 QUESTION = "Where does the mill stand?"
 
@@ -37,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def champion(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage root in which version 1 of bidaf-tiny is the champion."""
-    root = tmp_path_factory.mktemp("root")
+    root = mark_root(tmp_path_factory.mktemp("root"))
     uri = f"sqlite:///{root}/mlflow.db"
     run = runs.parent_run(uri, "bidaflow/tiny", "flow", None, "compare", {})
     model_uri = model_logging.log_model(uri, run, folder, "bidaf-tiny", step=0)

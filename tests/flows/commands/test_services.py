@@ -50,7 +50,6 @@ def test_status_of_a_new_root_creates_no_database(
 def test_status_lists_champions(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root.mkdir()
     uri = f"sqlite:///{root}/mlflow.db"
     folder = save_untrained_model(tmp_path)
     run = runs.parent_run(uri, "bidaflow/own", "flow", None, "compare", {"variant": "char"})

@@ -18,6 +18,7 @@ from infra.artifacts.stage import Stage
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.settings import settings as current_settings
+from infra.storage.root_format import FILE
 from infra.storage.store import require_store
 from tests.factories.object_store import ObjectStore
 
@@ -49,8 +50,10 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def below_root(store: ObjectStore) -> list[str]:
+    """The names of all objects of the root but its format."""
     root = str(current_settings().address).removeprefix("s3://results/")
-    return [name.removeprefix(f"{root}/") for name in store.names(root)]
+    names = [name.removeprefix(f"{root}/") for name in store.names(root)]
+    return [name for name in names if name != FILE]
 
 
 def test_other_machine_fetches_the_same_files(

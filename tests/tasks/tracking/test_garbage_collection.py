@@ -28,6 +28,7 @@ from tasks.tracking.lineage import recorded_runs
 from tests.factories.logged_models import save_untrained_model
 from tests.factories.reports import run_record
 from tests.factories.stages import Trained, counting, in_flow, read, reading, train, trained
+from tests.factories.trees import tree_digests
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server", "recorded")]
 
@@ -42,7 +43,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def recorded(root: Path, database: Path) -> None:
-    root.mkdir()
     shutil.copyfile(database, root / "mlflow.db")
 
 
@@ -93,6 +93,19 @@ def test_removes_old_reports_but_keeps_their_records(
     assert first in pruned()
     assert second.is_dir() and first.with_name(f"{first.name}.json").is_file()
     assert first not in pruned()
+
+
+def test_copied_root_is_pruned_alone(
+    two: tuple[Trained, Trained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = settings().root
+    copy = original.with_name("copy")
+    shutil.copytree(original, copy)
+    before = tree_digests(original)
+    monkeypatch.setenv("BIDAFLOW_ROOT", str(copy))
+    forget(two[0])
+    assert pruned() == {copy / path.relative_to(original) for path in (two[0].counts, two[0].model)}
+    assert tree_digests(original) == before
 
 
 def test_removes_only_stages_of_the_deleted_run(

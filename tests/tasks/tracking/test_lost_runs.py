@@ -56,7 +56,7 @@ def test_runs_of_ended_flow_runs_are_ended(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_fresh_root_has_no_lost_runs() -> None:
     assert end_lost_runs() == []
-    assert not settings().root.exists(), "it creates no database"
+    assert not (settings().root / "mlflow.db").exists(), "it creates no database"
 
 
 def test_runs_of_other_users_are_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,6 @@ def test_copied_root_leaves_the_originals_runs_alone(
 ) -> None:
     """Both may even run the same scheduled runs, whose ids were copied with Prefect's database."""
     running, scheduled, uri = uuid4(), uuid4(), settings().tracking_uri
-    root.mkdir()
     run_id = runs.parent_run(uri, "bidaflow/tiny", str(running), None, "running", {})
     children = [process_of(flow_run_id, root) for flow_run_id in (running, scheduled)]
     try:
