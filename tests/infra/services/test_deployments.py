@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
+from prefect.flows import load_flow_from_entrypoint
 from prefect.settings import PREFECT_API_URL
 
 from infra.errors import UserError
@@ -17,7 +19,7 @@ from infra.services.deployments import (
     save_deployments,
     saved_deployments,
 )
-from infra.settings import settings
+from infra.settings import CHECKOUT, settings
 
 
 def test_services_share_the_callers_folders(
@@ -46,6 +48,15 @@ def test_copied_root_restores_none_of_the_originals(
     assert saved_deployments(saved) == {"an id": {"paused": True}}
     monkeypatch.setenv("BIDAFLOW_ROOT", str(copied.parent))
     assert saved_deployments(copied) == {}
+
+
+def test_every_deployment_has_an_entrypoint() -> None:
+    """With valid parameters, also those of its schedules."""
+    file = yaml.safe_load((CHECKOUT / "prefect.yaml").read_text(encoding="utf-8"))
+    for deployment in file["deployments"]:
+        loaded = load_flow_from_entrypoint(str(CHECKOUT / deployment["entrypoint"]))
+        for parameters in (deployment, *deployment.get("schedules", [])):
+            loaded.validate_parameters(parameters.get("parameters", {}))
 
 
 @pytest.mark.heavy
