@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Set
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,40 +35,16 @@ TAG = "bidaflow"  # of all deployments in prefect.yaml, and of duplicates made i
 # The fields of a deployment that both prefect.yaml and users in the UI can set.
 EDITABLE_FIELDS = ("paused", "parameters", "schedules")
 
-# Names of deployments in earlier releases, and what they are called now.
-RENAMED_DEPLOYMENTS = {"judge-embeddings": "evaluate-embeddings"}
-
-# Names of parameters in earlier releases and what they are called now, by the flow's entrypoint
-# today.
-RENAMED_PARAMETERS = {
-    "flows/evaluate_embeddings.py:evaluate_embeddings": {"look": "queries"},
-    "flows/train_embeddings.py:train_embeddings": {"judge_on": "evaluate_on"},
-}
-
-# Entrypoints of flows in earlier releases, and the deployments of the same flows today.
-FORMER_ENTRYPOINTS = {
-    "flows/compare.py:compare_variants": "compare-variants",
-    "flows/judge_embeddings.py:judge_embeddings": "evaluate-embeddings",
-    "flows/vocabulary.py:build_vocabulary": "build-vocabulary",
-}
-
 # The editable fields of each deployment in prefect.yaml, as JSON by deployment and field.
 Sections = dict[str, dict[str, str]]
-
-
-class RequestRejected(urllib3.exceptions.HTTPError):
-    """The server answered, and does not accept the request."""
 
 
 def deploy() -> None:
     """Create the work pool and all deployments on the server at PREFECT_API_URL, or update them.
 
     A change made in the UI is kept unless prefect.yaml has changed the same field since the last
-    deployment. A deployment that an earlier release created under another name hands its settings
-    and its pending runs over to its successor, and is removed. Other deployments of moved flows,
-    such as duplicates made in the UI, get the flow's new entrypoint. Renamed parameters get their
-    new names in deployments, schedules and pending runs. Deployments of other projects stay as they
-    are.
+    deployment. Duplicates made in the UI get the flow's current form. Deployments of other projects
+    stay as they are.
 
     Raises:
         UserError: their runs would be moved from Kubernetes to this machine.
@@ -91,7 +65,7 @@ def deploy() -> None:
         new_sections = _current_sections()
     finally:  # an interruption leaves some flows deployed: restore them, too
         after = _own_deployments()
-        _follow_moved_flows(after, new_sections.keys())
+        forms = {d["entrypoint"]: d[SCHEMA] for d in after if d["name"] in new_sections}
         for deployment in after:
             if deployment["id"] in before:
                 old = old_sections.get(deployment["name"], {})
@@ -100,9 +74,7 @@ def deploy() -> None:
                 _restore(before.pop(deployment["id"]), deployment, changed)
                 # A later deployment must not restore it again, over newer changes.
                 save_deployments(saved, before)
-            _rename_parameters_of_runs(deployment)
-            _arrange_form(deployment)
-        _replace_renamed()
+            _arrange_form(deployment, forms.get(deployment["entrypoint"], deployment[SCHEMA]))
         saved.unlink(missing_ok=True)
     write_atomically(file, json.dumps(new_sections, indent=1) + "\n")
 
@@ -188,25 +160,8 @@ def _send(method: str, path: str, body: dict[str, Any]) -> urllib3.BaseHTTPRespo
     headers = {**SERVER.headers, **urllib3.make_headers(basic_auth=login)}
     response = SERVER.request(method, url, json=body, headers=headers)
     if response.status >= 400:
-        error = RequestRejected if response.status < 500 else urllib3.exceptions.HTTPError
-        raise error(f"{method} {url}: {response.status} {response.data!r}")
+        raise urllib3.exceptions.HTTPError(f"{method} {url}: {response.status} {response.data!r}")
     return response
-
-
-def _follow_moved_flows(deployments: list[dict[str, Any]], current: Set[str]) -> None:
-    """Give every deployment of a moved flow, duplicates made in the UI too, what prefect.yaml gives
-    the current one."""
-    by_name = {d["name"]: d for d in deployments if d["name"] in current}
-    moved = {
-        old: by_name[name]["entrypoint"]
-        for old, name in FORMER_ENTRYPOINTS.items()
-        if name in by_name
-    }
-    schemas = {d["entrypoint"]: d[SCHEMA] for d in by_name.values()}
-    for deployment in deployments:
-        entrypoint = moved.get(deployment["entrypoint"], deployment["entrypoint"])
-        deployment["entrypoint"] = entrypoint
-        deployment[SCHEMA] = schemas.get(entrypoint, deployment[SCHEMA])
 
 
 def _restore(before: dict[str, Any], deployed: dict[str, Any], changed: set[str]) -> None:
@@ -216,8 +171,6 @@ def _restore(before: dict[str, Any], deployed: dict[str, Any], changed: set[str]
     Deleting schedules one by one would also delete the runs missed while the server was down.
     """
     fields = {field: (deployed if field in changed else before)[field] for field in EDITABLE_FIELDS}
-    names = RENAMED_PARAMETERS.get(deployed["entrypoint"], {})
-    schedules = [_schedule(schedule) for schedule in fields["schedules"]]
     _send(
         "POST",
         "deployments/",
@@ -225,24 +178,10 @@ def _restore(before: dict[str, Any], deployed: dict[str, Any], changed: set[str]
             "name": deployed["name"],
             "flow_id": deployed["flow_id"],
             "paused": fields["paused"],
-            "parameters": _renamed(fields["parameters"], names),
-            "schedules": [{**s, "parameters": _renamed(s["parameters"], names)} for s in schedules],
+            "parameters": fields["parameters"],
+            "schedules": [_schedule(schedule) for schedule in fields["schedules"]],
         },
     )
-
-
-def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """The parameters, with each old name in `names` replaced by its new name."""
-    return {names.get(name, name): value for name, value in parameters.items()}
-
-
-def _rename_parameters_of_runs(deployment: dict[str, Any]) -> None:
-    """Rename the parameters of pending runs, which an earlier release has created."""
-    names = RENAMED_PARAMETERS.get(deployment["entrypoint"], {})
-    for run in _pending_runs(deployment) if names else []:
-        update = {"parameters": _renamed(run["parameters"], names)}
-        if update["parameters"] != run["parameters"]:
-            _send("PATCH", f"flow_runs/{run['id']}", update)
 
 
 def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
@@ -250,67 +189,9 @@ def _schedule(schedule: dict[str, Any]) -> dict[str, Any]:
     return {name: schedule[name] for name in ("schedule", "active", "parameters", "slug")}
 
 
-def _arrange_form(deployed: dict[str, Any]) -> None:
-    """Arrange the form of a deployment's parameters."""
-    _send(
-        "PATCH",
-        f"deployments/{deployed['id']}",
-        {SCHEMA: form_schema(deployed[SCHEMA]), "entrypoint": deployed["entrypoint"]},
-    )
-
-
-def _replace_renamed() -> None:
-    """Let each renamed deployment's successor take its place. Interrupted, it can be repeated."""
-    by_name = {d["name"]: d for d in _own_deployments()}
-    for old, new in RENAMED_DEPLOYMENTS.items():
-        if old in by_name and new in by_name:
-            _restore(_merged(by_name[old], by_name[new]), by_name[new], changed=set())
-            for run in _pending_runs(by_name[old]):
-                _schedule_run(run, by_name[new])
-            # This also deletes its scheduled runs, including those that people scheduled.
-            _send("DELETE", f"deployments/{by_name[old]['id']}", {})
-
-
-def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The editable fields of a deployment and its successor together; the old values win."""
-    schedules = [_schedule(schedule) for schedule in old["schedules"]]
-    slugs = {schedule["slug"] for schedule in schedules} - {None}
-    added = [_schedule(schedule) for schedule in new["schedules"] if schedule["slug"] not in slugs]
-    return {
-        "paused": old["paused"] or new["paused"],
-        "parameters": {**new["parameters"], **old["parameters"]},
-        "schedules": [*schedules, *(schedule for schedule in added if schedule not in schedules)],
-    }
-
-
-def _pending_runs(deployment: dict[str, Any]) -> list[dict[str, Any]]:
-    """Runs that people scheduled, and missed ones; a schedule creates its future ones again."""
-    filters = {
-        "deployments": {"id": {"any_": [deployment["id"]]}},
-        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
-    }
-    now = datetime.now(UTC)
-    return [
-        run
-        for run in _query("flow_runs", filters)
-        if not run["auto_scheduled"] or datetime.fromisoformat(run["expected_start_time"]) < now
-    ]
-
-
-def _schedule_run(run: dict[str, Any], deployment: dict[str, Any]) -> None:
-    """Schedule a run of a renamed deployment for the same time by its successor, once."""
-    copy = {
-        **{field: run[field] for field in ("name", "tags", "parameters", "job_variables")},
-        "state": {
-            "type": "SCHEDULED",
-            "state_details": {"scheduled_time": run["expected_start_time"]},
-        },
-        "idempotency_key": f"successor of {run['id']}",
-    }
-    try:
-        _send("POST", f"deployments/{deployment['id']}/create_flow_run", copy)
-    except RequestRejected as error:
-        print(f"Scheduled run {run['name']} is invalid now; start it again in the UI ({error}).")
+def _arrange_form(deployed: dict[str, Any], schema: dict[str, Any]) -> None:
+    """Give a deployment the arranged form of its flow's parameters."""
+    _send("PATCH", f"deployments/{deployed['id']}", {SCHEMA: form_schema(schema)})
 
 
 def _current_sections() -> Sections:

@@ -82,14 +82,19 @@ def test_what_people_changed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
             changed = {"variants": ["char"]}
             retrain = client.read_deployment_by_name("retrain/retrain")
             client.update_deployment(retrain.id, DeploymentUpdate(parameters=changed))
+            duplicate = client.create_deployment(
+                retrain.flow_id, "mine", entrypoint=retrain.entrypoint, tags=[TAG]
+            )
             changes = WorkPoolUpdate(is_paused=True, concurrency_limit=1)
             client.update_work_pool(settings().work_pool, changes)
             with monkeypatch.context() as patch, pytest.raises(SystemExit):
-                patch.setattr(deployments, "_follow_moved_flows", die)  # before the rest
+                patch.setattr(deployments, "_restore", die)
                 deploy()
             assert client.read_deployment(retrain.id).parameters == {}
             deploy()
             assert client.read_deployment(retrain.id).parameters == changed
+            form = client.read_deployment(retrain.id).parameter_openapi_schema
+            assert client.read_deployment(duplicate).parameter_openapi_schema == form != {}
             pool = client.read_work_pool(settings().work_pool)
             assert pool.is_paused and pool.concurrency_limit == 1
             assert [client.read_deployment(deployment) for deployment in others] == before
