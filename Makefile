@@ -42,7 +42,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 retrain: $(INSTALLED)  ## train the variants on a dataset, and promote the best one if it beats the champion
 	$(if $(and $(VECTORS),$(METHOD)),$(error VECTORS= and METHOD= both choose the word vectors. Set only one of them))
-	@$(VENV)/bin/bidaflow retrain $(RETRAIN_FLAGS)
+	@$(VENV)/bin/python -m flows retrain $(RETRAIN_FLAGS)
 
 test: $(INSTALLED)  ## run the linters and the tests (11 to 30 minutes on two cores)
 	@$(MAKE) --no-print-directory -j 2 lint run-tests SELECT="-m 'not full'"
@@ -63,10 +63,10 @@ lint: $(INSTALLED)  ## check style, types and import rules
 	$(VENV)/bin/lint-imports --no-cache
 
 up: $(INSTALLED)  ## open the Prefect and MLflow servers, their UIs and a worker; stop with Ctrl-C
-	@$(VENV)/bin/bidaflow up
+	@$(VENV)/bin/python -m flows up
 
 down: $(INSTALLED)  ## stop what `up` started
-	@$(VENV)/bin/bidaflow down
+	@$(VENV)/bin/python -m flows down
 
 clean:    ## delete all results (.bidaflow) and the environment (.venv)
 	rm -rf .bidaflow $(VENV)

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from infra import processes
 from infra.errors import UserError
+from infra.plain_paths import use_plain_paths
 from infra.settings import LOOPBACK, settings
 
 # Variables for a cluster that is started here, not joined through RAY_ADDRESS.
@@ -94,6 +95,7 @@ def apply() -> None:
         UserError: a variable is invalid, or the folder for Prefect's files can't be created.
     """
     _raise_file_limit()
+    use_plain_paths()
     for name, value in variables().items():
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" in os.environ:  # paths are appended to it

@@ -10,22 +10,23 @@ import pytest
 
 from infra.settings import CHECKOUT
 
-BIDAFLOW = f"""\
+PYTHON = f"""\
 #!{sys.executable}
 import json, sys
 
-print(json.dumps(sys.argv[1:]))
+assert sys.argv[1:3] == ["-m", "flows"]
+print(json.dumps(sys.argv[3:]))
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with an installed environment whose `bidaflow` prints its arguments."""
+    """A folder with an installed environment whose Python prints the arguments of `bidaflow`."""
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "constraints.txt").touch()
-    script = tmp_path / ".venv" / "bin" / "bidaflow"
+    script = tmp_path / ".venv" / "bin" / "python"
     script.parent.mkdir(parents=True)
-    script.write_text(BIDAFLOW, encoding="utf-8")
+    script.write_text(PYTHON, encoding="utf-8")
     script.chmod(0o755)
     (tmp_path / ".venv" / ".installed").touch()
     return tmp_path

@@ -49,9 +49,10 @@ def wait(event: str, condition: Callable[[], Any]) -> Any:
 
 
 class Services:
-    """`bidaflow up` with one root and two ports."""
+    """`bidaflow up` of a checkout, with one root and ports of its own."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, command: str = BIDAFLOW, checkout: Path = CHECKOUT) -> None:
+        self.command, self.checkout = command, checkout
         ports = {
             "BIDAFLOW_PREFECT_PORT": str(free_port()),
             "BIDAFLOW_MLFLOW_PORT": str(free_port()),
@@ -66,9 +67,9 @@ class Services:
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run `bidaflow` in the environment of the services; output and errors are text."""
         return subprocess.run(
-            [BIDAFLOW, *words],
+            [self.command, *words],
             env={**self.environment, **variables},
-            cwd=CHECKOUT,
+            cwd=self.checkout,
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -78,9 +79,9 @@ class Services:
     def up(self) -> None:
         """Start the services under `nohup`, and wait for the last line of their startup output."""
         self.process = subprocess.Popen(
-            ["nohup", BIDAFLOW, "up"],
+            ["nohup", self.command, "up"],
             env=self.environment,
-            cwd=CHECKOUT,
+            cwd=self.checkout,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
