@@ -63,6 +63,10 @@ def variables() -> dict[str, str]:
         "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",  # as for Prefect's server
         # By default Ray checks its workers once a second, which makes each run 10 s longer.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+        # A worker that hangs counts as failed, and is replaced. The others wait longest for the
+        # first one, which alone computes the scores of an epoch and sends them to MLflow. That
+        # takes minutes, and no more than the 30 that torch lets them wait in their next step.
+        "RAY_TRAIN_COLLECTIVE_TIMEOUT_S": "1800",
         # Workers' lines reach the terminal anyway; Ray Train would log each a second time.
         "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
         # Parallel trainings log similar lines; Ray must not drop any as duplicates.

@@ -1,6 +1,8 @@
 """What a training asks of the Ray cluster, and what it is allotted."""
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -60,11 +62,23 @@ class Allotment(BaseModel, frozen=True):
         return f"{self.workers} worker(s) with {self.cpus_per_worker} CPU(s){gpus} each"
 
 
-@ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]
-def _torch_sees_a_gpu() -> bool:
-    import torch
+# torch needs seconds to find a GPU, unless the driver hangs.
+GPU_SECONDS = 300.0
 
-    return torch.cuda.is_available()
+
+def torch_sees_a_gpu(seconds: float = GPU_SECONDS) -> bool | None:
+    """Whether torch finds a GPU; None if it does not say so within this time."""
+    # A process of its own, because nothing else ends one that waits for the driver.
+    program = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    process = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        return process.wait(seconds) == 0
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return None
+
+
+_ask_for_a_gpu = ray.remote(num_cpus=0)(torch_sees_a_gpu)
 
 
 class NodeResources(NamedTuple):
@@ -151,7 +165,8 @@ def allot(resources: Resources) -> Allotment:
     The check is needed because Ray would wait forever for resources that do not exist.
 
     Raises:
-        UserError: the cluster's nodes have fewer CPUs or GPUs, or torch sees no GPU on them.
+        UserError: the cluster's nodes have fewer CPUs or GPUs, or torch sees no GPU on them, or
+            can't find out.
     """
     nodes = nodes_for(resources)
     gpus, workers = _gpus(nodes), resources.workers
@@ -163,7 +178,13 @@ def allot(resources: Resources) -> Allotment:
         )
     fraction = gpu_fraction(resources, gpus) if gpu else 0
     # Request no more of a GPU than the training takes: others may train on the rest.
-    if gpu and not ray.get(_torch_sees_a_gpu.options(num_gpus=fraction).remote()):
+    seen = ray.get(_ask_for_a_gpu.options(num_gpus=fraction).remote()) if gpu else False
+    if seen is None:
+        raise UserError(
+            f"torch did not find the GPU within {GPU_SECONDS:g} seconds on the node where Ray "
+            "reports one: its driver may hang. Run nvidia-smi there, or set resources.gpu to false."
+        )
+    if gpu and not seen:
         if resources.gpu:
             raise UserError(
                 "A GPU was requested, but torch sees none on the node where Ray reports one. "

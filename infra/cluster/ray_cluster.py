@@ -11,15 +11,16 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import AuthenticationError, RayError
+from ray.exceptions import AuthenticationError, GetTimeoutError, RayError
 from ray.util.queue import Queue
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from infra.cluster.job_environment import forwarded_variables, write_code
 from infra.errors import UserError
+from infra.plain_paths import plain
 from infra.settings import CHECKOUT
 
 Item = TypeVar("Item")
@@ -41,6 +42,9 @@ KEEP_FREED_MEMORY = {
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 CONNECT_SECONDS = 10.0
+
+# Workers start within seconds, on a busy machine within a minute or two.
+WORKER_SECONDS = 300.0
 
 # What Ray's error says if a cluster on this machine is not ready after 30 seconds.
 NOT_READY = "timed out during startup"
@@ -70,7 +74,7 @@ def is_connected() -> bool:
     return bool(ray.is_initialized())
 
 
-def connect() -> float:
+def connect(worker_seconds: float = WORKER_SECONDS) -> float:
     """Join the cluster, or start one on this machine, and return the seconds that this took.
 
     If the process is connected already, return the seconds that connecting took then. Parallel
@@ -79,29 +83,51 @@ def connect() -> float:
     Raises:
         UserError: the cluster in RAY_ADDRESS can't be reached, refuses the token, or has another
             version of Ray or Python; or this machine is too busy to start one, or the home folder
-            can't be written.
+            can't be written; or no worker of the cluster starts within `worker_seconds`.
     """
     with _CONNECTING:
         if not ray.is_initialized():
             _start.cache_clear()
-        return _start()
+        return _start(worker_seconds)
 
 
 @cache
-def _start() -> float:
+def _start(worker_seconds: float) -> float:
     start = time.perf_counter()
-    if is_remote():
-        _join(os.environ["RAY_ADDRESS"])
-    else:
-        _start_here()
+    logs = _join(os.environ["RAY_ADDRESS"]) if is_remote() else _start_here()
+    _require_worker(worker_seconds, logs)
     return time.perf_counter() - start
 
 
-def _start_here() -> None:
-    """Start a cluster on this machine."""
+@ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]
+def _do_nothing() -> None:
+    pass
+
+
+def _require_worker(seconds: float, logs: Path) -> None:
+    """Wait for the first worker of the cluster, which later tasks use.
+
+    Ray itself would wait forever for workers that can't start, for example because they can't
+    import it.
+
+    Raises:
+        UserError: it does not start within this time.
+    """
+    try:
+        ray.get(_do_nothing.remote(), timeout=seconds)
+    except GetTimeoutError as error:
+        ray.shutdown()
+        raise UserError(
+            f"No worker of Ray started within {seconds:g} seconds. raylet.err and worker-*.err in "
+            f"{logs} say why; if they say nothing, the machine is too busy."
+        ) from error
+
+
+def _start_here() -> Path:
+    """Start a cluster on this machine, and return the folder of its logs."""
     variables = allocator_variables() | _local_cluster_variables() | QUIET
     try:
-        ray.init(
+        context = ray.init(
             address="local",
             # By default Ray would take a third of the memory, but stages pass files, not objects.
             object_store_memory=200 * 2**20,
@@ -121,17 +147,23 @@ def _start_here() -> None:
             "Ray was not ready after 30 seconds: other programs keep this machine busy. Rerun the "
             "flow when they have ended. Finished steps are kept."
         ) from error
+    return _logs(context)
 
 
-def _join(address: str) -> None:
-    """Join a cluster, whose nodes get our code for the job."""
+def _logs(context: Any) -> Path:
+    """The folder of Ray's logs on each node of the cluster that `ray.init` has joined."""
+    return Path(context.address_info["session_dir"]) / "logs"
+
+
+def _join(address: str) -> Path:
+    """Join a cluster, whose nodes get our code for the job, and return the folder of their logs."""
     _require_reachable(address)
     variables = KEEP_FREED_MEMORY | forwarded_variables() | QUIET
     with TemporaryDirectory(prefix="bidaflow-") as folder:
         code = Path(folder) / "bidaflow.zip"
         write_code(code)
         try:
-            ray.init(
+            context = ray.init(
                 address=address,
                 runtime_env={"working_dir": str(code), "env_vars": variables},
                 logging_level=logging.ERROR,
@@ -141,6 +173,7 @@ def _join(address: str) -> None:
             if reason is None:
                 raise
             raise UserError(reason) from error
+    return _logs(context)
 
 
 def _reason(address: str, error: Exception) -> str | None:
@@ -194,8 +227,12 @@ def _local_cluster_variables() -> dict[str, str]:
         free.bind(("", 0))
         port = free.getsockname()[1]
     os.environ["RAY_GCS_SERVER_PORT"] = str(port)
+    # The packages may be on the caller's PYTHONPATH. Its relative paths are relative to this
+    # process's folder.
+    own = os.environ.get("PYTHONPATH")
+    folders = [CHECKOUT, *map(Path, own.split(os.pathsep) if own else ())]
     return {
-        "PYTHONPATH": str(CHECKOUT),
+        "PYTHONPATH": os.pathsep.join(str(plain(folder)) for folder in folders),
         "RAY_ADDRESS": f"{ray.util.get_node_ip_address()}:{port}",
         "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE,
         "NCCL_SOCKET_IFNAME": LOOPBACK_INTERFACE,

@@ -45,8 +45,11 @@ from infra.storage.store import Store
 # Interval at which the first worker sends its progress to the driver.
 PROGRESS_SECONDS = 10.0
 
-# What Ray's error says if its memory monitor has killed processes.
+# What Ray's errors say if its memory monitor has killed processes.
 LOW_MEMORY = "the node running low on memory"
+
+# What they say if other workers have waited too long for one.
+HUNG = "collective operation timed out"
 
 # The number of times that failed workers are replaced, apart from those on preempted nodes.
 MAX_RESTARTS = 3
@@ -169,6 +172,8 @@ def _reason(causes: list[Exception]) -> str:
     if deaths:
         preempted = any(death.preempted for death in deaths)
         return "a node was preempted" if preempted else "a worker died"
+    if any(HUNG in str(cause) for cause in causes):
+        return "a worker hung"
     message = first_line(causes[0])
     if "Connection closed" in message:
         return "a worker lost its connection to another one"

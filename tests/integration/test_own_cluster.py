@@ -2,15 +2,19 @@
 be started, users read why."""
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 import ray
 from ray.util.state import list_nodes
 
+from infra.settings import CHECKOUT
 from tests.factories.cli import kill
 from tests.factories.listeners import is_loopback
 from tests.factories.services import wait
@@ -77,6 +81,67 @@ def test_home_that_cannot_be_written_is_a_user_error() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=home, capture_output=True, text=True, check=False)
     assert "UserError: Ray can't write /proc/self/.ray: " in done.stderr
+
+
+WITHOUT_RAY = """
+import sys
+
+if any("default_worker.py" in word for word in sys.orig_argv):
+    sys.modules["ray"] = None
+"""
+"""A sitecustomize module with which Ray's workers, but not its other processes, can't import it."""
+
+
+def packages_on_path(*folders: str) -> dict[str, str]:
+    """An environment for a Python without packages, which finds them through its PYTHONPATH."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, sysconfig.get_path("purelib")])}
+
+
+def python_without_packages(program: str, environment: dict[str, str], folder: Path) -> str:
+    """The output and errors of a program in this folder."""
+    command = [os.path.realpath(sys.executable), "-c", program]
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    return done.stdout
+
+
+def test_workers_keep_the_path_of_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "one.py").touch()
+    (tmp_path / "two.py").touch()
+    program = (
+        "from infra import environment; environment.apply()\n"
+        "import ray; from infra.cluster.ray_cluster import connect; connect()\n"
+        "found = lambda: [__import__(name).__name__ for name in ('infra', 'one', 'two')]\n"
+        "print(ray.get(ray.remote(num_cpus=0)(found).remote()))"
+    )
+    environment = packages_on_path(str(CHECKOUT), "here", "")
+    output = python_without_packages(program, environment, tmp_path)
+    assert "['infra', 'one', 'two']" in output, output
+
+
+def test_workers_that_cannot_start_are_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_RAY, encoding="utf-8")
+    program = (
+        "from infra import environment; environment.apply()\n"
+        "from infra.cluster.ray_cluster import connect; connect(worker_seconds=10)"
+    )
+    environment = packages_on_path(str(tmp_path), str(CHECKOUT))
+    output = python_without_packages(program, environment, tmp_path)
+    (logs,) = re.findall(
+        r"UserError: No worker of Ray started within 10 seconds\. raylet\.err and worker-\*\.err "
+        r"in (\S+) say why; if they say nothing, the machine is too busy\.",
+        output,
+    )
+    assert "No module named 'ray" in Path(logs, "raylet.err").read_text(encoding="utf-8")
 
 
 def raylets(pid: int) -> list[psutil.Process]:

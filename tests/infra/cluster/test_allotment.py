@@ -17,6 +17,7 @@ from infra.cluster.allotment import (
     most_cpus,
     nodes_for,
     room,
+    torch_sees_a_gpu,
     with_parallel_trainings,
 )
 from infra.errors import UserError
@@ -60,6 +61,10 @@ def test_rejects_more_resources_than_available(
     with pytest.raises(UserError) as raised:
         allot(resources)
     assert sentence in str(raised.value)
+
+
+def test_driver_that_hangs_does_not_block() -> None:
+    assert torch_sees_a_gpu(seconds=0.01) is None, "torch needs longer to load"
 
 
 @pytest.mark.parametrize(("workers", "per_worker"), [(1, 4), (2, 2), (3, 1)])

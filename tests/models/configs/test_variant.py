@@ -178,7 +178,7 @@ def test_config_round_trips_through_json(variant: VariantConfig) -> None:
     assert VariantConfig.from_dict(json.loads(json.dumps(variant.to_dict()))) == variant
 
 
-def test_from_dict_ignores_fields_that_are_settings_now() -> None:
+def test_from_dict_ignores_former_fields() -> None:
     values = CHAR.to_dict()
     values["training"] |= {"checkpoint_minutes": 2.0, "checkpoint_steps": 5}
     assert VariantConfig.from_dict(values) == CHAR

@@ -15,10 +15,11 @@ import ray.train
 import torch
 from mlflow.tracking import MlflowClient
 from ray.train import RunConfig, ScalingConfig, WorkerGroupError
-from ray.train.torch import TorchTrainer
+from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.v2._internal.constants import COLLECTIVE_TIMEOUT_S_ENV_VAR
 from safetensors.torch import load_file
 
-from infra import progress_reporter
+from infra import environment, progress_reporter
 from infra.cluster.allotment import Allotment
 from infra.errors import UserError
 from infra.storage.store import local_store
@@ -180,7 +181,7 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_rerun_with_another_checkpoint_interval_resumes(
+def test_another_checkpoint_interval_resumes(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
@@ -231,6 +232,36 @@ def test_killed_worker_does_not_change_the_result(
     others = [line for line in lines if " step " not in line and line not in (*starts, failure)]
     reported = [line.split(":")[0] for line in others]
     assert reported == ["char", "char epoch 1", "char epoch 2", "char ended"], "once each"
+
+
+def hang_once(config: dict[str, Any]) -> str | None:
+    """`train_worker`, whose second worker never writes its first checkpoint."""
+    mark = Path(config["job"].tracking_uri.removeprefix("sqlite:///")).with_name("hung")
+    if not mark.exists():
+        save = _Loop._save
+
+        def save_or_hang(loop: _Loop, predictions: Any) -> None:
+            if not loop.is_first:
+                mark.touch()
+                time.sleep(1000)
+            save(loop, predictions)
+
+        worker._Loop._save = save_or_hang  # type: ignore[method-assign]
+    return train_worker(config)
+
+
+@pytest.mark.full
+def test_worker_that_hangs_is_replaced(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert environment.variables()[COLLECTIVE_TIMEOUT_S_ENV_VAR] == str(TorchConfig().timeout_s)
+    monkeypatch.setenv(COLLECTIVE_TIMEOUT_S_ENV_VAR, "20")
+    lines: list[str] = []
+    monkeypatch.setattr(progress_reporter, "logger", lambda: SimpleNamespace(info=lines.append))
+    monkeypatch.setattr(ray_trainer, "train_worker", hang_once)
+    run(tmp_path, data, small(epochs=1), workers=2)
+    (line,) = [line for line in lines if "New workers continue" in line]
+    assert line.startswith("char: a worker hung.")
 
 
 def refuse(config: dict[str, Any]) -> None:
