@@ -44,7 +44,7 @@ class ProcessRecord(BaseModel, frozen=True):
     pid: int
     created: float  # seconds since the epoch
     # The boot of the machine, and the ticks from it until the start. Unlike `created`, it does not
-    # change with the clock. Empty on other systems than Linux, and in records of earlier releases.
+    # change with the clock. Empty on other systems than Linux.
     started: str = ""
     root: str = Field(default_factory=root_of_processes)
 
@@ -128,7 +128,7 @@ class ServicesRecord(BaseModel):
     services: dict[str, ProcessRecord]  # in start order
     prefect_url: str
     mlflow_url: str
-    reports_url: str = ""  # records of earlier releases have none
+    reports_url: str
 
     def write(self) -> None:
         """Write the record atomically."""

@@ -36,7 +36,7 @@ UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 class ActiveRun(ProcessRecord, frozen=True):
     """The note of a flow run: its process, and what people know it by."""
 
-    # Notes of earlier releases have none of these.
+    # Empty in the note of an ended run whose MLflow runs are still to be ended.
     flow: str = ""
     name: str = ""
     api: str = ""  # URL of the Prefect server's API

@@ -110,8 +110,8 @@ def test_moved_root_stops_its_services(
     assert service.poll() == -signal.SIGTERM
 
 
-def test_records_of_earlier_releases_are_read() -> None:
-    record = processes.record_process(os.getpid()).model_dump(exclude={"started"})
-    assert processes.ProcessRecord.model_validate(record).alive
-    record["created"] -= 3600
-    assert not processes.ProcessRecord.model_validate(record).alive
+def test_process_is_known_where_there_are_no_ticks() -> None:
+    """On other systems than Linux."""
+    record = processes.record_process(os.getpid()).model_copy(update={"started": ""})
+    assert record.alive
+    assert not record.model_copy(update={"created": record.created - 3600}).alive

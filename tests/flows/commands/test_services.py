@@ -43,7 +43,7 @@ def test_status_of_a_new_root_creates_no_database(
         "Next run   none, as schedules need the services",
         "Champion   none yet. Train one with: bidaflow retrain",
     ]
-    assert not root.exists()
+    assert not (root / "mlflow.db").exists()
 
 
 @pytest.mark.heavy
@@ -104,6 +104,7 @@ def record_services(supervisor: ProcessRecord, **services: ProcessRecord) -> Non
         services=services,
         prefect_url=f"http://127.0.0.1:{port}",
         mlflow_url=f"http://127.0.0.1:{port}",
+        reports_url=f"http://127.0.0.1:{port}",
     ).write()
 
 

@@ -95,7 +95,9 @@ def test_waits_for_the_server_that_up_starts(
     serve = f"{sys.executable} -m http.server {port} --bind 127.0.0.1 --directory {root}"
     starting = subprocess.Popen(["sh", "-c", f"sleep 1; exec {serve}"], stderr=subprocess.DEVNULL)
     supervising = record_process(starting.pid)
-    ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
+    ServicesRecord(
+        supervisor=supervising, services={}, prefect_url=url, mlflow_url=url, reports_url=url
+    ).write()
     wait_for_started_server("http://127.0.0.1:1/api")
     assert capsys.readouterr().err == "", "another server is not waited for"
     wait_for_started_server(f"{url}/api")
@@ -108,7 +110,9 @@ def test_waits_for_the_server_that_up_starts(
 def test_waits_no_longer_than_up_lives(root: Path) -> None:
     url, starting = f"http://127.0.0.1:{free_port()}", subprocess.Popen(["sleep", "2"])
     supervising = record_process(starting.pid)
-    ServicesRecord(supervisor=supervising, services={}, prefect_url=url, mlflow_url=url).write()
+    ServicesRecord(
+        supervisor=supervising, services={}, prefect_url=url, mlflow_url=url, reports_url=url
+    ).write()
     wait_for_started_server(f"{url}/api")
     assert starting.poll() == 0, "until then, it has waited"
 
