@@ -221,9 +221,8 @@ def write_predictions(out_file: Path, split: EvaluationSplit, evaluation: Evalua
 
 
 def read_groups(file: Path) -> IntArray:
-    """The group of each question in a predictions.parquet, (n,); earlier releases drew contexts."""
-    column = "group" if "group" in pq.read_schema(file).names else "context_id"
-    groups: IntArray = pq.read_table(file, columns=[column])[column].to_numpy()
+    """The group of each question in a predictions.parquet, (n,)."""
+    groups: IntArray = pq.read_table(file, columns=["group"])["group"].to_numpy()
     return groups
 
 

@@ -116,7 +116,7 @@ class Predictor:
         variant = VariantConfig.from_dict(config["variant"])
         lexicon = Lexicon.load(folder)
         vectors = load_vectors(folder)
-        sizes = config.get("vector_sizes", ())
+        sizes = config["vector_sizes"]
         bilm = FrozenBiLM.load(folder) if has_bilm(folder) else None
         shape = bilm.bilm.config.layers_shape if bilm else (0, 0)
         model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, sizes, shape)
@@ -338,7 +338,7 @@ def _threshold(config: Mapping[str, Any], no_answer: NoAnswer, expected: float |
         return argmax_threshold(config["allow_no_answer"])
     if no_answer != "threshold":
         raise UserError(f"no_answer must be 'argmax' or 'threshold', but is {no_answer!r}.")
-    chosen = config.get("threshold")
+    chosen = config["threshold"]
     if chosen is None:
         raise UserError(
             "no_answer='threshold' is not available: this model has no threshold, because its "
@@ -352,14 +352,8 @@ def _threshold_for(config: Mapping[str, Any], expected: float) -> float:
     """The threshold for a share of unanswerable questions."""
     if not 0 < expected < 1:
         raise UserError(f"expected_no_answer must be between 0 and 1, but is {expected}.")
-    points = config.get("operating_points")
-    if not points:
-        raise UserError(
-            "expected_no_answer is not available: this model was trained by an earlier release and "
-            "has only the threshold for the share that its training expected. Omit it, or train "
-            "the model again."
-        )
-    return threshold_for([OperatingPoint(*point) for point in points], expected)
+    points = [OperatingPoint(*point) for point in config["operating_points"]]
+    return threshold_for(points, expected)
 
 
 def _encodable(text: str) -> str:

@@ -78,7 +78,7 @@ def _row(variant: VariantResult, split: EvaluationSplit) -> View:
         "ece": expected_calibration_error(_bins(variant)),
         "threshold": threshold,
         "auc": no_answer_auc(_margin(variant), split.answerable),
-        "expected_no_answer": variant.facts.get("expected_no_answer"),  # not in older trainings
+        "expected_no_answer": variant.facts["expected_no_answer"],
         "at_threshold": {name: float(values[0]) for name, values in scores.items()} or None,
         "no_threshold_reason": variant.facts["no_threshold"],
     }

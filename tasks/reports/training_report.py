@@ -91,8 +91,8 @@ def _summary(variant: VariantResult, split: EvaluationSplit) -> View:
         "avna": 100 * float(correct_avna.mean()),
         "nll": kept.get("dev/nll", math.nan),
         "within": _within(kept, variant, split),
-        "parameters": facts.get("parameters"),
-        "trained_on": facts.get("trained_on"),
+        "parameters": facts["parameters"],
+        "trained_on": facts["trained_on"],
         "leakage": facts.get("data_leakage"),
         "epochs": len(variant.history),
         "minutes": last["seconds"] / 60 if "seconds" in last else None,
@@ -129,7 +129,7 @@ def _mixes(variants: Sequence[VariantResult]) -> View:
     rows = [
         {"variant": number, "name": variant.name, "place": place, **mix}
         for number, variant in enumerate(variants)
-        for place, mix in variant.facts.get("mixes", {}).items()
+        for place, mix in variant.facts["mixes"].items()
     ]
     return {"rows": rows, "layers": max((len(row["shares"]) for row in rows), default=0)}
 
@@ -177,7 +177,7 @@ def _settings(variants: Sequence[VariantResult]) -> list[tuple[str, list[str]]]:
     """One row per setting with each variant's value."""
     flat = [
         flatten(variant.config)
-        | {name: variant.facts.get(name) for name in ("parameters", "trained_on")}
+        | {name: variant.facts[name] for name in ("parameters", "trained_on")}
         for variant in variants
     ]
     names = dict.fromkeys(name for values in flat for name in values if name != "name")

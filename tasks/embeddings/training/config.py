@@ -15,8 +15,6 @@ A_LA_CARTE = "a-la-carte"
 CONTEXT_SETTINGS = ("window", "min_count")
 # Settings of elmo that have no effect with a start model, whose sizes and words are kept.
 KEPT_WITH_START = ("min_count", "elmo.preset", "elmo.vocabulary")
-# Defaults of earlier releases, which stored forms still send.
-EARLIER_DEFAULTS = {"buckets": 500_000}
 # For each setting that only some methods use, those methods.
 USED_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("dimension", "window", "workers"), METHODS),
@@ -107,8 +105,7 @@ class EmbeddingSettings(BaseModel):
 
 def changed_settings(settings: EmbeddingSettings) -> list[str]:
     """The names of the settings that differ from their defaults, which forms send as well."""
-    changed = settings.model_dump(exclude_defaults=True)
-    return [name for name, value in changed.items() if value != EARLIER_DEFAULTS.get(name, ...)]
+    return list(settings.model_dump(exclude_defaults=True))
 
 
 def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:

@@ -261,9 +261,6 @@ def test_threshold_for_another_share(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "model")
     file = tmp_path / "model" / "config.json"
     config = {**json.loads(file.read_text()), "allow_no_answer": True, "threshold": 2.0}
-    file.write_text(json.dumps(config))
-    with pytest.raises(UserError, match="trained by an earlier release"):
-        Predictor.load(file.parent, "threshold", 0.3)
     file.write_text(json.dumps({**config, "operating_points": [[-3, 40, 90], [0.5, 60, 70]]}))
     assert Predictor.load(file.parent, "threshold").threshold == 2
     assert Predictor.load(file.parent, "threshold", 0.3).threshold == 0.5

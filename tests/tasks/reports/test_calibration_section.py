@@ -31,7 +31,7 @@ def result_of(folder: Path, split: EvaluationSplit, threshold: float | None) -> 
     predictions = Predictions(start, end, np.full(4, -0.5), MARGINS - 0.5)
     write_predictions(folder / "predictions.parquet", split, evaluate(split, predictions))
     table = pq.read_table(folder / "predictions.parquet")
-    facts = {"threshold": threshold, "no_threshold": None}
+    facts = {"threshold": threshold, "no_threshold": None, "expected_no_answer": None}
     answers = {name: table[name].to_numpy() for name in table.column_names}
     return VariantResult("made", folder, facts, config={}, history=[], answers=answers)
 

@@ -51,7 +51,7 @@ def training_folder(
     }
     (folder / "manifest.json").write_text(json.dumps({"facts": facts}))
     contexts = np.arange(len(f1)) // questions_per_context
-    columns = {"f1": pa.array(f1, pa.float32()), "context_id": contexts}
+    columns = {"f1": pa.array(f1, pa.float32()), "group": contexts}
     pq.write_table(pa.table(columns), folder / "predictions.parquet")
     return folder
 
@@ -185,7 +185,7 @@ def test_gains_at_thresholds(tmp_path: Path, out: Path) -> None:
         margin = np.where(np.arange(QUESTIONS) >= QUESTIONS - recognised, -1.0, -3.0)
         no_answer = 1 - f1_with_share(0.5)
         columns = {
-            "context_id": np.arange(QUESTIONS),
+            "group": np.arange(QUESTIONS),
             "f1": f1_with_share(0.5),
             "best_f1": f1_with_share(0.5),
             "no_answer_em": no_answer,

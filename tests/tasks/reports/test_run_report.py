@@ -103,7 +103,7 @@ def write_answers(stage: str, f1: list[float]) -> None:
     """The predictions of a training, about one context."""
     folder = stages_folder() / "train" / stage
     folder.mkdir(parents=True)
-    columns = {"f1": f1, "context_id": [0] * len(f1)}
+    columns = {"f1": f1, "group": [0] * len(f1)}
     pq.write_table(pa.table(columns), folder / "predictions.parquet")
 
 
