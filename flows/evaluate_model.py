@@ -26,7 +26,7 @@ from tasks.evaluation.evaluate import Columns, EvaluationSplit, load_split, mean
 from tasks.evaluation.slices import guarded_slices
 from tasks.inference.no_answer import NoAnswer
 from tasks.inference.score_model import ANSWERS, unread_warning
-from tasks.inference.trained_contexts import knows_all_contexts, new_to_models
+from tasks.inference.trained_contexts import new_to_models
 from tasks.stages import scoring, splitting
 from tasks.text.vocabulary import Lexicon
 from tasks.tracking import registry, runs
@@ -143,11 +143,6 @@ def _slices(split: EvaluationSplit, model: Path) -> dict[str, BoolArray]:
     """All questions, those about new contexts if there are others too, and those of each slice."""
     slices = {"all": np.ones(len(split), dtype=np.bool_)}
     new = new_to_models(split, [model])
-    if not knows_all_contexts(model):
-        get_run_logger().warning(
-            "The model does not say on which contexts it was trained, so the scores may include "
-            "some of them."
-        )
     if not new.all():
         get_run_logger().warning(
             f"The model was trained on the contexts of {int((~new).sum()):,} of the {len(new):,} "

@@ -17,7 +17,7 @@ def complete_comparisons() -> list[Path]:
     return [
         folder
         for folder in finished_folders("compare")
-        if not read_manifest(folder)["inputs"].get("missing")
+        if not read_manifest(folder)["inputs"]["missing"]
     ]
 
 

@@ -16,39 +16,22 @@ from tasks.data.ingested import fingerprint, fingerprints
 from tasks.evaluation.evaluate import EvaluationSplit
 from tasks.tracking.registry import TRAINED_CONTEXTS
 
-# Whether no model of the chain of warm starts lacks a record of its contexts.
-COMPLETE = b"complete"
-
 
 def write_trained_contexts(model: Path, train: Path, start_from: Path | None) -> None:
     """Write the contexts of an ingested train split, and those of the model folder of a warm start,
     into the folder of the model that was trained on them."""
-    known, complete = fingerprints([train]), True
+    known = fingerprints([train])
     if start_from is not None:
         known |= trained_contexts(start_from)
-        complete = knows_all_contexts(start_from)
     table = pa.table({"fingerprint": pa.array(sorted(known), pa.binary(16))})
-    table = table.replace_schema_metadata({COMPLETE: str(complete)})
     pq.write_table(table, model / TRAINED_CONTEXTS, compression="none")  # digests don't compress
 
 
 def trained_contexts(model: Path) -> set[bytes]:
-    """The fingerprints in a model folder; none are known of a model of an earlier release."""
-    file = model / TRAINED_CONTEXTS
-    if not file.exists():
-        return set()
-    column: Any = pq.read_table(file)["fingerprint"]
+    """The fingerprints in a model folder, also of those contexts that the models were trained on
+    from which it was started."""
+    column: Any = pq.read_table(model / TRAINED_CONTEXTS)["fingerprint"]
     return set(column.to_pylist())
-
-
-def knows_all_contexts(model: Path) -> bool:
-    """Whether a model folder has the fingerprints of all contexts that the model, and those that it
-    was started from, were trained on."""
-    file = model / TRAINED_CONTEXTS
-    if not file.exists():
-        return False
-    metadata: dict[bytes, bytes] = pq.read_schema(file).metadata or {}
-    return metadata.get(COMPLETE) != b"False"
 
 
 def new_to_models(split: EvaluationSplit, models: Iterable[Path]) -> BoolArray:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
 
 MODEL_FILES = ("config.json", "weights.safetensors", "vectors.safetensors")
-MODEL_TABLES = ("words.parquet", "characters.parquet")
 TRAINED_CONTEXTS = "trained-contexts.parquet"
-# A language model only with contextual vectors; models of earlier releases have no contexts.
-OPTIONAL_MODEL_FILES = ("bilm.safetensors", "bilm.json", TRAINED_CONTEXTS)
+MODEL_TABLES = ("words.parquet", "characters.parquet", TRAINED_CONTEXTS)
+# A language model, only with contextual vectors.
+OPTIONAL_MODEL_FILES = ("bilm.safetensors", "bilm.json")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tasks.embeddings.formats.store import composed_vectors, load_word_vectors, 
 from tasks.embeddings.formats.word_vectors import FLOAT16_ERROR
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.model_folder import load_vectors
-from tasks.inference.trained_contexts import knows_all_contexts, new_to_models
+from tasks.inference.trained_contexts import new_to_models
 from tasks.text.encoded import oov_words
 from tasks.training.inputs import TrainingData
 
@@ -173,8 +173,8 @@ def warm_start_summary(carried: WarmStartResult, variant: VariantConfig) -> str:
 
 
 def leakage_warning(name: str, data: TrainingData) -> str | None:
-    """One line if the model of a warm start was trained on contexts of validation or dev, or if
-    this is unknown; None if not, and without a warm start."""
+    """One line if the model of a warm start was trained on contexts of validation or dev; None if
+    not, and without a warm start."""
     if data.start_from is None:
         return None
     model, counts = data.start_from / "model", []
@@ -184,17 +184,10 @@ def leakage_warning(name: str, data: TrainingData) -> str | None:
         new = new_to_models(load_split(folders.ingested), [model])
         if not new.all():
             counts.append(f"{(~new).sum():,} of {len(new):,} {split} questions")
-    if counts:
-        return (
-            f"{name}: {' and '.join(counts)} are about contexts that the model in start_from was "
-            "trained on, so their scores are too high. Split the data as for that model "
-            "(data.seed, data.validation_share, data.dev_share), or omit start_from to train from "
-            "scratch."
-        )
-    if knows_all_contexts(model):
+    if not counts:
         return None
     return (
-        f"{name}: the model in start_from, or one before it, is of an earlier release and does not "
-        "record the contexts that it was trained on. If contexts of validation or dev are among "
-        "them, their scores are too high; this can't be checked."
+        f"{name}: {' and '.join(counts)} are about contexts that the model in start_from was "
+        "trained on, so their scores are too high. Split the data as for that model (data.seed, "
+        "data.validation_share, data.dev_share), or omit start_from to train from scratch."
     )

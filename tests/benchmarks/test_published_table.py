@@ -95,7 +95,7 @@ def test_trainings_are_added_one_after_the_other(
     added = publish(out, trainings[1:], monkeypatch)
     moved.rename(trainings[0])
     assert added["table"] == together["table"]
-    for file in out.glob("*char-*.parquet"):  # as if an earlier release had named them
+    for file in out.glob("*char-*.parquet"):  # names do not matter
         file.rename(file.with_name(file.name.replace("char-", "earlier-")))
     assert publish(out, [], monkeypatch)["table"] == together["table"]
 

@@ -27,6 +27,7 @@ from tasks.evaluation.evaluate import (
     write_predictions,
 )
 from tasks.inference.model_folder import TrainedModel, save_model
+from tasks.inference.trained_contexts import write_trained_contexts
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.encode import encode_split
 from tasks.text.encoded import load_encoded, load_types
@@ -123,6 +124,7 @@ def write_training(data: TrainingData, name: str, **changes: Any) -> Path:
         out / "model",
         TrainedModel(variant, allow_no_answer, weights, torch.from_numpy(vectors), data.vocabulary),
     )
+    write_trained_contexts(out / "model", data.train.ingested, None)
     scores = {}
     for split_name, folders in (("validation", data.validation), ("dev", data.dev)):
         split = load_split(folders.ingested)

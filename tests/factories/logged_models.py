@@ -7,6 +7,8 @@ import urllib.request
 from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 from models.bidaf import BiDAF
@@ -22,6 +24,7 @@ from tasks.embeddings.formats.store import load_word_vectors
 from tasks.inference.model_folder import TrainedModel, save_model
 from tasks.text.build_vocabulary import VocabularyParameters, build_vocabulary
 from tasks.text.vocabulary import Lexicon
+from tasks.tracking.registry import TRAINED_CONTEXTS
 from tests.factories.splits import ingest
 from tests.factories.vectors import write_lines
 
@@ -78,4 +81,6 @@ def save_untrained_model(
     variant = VariantConfig("made", config)
     trained = TrainedModel(variant, False, weights, vectors, root / "vocabulary", bilm=bilm)
     save_model(root / "saved", trained)
+    nothing = pa.table({"fingerprint": pa.array([], pa.binary(16))})
+    pq.write_table(nothing, root / "saved" / TRAINED_CONTEXTS)
     return root / "saved"

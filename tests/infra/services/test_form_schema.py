@@ -78,7 +78,7 @@ def test_choices_of_optional_fields_are_kept() -> None:
         {},
         {"training": {}},
         {"training": {"epochs": 3, "characters": {"filters": [9]}}},
-        # Deployments of earlier releases hold null for fields that were left empty.
+        # Callers of Prefect's API can send null for an empty field.
         {"training": {"epochs": None, "optimizer": None, "word_vectors": None}},
         {"training": {"characters": {"kernel_widths": None}}, "resources": {"gpu": None}},
         {"data": {"dataset": "data/own"}},

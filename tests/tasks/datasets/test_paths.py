@@ -204,6 +204,6 @@ def test_link_gives_the_dataset_its_own_name(tmp_path: Path) -> None:
     ],
 )
 def test_unusable_dataset_name_is_refused(place: str, message: str) -> None:
-    name = dataset_name(place)  # models of earlier releases may have it
+    name = dataset_name(place)
     with pytest.raises(UserError, match=message):
         require_valid_name(name)

@@ -1,6 +1,5 @@
 """Warm starts: models that start from the weights of earlier ones with another vocabulary."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,12 +114,6 @@ def test_rejects_other_word_vectors(data: TrainingData, earlier: Path) -> None:
 def test_warns_of_evaluation_data_in_a_warm_start(data: TrainingData, earlier: Path) -> None:
     warm = replace(data, start_from=earlier)
     assert leakage_warning("char", data) is None
-    assert "does not record the contexts" in str(leakage_warning("char", warm))
-    second = earlier.with_name("second")
-    shutil.copytree(earlier, second)
-    write_trained_contexts(second / "model", data.train.ingested, earlier / "model")
-    warning = str(leakage_warning("char", replace(data, start_from=second)))
-    assert "or one before it" in warning, "the contexts of the first model stay unknown"
     write_trained_contexts(earlier / "model", data.train.ingested, None)
     assert leakage_warning("char", warm) is None
     write_trained_contexts(earlier / "model", data.dev.ingested, earlier / "model")
