@@ -362,7 +362,7 @@ class VariantConfig:
         model, training = dict(values["model"]), dict(values["training"])
         if model["characters"] is not None:
             model["characters"] = CharacterConfig(**model["characters"])
-        if model.get("contextual") is not None:
+        if model["contextual"] is not None:
             model["contextual"] = ContextualConfig(**model["contextual"])
         for name in FORMER_FIELDS:
             training.pop(name, None)
