@@ -95,7 +95,13 @@ def encoded_folders(dataset: str) -> list[Path]:
 
 def load(dataset: str) -> Data:
     """The dataset's examples, types and vectors."""
-    train, dev, vocabulary, vectors, ingested_dev = encoded_folders(dataset)
+    return load_folders(*encoded_folders(dataset))
+
+
+def load_folders(
+    train: Path, dev: Path, vocabulary: Path, vectors: Path, ingested_dev: Path
+) -> Data:
+    """The examples, types and vectors in the folders of `encoded_folders`."""
     return Data(
         load_encoded(train),
         load_encoded(dev),

@@ -31,10 +31,16 @@ _CONNECTING = threading.Lock()
 # Makes glibc's allocator and jemalloc keep freed memory, so that a step's large tensors reuse the
 # memory of the last step's. By default each tensor is mapped anew, and zeroing its pages takes a
 # quarter of a training step on a CPU.
+#
+# After ten seconds without use, the kernel may take the memory back (muzzy), but does so only if it
+# needs it. If jemalloc kept all memory forever (dirty_decay_ms:-1), its free blocks would be ever
+# smaller, and a long training would need several times as much. If it returned memory by itself
+# (muzzy_decay_ms above -1), it would return blocks from 8 MiB at once, whatever the time is, which
+# makes trainings slower by a fifth. benchmarks/training_memory.py compares settings.
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**40),
-    "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0",
+    "MALLOC_CONF": "dirty_decay_ms:10000,muzzy_decay_ms:-1,oversize_threshold:0",
 }
 
 # Silences DistributedDataParallel's warning about its search for unused parameters, which is

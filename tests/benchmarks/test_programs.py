@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.artifacts.manifest import facts_of
+from infra.cluster.ray_cluster import KEEP_FREED_MEMORY
 from tasks.datasets.tiny import generate
 from tests.factories.cli import QUICK, run_benchmark
 from tests.factories.object_store import ObjectStore
@@ -93,6 +94,19 @@ def test_measures_steps_against_the_references(folder: Path) -> None:
     for result in measured.values():
         assert result["examples_per_second"] > 0 and result["answers_per_second"] > 0
         assert 0 <= result["padding_ratio"] < 1
+
+
+def test_measures_the_memory_of_a_training(folder: Path) -> None:
+    out = folder / "memory.json"
+    flags = ("--dataset", folder / "own", "--minutes", "1e-9", "--out", out)
+    run_benchmark(folder / "root", "training_memory", *flags)
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert KEEP_FREED_MEMORY["MALLOC_CONF"] in result["measured"]
+    for (notes,) in result["measured"].values():
+        note = dict(zip(result["columns"], notes, strict=True))
+        assert note["step"] == 1
+        assert note["resident_mib"] > note["reclaimable_mib"] >= 0
+        assert note["cpu_seconds"] >= note["kernel_seconds"]
 
 
 def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
