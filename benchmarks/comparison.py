@@ -15,11 +15,9 @@ import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,37 +26,27 @@ import pyarrow.parquet as pq
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import format_gain, markdown
-from benchmarks.trainings.finished import cells, complete_comparisons, input_folders
-from infra.artifacts.manifest import content_digest, facts_of, read_manifest, stages_folder
+from benchmarks.trainings.trained import Trained
+from infra.artifacts.manifest import MANIFEST, facts_of, read_manifest, stages_folder
 from models.arrays import BoolArray, FloatArray, IntArray
 from tasks.evaluation.bootstrap import paired_gain
-from tasks.training.epoch_log import History
+from tasks.evaluation.evaluate import read_groups
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A training of a comparison: its variant, its folder and the folders of its splits."""
+class Compared(Trained):
+    """A training of a comparison."""
 
-    variant: str
-    folder: Path
-    splits: dict[str, Path]
-
-    @cached_property
-    def history(self) -> History:
-        """The entries of its epochs."""
-        history: History = json.loads((self.folder / "history.json").read_text(encoding="utf-8"))
-        return history
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """Its model and training configuration."""
-        config: dict[str, Any] = json.loads((self.folder / "config.json").read_text("utf-8"))
-        return config
+    @property
+    def splits(self) -> dict[str, Path]:
+        """The folders of its splits, by role."""
+        data = self.manifest["inputs"]["data"]
+        roles = [role for role in ("train", "validation", "dev") if data.get(role)]
+        return {role: self.input(role, "ingested") for role in roles}
 
     @property
     def conditions(self) -> tuple[dict[str, Path], int]:
         """The splits and the number of epochs, equal for comparable trainings."""
-        return self.splits, self.config["training"]["epochs"]
+        return self.splits, self.epochs
 
     @cached_property
     def f1(self) -> FloatArray:
@@ -66,12 +54,10 @@ class Compared:
         table = pq.read_table(self.folder / "predictions.parquet", columns=["f1"])
         return 100 * table["f1"].to_numpy().astype(np.float64)
 
-    @cached_property
-    def context_of(self) -> IntArray:
-        """The context of each dev question: (n,)."""
-        file = self.splits["dev"] / "questions.parquet"
-        context_of: IntArray = pq.read_table(file, columns=["context_id"])["context_id"].to_numpy()
-        return context_of
+    @property
+    def group_of(self) -> IntArray:
+        """The group of each dev question, which intervals draw as a whole: (n,)."""
+        return read_groups(self.folder / "predictions.parquet")
 
     @cached_property
     def answerable(self) -> BoolArray:
@@ -85,8 +71,8 @@ def trainings() -> dict[str, list[Compared]]:
     """The trainings of all finished comparisons, by dataset, vectors and seed, in order."""
     tables: defaultdict[str, list[Compared]] = defaultdict(list)
     for comparison in complete_comparisons():
-        for title, trained in tables_of(comparison).items():
-            tables[title] += trained
+        for title, trained in trainings_of(comparison):
+            tables[title].append(trained)
     if not tables:
         sys.exit(
             f"There is no finished comparison under {stages_folder()}. "
@@ -95,39 +81,39 @@ def trainings() -> dict[str, list[Compared]]:
     return {title: newest_comparable(trained) for title, trained in tables.items()}
 
 
+def complete_comparisons() -> list[Path]:
+    """The folders of comparisons none of whose trainings failed, the newest last."""
+    folders = [file.parent for file in (stages_folder() / "compare").glob(f"[!.]*/{MANIFEST}")]
+    complete = [folder for folder in folders if not read_manifest(folder)["inputs"]["missing"]]
+    return sorted(complete, key=lambda folder: str(read_manifest(folder)["finished"]))
+
+
+def trainings_of(comparison: Path) -> Iterator[tuple[str, Compared]]:
+    """Yield the trainings of a comparison, each with its dataset, vectors and seed in words."""
+    manifest = read_manifest(comparison)
+    inputs = manifest["inputs"]
+    stages = {origin["digest"]: origin for origin in manifest["made_from"]}
+    for trained in inputs["cells"]:
+        cell = trained["cell"]
+        for seed, digest in zip(inputs["seeds"], trained["trained"], strict=True):
+            folder = stages_folder() / "train" / stages[digest]["key"]
+            yield f"{cell['dataset']}, {cell['vectors']}, seed {seed}", Compared(folder)
+
+
 def newest_comparable(trained: Sequence[Compared]) -> list[Compared]:
     """The newest training of each variant, among those with the data and epochs of the last one."""
     comparable = [run for run in trained if run.conditions == trained[-1].conditions]
-    return list({run.variant: run for run in comparable}.values())
-
-
-def tables_of(comparison: Path) -> dict[str, list[Compared]]:
-    """The trainings of one comparison, by dataset, vectors and seed."""
-    tables: defaultdict[str, list[Compared]] = defaultdict(list)
-    seeds = read_manifest(comparison)["inputs"]["seeds"]
-    for cell, folders in cells(comparison):
-        for seed, folder in zip(seeds, folders, strict=True):
-            trained = Compared(cell["variant"], folder, splits_of(folder))
-            tables[f"{cell['dataset']}, {cell['vectors']}, seed {seed}"].append(trained)
-    return tables
-
-
-def splits_of(trained: Path) -> dict[str, Path]:
-    """The folders of a training's splits, by role."""
-    digests = {content_digest(folder): folder for folder in input_folders(trained, "data")}
-    data = read_manifest(trained)["inputs"]["data"]
-    roles = [role for role in ("train", "validation", "dev") if data.get(role)]
-    return {role: digests[data[role]["ingested"]] for role in roles}
+    return list({run.variant.name: run for run in comparable}.values())
 
 
 def row(trained: Compared, before: Compared | None) -> dict[str, str]:
     """The table row of a training; `before` is the training in the row above."""
-    facts, f1, answerable = facts_of(trained.folder), trained.f1, trained.answerable
+    facts, f1, answerable = trained.facts, trained.f1, trained.answerable
     scores, last = facts["scores"], trained.history[-1]
     kept = next(entry for entry in trained.history if entry["epoch"] == facts["epoch"])
-    gain = None if before is None else paired_gain(before.f1, f1, trained.context_of)
+    gain = None if before is None else paired_gain(before.f1, f1, trained.group_of)
     columns = {
-        "variant": trained.variant,
+        "variant": trained.variant.name,
         "parameters": f"{facts['parameters']:,}",
         "EM": f"{scores['dev/em']:.2f}",
         "F1": f"{f1.mean():.2f}",
@@ -135,7 +121,7 @@ def row(trained: Compared, before: Compared | None) -> dict[str, str]:
         "F1 gain over the row above, 95 %": format_gain(gain),
     }
     if "dev/f1_within" in scores:
-        tokens = trained.config["training"]["max_context_tokens"]
+        tokens = trained.variant.training.max_context_tokens
         within = f"the {scores['dev/questions_within']:,.0f} within {tokens} tokens"
         columns[f"EM, F1, NLL of {within}"] = join_scores(scores, "within", ("em", "f1", "nll"))
     if "validation/f1" in kept:
@@ -174,7 +160,7 @@ def draw(tables: Mapping[str, Sequence[Compared]], file: Path) -> None:
             epochs = [entry["epoch"] for entry in run.history]
             for split, style in (("dev", "o-"), ("validation", "x:")):
                 f1 = [entry.get(f"{split}/f1") for entry in run.history]
-                label = run.variant if split == "dev" else None
+                label = run.variant.name if split == "dev" else None
                 axes.plot(epochs, f1, style, color=f"C{number}", label=label)
         axes.set(xlabel="epoch", ylabel="F1", title=title)
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -205,7 +191,7 @@ def main() -> None:
         },
         "tables": tables,
         "trainings": {
-            title: [{"config": run.config, "history": run.history} for run in runs]
+            title: [{"config": run.variant.to_dict(), "history": run.history} for run in runs]
             for title, runs in trained.items()
         },
     }

@@ -6,9 +6,8 @@ Usage: python -m benchmarks.embeddings --corpus PATH/enwiki2015-64M.txt.xz [--wo
 Each measurement runs in its own process, whose peak memory is the kernel's VmHWM. gensim's own call
 reads the same tokenised file with the same settings; the two implementations of a method run in
 turn. GloVe is compared with the same steps on a sample of the same pairs, vectorised in torch (one
-batch at a time, index_add); its memory includes torch's. "mittens" is the project's GloVe pulled
-towards the packaged set, beside plain GloVe, both in its dimension. With --out, a table (.md) is
-written next to the JSON file.
+batch at a time, index_add); its memory includes torch's. With --out, a table (.md) is written next
+to the JSON file.
 """
 
 import argparse
@@ -26,16 +25,12 @@ import numpy as np
 
 from benchmarks.common.machine import machine, peak_mib, print_result, today
 from benchmarks.common.tables import markdown
-from tasks.embeddings.formats.select import dimension_of, load_vectors
-from tasks.embeddings.formats.source import PACKAGED
 from tasks.embeddings.training.config import METHODS, EmbeddingParameters
 from tasks.embeddings.training.corpus import prepare_corpus, read_vocabulary
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
 
 # Each method is imported in the process that measures it, because imports count as its memory.
 
-MITTENS, MITTENS_MU = "mittens", 0.1
-MEASURED = (*METHODS, MITTENS)
 TORCH_PAIRS = 400_000
 BATCH = 4096
 
@@ -48,16 +43,6 @@ def ours(corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters) -
     if parameters.method == "glove":
         return train_glove(corpus, facts, parameters, None, corpus.parent)[1]
     return train_by_gensim(corpus, facts, parameters, None)[1]
-
-
-def pulled_glove(
-    corpus: Path, facts: dict[str, Any], parameters: EmbeddingParameters
-) -> dict[str, Any]:
-    """Measurements of the project's GloVe that is pulled towards the packaged set (Mittens)."""
-    from tasks.embeddings.training.glove import train_glove
-
-    pulled, start = {"mittens_mu": MITTENS_MU}, load_vectors(PACKAGED)
-    return train_glove(corpus, facts, parameters.model_copy(update=pulled), start, corpus.parent)[1]
 
 
 def bare_gensim(
@@ -125,8 +110,6 @@ def sample_pairs(corpus: Path, words: Sequence[str], parameters: EmbeddingParame
 
 IMPLEMENTATIONS: dict[str, Callable[[Path, dict[str, Any], EmbeddingParameters], Any]] = {
     "ours": ours,
-    "pulled": pulled_glove,
-    "plain": ours,
     "gensim": bare_gensim,
     "torch": torch_glove,
 }
@@ -171,13 +154,11 @@ def compare(
     rows: dict[str, Any] = {}
     for method in methods:
         first, other = names = implementations_of(method)
-        size = dimension_of(PACKAGED) if method == MITTENS else dimension
-        trained = "glove" if method == MITTENS else method
         parameters = EmbeddingParameters.model_validate(
-            {"method": trained, "dimension": size, "epochs": epochs}
+            {"method": method, "dimension": dimension, "epochs": epochs}
         )
         runs = [{name: measure(name, folder, parameters) for name in names} for _ in range(repeats)]
-        unit = "pairs_per_second" if trained == "glove" else "words_per_second"
+        unit = "pairs_per_second" if method == "glove" else "words_per_second"
         best = {name: max((run[name] for run in runs), key=lambda run: run[unit]) for name in names}
         ratio = float(np.median([run[first][unit] / run[other][unit] for run in runs]))
         rows[method] = {**best, "ratio": round(ratio, 3)}
@@ -187,8 +168,6 @@ def compare(
 
 def implementations_of(method: str) -> tuple[str, str]:
     """The two implementations that are compared for a method."""
-    if method == MITTENS:
-        return "pulled", "plain"
     return "ours", "torch" if method == "glove" else "gensim"
 
 
@@ -221,7 +200,7 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=100, help="embedding dimension")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each implementation")
-    parser.add_argument("--methods", nargs="+", choices=MEASURED, default=MEASURED)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--out", type=Path, help="JSON file for the results; default: print only")
     parser.add_argument("--implementation", help=argparse.SUPPRESS)
     parser.add_argument("--settings", help=argparse.SUPPRESS)

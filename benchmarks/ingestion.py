@@ -5,8 +5,6 @@ python -m benchmarks.ingestion --train train.json --dev dev.json
 
 import argparse
 import json
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.machine import machine, today
+from benchmarks.common.machine import machine, peak_mib, today
 from tasks.data.ingest import ingest_file
 from tasks.embeddings.formats.select import select_vectors
 from tasks.embeddings.formats.source import PACKAGED
@@ -44,12 +42,6 @@ class Clock:
     @property
     def seconds(self) -> float:
         return sum(step["seconds"] for step in self.steps.values())
-
-
-def peak_mib() -> int:
-    """Peak resident memory of this process so far, in MiB (Linux counts KiB, macOS bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak >> (20 if sys.platform == "darwin" else 10)
 
 
 def run(files: dict[str, Path], root: Path, clock: Clock) -> Facts:

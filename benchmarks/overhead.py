@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,6 @@ from typing import Any
 import httpx
 
 from benchmarks.common.machine import machine, today
-from benchmarks.common.services import services_up
 from infra.settings import CHECKOUT, settings
 from tasks.tracking import metric_logger
 from tasks.tracking.runs import parent_run
@@ -95,10 +96,28 @@ def seconds_to_first_task(root: Path, prefect_url: str) -> float:
     return (first - datetime.fromisoformat(run["start_time"])).total_seconds()
 
 
+@contextmanager
+def services_up(root: Path) -> Iterator[None]:
+    """Run `bidaflow up` during the block."""
+    bidaflow, environment = (
+        [sys.executable, "-m", "flows"],
+        {**os.environ, "BIDAFLOW_ROOT": str(root)},
+    )
+    up = subprocess.Popen(
+        [*bidaflow, "up"], env=environment, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert up.stdout is not None
+        next(line for line in up.stdout if line.startswith("Stop"))
+        yield
+    finally:
+        subprocess.run([*bidaflow, "down"], env=environment, cwd=CHECKOUT, check=True)
+        up.wait()
+
+
 def measure_with_servers(root: Path) -> dict[str, Any]:
     """Measurements while the servers are up."""
-    environment = {**os.environ, "BIDAFLOW_ROOT": str(root)}
-    with services_up([sys.executable, "-m", "flows"], CHECKOUT, environment):
+    with services_up(root):
         return {
             "flow start to first task": seconds_to_first_task(root, settings().prefect_url),
             "logging an epoch, SQLite": logging_cost(f"sqlite:///{root}/mlflow.db"),

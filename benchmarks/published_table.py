@@ -1,18 +1,14 @@
 """Compares trainings on SQuAD 2.0 with the scores that CS224n's report published.
 
-Usage: python -m benchmarks.published_table OUT_FOLDER [TRAINED…] [--expected-no-answer 0.5]
+Usage: python -m benchmarks.published_table OUT_FOLDER TRAINED… [--expected-no-answer 0.5]
        [--note …]
 
-TRAINED are folders of the stage `train`, such as ROOT/stages/train/*. Their dev split should be
-CS224n's dev half. For each, the program evaluates the saved model on validation (minutes), and adds
-two files to OUT_FOLDER: the answers to dev, and validation-… with those to validation (see
-`benchmarks.trainings.answers`). The table has all trainings of OUT_FOLDER, so that they may be
-added one after the other, and from several storage roots.
+TRAINED are folders of the stage `train`, such as ROOT/stages/train/*, of one or more storage roots.
+Their dev split should be CS224n's dev half. The no-answer threshold of each is the one of the
+trained model for the expected share of unanswerable questions.
 
-The no-answer threshold is the best one for validation without generated negatives, weighted to the
-expected share of unanswerable questions. The trainings of a row have the same variant, settings and
-data, and different seeds. Gains compare all pairs of rows with the same number of epochs; p-values
-are corrected over these pairs (Holm).
+The trainings of a row have the same variant, settings and data, and different seeds. Gains compare
+all pairs of rows with the same number of epochs; p-values are corrected over these pairs (Holm).
 
 OUT_FOLDER gets published.md and published.json, and epochs.png with F1 on validation by epoch.
 """
@@ -21,7 +17,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -31,18 +26,13 @@ import numpy as np
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine, today
 from benchmarks.common.tables import markdown
-from benchmarks.trainings.answered import Answered, read_answers
-from benchmarks.trainings.answers import write_answers, write_validation
+from benchmarks.trainings.answered import Answered, answers_of
 from benchmarks.trainings.rows import Row, rows_of
 from benchmarks.trainings.trained import Trained
-from benchmarks.trainings.validation import add_expected_no_answer
 from infra.atomic_files import write_atomically
 from models.arrays import FloatArray
-from tasks.data.negatives import negative_kind
-from tasks.evaluation.evaluate import load_split
 from tasks.evaluation.significance import bootstrap, corrected_gains
 
-VALIDATION = "validation-"
 # EM, F1, NLL and AvNA of CS224n's report, after 30 epochs on all of SQuAD 2.0, over the 5,951
 # questions about contexts of at most 400 tokens.
 PUBLISHED = {
@@ -52,112 +42,44 @@ PUBLISHED = {
     "char-selfattn-v1": (55.25, 57.39, 3.48, 63.28),
 }
 
-
-@dataclass(frozen=True)
-class Evaluated:
-    """A training's answers to dev, and the threshold that validation chose."""
-
-    answered: Answered
-    threshold: float
-
-    def within(self, limit: bool) -> "Evaluated":
-        """Those to questions about contexts within the token limit of training, or all."""
-        answered = self.answered
-        return Evaluated(answered.take(answered.within), self.threshold) if limit else self
-
-    def means(self, threshold: float) -> FloatArray:
-        """Mean EM, F1 and AvNA (percent) at a threshold, (3,)."""
-        scores = self.answered.at(threshold)
-        return np.array([scores.em.mean(), scores.f1.mean(), scores.avna.mean()])
+Evaluations = Mapping[str, Sequence[Answered]]
+"""The answers of each row's trainings, by its title."""
 
 
-def add_answers(out: Path, trained: Trained, expected_no_answer: float) -> None:
-    """Write a training's answers to validation and to dev."""
-    name = trained.training.file_name
-    write_validation(out / f"{VALIDATION}{name}", trained)
-    write_answers(out / name, trained)
-    print(f"{name}: threshold {threshold_of(out / name, expected_no_answer):.3f}", flush=True)
-
-
-def threshold_of(file: Path, expected_no_answer: float) -> float:
-    """The threshold by validation of the training whose file of answers to dev this is."""
-    validation_file = file.with_name(f"{VALIDATION}{file.name}")
-    if not validation_file.exists():
-        sys.exit(f"{file} has no {validation_file.name} beside it, which chooses the threshold.")
-    validation = read_answers(validation_file)
-    return validation.without_negatives().threshold(expected_no_answer)
-
-
-def require_comparable(out: Path, trainings: Sequence[Trained]) -> None:
-    """End the program, before models predict for minutes, if the trainings can't share a table with
-    each other and with those of a folder of results."""
-    for trained in trainings:
-        require_both_kinds(trained)
-    rows_of([trained.training for trained in trainings])  # refuses a seed that is given twice
-    earlier = [read_answers(file) for file in files_of(out)]
-    dev = [load_split(trained.input("dev", "ingested")).ids for trained in trainings]
-    if len({tuple(ids) for ids in [*dev, *(answers.ids for answers in earlier)]}) > 1:
-        sys.exit(
-            f"The trainings, and those in {out}, have different dev splits. Give those of one dev "
-            "split only."
-        )
-    facts = [*(own.training for own in trainings), *(own.training for own in earlier)]
-    limits = {training.variant.training.max_context_tokens for training in facts}
+def require_comparable(trainings: Sequence[Trained]) -> None:
+    """End the program if the trainings can't share a table."""
+    if len({trained.manifest["inputs"]["data"]["dev"]["ingested"] for trained in trainings}) > 1:
+        sys.exit("The trainings have different dev splits. Give those of one dev split only.")
+    limits = {trained.variant.training.max_context_tokens for trained in trainings}
     if len(limits) > 1:
         sys.exit(
-            f"The trainings, and those in {out}, have different limits of context tokens "
+            "The trainings have different limits of context tokens "
             f"({', '.join(map(str, sorted(limits)))}), so their scores within it are about "
             "different questions. Give those of one limit only."
         )
 
 
-def files_of(out: Path) -> list[Path]:
-    """The files of answers to dev in a folder of results."""
-    return sorted(file for file in out.glob("*.parquet") if not file.name.startswith(VALIDATION))
+def within_limit(answers: Sequence[Answered], within: bool) -> list[Answered]:
+    """The answers about contexts within the token limit of training, or all."""
+    return [own.take(own.within) if within else own for own in answers]
 
 
-def require_both_kinds(trained: Trained) -> None:
-    """End the program if no threshold can be chosen for a training."""
-    split = load_split(trained.input("validation", "ingested"))
-    answerable = split.answerable[[negative_kind(id) is None for id in split.ids]]
-    if answerable.all() or not answerable.any() or not trained.allows_no_answer:
-        sys.exit(
-            f"{trained.folder}: no threshold can be chosen, because its training or validation "
-            "split lacks answerable or unanswerable questions. Give trainings on SQuAD 2.0."
-        )
-
-
-def evaluated_in(out: Path, expected_no_answer: float) -> dict[str, Evaluated]:
-    """The trainings of a folder of results, by the names of their files."""
-    files = files_of(out)
-    if not files:
-        sys.exit(f"{out} has no answers of trainings yet. Give folders ROOT/stages/train/….")
-    return {
-        file.name: Evaluated(read_answers(file), threshold_of(file, expected_no_answer))
-        for file in files
-    }
-
-
-Evaluations = Mapping[str, Sequence[Evaluated]]
-"""The evaluated trainings of each row, by its title."""
-
-
-def table_row(row: Row, trainings: Sequence[Evaluated], within: bool) -> dict[str, str]:
+def table_row(row: Row, answers: Sequence[Answered], within: bool) -> dict[str, str]:
     """The table row of the trainings of a row: means, and the interval of F1."""
-    own = [training.within(within) for training in trainings]
-    em, _, avna = np.mean([e.means(e.threshold) for e in own], axis=0)
+    own = within_limit(answers, within)
+    em, _, avna = np.mean([e.scores.means for e in own], axis=0)
     f1 = f1_of(own)
-    interval = bootstrap(f1, group_of=own[0].answered.article)
-    kept = [training.answered.facts["kept"] for training in own]
-    nll = [facts["scores"]["dev/nll_within" if within else "dev/nll"] for facts in kept]
-    auc = [area for e in own if (area := e.answered.auc) is not None]
+    interval = bootstrap(f1, group_of=own[0].article)
+    facts = [trained.facts for trained in row.trainings]
+    nll = [f["scores"]["dev/nll_within" if within else "dev/nll"] for f in facts]
+    auc = [area for e in own if (area := e.auc) is not None]
     inputs = row.trainings[0].inputs
     published = PUBLISHED.get(row.variant) if within else None
     return {
         "variant": row.variant,
         "settings": row.settings or "–",
         "epochs": str(row.epochs),
-        "epoch kept": ", ".join(str(facts["epoch"]) for facts in kept),
+        "epoch kept": ", ".join(str(f["epoch"]) for f in facts),
         "seeds": ", ".join(str(training.seed) for training in row.trainings),
         "questions": f"{f1.shape[1]:,}",
         "EM": f"{em:.2f}",
@@ -168,17 +90,17 @@ def table_row(row: Row, trainings: Sequence[Evaluated], within: bool) -> dict[st
         "AvNA": f"{avna:.2f}",
         "AUC": f"{np.mean(auc):.3f}" if auc else "–",
         "threshold": ", ".join(f"{e.threshold:.2f}" for e in own),
-        "argmax EM / F1 / AvNA": join_scores(np.mean([e.means(0.0) for e in own], axis=0)),
-        "oracle F1": f"{np.mean([e.answered.oracle_f1 for e in own]):.2f}",
+        "argmax EM / F1 / AvNA": join_scores(np.mean([e.at(0.0).means for e in own], axis=0)),
+        "oracle F1": f"{np.mean([e.oracle_f1 for e in own]):.2f}",
         "trained on": f"{inputs['questions']} questions",
         "vectors": inputs["vectors"],
         "published EM / F1 / NLL / AvNA": join_scores(published) if published else "–",
     }
 
 
-def f1_of(trainings: Sequence[Evaluated]) -> FloatArray:
+def f1_of(answers: Sequence[Answered]) -> FloatArray:
     """F1 (percent) at the chosen thresholds: (seeds, n)."""
-    return np.array([e.answered.at(e.threshold).f1 for e in trainings])
+    return np.array([own.scores.f1 for own in answers])
 
 
 def join_scores(scores: Iterable[float]) -> str:
@@ -188,28 +110,25 @@ def join_scores(scores: Iterable[float]) -> str:
 
 def gain_rows(rows: Sequence[Row], evaluated: Evaluations, within: bool) -> list[dict[str, str]]:
     """The F1 gains of the later over the earlier row of each pair with equal epochs."""
-    f1 = {
-        row.title: f1_of([training.within(within) for training in evaluated[row.title]])
-        for row in rows
-    }
-    pairs = {
-        f"{before.title}\n{after.title}": (before.title, after.title)
+    f1 = {title: f1_of(within_limit(answers, within)) for title, answers in evaluated.items()}
+    pairs = [
+        (before.title, after.title)
         for before, after in combinations(rows, 2)
         if before.epochs == after.epochs
-    }
-    articles = evaluated[rows[0].title][0].within(within).answered.article
+    ]
+    (first, *_) = within_limit(evaluated[rows[0].title], within)
     gains = corrected_gains(
-        {key: (f1[after], f1[before]) for key, (before, after) in pairs.items()}, articles
+        {(before, after): (f1[after], f1[before]) for before, after in pairs}, first.article
     )
     return [
         {
             "variant": after,
             "over": before,
             "questions": f"{f1[after].shape[1]:,}",
-            "F1 gain, 95 %": gains[key].text,
-            "p (Holm)": f"{gains[key].p:.3f}",
+            "F1 gain, 95 %": gain.text,
+            "p (Holm)": f"{gain.p:.3f}",
         }
-        for key, (before, after) in pairs.items()
+        for (before, after), gain in gains.items()
     ]
 
 
@@ -219,13 +138,12 @@ def published_order(row: Row) -> int:
     return variants.index(row.variant) if row.variant in variants else len(variants)
 
 
-def draw_epochs(rows: Sequence[Row], evaluated: Evaluations, file: Path) -> None:
+def draw_epochs(rows: Sequence[Row], file: Path) -> None:
     """Draw F1 on validation after each epoch, the mean over a row's seeds."""
     figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
     for row in rows:
-        histories = [own.answered.facts["history"] for own in evaluated[row.title]]
         # Early stopping may have ended some seeds before others.
-        epochs = zip(*histories, strict=False)
+        epochs = zip(*(trained.history for trained in row.trainings), strict=False)
         f1 = [np.mean([entry["validation/f1"] for entry in entries]) for entries in epochs]
         axes.plot(range(1, len(f1) + 1), f1, "o-", markersize=3, label=row.title)
     axes.set(xlabel="epoch", ylabel="F1 on validation, %")
@@ -234,33 +152,27 @@ def draw_epochs(rows: Sequence[Row], evaluated: Evaluations, file: Path) -> None
     save(figure, file)
 
 
-def main() -> None:
-    """Evaluate the trainings of the command line and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
-    parser.add_argument("trained", type=Path, nargs="*", metavar="TRAINED")
-    add_expected_no_answer(parser)
-    parser.add_argument("--note", default="")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    expected = arguments.expected_no_answer
-    trainings = [Trained(folder.resolve()) for folder in arguments.trained]
-    require_comparable(arguments.out, trainings)
-    for trained in trainings:
-        add_answers(arguments.out, trained, expected)
-    write(arguments.out, expected, arguments.note)
+def summary(trained: Trained) -> dict[str, object]:
+    """The configuration, commit, date and kept epoch of a training."""
+    return {
+        "config": trained.variant.to_dict(),
+        "inputs": trained.inputs,
+        "git": trained.manifest["git"],
+        "date": trained.manifest["finished"][:10],
+        "kept": {"epoch": trained.facts["epoch"], "scores": trained.facts["scores"]},
+    }
 
 
-def write(out: Path, expected_no_answer: float, note: str) -> None:
-    """Write the table of all trainings of a folder of results."""
-    found = evaluated_in(out, expected_no_answer)
-    rows = sorted(rows_of([own.answered.training for own in found.values()]), key=published_order)
-    # Files of earlier releases may have other names.
-    own_of = {own.answered.training.file_name: own for own in found.values()}
-    evaluated = {row.title: [own_of[t.file_name] for t in row.trainings] for row in rows}
-    draw_epochs(rows, evaluated, out / "epochs.png")
+def write(
+    out: Path, trainings: Sequence[Trained], expected_no_answer: float, note: str = ""
+) -> None:
+    """Write the table and the figure of the trainings to a folder."""
+    rows = sorted(rows_of(trainings), key=published_order)
+    evaluated = {
+        row.title: [answers_of(trained, expected_no_answer) for trained in row.trainings]
+        for row in rows
+    }
+    draw_epochs(rows, out / "epochs.png")
     table = [
         table_row(row, evaluated[row.title], within) for within in (False, True) for row in rows
     ]
@@ -271,7 +183,7 @@ def write(out: Path, expected_no_answer: float, note: str) -> None:
         "expected_no_answer": expected_no_answer,
         "date": today(),
         "machine": machine(),
-        "trainings": [{"answers": name, **own.answered.summary} for name, own in found.items()],
+        "trainings": [summary(trained) for row in rows for trained in row.trainings],
         "table": table,
         "gains": gains,
     }
@@ -289,6 +201,36 @@ def write(out: Path, expected_no_answer: float, note: str) -> None:
         text += f"\n{markdown(gains)}"
     write_atomically(out / "published.md", text)
     print(text)
+
+
+def share(text: str) -> float:
+    """A number between 0 and 1; argparse reports another one."""
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def main() -> None:
+    """Evaluate the trainings of the command line and write the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("out", type=Path, metavar="OUT_FOLDER")
+    parser.add_argument("trained", type=Path, nargs="+", metavar="TRAINED")
+    parser.add_argument(
+        "--expected-no-answer",
+        type=share,
+        default=0.5,
+        metavar="SHARE",
+        help="share of unanswerable questions that thresholds are chosen for (default: 0.5)",
+    )
+    parser.add_argument("--note", default="", help="note to record with the results")
+    arguments = parser.parse_args()
+    trainings = [Trained(folder.resolve()) for folder in arguments.trained]
+    require_comparable(trainings)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    write(arguments.out, trainings, arguments.expected_no_answer, arguments.note)
 
 
 if __name__ == "__main__":

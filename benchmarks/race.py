@@ -3,9 +3,8 @@
 Usage: python -m benchmarks.race OUT_FOLDER --data.dataset squad-v1.1-recovered --variants char …
 
 Runs `bidaflow train` with these flags. For each variant, it writes a TSV file (epoch, hours of
-training, dev F1), a picture of it, a JSON file with each epoch's scores and times, evaluations
-included, and the scores of the epoch whose weights are kept, and a Parquet file with the answers of
-these weights to dev (see `benchmarks.trainings.answers`). Prints the seconds of training until
+training, dev F1), a picture of it, and a JSON file with each epoch's scores and times, evaluations
+included, and the scores of the epoch whose weights are kept. Prints the seconds of training until
 dev F1 0.73 and 0.75, examples per second, padding ratio and peak memory. For a variant that was
 trained before, it reports the earlier training.
 """
@@ -22,10 +21,8 @@ import matplotlib.pyplot as plt
 from benchmarks.common.clock import summary, write
 from benchmarks.common.figures import save
 from benchmarks.common.machine import machine
-from benchmarks.trainings.answers import write_answers
-from benchmarks.trainings.trained import Trained
 from infra.artifacts.in_use import stages_of_newest_runs
-from infra.artifacts.manifest import facts_of, read_manifest, stages_folder
+from infra.artifacts.manifest import read_manifest, stages_folder
 from infra.settings import CHECKOUT
 from tasks.training.epoch_log import History
 
@@ -84,8 +81,6 @@ def main() -> None:
         result = result_of(folder, command)
         name = f"{result['config']['name']}-seed{result['config']['training']['seed']}"
         write(arguments.out, name, result)
-        file = arguments.out / f"{name}.parquet"
-        write_answers(file, Trained(folder), facts_of(folder)["threshold"])
         draw(result["history"], name, arguments.out / f"{name}.png")
         print(name, json.dumps(summary(result["history"]), indent=1))
 

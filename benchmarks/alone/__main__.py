@@ -7,7 +7,6 @@ Usage: python -m benchmarks.alone pack FOLDER [--data squad-v1.1-recovered] [--v
            [--batch-sizes 64 256] [--precisions float32 bfloat16] [--steps 30]
        python -m benchmarks.alone losses FOLDER OUT.json [--variants baseline char]
            [--precisions float32 bfloat16] [--steps 50]
-       python -m benchmarks.alone collect FOLDER OUT RESULTS
 
 `pack` gathers what a training reads (encoded splits, word vectors) in a folder of some tens of
 megabytes, which can be copied to such a machine. --data and --vectors are names, or JSON objects
@@ -15,17 +14,13 @@ with the fields of `bidaflow train`, such as {"dataset": "support", "train_files
 
 `train` trains the preset there, on the GPU if torch finds one; all training settings are options.
 Each seed runs in its own process, all of them in parallel. After each epoch it writes a TSV file in
-DAWNBench's format and a JSON file, as `benchmarks.race` does, and the predictions for validation
-and dev of the epoch that counts (with --patience the best one on validation, else the last one).
-A checkpoint stays in FOLDER: run the same command again to go on.
+DAWNBench's format and a JSON file, as `benchmarks.race` does. A checkpoint stays in FOLDER: run the
+same command again to resume.
 
 `profile` times some steps of each variant with each batch size and precision, and lists the
 operators that took most of the time; on a GPU also the kernels, the peak memory and the share of
 the time in which the GPU computed. `losses` writes the losses of each variant's first steps with
 Adam 0.001 and without dropout, to compare them between a GPU and a CPU.
-
-`collect` turns the predictions into files of answers, for which the project must be installed.
-`benchmarks.published_table` and `benchmarks.studies.validation_gains` read them.
 """
 
 import argparse
@@ -141,14 +136,6 @@ def pack(arguments: argparse.Namespace) -> None:
     pack_data(arguments.folder, arguments.data, arguments.vectors)
 
 
-def collect(arguments: argparse.Namespace) -> None:
-    """Write the files of answers of the finished trainings."""
-    from benchmarks.alone.collecting import collect_answers
-
-    for file in collect_answers(arguments.folder, arguments.out, arguments.results):
-        print(file)
-
-
 def value(text: str) -> Any:
     """A setting's value: JSON, or a word such as adam."""
     try:
@@ -190,11 +177,6 @@ def main() -> None:
         if name == "profile":
             measuring.add_argument("--batch-sizes", type=int, nargs="+", default=[64])
         measuring.set_defaults(run=run)
-    collecting = commands.add_parser("collect", help="turn predictions into files of answers")
-    collecting.add_argument("folder", type=Path, help="folder that `pack` filled")
-    collecting.add_argument("out", type=Path, help="folder that `train` wrote to")
-    collecting.add_argument("results", type=Path, help="folder for the files of answers")
-    collecting.set_defaults(run=collect)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

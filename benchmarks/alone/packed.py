@@ -23,7 +23,7 @@ class Packed:
     """What trainings read."""
 
     folder: Path
-    about: dict[str, Any]  # the dataset's name, its characters, and what tells it from other data
+    about: dict[str, Any]  # the dataset's name, and its number of characters
     train: Examples
     evaluated: dict[str, EvaluatedSplit]  # "validation", unless there is none, and "dev"
     types: Types

@@ -14,13 +14,11 @@ import pyarrow.parquet as pq
 from prefect import flow
 
 from benchmarks.alone.packed import ABOUT, ENCODED, INGESTED, VECTORS
-from benchmarks.trainings.trained import data_digest, inputs_in_words
 from flows.common.encoding import encode_dataset
 from flows.common.failures import report_user_errors, result_or_exit
 from flows.common.parameters import DataParameters, VectorParameters
 from flows.common.splits import ingest_dataset
 from flows.common.training import Training
-from infra.artifacts.manifest import content_digest, facts_of, git_commit
 from models.configs.presets import preset
 from tasks.embeddings.formats.store import load_word_vectors
 from tasks.text.build_vocabulary import VocabularyParameters
@@ -33,7 +31,7 @@ def _pack(folder: str, data: DataParameters, vectors: VectorParameters) -> None:
     splits = ingest_dataset(data)
     encoded = encode_dataset(splits, vectors, VocabularyParameters())
     name, _, inputs = Training(preset("char"), splits, encoded).inputs
-    gather(Path(folder), inputs, _about(name, inputs))
+    gather(Path(folder), inputs, name)
 
 
 def pack_data(folder: Path, data: Any, vectors: Any) -> None:
@@ -54,21 +52,9 @@ def pack_data(folder: Path, data: Any, vectors: Any) -> None:
     )
 
 
-def _about(dataset: str, data: TrainingData) -> dict[str, Any]:
-    """What tells trainings on the data from others, as `Trained` has it."""
-    return {
-        "dataset": dataset,
-        "git": git_commit(),
-        "data": data_digest(
-            *map(content_digest, (data.train.ingested, data.vocabulary, data.vectors))
-        ),
-        "inputs": inputs_in_words(facts_of(data.train.ingested), data.vectors),
-    }
-
-
-def gather(folder: Path, data: TrainingData, about: dict[str, Any]) -> None:
+def gather(folder: Path, data: TrainingData, dataset: str) -> None:
     """Copy encoded splits, the ingested splits that are evaluated, vocabulary and vectors to the
-    folder, with facts about them."""
+    folder, with the dataset's name."""
     for name, split in data.splits.items():
         shutil.copytree(split.encoded, folder / name / ENCODED)
         if name != "train":
@@ -76,5 +62,5 @@ def gather(folder: Path, data: TrainingData, about: dict[str, Any]) -> None:
     shutil.copy(data.vocabulary / "types.parquet", folder)
     np.save(folder / VECTORS, load_word_vectors(data.vocabulary, data.vectors))
     characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows
-    text = json.dumps({**about, "characters": characters}, indent=1)
+    text = json.dumps({"dataset": dataset, "characters": characters}, indent=1)
     (folder / ABOUT).write_text(f"{text}\n", encoding="utf-8")

@@ -5,17 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._C._autograd import DeviceType
+from torch.autograd.profiler_util import EventList
 from torch.profiler import profile
 
 from benchmarks.alone.packed import Packed
 from benchmarks.alone.training import make_trainer
-from benchmarks.common.operators import kernel_times, operator_times, shares
 from models.configs.variant import VariantConfig
 from models.trainer import Reading
 
 # Steps before the timed ones, in which torch chooses kernels and allocates memory, and steps after
 # them under the profiler. A GPU is read, and so waited for, after every ten steps.
 WARM_UP = PROFILED = 10
+# Operators or kernels of a result.
+SHOWN = 15
 
 
 @dataclass
@@ -82,3 +85,29 @@ def profile_steps(variant: VariantConfig, packed: Packed, timed: int) -> dict[st
             "kernels": shares(kernels),
         }
     return result
+
+
+def operator_times(averages: EventList, on_gpu: bool) -> dict[str, float]:
+    """Each operator's own seconds: of GPU time if `on_gpu`, otherwise of CPU time. `averages` are a
+    profiler's `key_averages()`, which take seconds to compute."""
+    return {
+        event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / 1e6
+        for event in averages
+        if event.device_type == DeviceType.CPU  # operators; events of kernels would count twice
+    }
+
+
+def kernel_times(averages: EventList) -> dict[str, float]:
+    """The seconds of each kernel and copy on the GPU, from the same `averages`."""
+    return {
+        event.key: event.self_device_time_total / 1e6
+        for event in averages
+        if event.device_type == DeviceType.CUDA and not event.is_user_annotation
+    }
+
+
+def shares(times: dict[str, float]) -> dict[str, float]:
+    """The entries that took the most time, with their shares of the time of all."""
+    total = sum(times.values())
+    slowest = sorted(times, key=lambda key: -times[key])[:SHOWN]
+    return {key: round(times[key] / total, 4) for key in slowest}

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,13 @@ import torch
 from benchmarks.alone.packed import Packed
 from benchmarks.common.clock import summary, write
 from benchmarks.common.machine import machine, today
-from models.arrays import FloatArray
 from models.bidaf import BiDAF
 from models.configs.variant import TrainingConfig, VariantConfig
 from models.early_stopping import best_epoch, is_out_of_time, stop_reason
 from models.sliding_windows import count_trainable
-from models.span_decoding import Predictions
 from models.trainer import Reading, Trainer
 from tasks.evaluation.epoch_scores import epoch_scores
-from tasks.training.checkpoints import (
-    TrainingRecord,
-    resume_from,
-    save_checkpoint,
-    save_predictions,
-)
+from tasks.training.checkpoints import TrainingRecord, resume_from, save_checkpoint
 from tasks.training.epoch_log import history_entry
 
 
@@ -68,10 +60,11 @@ def train_variant(
         scores = epoch_scores(packed.evaluated, answered, packed.train, variant.training)
         record.history.append(history_entry(trainer, epoch, scores, record.history))
         record.ended = stop_reason(variant.training, _f1s(record), trainer.seconds)
-        _save(checkpoint, trainer, record, answered)
-        _write(out, variant, packed, record, command)
+        _save(checkpoint, trainer, record)
+        write(out, name_of(variant), result_of(variant, packed, record, command))
         print(name_of(variant), json.dumps(record.history[-1]), flush=True)
-    _write(out, variant, packed, record, command)  # `out` may be another folder than before
+    # `out` may be another folder than before.
+    write(out, name_of(variant), result_of(variant, packed, record, command))
     return record
 
 
@@ -96,46 +89,18 @@ def kept_epoch(training: TrainingConfig, record: TrainingRecord) -> int:
     return len(f1s) if training.patience is None else best_epoch(f1s)
 
 
-def _save(
-    checkpoint: Path,
-    trainer: Trainer,
-    record: TrainingRecord,
-    answered: Mapping[str, tuple[Predictions, FloatArray]],
-) -> None:
-    """Replace the checkpoint, which also has the predictions of the epoch that counts."""
+def _save(checkpoint: Path, trainer: Trainer, record: TrainingRecord) -> None:
+    """Replace the checkpoint."""
     new = checkpoint.with_name(f".{checkpoint.name}")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     save_checkpoint(new, trainer, record, None)
-    is_kept = kept_epoch(trainer.config, record) == len(record.history)
-    for name, (predictions, _) in answered.items():
-        if is_kept:
-            save_predictions(new / predictions_file(name), predictions)
-        else:
-            shutil.copy(checkpoint / predictions_file(name), new)
     replaced = _replaced(checkpoint)
     shutil.rmtree(replaced, ignore_errors=True)
     if checkpoint.exists():
         checkpoint.rename(replaced)
     new.rename(checkpoint)
     shutil.rmtree(replaced, ignore_errors=True)
-
-
-def predictions_file(split: str) -> str:
-    """The name of the file with the predictions for a split."""
-    return f"predictions-{split}.safetensors"
-
-
-def _write(
-    out: Path, variant: VariantConfig, packed: Packed, record: TrainingRecord, command: str
-) -> None:
-    """Write the results so far: predictions and history."""
-    name = name_of(variant)
-    (out / name).mkdir(parents=True, exist_ok=True)
-    for split in packed.evaluated:
-        file = predictions_file(split)
-        shutil.copy(checkpoint_of(variant, packed) / file, out / name / file)
-    write(out, name, result_of(variant, packed, record, command))
 
 
 def result_of(

@@ -1,12 +1,10 @@
-"""Results as Markdown tables and as bar charts."""
+"""Results as Markdown tables."""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from benchmarks.common.machine import machine, today
 from infra.atomic_files import write_atomically
@@ -41,16 +39,3 @@ def write_table(
     write_atomically(out / f"{name}.json", json.dumps(result, indent=1) + "\n")
     write_atomically(out / f"{name}.md", markdown(rows))
     print(markdown(rows), flush=True)
-
-
-def bars(axes: Any, title: str, series: Mapping[str, Mapping[str, float | None]]) -> None:
-    """Draw a bar for each value, in one colour per series. A missing value has no bar."""
-    labels = list(dict.fromkeys(label for values in series.values() for label in values))
-    width = 0.8 / len(series)
-    for number, (name, values) in enumerate(series.items()):
-        heights = [values.get(label) or 0.0 for label in labels]
-        positions = np.arange(len(labels)) + (number - (len(series) - 1) / 2) * width
-        axes.bar(positions, heights, width, label=name)
-    axes.set_title(title)
-    axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", fontsize="small")
-    axes.grid(axis="y", alpha=0.3)

@@ -1,22 +1,18 @@
-"""Answers of a training that were read from a file, scored at any no-answer threshold."""
+"""A finished training's answers to the questions of dev, scored at any no-answer threshold."""
 
-import math
+import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from benchmarks.trainings.answers import read_facts
-from benchmarks.trainings.trained import Training
+from benchmarks.trainings.trained import Trained
 from models.arrays import BoolArray, FloatArray, IntArray
-from tasks.data.negatives import negative_kind
-from tasks.evaluation.metrics import kind_weights, no_answer_auc, threshold_of_best_score
+from tasks.evaluation.evaluate import load_split, read_predictions
+from tasks.evaluation.metrics import no_answer_auc, threshold_of_best_score
+from tasks.evaluation.operating_points import OperatingPoint, threshold_for
 
-SCORES = (
+COLUMNS = (
     *("margin", "span_em", "span_f1", "no_answer_em", "has_span", "answerable", "within"),
     "article",
 )
@@ -30,13 +26,17 @@ class Scores:
     f1: FloatArray
     avna: FloatArray
 
+    @property
+    def means(self) -> FloatArray:
+        """The means over the questions, (3,)."""
+        return np.array([self.em.mean(), self.f1.mean(), self.avna.mean()])
+
 
 @dataclass(frozen=True)
 class Answered:
-    """A training's answers to the questions of a split, (n,) each."""
+    """A training's answers to the questions of dev, (n,) each."""
 
-    facts: dict[str, Any]
-    ids: list[str]
+    threshold: float  # the no-answer threshold that validation chose
     margin: FloatArray  # log-probability of no answer minus that of the best span, nats
     span_em: FloatArray  # of the best span, 0 or 1
     span_f1: FloatArray  # of the best span, 0 to 1
@@ -47,19 +47,14 @@ class Answered:
     article: IntArray  # the number of the article
 
     @property
-    def training(self) -> Training:
-        """The training that they come from."""
-        return Training.from_facts(self.facts)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The configuration, commit, date and kept epoch of the training, for files of results."""
-        return {name: self.facts[name] for name in ("config", "inputs", "git", "date", "kept")}
-
-    @property
     def auc(self) -> float | None:
         """The area under the ROC curve of the no-answer score; None for questions of one kind."""
         return no_answer_auc(self.margin, self.answerable)
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of the answers at the threshold that validation chose."""
+        return self.at(self.threshold)
 
     def at(self, threshold: float) -> Scores:
         """The scores of the answers at a threshold."""
@@ -70,53 +65,46 @@ class Answered:
             avna=100.0 * ((self.has_span & ~none) == self.answerable),
         )
 
-    def weights(self, expected_no_answer: float) -> FloatArray:
-        """Weights of the questions with mean 1, (n,), of which the unanswerable ones have the
-        expected share; equal weights if all questions are answerable."""
-        if self.answerable.all():
-            return np.ones(len(self.ids))
-        return kind_weights(self.answerable, expected_no_answer)
-
-    def threshold(self, expected_no_answer: float) -> float:
-        """The threshold with the best F1, if the expected share of questions were unanswerable;
-        infinity (a span for each question) if none of them is."""
-        if self.answerable.all():
-            return math.inf
-        if not self.answerable.any():
-            sys.exit("The questions are all unanswerable, so no threshold can be chosen.")
-        return self._best_threshold(self.weights(expected_no_answer))
-
     @property
     def oracle_f1(self) -> float:
         """F1 (percent) at the threshold that is best for these questions themselves."""
-        return float(self.at(self._best_threshold(np.ones(len(self.ids)))).f1.mean())
+        best = threshold_of_best_score(self.margin, self.span_f1, self.no_answer_em)
+        return float(self.at(best).f1.mean())
 
-    def _best_threshold(self, weights: FloatArray) -> float:
-        scores = (weights * score for score in (self.span_f1, self.no_answer_em))
-        return threshold_of_best_score(self.margin, *scores)
-
-    def take(self, rows: BoolArray | IntArray) -> "Answered":
-        """The answers in the rows of a mask (n,), or of indices (k,)."""
-        ids = np.array(self.ids, object)[rows].tolist()
-        return Answered(self.facts, ids, **{name: getattr(self, name)[rows] for name in SCORES})
-
-    def of(self, ids: Sequence[str]) -> "Answered":
-        """The answers to the questions with these ids, in this order."""
-        row_of = {id: row for row, id in enumerate(self.ids)}
-        return self.take(np.array([row_of[id] for id in ids], dtype=np.int64))
-
-    def without_negatives(self) -> "Answered":
-        """The answers to the questions that people wrote."""
-        return self.take(np.array([negative_kind(id) is None for id in self.ids], bool))
+    def take(self, rows: BoolArray) -> "Answered":
+        """The answers in the rows of a mask (n,)."""
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        return Answered(self.threshold, **columns)
 
 
-def read_answers(file: Path) -> Answered:
-    """Read a file that `benchmarks.trainings.answers` wrote for a training."""
-    facts = read_facts(file)
-    table: Any = pq.read_table(file)
-    missing = {*SCORES, "id"} - {"has_span", *table.column_names}
-    if missing:
-        sys.exit(f"{file} lacks {', '.join(sorted(missing))}. Give answers of a finished training.")
-    columns = {name: table[name].to_numpy() for name in SCORES if name != "has_span"}
-    columns["has_span"] = table["span_start_char"].to_numpy() >= 0
-    return Answered(facts, table["id"].to_pylist(), **columns)
+def answers_of(trained: Trained, expected_no_answer: float) -> Answered:
+    """A training's answers, with the threshold for an expected share of unanswerable questions."""
+    threshold = threshold_of(trained, expected_no_answer)
+    split = load_split(trained.input("dev", "ingested"))
+    columns = read_predictions(trained.folder / "predictions.parquet", split, trained.folder.name)
+    limit = trained.variant.training.max_context_tokens
+    return Answered(
+        threshold,
+        margin=columns["no_answer_score"] - columns["best_score"],
+        span_em=columns["best_em"],
+        span_f1=columns["best_f1"],
+        no_answer_em=columns["no_answer_em"],
+        has_span=columns["best_span_start_char"] >= 0,
+        answerable=split.answerable,
+        within=split.context_lengths[split.context_of] <= limit,
+        article=split.article_of,
+    )
+
+
+def threshold_of(trained: Trained, expected_no_answer: float) -> float:
+    """The no-answer threshold of the trained model for a share of unanswerable questions. The
+    program ends if validation could choose none."""
+    config = json.loads((trained.folder / "model" / "config.json").read_text(encoding="utf-8"))
+    points = [OperatingPoint(*point) for point in config["operating_points"]]
+    if not points:
+        sys.exit(
+            f"{trained.folder}: the model has no no-answer threshold, because its training or "
+            "validation split lacks answerable or unanswerable questions. Give trainings on SQuAD "
+            "2.0."
+        )
+    return threshold_for(points, expected_no_answer)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from benchmarks.trainings.trained import Training
+from benchmarks.trainings.trained import Trained
 
 
 @dataclass(frozen=True)
 class Row:
     """Trainings that differ only in their seeds, in ascending order."""
 
-    trainings: list[Training]
+    trainings: list[Trained]
     settings: str  # in which it differs from other rows of its variant; may be empty
 
     @property
@@ -32,10 +32,10 @@ class Row:
         return ", ".join(filter(None, (self.variant, self.settings, f"{self.epochs} epochs")))
 
 
-def rows_of(trainings: Sequence[Training]) -> list[Row]:
+def rows_of(trainings: Sequence[Trained]) -> list[Row]:
     """The rows of a table, in the order of their first trainings. A row's trainings differ only in
     their seeds; the program ends if two have the same one."""
-    groups: dict[str, list[Training]] = {}
+    groups: dict[str, list[Trained]] = {}
     for trained in trainings:
         groups.setdefault(trained.key, []).append(trained)
     rows = [Row(sorted(group, key=lambda t: t.seed), "") for group in groups.values()]

@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.alone.collecting import collect_answers
 from benchmarks.alone.packed import Packed
 from benchmarks.alone.packing import gather, pack_data
-from benchmarks.published_table import write
-from benchmarks.trainings.answered import read_answers
 from infra.settings import CHECKOUT
 from tasks.evaluation.evaluate import load_split
 from tests.factories.services import wait
@@ -36,8 +33,6 @@ sys.meta_path.insert(0, HiddenPackages())
 """A sitecustomize module that makes these packages fail to import, as if not installed."""
 
 HIDDEN = {"ray", "prefect", "mlflow", "pydantic", "gensim", "httpx", "rich", "scipy", "matplotlib"}
-INPUTS = {"questions": "25", "vectors": "glove"}
-ABOUT = {"dataset": "made", "git": "c0ffee", "data": "da7a", "inputs": INPUTS}
 SMALL = ("--variant", "baseline", "--batch-size", "5")
 
 
@@ -45,7 +40,7 @@ SMALL = ("--variant", "baseline", "--batch-size", "5")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small dataset, with unanswerable questions."""
     folder = tmp_path_factory.mktemp("packed")
-    gather(folder, prepare(tmp_path_factory.mktemp("data"), articles=1), ABOUT)
+    gather(folder, prepare(tmp_path_factory.mktemp("data"), articles=1), "made")
     return folder
 
 
@@ -79,9 +74,7 @@ def test_packs_a_dataset_of_the_catalogue(root: Path, prefect_server: None, tmp_
     pack_data(tmp_path / "packed", data, "glove-6b-50d")
     found = Packed.load(tmp_path / "packed")
     assert found.about["dataset"] == "own"
-    assert found.about["inputs"]["vectors"] == "glove-6b-50d"
     assert list(found.evaluated) == ["validation", "dev"]
-    assert found.about["inputs"]["questions"] == f"{len(found.train):,}"
     with pytest.raises(SystemExit, match="packed is not empty"):
         pack_data(tmp_path / "packed", data, "glove-6b-50d")
 
@@ -111,7 +104,7 @@ def test_trains_seeds_without_ray_prefect_or_mlflow(
         assert result["history"][0]["dev/f1"] / 100 == pytest.approx(result["dev_f1"], abs=1e-4)
 
 
-def test_killed_training_goes_on_to_equal_answers(packed: Path, tmp_path: Path) -> None:
+def test_killed_training_goes_on_to_equal_scores(packed: Path, tmp_path: Path) -> None:
     out, again = tmp_path / "out", tmp_path / "again"
     flags = [*SMALL, "--epochs", "6", "--patience", "3", "--expected-no-answer", "0.5"]
     process = start(packed, out, *flags)
@@ -130,17 +123,7 @@ def test_killed_training_goes_on_to_equal_answers(packed: Path, tmp_path: Path) 
         [entry[name] for name in names] for entry in whole["history"]
     ]
     assert resumed["history"][: len(before)] == before
-    validation, answers = collect_answers(packed, out, tmp_path / "results")
-    assert validation.name == f"validation-{answers.name}"
-    write(tmp_path / "results", 0.5, "")
-    (row, _) = json.loads((tmp_path / "results" / "published.json").read_text())["table"]
-    kept = resumed["history"][resumed["kept_epoch"] - 1]
-    assert float(row["F1"]) == pytest.approx(kept["dev/f1_at_threshold"], abs=0.01)
-    assert float(row["EM"]) == pytest.approx(kept["dev/em_at_threshold"], abs=0.01)
-    assert float(row["NLL"]) == pytest.approx(kept["dev/nll"], abs=0.01)
-    assert float(row["threshold"]) == pytest.approx(kept["validation/threshold"], abs=0.01)
-    assert row["epoch kept"] == str(resumed["kept_epoch"])
-    assert read_answers(answers).training.inputs == INPUTS
+    assert resumed["kept_epoch"] == whole["kept_epoch"]
 
 
 def test_early_stopping_needs_validation(packed: Path, tmp_path: Path) -> None:

@@ -1,24 +1,36 @@
 """Which trainings benchmarks.comparison puts into one table."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.comparison import Compared, newest_comparable
-
-
-def trained(folder: Path, variant: str, dev: str, epochs: int) -> Compared:
-    """A training with this number of epochs, scored on the split with this name."""
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"training": {"epochs": epochs}}), "utf-8")
-    return Compared(variant, folder, {"dev": folder.parent / dev})
+from benchmarks.comparison import Compared, complete_comparisons, newest_comparable
+from models.configs.presets import preset
+from tests.factories.finished_trainings import fact_stages, write_manifest
 
 
 def test_table_keeps_newest_comparable_run_per_variant(tmp_path: Path) -> None:
-    others = [
-        trained(tmp_path / "1", "baseline", "other", 2),
-        trained(tmp_path / "2", "char", "dev", 1),
-        trained(tmp_path / "3", "baseline", "dev", 2),
+    data = fact_stages(tmp_path)
+    other = replace(data, dev=replace(data.dev, ingested=data.dev.ingested.with_name("other")))
+    trained = [
+        Compared(write_manifest(split, str(number), preset(name).with_changes(epochs=epochs)))
+        for number, (name, split, epochs) in enumerate(
+            [
+                ("baseline", other, 2),
+                ("char", data, 1),
+                ("baseline", data, 2),
+                ("baseline", data, 2),
+                ("char", data, 2),
+            ]
+        )
     ]
-    baseline = trained(tmp_path / "4", "baseline", "dev", 2)
-    char = trained(tmp_path / "5", "char", "dev", 2)
-    assert newest_comparable([*others, baseline, char]) == [baseline, char]
+    assert newest_comparable(trained) == trained[3:]
+
+
+def test_incomplete_comparisons_are_left_out(root: Path) -> None:
+    for name, day, missing in (("a", 3, []), ("b", 2, [{"seed": 1}]), ("c", 1, [])):
+        folder = root / "stages" / "compare" / name
+        folder.mkdir(parents=True)
+        manifest = {"finished": f"2026-11-2{day}", "inputs": {"missing": missing}}
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert [folder.name for folder in complete_comparisons()] == ["c", "a"], "the newest last"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.embeddings import MITTENS, compare, sample_pairs, table, torch_glove
+from benchmarks.embeddings import compare, sample_pairs, table, torch_glove
 from infra.settings import CHECKOUT
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.corpus import read_vocabulary
@@ -51,12 +51,3 @@ def test_method_is_measured_beside_gensim(corpus: Path, method: str) -> None:
     ours, bare = table(compare(corpus, [method], dimension=8, epochs=1, repeats=1))
     assert (ours["implementation"], bare["implementation"]) == ("ours", "gensim")
     assert float(ours["relative to the other"]) > 0
-
-
-@pytest.mark.heavy
-def test_mittens_is_measured_beside_plain_glove(corpus: Path) -> None:
-    measured = compare(corpus, [MITTENS], dimension=8, epochs=1, repeats=1)
-    pulled, plain = table(measured)
-    assert (pulled["implementation"], plain["implementation"]) == ("pulled", "plain")
-    assert pulled["relative to the other"] == f"{measured[MITTENS]['ratio']:.3f}"
-    assert measured[MITTENS]["pulled"]["losses"] != measured[MITTENS]["plain"]["losses"]

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from infra.artifacts.manifest import facts_of
@@ -17,7 +15,6 @@ from tests.factories.object_store import ObjectStore
 pytestmark = [pytest.mark.heavy, pytest.mark.full, pytest.mark.timeout(1800)]
 
 DEV_QUESTIONS = 200  # more than one batch of answers, and more than in train
-ONE_STEP = ("--steps", "1")
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +53,6 @@ def test_race_records_every_epoch_and_the_kept_one(
     assert header == "epoch\thours\tf1Score"
     assert float(line.split("\t")[2]) == pytest.approx(epoch["dev/f1"] / 100, abs=1e-6)
     assert (folder / "first" / "baseline-seed0.png").stat().st_size > 1000
-    answers = pq.read_table(folder / "first" / "baseline-seed0.parquet")
-    assert 100 * np.mean(answers["f1"]) == pytest.approx(epoch["dev/f1"], rel=1e-5)
 
 
 def test_repeated_race_reports_the_recorded_results(
@@ -88,7 +83,9 @@ def test_measures_answering_latency_and_throughput(
 
 def test_measures_steps_against_the_references(folder: Path) -> None:
     out = folder / "step.json"
-    run_benchmark(folder / "root", "step", "--dataset", folder / "own", *ONE_STEP, "--out", out)
+    run_benchmark(
+        folder / "root", "step", "--dataset", folder / "own", "--steps", "1", "--out", out
+    )
     measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
     assert measured.keys() == {"bidaflow bfloat16", "bidaflow", "padded", "packed"}
     for result in measured.values():
@@ -107,47 +104,6 @@ def test_measures_the_memory_of_a_training(folder: Path) -> None:
         assert note["step"] == 1
         assert note["resident_mib"] > note["reclaimable_mib"] >= 0
         assert note["cpu_seconds"] >= note["kernel_seconds"]
-
-
-def test_reports_the_lower_bound_of_a_step(folder: Path) -> None:
-    out = folder / "floor.json"
-    run_benchmark(folder / "root", "floor", "--dataset", folder / "own", *ONE_STEP, "--out", out)
-    for result in json.loads(out.read_text(encoding="utf-8"))["measured"].values():
-        assert result["seconds_a_step"] > 0
-        assert min(result["floor_seconds_a_step"].values()) > 0
-        assert 0 < sum(result["operators"].values()) <= 1
-
-
-def test_language_model_beside_a_plain_loop(folder: Path) -> None:
-    corpus, out = folder / "corpus.txt", folder / "language-model.json"
-    line = " ".join(f"word{number}" for number in range(30))
-    corpus.write_text(f"{line}\n" * 300, encoding="utf-8")
-    flags = ("--preset", "filters-128", "--steps", "1", "--out", out)
-    run_benchmark(folder / "root", "studies.language_model", corpus, *flags)
-    measured = json.loads(out.read_text(encoding="utf-8"))["measured"]
-    losses, speeds = measured["first_loss"], measured["words_per_second"]
-    assert losses["bidaflow"] == pytest.approx(losses["plain"], rel=1e-5)
-    assert measured["times_as_fast"] == pytest.approx(speeds["bidaflow"] / speeds["plain"])
-    assert 0 < measured["part_of_peak"] < 1
-
-
-def test_compares_f1_with_a_plain_implementation(folder: Path) -> None:
-    out = folder / "reference.json"
-    run_benchmark(folder / "root", "studies.reference_f1", out, "--dataset", folder / "own")
-    result = json.loads(out.read_text(encoding="utf-8"))
-    f1 = {name: measured["f1"] for name, measured in result["measured"].items()}
-    assert result["questions"]["dev"] == DEV_QUESTIONS
-    assert min(f1.values()) > 1  # the generated names are the same unknown word to both
-    for name, gain in result["f1_gains"].items():
-        low, high = gain["95_percent"]
-        assert gain["mean"] == pytest.approx(f1[name] - f1["reference"])
-        assert low <= gain["mean"] <= high
-    answers = {name: pq.read_table(folder / f"reference-{name}.parquet") for name in f1}
-    for name, mean in f1.items():
-        assert answers[name].num_rows == DEV_QUESTIONS
-        assert 100 * np.mean(answers[name]["f1"]) == pytest.approx(mean, rel=1e-5)
-    probabilities = {tuple(table["span_probability"].to_pylist()) for table in answers.values()}
-    assert len(probabilities) == 3  # three different models
 
 
 def test_compares_a_folder_with_an_object_store(folder: Path, store: ObjectStore) -> None:

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from benchmarks.trainings.rows import Row, rows_of
-from benchmarks.trainings.trained import Trained, Training
+from benchmarks.trainings.trained import Trained
 from tests.factories.finished_trainings import fact_stages, write_manifest
 from tests.factories.training_data import small
 
 
 def trained(
-    root: Path, name: str, swaps: int = 0, own_set: str = "support", **changes: Any
-) -> Training:
+    root: Path, name: str, negatives: int = 0, own_set: str = "support", **changes: Any
+) -> Trained:
     """A training with changed settings."""
     variant = small(**{"epochs": 12, **changes})
-    return Trained(write_manifest(fact_stages(root, swaps, own_set), name, variant)).training
+    return Trained(write_manifest(fact_stages(root, negatives, own_set), name, variant))
 
 
 def titles(rows: list[Row]) -> list[str]:
@@ -27,8 +27,7 @@ def test_seeds_share_a_row(tmp_path: Path) -> None:
     seeds = [trained(tmp_path, f"{seed}", seed=seed) for seed in (2, 1)]
     (row,) = rows_of(seeds)
     assert row.title == "char, 12 epochs"
-    names = [f"char-12-epochs-{seeds[0].key[:6]}-seed-{seed}.parquet" for seed in (1, 2)]
-    assert [trained.file_name for trained in row.trainings] == names
+    assert [trained.seed for trained in row.trainings] == [1, 2]
 
 
 def test_rows_are_named_after_what_differs(tmp_path: Path) -> None:
@@ -38,12 +37,11 @@ def test_rows_are_named_after_what_differs(tmp_path: Path) -> None:
         "char, schedule constant, decay_epochs None, 12 epochs",
         "char, schedule linear, decay_epochs 2.0, 12 epochs",
     ]
-    swaps = trained(tmp_path, "c", swaps=30)
-    assert titles(rows_of([constant, swaps])) == [
-        "char, questions 1,000, negatives none, 12 epochs",
-        "char, questions 1,030, negatives 30 swap, 12 epochs",
+    more = trained(tmp_path, "c", negatives=30)
+    assert titles(rows_of([constant, more])) == [
+        "char, questions 1,000, negatives 0, 12 epochs",
+        "char, questions 1,030, negatives 30, 12 epochs",
     ]
-    assert len({t.file_name.partition("-seed-")[0] for t in (constant, linear, swaps)}) == 3
 
 
 def test_budget_counts_not_the_kept_epoch(tmp_path: Path) -> None:

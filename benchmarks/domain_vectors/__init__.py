@@ -1,1 +1,0 @@
-"""Which ways of adding a domain's words to GloVe make answers better."""
