@@ -94,7 +94,11 @@ def answered(f1: float) -> Answered:
 
 
 def test_gains_of_all_pairs_with_equal_epochs(data: TrainingData) -> None:
-    changes = {"a": {"epochs": 1}, "b": {"epochs": 1, "schedule": "linear"}, "c": {"epochs": 2}}
+    changes: dict[str, dict[str, Any]] = {
+        "a": {"epochs": 1},
+        "b": {"epochs": 1, "schedule": "linear"},
+        "c": {"epochs": 2},
+    }
     folders = [write_manifest(data, f"gain-{n}", small(**c)) for n, c in changes.items()]
     rows = rows_of([Trained(folder) for folder in folders])
     scores = {row.title: [answered(f1)] for row, f1 in zip(rows, (0.25, 0.75, 1), strict=True)}
