@@ -30,7 +30,6 @@ from flows.common.parameters import (
     Variants,
     VectorParameters,
     composes_oov_words,
-    configs_for,
     configure,
     require_contextual_variant,
     vectors_for,
@@ -151,21 +150,20 @@ def build_grid(
         for dataset in data
     ]
     for variants, source in product(configs, vectors):  # check all before training any vectors
-        vectors_for(configs_for(variants, source, vectors), source)
+        vectors_for(variants, source)
     grid = []
     for dataset_name, dataset, variants in zip(names_of_data(data), data, configs, strict=True):
         splits = ingest_dataset(dataset)
         for vectors_name, source in zip(names_of_vectors(vectors), vectors, strict=True):
-            readers = configs_for(variants, source, vectors)
             encoded = encode_dataset(
-                splits, vectors_for(readers, source), vocabulary, composes_oov_words(readers)
+                splits, vectors_for(variants, source), vocabulary, composes_oov_words(variants)
             )
             grid += [
                 (
                     Cell(dataset_name, vectors_name, variant.name),
                     Training(variant, splits, encoded, start),
                 )
-                for variant in readers
+                for variant in variants
             ]
     return grid
 

@@ -1,7 +1,5 @@
 """Bidirectional attention flow over words and, if configured, characters."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -49,13 +47,11 @@ class BiDAF(nn.Module):
         config: ModelConfig,
         word_vectors: Tensor,
         characters: int,
-        vector_sizes: Sequence[int] = (),
         layers_shape: tuple[int, int] = (0, 0),
     ) -> None:
         """`word_vectors` (V, vector size) is float32, with zeros in rows 0 and 1; `characters` is
-        the size of the character vocabulary, including padding and unknown; `vector_sizes` are
-        those of the joined sets of word vectors, if a gate mixes them; `layers_shape` is the number
-        of layers and the vector size of the language model, if the model reads contextual
+        the size of the character vocabulary, including padding and unknown; `layers_shape` is the
+        number of layers and the vector size of the language model, if the model reads contextual
         vectors."""
         super().__init__()
         self.config = config
@@ -67,7 +63,7 @@ class BiDAF(nn.Module):
         )
         added = {place: size if place in self.mixes else 0 for place in ("input", "output")}
         width = 2 * config.hidden_size + added["output"]
-        self.words = WordRepresentation(config, word_vectors, characters, vector_sizes)
+        self.words = WordRepresentation(config, word_vectors, characters)
         self.encoder = Encoder(config, self.words.size + added["input"], 1)
         self.attention = AttentionFlow(width, config.query_to_context, Dropouts(config).similarity)
         size = 4 * width

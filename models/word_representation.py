@@ -1,7 +1,5 @@
 """The embedding of a token: word vector, character vector, highway network."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +7,6 @@ from models.batching import Batch
 from models.configs.variant import ModelConfig
 from models.modules.char_cnn import CharacterCNN
 from models.modules.layers import Dropouts, Highway
-from models.modules.vector_gate import VectorGate
 
 
 class TrainedUnknown(nn.Module):
@@ -41,20 +38,12 @@ class WordRepresentation(nn.Module):
 
     word_vectors: Tensor
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        word_vectors: Tensor,
-        characters: int,
-        vector_sizes: Sequence[int] = (),
-    ) -> None:
-        """`vector_sizes`: of the joined sets, if a gate mixes them."""
+    def __init__(self, config: ModelConfig, word_vectors: Tensor, characters: int) -> None:
         super().__init__()
         if not config.word_vectors:
             word_vectors = word_vectors[:, :0]
         self.register_buffer("word_vectors", word_vectors, persistent=False)
-        self.size = config.vector_gate or word_vectors.shape[1]
-        self.gate = VectorGate(vector_sizes, self.size) if config.vector_gate else None
+        self.size = word_vectors.shape[1]
         trained = config.unknown_words == "trainable"
         self.unknown = TrainedUnknown(word_vectors, self.size) if trained else None
         dropouts = Dropouts(config)
@@ -72,8 +61,6 @@ class WordRepresentation(nn.Module):
     def embed_types(self, batch: Batch) -> Tensor:
         """Vectors of the batch's distinct types: (U, word vector size [+ filters])"""
         vectors = self.word_vectors[batch.type_words]
-        if self.gate is not None:
-            vectors = self.gate(vectors)
         if self.unknown is not None:
             vectors = vectors + self.unknown(batch.type_words)
         if self.characters is None:

@@ -474,8 +474,8 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
     Raises:
         UserError: a variant reads words, but `chosen` is "none"; or a variant composes OOV words
             from subwords, but `chosen` is a training method without n-grams, or several sets;
-            or a variant has a gate, but `chosen` is a single set; or a variant reads contextual
-            vectors, but `chosen` names no language model, or one that does not exist.
+            or a variant reads contextual vectors, but `chosen` names no language model, or one
+            that does not exist.
     """
     contextual = [config.name for config in configs if config.model.contextual]
     if contextual and chosen.contextual is None:
@@ -496,18 +496,11 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
             f"vectors.source is {NO_VECTORS}, but the variant {readers[0]} reads word vectors "
             "(word_vectors). Set vectors.source, or choose variants that read only characters."
         )
-    joined = len(chosen.parts) > 1
-    if joined and composes_oov_words(configs):
+    if len(chosen.parts) > 1 and composes_oov_words(configs):
         raise UserError(
             "unknown_words is 'subword', but several joined sets have no common n-grams. Set "
             "vectors.source to one fastText set, or unknown_words to 'zero', 'random' or "
             "'trainable'."
-        )
-    gated = [config.name for config in configs if config.model.vector_gate]
-    if gated and not joined:
-        raise UserError(
-            f"vector_gate of {gated[0]} mixes several sets of vectors, but vectors.source is only "
-            f"{chosen.source}. Join sets with +, or set vector_gate to 0."
         )
     if chosen.source in METHODS and chosen.source != "fasttext" and composes_oov_words(configs):
         raise UserError(
@@ -516,18 +509,6 @@ def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> V
             "'zero', 'random' or 'trainable'."
         )
     return chosen
-
-
-def configs_for(
-    configs: Sequence[VariantConfig], chosen: VectorParameters, others: Sequence[VectorParameters]
-) -> list[VariantConfig]:
-    """The variants as they read the `chosen` vectors in a run that compares them with `others`.
-
-    A gate mixes joined sets, so a single set is read without it if any of the others is joined.
-    """
-    if len(chosen.parts) == 1 and any(len(other.parts) > 1 for other in others):
-        return [config.with_changes(vector_gate=0) for config in configs]
-    return list(configs)
 
 
 def composes_oov_words(configs: Sequence[VariantConfig]) -> bool:

@@ -103,12 +103,6 @@ class ModelConfig:
 
     hidden_size: int = option(100, "Hidden size of all layers (d in the BiDAF paper).", ge=1)
     word_vectors: bool = option(True, "Whether the model reads word vectors. Off: characters only.")
-    vector_gate: int = option(
-        0,
-        "Size to which several joined sets of word vectors are projected before a learned gate "
-        "mixes them per word. 0: they stay side by side.",
-        ge=0,
-    )
     characters: CharacterConfig | None = option(None, "Character CNN over each word.")
     contextual: ContextualConfig | None = option(
         None, "Contextual vectors of a frozen language model (ELMo)."
@@ -154,10 +148,6 @@ class ModelConfig:
         require(
             self.word_vectors or self.characters is not None,
             "word_vectors is off and characters is empty. Set at least one of them.",
-        )
-        require(
-            self.word_vectors or not self.vector_gate,
-            "vector_gate has no effect with word_vectors off. Set vector_gate to 0.",
         )
         require(
             self.word_vectors or self.unknown_words == "zero",

@@ -31,7 +31,6 @@ class TrainedModel:
     threshold: float | None = None  # no-answer threshold chosen on validation; callers opt in to it
     # (threshold, F1 of answerable and of unanswerable questions) for other expected shares of these
     operating_points: Sequence[Sequence[float]] = ()
-    vector_sizes: tuple[int, ...] = ()  # of each set of word vectors, if several are joined
     bilm: Path | None = None  # folder of the language model, for contextual vectors
 
 
@@ -50,7 +49,6 @@ def save_model(folder: Path, model: TrainedModel) -> None:
         "allow_no_answer": model.allow_no_answer,
         "threshold": model.threshold,
         "operating_points": model.operating_points,
-        "vector_sizes": model.vector_sizes,
     }
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     for name in (WORDS, "characters.parquet"):

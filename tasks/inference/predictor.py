@@ -116,10 +116,9 @@ class Predictor:
         variant = VariantConfig.from_dict(config["variant"])
         lexicon = Lexicon.load(folder)
         vectors = load_vectors(folder)
-        sizes = config["vector_sizes"]
         bilm = FrozenBiLM.load(folder) if has_bilm(folder) else None
         shape = bilm.bilm.config.layers_shape if bilm else (0, 0)
-        model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, sizes, shape)
+        model = BiDAF(variant.model, vectors, len(lexicon.character_indices) + 2, shape)
         model.load_state_dict(load_file(folder / "weights.safetensors"))
         threshold = _threshold(config, no_answer, expected_no_answer)
         return cls(model, variant, threshold, lexicon, Subwords.load(folder), bilm)

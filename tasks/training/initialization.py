@@ -16,7 +16,7 @@ from models.bidaf import BiDAF
 from models.configs.variant import VariantConfig
 from models.warm_start import CHARACTER_EMBEDDING, TRAINED_WORDS, WarmStartResult, copy_weights
 from tasks.embeddings.contextual.frozen_bilm import WEIGHTS, has_bilm, layers_shape
-from tasks.embeddings.formats.store import composed_vectors, load_word_vectors, part_sizes
+from tasks.embeddings.formats.store import composed_vectors, load_word_vectors
 from tasks.embeddings.formats.word_vectors import FLOAT16_ERROR
 from tasks.evaluation.evaluate import load_split
 from tasks.inference.model_folder import load_vectors
@@ -63,14 +63,13 @@ def new_model(variant: VariantConfig, data: TrainingData) -> tuple[BiDAF, WarmSt
             another language model.
     """
     known = vectors = word_vectors_of(variant, data)
-    sizes = part_sizes(data.vectors)
     torch.manual_seed(variant.training.seed)
     characters = pq.read_metadata(data.vocabulary / "characters.parquet").num_rows
     shape = (0, 0) if data.bilm is None else layers_shape(data.bilm)
     if variant.model.unknown_words == "subword":
         composed = composed_vectors(data.vectors, oov_words(data.vocabulary))
         vectors = np.concatenate([known, composed])
-    model = BiDAF(variant.model, torch.from_numpy(vectors), characters, sizes, shape)
+    model = BiDAF(variant.model, torch.from_numpy(vectors), characters, shape)
     if data.start_from is None:
         return model, None
     if data.bilm is not None:

@@ -11,7 +11,6 @@ import torch
 from infra.artifacts.hard_links import link_to_equal
 from infra.artifacts.manifest import stages_folder
 from models.span_decoding import argmax_threshold
-from tasks.embeddings.formats.store import part_sizes
 from tasks.embeddings.formats.word_vectors import SUBWORDS
 from tasks.evaluation.evaluate import evaluate, load_split, write_predictions
 from tasks.evaluation.metrics import THRESHOLD, no_threshold_reason, share_to_expect
@@ -110,7 +109,6 @@ def _trained_model(
         allow_no_answer=allow_no_answer,
         weights=weights,
         word_vectors=torch.from_numpy(word_vectors_of(job.variant, data)),
-        vector_sizes=part_sizes(data.vectors),
         vocabulary=data.vocabulary,
         subwords=data.vectors / SUBWORDS if job.variant.model.unknown_words == "subword" else None,
         threshold=record.history[-1].get(THRESHOLD),

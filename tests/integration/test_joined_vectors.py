@@ -1,4 +1,4 @@
-"""Joined sets of word vectors with a gate: trained, recorded, served and warm-started."""
+"""Joined sets of word vectors: trained, recorded, served and warm-started."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 
-def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> None:
+def test_joined_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     lines = (" ".join(line) for line in two_topic_sentences(60))
     corpus.write_text("\n".join(lines), encoding="utf-8")
@@ -44,7 +44,7 @@ def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> No
 
     def run(**changes: Any) -> Path:
         """The newest folder of the stage `train` after a training with these changes."""
-        training = TrainingParameters(epochs=1, hidden_size=8, vector_gate=16, **changes)
+        training = TrainingParameters(epochs=1, hidden_size=8, **changes)
         resources = Resources(cpus_per_worker=1)
         state = train(data, ["baseline"], training, vectors, resources=resources, return_state=True)
         result_of(state)
@@ -54,7 +54,6 @@ def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> No
     logged = MlflowClient(settings().tracking_uri).get_run(facts_of(first)["run_id"]).data.params
     assert logged["vectors.source"] == "glove-6b-50d+glove"
     assert (logged["vectors.method"], logged["vectors.dimension"]) == ("joined", "60")
-    assert logged["vector_gate"] == "16"
 
     mlflow.set_tracking_uri(settings().tracking_uri)
     (answer,) = mlflow.pyfunc.load_model("models:/bidaf-own/1").predict(
@@ -64,4 +63,4 @@ def test_gated_sets_train_serve_and_warm_start(root: Path, tmp_path: Path) -> No
 
     second = run(start_from=str(first / "model"), seed=1)
     carried = facts_of(second)["carried_over"]
-    assert carried["share"] == 1 and "words.gate.score.weight" in carried["parameters"]
+    assert carried["share"] == 1

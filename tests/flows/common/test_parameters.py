@@ -22,7 +22,6 @@ from flows.common.parameters import (
     SetName,
     TrainingParameters,
     VectorParameters,
-    configs_for,
     configure,
     require_contextual_variant,
     vectors_for,
@@ -325,7 +324,6 @@ def test_zero_disables_preset_and_dataset_settings() -> None:
 
 
 LEAST: dict[str, Any] = {
-    "vector_gate": 0,
     "epochs": 1,
     "batch_size": 1,
     "optimizer": "adadelta",
@@ -420,17 +418,6 @@ def test_vectors_are_used_only_by_word_level_variants() -> None:
     assert vectors_for([char_only], chosen).source == NO_VECTORS
     with pytest.raises(UserError, match=r"vectors\.source is none.*variant char .*word_vectors"):
         vectors_for([char_only, char], VectorParameters(source=NO_VECTORS))
-
-
-def test_gate_is_for_joined_sets_of_a_comparison() -> None:
-    """A comparison can set a single set beside a gated join; without any join it is refused."""
-    glove, joined = VectorParameters(), VectorParameters(source="glove-6b-50d+a.txt")
-    gated = configure("char", {"vector_gate": 50})
-    assert configs_for([gated], joined, [glove, joined]) == [gated]
-    single = configs_for([gated], glove, [glove, joined])
-    assert single == [preset("char")] and vectors_for(single, glove) == glove
-    with pytest.raises(UserError, match="vector_gate of char mixes several sets"):
-        vectors_for(configs_for([gated], glove, [glove]), glove)
 
 
 def test_contextual_variants_need_a_language_model(root: Path) -> None:

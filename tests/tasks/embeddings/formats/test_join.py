@@ -102,12 +102,9 @@ def test_joined_sets_are_named_and_checked() -> None:
         VectorParameters(source="glove-6b-50d+a.txt", fill="b.txt")
 
 
-def test_checks_gate_and_subwords_against_the_sets() -> None:
+def test_joined_sets_have_no_subwords() -> None:
     joined = VectorParameters(source="glove-6b-50d+a.txt")
-    gated = preset("char").with_changes(vector_gate=50)
-    assert vectors_for([gated], joined) == joined
-    with pytest.raises(UserError, match="vector_gate of char mixes several sets"):
-        vectors_for([gated], VectorParameters())
+    assert vectors_for([preset("char")], joined) == joined
     with pytest.raises(UserError, match="no common n-grams"):
         vectors_for([preset("char").with_changes(unknown_words="subword")], joined)
 
