@@ -18,7 +18,6 @@ from models.configs.variant import (
     TrainingConfig,
     VariantConfig,
 )
-from tasks.data.negatives import NegativeShares
 from tasks.data.splits import Overlap
 from tasks.datasets.catalog import DATASETS
 from tasks.datasets.paths import LONGEST_NAME
@@ -185,21 +184,6 @@ class DataParameters(Form):
         "answerable ones. Each pairs a question with another paragraph of its article that does "
         "not contain the answer. 0: none.",
     )
-    negatives_nearest: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="As `negatives`, but each pairs a question with the paragraph of its article "
-        "that is most similar to it by TF-IDF and does not contain the answer. 0: none.",
-    )
-    negatives_swap: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="As `negatives`, but each changes a question: a name, number, year or month is "
-        "swapped for another one of its context. Most questions allow no swap and are skipped: 1.0 "
-        "adds about 4 % on SQuAD. 0: none.",
-    )
     seed: int = Field(
         7,
         ge=0,
@@ -218,13 +202,6 @@ class DataParameters(Form):
         description="Largest fraction of a file's questions that may be rejected as invalid. If "
         "more are, the run fails.",
     )
-
-    @property
-    def negative_shares(self) -> NegativeShares:
-        """The share of the answerable questions to sample for each kind of negatives."""
-        return NegativeShares(
-            paragraph=self.negatives, nearest=self.negatives_nearest, swap=self.negatives_swap
-        )
 
     @model_validator(mode="after")
     def _require_valid_name(self) -> Self:

@@ -74,9 +74,9 @@ def ingest_dataset(data: DataParameters) -> Splits:
     validation = None
     articles = sum(int(articles_with_questions(portion.folder).sum()) for portion in portions)
     if has_validation(articles, shares):
-        validation = splitting(portions, "validation", shares, exclusions, data.negative_shares)
+        validation = splitting(portions, "validation", shares, exclusions, data.negatives)
         exclusions = replace(exclusions, held_out=(*exclusions.held_out, validation.folder))
-    train = splitting([*portions, *mixed], "train", shares, exclusions, data.negative_shares)
+    train = splitting([*portions, *mixed], "train", shares, exclusions, data.negatives)
     for part, split in (("train", train), ("validation", validation)):
         if split is not None:
             _report_left_out(part, split)

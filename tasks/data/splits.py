@@ -40,14 +40,7 @@ from tasks.data.ingested import (
     table_writers,
     with_columns,
 )
-from tasks.data.negatives import (
-    NO_NEGATIVES,
-    REQUIREMENTS,
-    SIGNS,
-    NegativeKind,
-    NegativeSampler,
-    NegativeShares,
-)
+from tasks.data.negatives import NegativeSampler
 from tasks.datasets.catalog import SplitName
 
 
@@ -116,18 +109,18 @@ def write_split(
     part: SplitName = "all",
     shares: Shares = NOTHING_HELD_OUT,
     apart: Exclusions = NO_EXCLUSIONS,
-    negatives: NegativeShares = NO_NEGATIVES,
+    negatives: float = 0,
 ) -> dict[str, Any]:
     """Write one part of the divided portions, and all of the others, as an ingested split.
 
     Contexts are renumbered. A question of weight w is written ⌊w⌋ times, and once more with
     probability w − ⌊w⌋, drawn by seed and question id; copies have ids that end in ×2, ×3, …
-    Negatives are made from the answerable questions in the shares `negatives`, under ids that end
-    in ≠ (another paragraph), ≈ (nearest paragraph) or ⇄ (swap).
+    Negatives are made from the share `negatives` of the answerable questions, under ids that end in
+    ≠ (see `tasks.data.negatives`).
 
     Raises:
         UserError: two files share a question id; a context also occurs in the evaluation set; no
-            question is left; or no negative of a wanted kind can be made for training.
+            question is left; or no negative can be made for training.
     """
     refuse_shared_ids(portions)
     contexts = [Contexts(portion) for portion in portions]
@@ -141,12 +134,15 @@ def write_split(
             writer.add(portion, shares.seed, negatives)
     if not writer.counts["questions"]:
         raise UserError(_nothing_left(part, left_out))
-    if part != "validation":
-        for kind, share in negatives.by_kind().items():
-            _require_negatives(kind, share, writer.counts)
+    if negatives and part != "validation" and not writer.counts["negatives"]:
+        raise UserError(
+            f"data.negatives is {negatives:g}, but no answerable question has another paragraph in "
+            "its article without its answers. Set data.negatives to 0, or add articles with "
+            "several paragraphs."
+        )
     return {
         **split_facts(writer.counts, writer.score_sums),
-        **_negative_facts(writer.counts),
+        "negatives": writer.counts["negatives"],
         "contexts_left_out": left_out,
         "files": [{"name": portion.name, "weight": portion.weight} for portion in portions],
     }
@@ -160,30 +156,6 @@ def _nothing_left(part: SplitName, left_out: int) -> str:
         "data.validation_share to 0",
     }.get(part, "")
     return f'No questions left in part "{part}".{reason if left_out else ""} Add articles{other}.'
-
-
-# The setting of the share of each kind of negatives.
-_SETTINGS: dict[NegativeKind, str] = {
-    "paragraph": "data.negatives",
-    "nearest": "data.negatives_nearest",
-    "swap": "data.negatives_swap",
-}
-
-
-def _require_negatives(kind: NegativeKind, share: float, counts: Counter[str]) -> None:
-    setting = _SETTINGS[kind]
-    if not counts[f"negatives_{kind}"]:
-        remedy = "" if kind == "swap" else ", or add articles with several paragraphs"
-        raise UserError(
-            f"{setting} is {share:g}, but no answerable question {REQUIREMENTS[kind]}. "
-            f"Set {setting} to 0{remedy}."
-        )
-
-
-def _negative_facts(counts: Counter[str]) -> dict[str, int]:
-    """The number of negatives, and that of each kind."""
-    by_kind = {f"negatives_{kind}": counts[f"negatives_{kind}"] for kind in SIGNS}
-    return {"negatives": sum(by_kind.values()), **by_kind}
 
 
 def keep_part(contexts: Sequence[Contexts], part: SplitName, shares: Shares) -> None:
@@ -225,7 +197,7 @@ class _SplitWriter:
         self.counts: Counter[str] = Counter()
         self.score_sums = {"em": 0.0, "f1": 0.0}
 
-    def add(self, contexts: Contexts, seed: int, negatives: NegativeShares) -> None:
+    def add(self, contexts: Contexts, seed: int, negatives: float) -> None:
         """Write the kept contexts of a portion, their questions, copied by its weight, and the
         negatives made from these."""
         folder, weight = contexts.portion.folder, contexts.portion.weight
@@ -237,8 +209,9 @@ class _SplitWriter:
         for questions, ledger in questions_with_ledger(folder):
             copied = _copy_by_weight(questions, ledger, contexts.keep, weight, seed)
             self._add_questions(*copied, numbers)
-            for kind, made, made_ledger in sampler.sample(*copied):
-                self.counts[f"negatives_{kind}"] += made.num_rows
+            if negatives:
+                made, made_ledger = sampler.sample(*copied)
+                self.counts["negatives"] += made.num_rows
                 self._add_questions(made, made_ledger, numbers)
 
     def _add_contexts(self, batch: Any, numbers: IntArray, articles: IntArray) -> None:

@@ -80,7 +80,6 @@ def _stage(origin: Mapping[str, Any]) -> str:
 
 def _data(train: Manifest) -> dict[str, Any]:
     inputs, apart = train["inputs"], train["inputs"]["apart"]
-    negatives = inputs["negatives"]
     ingested = next(origin for origin in train["made_from"] if origin["input"] == "portions")
     # An earlier run with equal content may have made the split, and its ingestion may be gone.
     ingestion = find_manifest(stages_folder() / _stage(ingested))
@@ -91,9 +90,7 @@ def _data(train: Manifest) -> dict[str, Any]:
         "dev_share": inputs["shares"]["dev"],
         "overlap": apart["overlap"] if apart["scored"] else None,
         "mix": _mix(inputs["portions"]),
-        "negatives": negatives["paragraph"],
-        "negatives_nearest": negatives["nearest"],
-        "negatives_swap": negatives["swap"],
+        "negatives": inputs["negatives"],
         **{name: settings[name] for name in ("repair", "max_rejected") if name in settings},
     }
 

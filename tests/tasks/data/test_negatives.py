@@ -10,13 +10,10 @@ import pytest
 
 from infra.errors import UserError
 from tasks.data.ingested import Portion, normalized
-from tasks.data.negatives import NegativeShares, negative_kind
 from tasks.data.splits import Exclusions, Shares, write_split
 from tasks.datasets.tiny import generate
 from tasks.evaluation.evaluate import load_split
 from tests.factories.split_files import ingested, new, rows, write
-
-HALF, ALL = NegativeShares(paragraph=0.5), NegativeShares(paragraph=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +45,7 @@ def test_answers_in_other_spelling_are_found(tmp_path: Path) -> None:
     ]
     article = {"data": [{"title": "Army", "paragraphs": paragraphs}]}
     portion = ingested(write(tmp_path / "army.json", article))
-    write_split(new(tmp_path / "split"), [portion], negatives=ALL)
+    write_split(new(tmp_path / "split"), [portion], negatives=1)
     pairs = negative_pairs(tmp_path / "split")
     other_of = {question["id"]: negative["context_id"] for negative, question in pairs}
     assert other_of["a"] == 2, "the second paragraph has the answer, without points"
@@ -58,7 +55,7 @@ def test_negatives_share_the_article_not_the_answer(
     portions: list[Portion], tmp_path: Path
 ) -> None:
     plain = write_split(new(tmp_path / "plain"), portions)
-    facts = write_split(new(tmp_path / "more"), portions, negatives=HALF)
+    facts = write_split(new(tmp_path / "more"), portions, negatives=0.5)
     contexts = rows(tmp_path / "more", "contexts")
     pairs = negative_pairs(tmp_path / "more")
     chosen = defaultdict(set)
@@ -95,7 +92,7 @@ def test_negatives_are_deterministic_and_only_add_rows(
             new(tmp_path / name),
             portions,
             shares=Shares(seed=seed),
-            negatives=NegativeShares(paragraph=0.5),
+            negatives=0.5,
         )
         written.append((tmp_path / name / "questions.parquet").read_bytes())
     assert written[0] == written[1] != written[2]
@@ -103,24 +100,19 @@ def test_negatives_are_deterministic_and_only_add_rows(
     assert kept == rows(tmp_path / "plain", "questions")
 
 
-def test_default_kind_is_as_in_last_release(portions: list[Portion], tmp_path: Path) -> None:
-    """The other kinds only add rows, and the last release drew the same pairs."""
-    both = NegativeShares(paragraph=0.5, nearest=0.3)
-    write_split(new(tmp_path / "half"), portions, shares=Shares(seed=1), negatives=HALF)
-    write_split(new(tmp_path / "both"), portions, shares=Shares(seed=1), negatives=both)
+def test_seed_draws_the_same_pairs_in_every_process(
+    portions: list[Portion], tmp_path: Path
+) -> None:
+    write_split(new(tmp_path / "half"), portions, shares=Shares(seed=1), negatives=0.5)
     drawn = [
-        [
-            (row["id"], row["context_id"])
-            for row in rows(tmp_path / name, "questions")
-            if negative_kind(row["id"]) == "paragraph"
-        ]
-        for name in ("half", "both")
+        (row["id"], row["context_id"])
+        for row in rows(tmp_path / "half", "questions")
+        if row["id"].endswith("≠")
     ]
-    assert drawn[0] == drawn[1]
-    assert sha256(json.dumps(drawn[0]).encode()).hexdigest() == LAST_RELEASE
+    assert sha256(json.dumps(drawn).encode()).hexdigest() == DRAWN
 
 
-LAST_RELEASE = "a6f6fce0aa01e54151fcbe4ebab029b0d2b408e6b40cfc97c86d59deb2577a5b"
+DRAWN = "a6f6fce0aa01e54151fcbe4ebab029b0d2b408e6b40cfc97c86d59deb2577a5b"
 
 
 def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: Path) -> None:
@@ -134,9 +126,7 @@ def test_held_out_contexts_get_no_negatives(portions: list[Portion], tmp_path: P
         write(tmp_path / "evaluation.json", {"data": [{"paragraphs": paragraphs}]})
     )
     exclusions = Exclusions(evaluation.folder, overlap="leave out")
-    facts = write_split(
-        new(tmp_path / "train"), portions, apart=exclusions, negatives=NegativeShares(paragraph=1.0)
-    )
+    facts = write_split(new(tmp_path / "train"), portions, apart=exclusions, negatives=1)
     assert facts["negatives"] > 0
     assert not held_out & {row["text"] for row in rows(tmp_path / "train", "contexts")}
     contexts = rows(tmp_path / "train", "contexts")
@@ -150,7 +140,7 @@ QUESTIONS = [
 
 def test_weighted_copies_get_their_own_negatives(portions: list[Portion], tmp_path: Path) -> None:
     twice = [Portion(portions[0].folder, "twice", 2.0)]
-    facts = write_split(new(tmp_path / "out"), twice, negatives=ALL)
+    facts = write_split(new(tmp_path / "out"), twice, negatives=1)
     ids = [row["id"] for row in rows(tmp_path / "out", "questions")]
     assert len(set(ids)) == len(ids) == facts["questions"]
     assert any(id.endswith("×2≠") for id in ids)
@@ -162,7 +152,7 @@ def test_rejects_negatives_for_one_paragraph_articles(tmp_path: Path) -> None:
     paragraphs = [{"context": "Mills stand on hills.", "qas": [question]}]
     one = ingested(write(tmp_path / "one.json", {"data": [{"paragraphs": paragraphs}]}))
     with pytest.raises(UserError, match=r"^data\.negatives is 0\.5, but no answerable question"):
-        write_split(new(tmp_path / "out"), [one], negatives=HALF)
+        write_split(new(tmp_path / "out"), [one], negatives=0.5)
 
 
 def test_invalid_questions_have_no_negatives(tmp_path: Path) -> None:
@@ -176,7 +166,7 @@ def test_invalid_questions_have_no_negatives(tmp_path: Path) -> None:
         {"context": "Inns stand on roads.", "qas": []},
     ]
     file = ingested(write(tmp_path / "one.json", {"data": [{"paragraphs": paragraphs}]}))
-    write_split(new(tmp_path / "out"), [file], negatives=ALL)
+    write_split(new(tmp_path / "out"), [file], negatives=1)
     ids = [row["id"] for row in rows(tmp_path / "out", "questions")]
     assert ids == ["valid", "invalid", "valid≠"]
 
@@ -187,7 +177,7 @@ def test_nearly_all_squad_questions_get_negatives(shared_data: Path, tmp_path: P
     facts = write_split(
         new(tmp_path / "out"),
         [ingested(tmp_path / "dev.json")],
-        negatives=NegativeShares(paragraph=1.0),
+        negatives=1,
     )
     assert 0.98 * 10_570 < facts["negatives"] <= 10_570
     contexts = rows(tmp_path / "out", "contexts")
