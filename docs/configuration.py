@@ -8,13 +8,11 @@ A test fails if the page is out of date.
 from collections.abc import Iterator
 from pathlib import Path
 
-from flows.advise_embeddings import advise_embeddings
 from flows.check import check
 from flows.commands.flow_command import Option, options_of
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.evaluate_model import evaluate_model
-from flows.fill_embeddings import fill_embeddings
 from flows.ingest import ingest
 from flows.retrain import retrain
 from flows.train import train
@@ -40,8 +38,6 @@ FLOWS = {
     "evaluate": evaluate_model,
     "compare": compare_variants,
     "embeddings train": train_embeddings,
-    "embeddings fill": fill_embeddings,
-    "embeddings advise": advise_embeddings,
     "embeddings evaluate": evaluate_embeddings,
 }
 

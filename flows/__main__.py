@@ -50,8 +50,6 @@ COMMANDS = {
 }
 EMBEDDINGS = {
     "train": ("flows.train_embeddings:command", "Train word vectors on your own texts."),
-    "fill": ("flows.fill_embeddings:command", "Add vectors of words that a set lacks."),
-    "advise": ("flows.advise_embeddings:command", "Say what vectors can do for a dataset."),
     "evaluate": ("flows.evaluate_embeddings:command", "Evaluate sets of word vectors."),
 }
 

@@ -5,14 +5,13 @@ from infra.artifacts.stage import Stage
 from infra.settings import settings
 from tasks.data import ingest, splits
 from tasks.datasets import fetch, remote_files, tiny
-from tasks.embeddings.advice.advise import advise
 from tasks.embeddings.contextual.encode_corpus import encode_corpus
 from tasks.embeddings.contextual.select_bilm import copy_bilm, select_bilm
 from tasks.embeddings.contextual.stored_layers import write_layers
 from tasks.embeddings.evaluation.evaluate import evaluate_vectors
 from tasks.embeddings.evaluation.evaluate_contextual import evaluate_bilm
 from tasks.embeddings.formats.select import vectors_for_splits
-from tasks.embeddings.training import corpus, fill, train
+from tasks.embeddings.training import corpus, train
 from tasks.inference.score_model import score_registered
 from tasks.reports import (
     comparison,
@@ -35,12 +34,9 @@ selecting_vectors = Stage(vectors_for_splits, "select-vectors")
 building_vocabulary = Stage(build_vocabulary.build_vocabulary, "build-vocabulary")
 preparing_corpus = Stage(corpus.prepare_corpus, "prepare-corpus")
 evaluating_vectors = Stage(evaluate_vectors, "evaluate-embeddings")
-advising = Stage(advise, "advise")
 evaluating_bilm = Stage(evaluate_bilm, "evaluate-language-model")
 reporting_embeddings = Stage(embeddings_report.write_embeddings_report, "embeddings-report")
 training_vectors = Stage(train.train_vectors, "train-embeddings")
-filling_from_corpus = Stage(fill.fill_from_corpus, "fill-from-corpus")
-filling_from_set = Stage(fill.fill_from_set, "fill-from-set")
 encoding_corpus = Stage(encode_corpus, "encode-corpus")
 training_language_model = Stage(train_language_model, "train-language-model")
 copying_bilm = Stage(copy_bilm, "copy-language-model")

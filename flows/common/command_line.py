@@ -11,11 +11,9 @@ from pydantic import BaseModel
 from infra.masking import mask_secrets
 
 COMMANDS = {
-    "advise-embeddings": "embeddings advise",
     "compare-variants": "compare",
     "evaluate-embeddings": "embeddings evaluate",
     "evaluate-model": "evaluate",
-    "fill-embeddings": "embeddings fill",
     "train-embeddings": "embeddings train",
 }
 """The commands that are not named like their flows."""

@@ -12,14 +12,12 @@ from prefect import get_run_logger
 from flows.common.data_files import local_copy
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import Splits, ingest_texts
-from infra.artifacts.manifest import Facts
 from infra.artifacts.shared_folder import local_path
 from infra.artifacts.stage import Output
 from infra.cluster.allotment import Resources
 from infra.errors import UserError
 from infra.files import archive_of
 from infra.masking import mask_secrets
-from infra.run_logger import logger
 from infra.settings import settings
 from tasks.datasets.catalog import LEXICAL_RESOURCES
 from tasks.datasets.remote_files import find_remote_files, is_uri
@@ -39,11 +37,8 @@ from tasks.embeddings.formats.source import (
 )
 from tasks.embeddings.formats.store import History, history_of, require_subwords
 from tasks.embeddings.training.config import (
-    A_LA_CARTE,
-    CONTEXT_SETTINGS,
     METHODS,
     EmbeddingParameters,
-    EmbeddingSettings,
 )
 from tasks.embeddings.training.corpus_files import (
     TEXT_NAMES,
@@ -52,7 +47,7 @@ from tasks.embeddings.training.corpus_files import (
     has_text_name,
     split_column,
 )
-from tasks.embeddings.training.train import require_compatible_start, require_start_for_pull
+from tasks.embeddings.training.train import require_compatible_start
 from tasks.stages import (
     building_vocabulary,
     computing_layers,
@@ -60,8 +55,6 @@ from tasks.stages import (
     encoding,
     encoding_corpus,
     fetching,
-    filling_from_corpus,
-    filling_from_set,
     preparing_corpus,
     selecting_bilm,
     selecting_vectors,
@@ -77,14 +70,9 @@ def resolve_vectors(
     vectors: VectorParameters, splits: Splits | None = None
 ) -> VectorInput | JoinedVectors:
     """The chosen set, or several joined ones: the packaged one, a known set, a file, or one that is
-    trained or filled first. For `splits`, see `corpus_files`."""
+    trained first. For `splits`, see `corpus_files`."""
     sets = tuple(_resolve(part, vectors, splits) for part in vectors.parts)
-    if len(sets) > 1:
-        return JoinedVectors(sets)
-    if vectors.fill is None:
-        return sets[0]
-    filled = fill(sets[0], vectors.fill, vectors.corpus, vectors.training, splits)
-    return stage_input(filled.folder / VECTORS)
+    return JoinedVectors(sets) if len(sets) > 1 else sets[0]
 
 
 def _resolve(spec: str, vectors: VectorParameters, splits: Splits | None) -> VectorInput:
@@ -93,40 +81,6 @@ def _resolve(spec: str, vectors: VectorParameters, splits: Splits | None) -> Vec
     parameters = EmbeddingParameters(**vectors.training.model_dump() | {"method": spec})
     trained = train_from_corpus(vectors.corpus, parameters, vectors.start, splits)
     return stage_input(trained.folder / VECTORS)
-
-
-def fill(
-    source: VectorInput,
-    spec: str,
-    corpus: CorpusParameters,
-    training: EmbeddingSettings,
-    splits: Splits | None = None,
-) -> Output:
-    """Fill a set with words that it lacks: from the corpus if `spec` is a-la-carte, else from the
-    set that `spec` names. Of the training settings, only those of contexts in a corpus are used.
-    For `splits`, see `corpus_files`."""
-    if spec != A_LA_CARTE:
-        filled = filling_from_set(source, find_vectors(spec))
-    else:
-        prepared = prepare_corpus(corpus_files(corpus, splits), corpus)
-        used = EmbeddingSettings(**training.model_dump(include=set(CONTEXT_SETTINGS)))
-        filled = filling_from_corpus(source, prepared.folder, used)
-    _log_filled(filled.facts)
-    return filled
-
-
-def _log_filled(facts: Facts) -> None:
-    """Log how many words a set got, and how well they fit it; warn if it got none."""
-    if facts["filled"]:
-        logger().info(
-            f"{facts['filled']:,} words were added to {facts['base']}, placed by "
-            f"{facts['anchors']:,} known words (mean cosine {facts['cosine']:.2f} to their own "
-            "vectors)."
-        )
-    else:
-        logger().warning(
-            f"No words were added to {facts['base']}: it has all those that occur often enough."
-        )
 
 
 def find_vectors(spec: str) -> VectorInput:
@@ -181,7 +135,6 @@ def train_from_corpus(
     splits: Splits | None = None,
 ) -> Output:
     """Prepare the corpus, and train a set of vectors on it. For `splits`, see `corpus_files`."""
-    require_start_for_pull(start, embedding)
     files = corpus_files(corpus, splits)
     start_vectors = None
     if start is not None:
@@ -189,22 +142,8 @@ def train_from_corpus(
         require_compatible_start(start_vectors, embedding)
         history = history_of(start_vectors)
         warn_if_casing_differs(start, history, "corpus.lower_case", corpus.lower_case)
-    prepared = prepare_corpus(files, corpus)
+    prepared = preparing_corpus(files, corpus.lower_case)
     return training_vectors(prepared.folder, embedding, start_vectors)
-
-
-def prepare_corpus(files: list[TextFile], corpus: CorpusParameters) -> Output:
-    """Prepare the corpus, and log which words in it seem to have run together."""
-    prepared = preparing_corpus(files, corpus.lower_case, corpus.split_joined)
-    joined = prepared.facts["joined"]
-    if joined["words"]:
-        examples = ", ".join(f"{halves!r} ({count})" for halves, count in joined["examples"][:5])
-        action = "were split" if joined["split"] else "stay as they are; split_joined splits them"
-        get_run_logger().info(
-            f"{joined['words']:,} words of the corpus ({joined['occurrences']:,} occurrences) seem "
-            f"to have lost a space, for example {examples}. They {action}."
-        )
-    return prepared
 
 
 def train_bilm(
@@ -226,7 +165,7 @@ def train_bilm(
         history = load_bilm(start).history
         warn_if_casing_differs(str(start), history, "corpus.lower_case", corpus.lower_case)
         start = copying_bilm(start).folder / BILM
-    prepared = prepare_corpus(corpus_files(corpus), corpus).folder
+    prepared = preparing_corpus(corpus_files(corpus), corpus.lower_case).folder
     encoded = encoding_corpus(prepared).folder
     output = training_language_model(prepared, encoded, embedding, start, resources)
     remove_checkpoints(output.folder)
@@ -286,14 +225,14 @@ def _fetch_texts(spec: str) -> list[TextFile]:
 def require_same_casing(
     vectors: Sequence[VectorParameters], vocabulary: VocabularyParameters
 ) -> None:
-    """Refuse vectors that would be trained or filled in a different case from the vocabulary's.
+    """Refuse vectors that would be trained in a different case from the vocabulary's.
 
     Raises:
         UserError: a corpus would be read with a `lower_case` that differs from the vocabulary's.
     """
     for source in vectors:
         trained_lower_case = source.corpus.lower_case
-        if source.reads_corpus and trained_lower_case != vocabulary.lower_case:
+        if source.method is not None and trained_lower_case != vocabulary.lower_case:
             raise UserError(
                 f"vectors.corpus.lower_case is {trained_lower_case}, but vocabulary.lower_case is "
                 f"{vocabulary.lower_case}: words with capitals would have no vector. Set both to "

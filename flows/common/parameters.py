@@ -29,14 +29,7 @@ from tasks.embeddings.formats.source import (
     check_source,
     parts_of,
 )
-from tasks.embeddings.training.config import (
-    A_LA_CARTE,
-    CONTEXT_SETTINGS,
-    METHODS,
-    EmbeddingSettings,
-    changed_settings,
-    reject_unused_settings,
-)
+from tasks.embeddings.training.config import METHODS, EmbeddingSettings, reject_unused_settings
 
 if TYPE_CHECKING:  # type checkers need literal values
     VariantName: TypeAlias = str
@@ -74,7 +67,7 @@ VectorStart = Annotated[str, AfterValidator(check_start)]
 
 def check_set_name(name: str) -> str:
     """Accept a name that files can have, and that names nothing else where sets are named."""
-    if name in (*METHODS, A_LA_CARTE, *KNOWN_SOURCES):
+    if name in (*METHODS, *KNOWN_SOURCES):
         raise ValueError(f"{name!r} names a method or a known set; choose another name")
     if len(name.encode()) > LONGEST_NAME:
         raise ValueError(f"{name!r} has more than {LONGEST_NAME} bytes; choose a shorter name")
@@ -317,19 +310,6 @@ class CorpusParameters(Form):
     lower_case: bool = Field(
         True, description="Lower-case the corpus. Must match `vocabulary.lower_case`."
     )
-    split_joined: bool = Field(
-        False,
-        description="Split words that ran together at a lost space, such as `diabetesthe`, if both "
-        "halves are frequent. Off: they are only counted and reported.",
-    )
-
-
-def check_fill(spec: str) -> str:
-    """Accept a set of vectors to rotate, or the method that induces vectors from a corpus."""
-    return spec if spec == A_LA_CARTE else check_start(spec)
-
-
-VectorFill = Annotated[str, AfterValidator(check_fill)]
 
 
 class VectorParameters(Form):
@@ -345,21 +325,11 @@ class VectorParameters(Form):
         "`corpus` first (cbow, skipgram, fasttext, glove); or none, for variants that read only "
         "characters. Several joined by + are used side by side: glove-6b-50d+skipgram.",
     )
-    fill: VectorFill | None = Field(
-        None,
-        description="Add vectors for words that `source` lacks; its own stay as they are. "
-        "a-la-carte induces them from their contexts in `corpus`; a set of vectors, such as one "
-        "trained here, is rotated onto `source` by the words in common. Empty: none.",
-    )
     corpus: CorpusParameters = Field(
-        CorpusParameters(),
-        description="Corpus to train on if `source` is a method, or to read if `fill` is "
-        "a-la-carte.",
+        CorpusParameters(), description="Corpus to train on if `source` is a method."
     )
     training: EmbeddingSettings = Field(
-        EmbeddingSettings(),
-        description="Training settings if `source` is a method. If `fill` is a-la-carte, only "
-        "window and min_count have an effect.",
+        EmbeddingSettings(), description="Training settings if `source` is a method."
     )
     start: VectorStart | None = Field(
         None,
@@ -386,23 +356,16 @@ class VectorParameters(Form):
         """The training method among them, if any."""
         return next((part for part in self.parts if part in METHODS), None)
 
-    @property
-    def reads_corpus(self) -> bool:
-        """Whether a set is trained on the corpus, or filled from it."""
-        return self.method is not None or self.fill == A_LA_CARTE
-
     @model_validator(mode="after")
     def _reject_settings_without_effect(self) -> Self:
         given = {
             "corpus": self.corpus != CorpusParameters(),
-            "training": changed_settings(self.training),
+            "training": self.training != EmbeddingSettings(),
             "start": self.start is not None,
         }
         changed = [name for name, value in given.items() if value]
         if self.method is not None:
             reject_unused_settings(self.method, self.training)
-        elif self.fill == A_LA_CARTE:
-            _reject_settings_of_methods(self.training, self.start)
         elif changed:
             raise ValueError(
                 f"{' and '.join(changed)} would have no effect, because source is {self.source}; "
@@ -411,38 +374,12 @@ class VectorParameters(Form):
         return self
 
     @model_validator(mode="after")
-    def _require_set_to_fill(self) -> Self:
-        if self.fill is not None and self.source == NO_VECTORS:
-            raise ValueError("fill needs a set of vectors to fill, but source is none; omit fill")
-        if self.fill is not None and len(self.parts) > 1:
-            raise ValueError(
-                f"fill needs a single set to fill, but source joins {len(self.parts)}; omit one of "
-                "the two, or fill a set first by `bidaflow embeddings fill`"
-            )
-        if self.fill == A_LA_CARTE and self.source in METHODS:
-            raise ValueError(
-                f"fill a-la-carte would add no words, because source {self.source} is trained on "
-                "the same corpus; omit fill, or set source to another set"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _require_corpus(self) -> Self:
-        if self.reads_corpus and not self.corpus.files and self.corpus.dataset is None:
-            reader = f"source {self.method}" if self.method is not None else f"fill {A_LA_CARTE}"
-            raise ValueError(f"{reader} reads a corpus; set corpus.files or corpus.dataset")
+        if self.method is not None and not self.corpus.files and self.corpus.dataset is None:
+            raise ValueError(
+                f"source {self.method} reads a corpus; set corpus.files or corpus.dataset"
+            )
         return self
-
-
-def _reject_settings_of_methods(training: EmbeddingSettings, start: str | None) -> None:
-    """Raises ValueError if a setting is given that inducing vectors from contexts does not use."""
-    unused = [name for name in changed_settings(training) if name not in CONTEXT_SETTINGS]
-    if unused or start is not None:
-        names = [f"training.{name}" for name in unused] + (["start"] if start is not None else [])
-        raise ValueError(
-            f"{' and '.join(names)} would have no effect with fill a-la-carte; omit them, or set "
-            f"source to a training method ({', '.join(METHODS)})"
-        )
 
 
 def vectors_for(configs: Sequence[VariantConfig], chosen: VectorParameters) -> VectorParameters:

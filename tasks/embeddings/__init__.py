@@ -1,1 +1,1 @@
-"""Word vectors and language models: formats, corpora, training, evaluation and advice."""
+"""Word vectors and language models: formats, corpora, training and evaluation."""

@@ -142,8 +142,7 @@ def _require_same_vectors(old: _Vocabulary, new: _Vocabulary) -> None:
         return
     raise UserError(
         "The model in start_from was trained with other word vectors. Set vectors.source to the "
-        "ones it was trained with. If they were filled from a corpus that has changed since then, "
-        "fill a set once by bidaflow embeddings fill, and use it for all trainings."
+        "ones it was trained with."
     )
 
 

@@ -133,23 +133,16 @@ def _part(history: History) -> dict[str, Any]:
 
 
 def making_of(history: History) -> dict[str, Any]:
-    """How a set was made: for a set that this pipeline trained or filled, its method, settings and
-    corpus, the set that was filled (`base`), from which other one (`own`), and the set that the
-    training started from (`start`)."""
+    """How a set was made: of a set that this pipeline trained, its method, settings and corpus, and
+    the set that the training started from (`start`)."""
     settings = history.get("parameters", {})
     digests = {
         f"{name}_digest": digest and digest[:DIGITS]
-        for name, field in (
-            *(("base", "base_digest"), ("own", "own_digest")),
-            *(("start", "start"), ("corpus", "corpus")),
-        )
-        for digest in [history.get(field)]
+        for name in ("start", "corpus")
+        for digest in [history.get(name)]
     }
     return {
         "method": history["method"],
-        "base": history.get("base"),
-        "own": history.get("own"),
-        "own_method": history.get("own_method"),
         "start": history.get("start_name"),
         **digests,
         "lower_case": history.get("lower_case"),

@@ -148,12 +148,6 @@ def test_rejects_unusable_start_before_reading_corpus(
         train_from_corpus(corpus, small, str(tmp_path / start))
 
 
-def test_rejects_pull_without_start(tmp_path: Path) -> None:
-    embedding = EmbeddingParameters(method="glove", mittens_mu=0.1)
-    with pytest.raises(UserError, match="Set start to a set"):
-        train_from_corpus(CorpusParameters(files=[str(tmp_path / "gone")]), embedding, None)
-
-
 def test_rejects_unsupported_export_before_training(
     root: Path, prefect_server: None, text: Path
 ) -> None:

@@ -46,7 +46,6 @@ STAGES = (
     "check",
 )
 NOT_KILLED = {
-    "advise",
     "compare",
     "compute-layers",
     "copy-language-model",
@@ -57,8 +56,6 @@ NOT_KILLED = {
     "evaluate-language-model",
     "fetch-model",
     "fetch-remote-file",
-    "fill-from-corpus",
-    "fill-from-set",
     "score",
     "select-language-model",
     "train",

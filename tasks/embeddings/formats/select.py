@@ -4,13 +4,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from infra.artifacts.manifest import identity
@@ -165,18 +162,6 @@ def packaged_words() -> frozenset[str]:
         return frozenset(_packaged_words().to_pylist())
     except UserError:
         return frozenset()
-
-
-def words_in_packaged(words: Sequence[str]) -> set[str]:
-    """Those of the words that the packaged set has, without a Python string for each of the set's
-    words; empty if its package is not installed."""
-    if not words:
-        return set()
-    try:
-        found = pc.is_in(pa.array(words, pa.string()), value_set=_packaged_words())
-    except UserError:
-        return set()
-    return set(compress(words, found.to_pylist()))
 
 
 def _collect(reader: Reader, wanted: set[str], keep_first: int) -> WordSet:

@@ -25,19 +25,12 @@ from tasks.text.vocabulary import SPECIAL
 
 # How a set was made: its `method`, and if this pipeline trained it, the training `parameters`, the
 # digest of the `corpus`, whether the corpus was lower-cased (`lower_case`), and digest and name of
-# the set that the training started from (`start`, `start_name`). A filled set also has name and
-# digest of the set that was filled (`base`), and one that was filled from another set (`own`) those
-# of this set, and how it was made (`own_method`). Joined sets have the histories of all (`parts`),
-# each with its name (`source`), `digest` and `dimension`.
+# the set that the training started from (`start`, `start_name`). Joined sets have the histories of
+# all (`parts`), each with its name (`source`), `digest` and `dimension`.
 History = dict[str, Any]
 # The fields of a history, with the function that parses the text in the file's metadata.
 HISTORY_FIELDS: dict[str, Callable[[str], Any]] = {
     "method": str,
-    "base": str,
-    "base_digest": str,
-    "own": str,
-    "own_digest": str,
-    "own_method": str,
     "parts": json.loads,
     "start": str,
     "start_name": str,

@@ -10,9 +10,6 @@ from tasks.embeddings.contextual.settings import ElmoSettings
 StaticMethod = Literal["cbow", "skipgram", "fasttext", "glove"]
 Method = Literal[StaticMethod, "elmo"]
 METHODS: tuple[str, ...] = get_args(StaticMethod)  # those that train one vector per word
-# The way to fill a set of vectors from a corpus, and the settings that it uses.
-A_LA_CARTE = "a-la-carte"
-CONTEXT_SETTINGS = ("window", "min_count")
 # Settings of elmo that have no effect with a start model, whose sizes and words are kept.
 KEPT_WITH_START = ("min_count", "elmo.preset", "elmo.vocabulary")
 # For each setting that only some methods use, those methods.
@@ -21,7 +18,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "elmo": ("elmo",),
     "negatives": ("cbow", "skipgram", "fasttext"),
     **dict.fromkeys(("min_ngram", "max_ngram", "buckets"), ("fasttext",)),
-    **dict.fromkeys(("x_max", "alpha", "memory_mb", "mittens_mu"), ("glove",)),
+    **dict.fromkeys(("x_max", "alpha", "memory_mb"), ("glove",)),
 }
 
 
@@ -74,12 +71,6 @@ class EmbeddingSettings(BaseModel):
         le=1,
         description="Counts below x_max get the weight (count / x_max) ** alpha. glove only.",
     )
-    mittens_mu: float = Field(
-        0.0,
-        ge=0,
-        description="Mittens: strength of the pull of each word's vector towards the one in "
-        "`start`; 0.1 in the paper, larger values stay closer. 0: no pull. glove only.",
-    )
     memory_mb: int = Field(
         1024,
         ge=16,
@@ -103,14 +94,9 @@ class EmbeddingSettings(BaseModel):
         return self
 
 
-def changed_settings(settings: EmbeddingSettings) -> list[str]:
-    """The names of the settings that differ from their defaults, which forms send as well."""
-    return list(settings.model_dump(exclude_defaults=True))
-
-
 def reject_unused_settings(method: str, settings: EmbeddingSettings) -> None:
     """Raises ValueError if a setting is changed that the method does not use."""
-    for name in changed_settings(settings):
+    for name in settings.model_dump(exclude_defaults=True):
         if method not in USED_BY.get(name, (method,)):
             raise ValueError(
                 f"{name} has no effect with method {method!r}; omit it, or choose method "

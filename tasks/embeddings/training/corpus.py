@@ -19,22 +19,15 @@ from infra.files import BytesRead, reporting_read_progress
 from infra.progress_reporter import ProgressReporter
 from tasks.embeddings.training.config import cores
 from tasks.embeddings.training.corpus_files import TextFile, read_texts
-from tasks.embeddings.training.joined_words import find_joined, split_joined
 from tasks.text.tokenizer import tokenize
 from tasks.text.vocabulary import case_key
 
 BLOCK_CHARACTERS = 1 << 20
-EXAMPLES = 20  # joined words that the facts list
 MAX_LINE_TOKENS = 10_000  # gensim ignores the rest of a longer line
 
 
-def prepare_corpus(
-    out: Path, files: Sequence[TextFile], lower_case: bool, split: bool = False
-) -> dict[str, Any]:
+def prepare_corpus(out: Path, files: Sequence[TextFile], lower_case: bool) -> dict[str, Any]:
     """Write corpus.txt and words.parquet.
-
-    With `split`, words that ran together at a lost space are split in a second pass (see
-    `joined_words`); the facts count them in any case.
 
     corpus.txt has a paragraph per line, with a space between tokens. words.parquet has (word,
     count), most frequent first. Only blocks of the texts and the distinct words are held in memory.
@@ -65,24 +58,8 @@ def prepare_corpus(
         raise UserError(
             f"The corpus is empty: {names}{more} contain no words. Add files with text."
         )
-    joined = find_joined(counts)
-    occurrences = sum(counts[word] for word in joined)
-    examples = [[" ".join(halves), counts[word]] for word, halves in joined.items()][:EXAMPLES]
-    if split:
-        split_joined(out / "corpus.txt", joined)
-        words += occurrences
-        for word, halves in joined.items():
-            for half in halves:
-                counts[half] += counts[word]
-            del counts[word]
     write_counts(out / "words.parquet", counts)
     return {
-        "joined": {
-            "words": len(joined),
-            "occurrences": occurrences,
-            "examples": examples,
-            "split": split,
-        },
         "files": len(files),
         "paragraphs": paragraphs,
         "words": words,

@@ -4,11 +4,6 @@ Pennington, Socher and Manning (2014), "GloVe: Global vectors for word represent
 Adagrad follows the authors' code (glove.c), as the paper gives few details. Gradients are clipped
 at ±100. The accumulators start at 1 and sum the squares of learning rate times gradient. Unlike
 glove.c, each pair is directly followed by its mirror, and each epoch has a different order.
-
-Mittens: Dingwall and Potts (2018), "Mittens: an extension of GloVe for learning domain-specialized
-representations", eq. 3, adds μ·Σ‖w_i + w̃_i − r_i‖² over the words with a given vector r_i to the
-loss of eq. 8. As each pair is a step here, this term takes proximal steps between the pairs' steps,
-which cost little, and are stable for any μ.
 """
 
 import tempfile
@@ -32,7 +27,6 @@ from tasks.embeddings.training.cooccurrence import BYTES_PER_PAIR, SortedRun, co
 from tasks.embeddings.training.corpus import read_vocabulary
 
 LEARNING_RATE = 0.05
-PULLS_PER_EPOCH = 10
 MAX_GRADIENT = np.float32(100.0)
 PAIR = np.dtype([("i", "<i4"), ("j", "<i4"), ("count", "<f4")])
 
@@ -47,8 +41,7 @@ def train_glove(
     """Vectors w + w̃ of a prepared corpus's words, most frequent first, and facts of the training.
 
     `facts` are those of `prepare_corpus`. With `start`, half of a word's vector initialises both w
-    and w̃, and with `mittens_mu` it also pulls them. The counts are kept in a temporary folder in
-    `scratch` during training.
+    and w̃. The counts are kept in a temporary folder in `scratch` during training.
 
     Raises:
         UserError: fewer than two words occur often enough, or no two of them co-occur.
@@ -73,8 +66,7 @@ def train_glove(
         state = State.draw(len(rows), parameters.dimension, rng)
         if start is not None:
             state.initialise_from(list(counts), start)
-        pull = Pull.towards(start, list(counts)) if start and parameters.mittens_mu else None
-        losses, seconds = fit(state, shuffled, pairs, parameters, rng, pull)
+        losses, seconds = fit(state, shuffled, pairs, parameters, rng)
     return WordSet(list(counts), state.words[:, :-1] + state.contexts[:, :-1]), {
         "pairs": pairs,
         "words_counted_per_second": round(facts["words"] / counting_seconds),
@@ -136,54 +128,18 @@ class State:
             self.words[row, :-1] = self.contexts[row, :-1] = start.vectors[start_row] / 2
 
 
-@dataclass(frozen=True)
-class Pull:
-    """Rows of words with a given vector (K,), and these vectors (K, d)."""
-
-    rows: npt.NDArray[np.int64]
-    vectors: Float32Array
-
-    @classmethod
-    def towards(cls, start: WordSet, words: Sequence[str]) -> Self:
-        """The pull of the words that are in `start`."""
-        rows = [row for row, word in enumerate(words) if word in start.rows]
-        given = start.vectors[[start.rows[words[row]] for row in rows]]
-        return cls(np.array(rows, np.int64), given)
-
-    def apply(self, state: State, strength: float) -> None:
-        """Pull w + w̃ of each word towards its given vector r, in place.
-
-        The proximal step of strength·½‖w + w̃ − r‖², with Adagrad's step sizes η and η̃: each
-        difference δ = w + w̃ − r shrinks to δ' = δ / (1 + strength·(η + η̃)), by w −= strength·η·δ'
-        and w̃ −= strength·η̃·δ'. A large strength therefore ends at r.
-        """
-        draw_towards(
-            self.rows,
-            self.vectors,
-            state.words,
-            state.contexts,
-            state.word_squares,
-            state.context_squares,
-            strength,
-            LEARNING_RATE,
-        )
-
-
 def fit(
     state: State,
     files: Sequence[Path],
     pairs: int,
     parameters: EmbeddingParameters,
     rng: np.random.Generator,
-    pull: Pull | None = None,
 ) -> tuple[list[float], float]:
     """Train in place on all pairs of the files. Returns the loss of each epoch, and the seconds.
 
     The loss is what glove.c prints as cost: the mean of ½·f(X_ij)·difference² before each step. A
     pair and its mirror are two steps. Threads update the same weights without locks (Hogwild), so
     only training with one thread is reproducible.
-
-    With `pull`, an epoch applies it several times; together with the full strength of the loss.
     """
     losses: list[float] = []
     done = 0
@@ -196,13 +152,8 @@ def fit(
             for part in rng.permutation(len(files)):
                 part_pairs = np.fromfile(files[part], PAIR)
                 rng.shuffle(part_pairs)
-                pieces = [part_pairs] if pull is None else _pieces(part_pairs, len(files))
-                for piece in pieces:
-                    shares = np.array_split(piece, parameters.threads)
-                    total += sum(pool.map(lambda share: step(state, share, parameters), shares))
-                    if pull is not None:
-                        # ½ of the paper's 2μ, as the pairs' steps have ½ of eq. 8
-                        pull.apply(state, parameters.mittens_mu * len(piece) / pairs)
+                shares = np.array_split(part_pairs, parameters.threads)
+                total += sum(pool.map(lambda share: step(state, share, parameters), shares))
                 mirrored = int(np.count_nonzero(part_pairs["i"] != part_pairs["j"]))
                 records += len(part_pairs) + mirrored
                 done += 2 * len(part_pairs)
@@ -214,10 +165,6 @@ def fit(
                 always=True,
             )
     return losses, progress.seconds
-
-
-def _pieces(pairs: npt.NDArray[np.void], files: int) -> list[npt.NDArray[np.void]]:
-    return np.array_split(pairs, max(PULLS_PER_EPOCH // files, 1))
 
 
 def step(state: State, pairs: npt.NDArray[np.void], parameters: EmbeddingParameters) -> float:
@@ -281,22 +228,6 @@ def _pair(w, c, w_squares, c_squares, log, weight, rate):  # type: ignore[no-unt
     w_squares[last] += step_bias * step_bias
     c_squares[last] += step_bias * step_bias
     return pull * difference / 2
-
-
-@njit(cache=True, nogil=True)
-def draw_towards(  # type: ignore[no-untyped-def]
-    rows, vectors, words, contexts, word_squares, context_squares, strength, rate
-):
-    """Take the step of `Pull.apply` for each row."""
-    for n in range(len(rows)):
-        row = rows[n]
-        for k in range(vectors.shape[1]):
-            size_w = strength * rate / np.sqrt(word_squares[row, k])
-            size_c = strength * rate / np.sqrt(context_squares[row, k])
-            difference = words[row, k] + contexts[row, k] - vectors[n, k]
-            difference /= 1 + size_w + size_c
-            words[row, k] -= size_w * difference
-            contexts[row, k] -= size_c * difference
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -30,7 +30,6 @@ def train_vectors(
     Raises:
         UserError: too few words occur often enough, or `start` can't be read or is incompatible.
     """
-    require_start_for_pull(start, parameters)
     corpus_facts = facts_of(corpus)
     start_set = None if start is None else _load_start(start, parameters)
     if parameters.method == "glove":
@@ -66,17 +65,6 @@ def train_vectors(
         "corpus": {name: corpus_facts[name] for name in ("words", "distinct", "paragraphs")},
         **facts,
     }
-
-
-def require_start_for_pull(
-    start: VectorInput | str | None, parameters: EmbeddingParameters
-) -> None:
-    """Raises UserError if vectors shall be pulled towards given ones, and none are given."""
-    if parameters.mittens_mu and start is None:
-        raise UserError(
-            "mittens_mu pulls vectors towards those of start, which is empty. Set start to a set, "
-            "such as glove-6b-50d, or omit mittens_mu."
-        )
 
 
 def _actual(parameters: EmbeddingParameters, trained: WordSet) -> EmbeddingParameters:

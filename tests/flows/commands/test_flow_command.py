@@ -24,7 +24,6 @@ from flows.common.parameters import (
 )
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
-from flows.fill_embeddings import fill_embeddings
 from flows.retrain import retrain
 from flows.train_embeddings import train_embeddings
 from infra.cluster.allotment import Resources
@@ -186,17 +185,13 @@ def test_trained_sets_are_known_by_name(root: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "vectors.parquet").touch()
     assert read(*words)["vectors"].source == "glove-6b-50d+support"
-    assert read("--vectors.fill", "support")["vectors"].fill == "support"
     assert read("--vectors.source", str(folder))["vectors"].source == str(folder)
 
 
-def test_none_is_refused_in_words_of_every_option() -> None:
+def test_none_is_no_start_set() -> None:
     message = "'none' is not valid here; name a set of vectors, or omit the option, got"
     words = ["--vectors.source", "cbow", "--vectors.start", "none"]
     assert refused(*words).startswith(f"--vectors.start: {message}")
-    for option in ("--source", "--fill-with"):
-        line = refused(option, "none", command="embeddings fill", flow=fill_embeddings)
-        assert line.startswith(f"{option}: {message}")
 
 
 @pytest.mark.parametrize("path", ["~nosuchuser/a.txt", "x" * 300])

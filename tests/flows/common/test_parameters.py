@@ -446,16 +446,8 @@ def test_rejects_subword_for_methods_without_ngrams() -> None:
         vectors_for([preset("char"), subword_variant], glove)
 
 
-@pytest.mark.parametrize("fields", [{"source": "glove-6b-50d+skipgram"}, {"fill": "a-la-carte"}])
-def test_vectors_made_from_texts_need_a_corpus(fields: dict[str, str]) -> None:
+def test_vectors_made_from_texts_need_a_corpus() -> None:
+    fields = {"source": "glove-6b-50d+skipgram"}
     with pytest.raises(ValidationError, match="reads a corpus; set"):
         VectorParameters.model_validate(fields)
     VectorParameters.model_validate({**fields, "corpus": {"dataset": "tiny"}})
-
-
-@pytest.mark.parametrize("fields", [{}, {"fill": "a-la-carte", "corpus": {"dataset": "tiny"}}])
-def test_defaults_of_earlier_releases_are_no_changes(fields: dict[str, Any]) -> None:
-    stored = VectorParameters.model_validate({**fields, "training": {"buckets": 500_000}})
-    assert stored.training.buckets == 500_000
-    with pytest.raises(ValidationError, match="would have no effect"):
-        VectorParameters.model_validate({**fields, "training": {"buckets": 400_000}})

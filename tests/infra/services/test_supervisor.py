@@ -154,8 +154,6 @@ def test_deployments_are_described_and_scheduled(services: Services) -> None:
         "ingest",
         "build-vocabulary",
         "train-embeddings",
-        "fill-embeddings",
-        "advise-embeddings",
         "evaluate-embeddings",
         "evaluate-model",
         "train",

@@ -98,8 +98,6 @@ def test_joined_sets_are_named_and_checked() -> None:
     ):
         with pytest.raises(ValidationError, match=message):
             VectorParameters(source=source)
-    with pytest.raises(ValidationError, match="fill needs a single set"):
-        VectorParameters(source="glove-6b-50d+a.txt", fill="b.txt")
 
 
 def test_joined_sets_have_no_subwords() -> None:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.embeddings.formats.word_vectors import WordSet
 from tasks.embeddings.training import glove
 from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.embeddings.training.cooccurrence import count_pairs
 from tasks.embeddings.training.corpus import read_vocabulary
-from tasks.embeddings.training.glove import PAIR, Pull, State, fit, scatter, step, train_glove
-from tests.factories.corpus import ANIMALS, corpus_of, two_topic_sentences
+from tasks.embeddings.training.glove import PAIR, State, fit, scatter, step, train_glove
+from tests.factories.corpus import corpus_of, two_topic_sentences
 
 Counts = dict[tuple[int, int], float]
 
@@ -194,60 +193,3 @@ def test_vectors_follow_vocabulary_order(tmp_path: Path) -> None:
     trained, _ = train_glove(folder, {"words": 8000}, parameters(epochs=1), None, tmp_path)
     assert trained.words == list(read_vocabulary(folder, 1))
     assert glove.PAIR.itemsize == 12
-
-
-def given_set() -> WordSet:
-    """Large vectors of some of the corpus's words, and of one that it lacks."""
-    words = [*ANIMALS, "elsewhere"]
-    return WordSet(words, np.random.default_rng(5).normal(size=(6, 8)).astype(np.float32))
-
-
-@pytest.mark.parametrize("memory_mb", [16, 1024])
-def test_large_pull_returns_the_given_vectors(tmp_path: Path, memory_mb: int) -> None:
-    folder, given = corpus_of(tmp_path, two_topic_sentences()), given_set()
-    settings = parameters(mittens_mu=1e7, epochs=3, memory_mb=memory_mb)
-    trained, _ = train_glove(folder, {"words": 8000}, settings, given, tmp_path)
-    pulled = trained.vectors[[trained.rows[word] for word in ANIMALS]]
-    np.testing.assert_allclose(pulled, given.vectors[:-1], atol=1e-4)
-    assert np.isfinite(trained.vectors).all()
-    plain, _ = train_glove(folder, {"words": 8000}, parameters(epochs=3), given, tmp_path)
-    weak = parameters(epochs=3, mittens_mu=5)
-    between, _ = train_glove(folder, {"words": 8000}, weak, given, tmp_path)
-    distances = [
-        float(
-            np.linalg.norm(result.vectors[[result.rows[w] for w in ANIMALS]] - given.vectors[:-1])
-        )
-        for result in (trained, between, plain)
-    ]
-    assert distances[0] < distances[1] < distances[2], "a stronger pull stays closer"
-
-
-def test_pull_of_zero_is_plain_glove(tmp_path: Path) -> None:
-    pairs = [(i, j, float(1 + i * j)) for i in range(9) for j in range(i, 9)]
-    np.array(pairs, PAIR).tofile(tmp_path / "pairs.bin")
-    states = [State.draw(9, 8, np.random.default_rng(0)) for _ in range(2)]
-    pull = Pull(np.arange(4), np.ones((4, 8), np.float32))
-    for state, used in zip(states, (None, pull), strict=True):
-        rng = np.random.default_rng(0)
-        fit(state, [tmp_path / "pairs.bin"], len(pairs), parameters(epochs=4), rng, used)
-    np.testing.assert_array_equal(states[0].words, states[1].words)
-    np.testing.assert_array_equal(states[0].contexts, states[1].contexts)
-
-
-def test_pull_minimises_its_loss_near_the_start() -> None:
-    """The step's derivatives vanish: strength·δ' + (w' − w)/η = 0, and likewise for w̃."""
-    state, strength = State.draw(3, 4, np.random.default_rng(1)), 7.0
-    state.word_squares[:] = np.random.default_rng(2).uniform(1, 9, (3, 5))
-    w, c = state.words.copy(), state.contexts.copy()
-    given = np.random.default_rng(3).normal(size=(2, 4)).astype(np.float32)
-    Pull(np.array([2, 0]), given).apply(state, strength)
-    rows = [2, 0]
-    difference = state.words[rows, :-1] + state.contexts[rows, :-1] - given
-    for now, before, squares in (
-        (state.words, w, state.word_squares),
-        (state.contexts, c, state.context_squares),
-    ):
-        moved = (now - before)[rows, :-1] * np.sqrt(squares[rows, :-1]) / 0.05
-        np.testing.assert_allclose(strength * difference + moved, 0, atol=1e-4)
-        np.testing.assert_array_equal(now[1], before[1])
-        np.testing.assert_array_equal(now[:, -1], before[:, -1])

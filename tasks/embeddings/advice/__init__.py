@@ -1,1 +1,0 @@
-"""What word vectors can be expected to do for a dataset, before any model is trained."""
