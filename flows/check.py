@@ -12,6 +12,7 @@ from rich.text import Text
 from flows.commands.flow_command import flow_command
 from flows.commands.terminal import show, table
 from flows.common.data_files import find_files, recommended_training
+from flows.common.display_names import names_of_vectors
 from flows.common.encoding import resolve_vectors
 from flows.common.failures import report_user_errors
 from flows.common.parameters import DataParameters, VectorParameters, configure
@@ -19,8 +20,10 @@ from flows.common.publish import publish_page
 from flows.common.splits import Splits, ingest_dataset
 from infra.errors import UserError
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
-from tasks.reports.data_report import CheckedFiles
+from tasks.embeddings.formats.source import NO_VECTORS
+from tasks.reports.data_report import CheckedFiles, CheckedVectors
 from tasks.stages import checking, ingesting, selecting_vectors
+from tasks.text.build_vocabulary import VocabularyParameters
 
 
 @flow(name="check", description=__doc__)
@@ -31,16 +34,27 @@ def check(
     """Check all files of a dataset, and return the findings and the path of the report."""
     files = find_files(data)
     checked, splits = _ingest_all(files.all, data)
-    folders = list(checked.ingested.values())
-    selected = (
-        selecting_vectors(resolve_vectors(vectors, splits), folders, True, 0).folder
-        if folders
-        else None
-    )
     training = configure("baseline", recommended_training(data)).training
-    findings = checking(files.name, checked, selected, training)
+    findings = checking(files.name, checked, _select_vectors(vectors, checked, splits), training)
     report = publish_page(findings.folder / "report.html", f"check-{files.name}.html")
-    return {**findings.facts, "problems": checked.problems, "report": str(report)}
+    return {**findings.facts, "report": str(report)}
+
+
+def _select_vectors(
+    vectors: VectorParameters, checked: CheckedFiles, splits: Splits | None
+) -> CheckedVectors | None:
+    """The vectors of the files' words; None without any."""
+    if vectors.source == NO_VECTORS or not checked.ingested:
+        return None
+    vocabulary = VocabularyParameters()
+    selected = selecting_vectors(
+        resolve_vectors(vectors, splits),
+        list(checked.ingested.values()),
+        vocabulary.lower_case,
+        vocabulary.pretrained_words,
+    )
+    (name,) = names_of_vectors([vectors])
+    return CheckedVectors(name, selected.folder)
 
 
 def _ingest_all(files: list[Path], data: DataParameters) -> tuple[CheckedFiles, Splits | None]:
@@ -67,9 +81,12 @@ def _ingest_all(files: list[Path], data: DataParameters) -> tuple[CheckedFiles, 
 
 def announce(summary: dict[str, Any]) -> None:
     """Print the findings; the exit status is 1 if the data can't be trained on."""
+    misfit = summary["misfit"]
     show(
         _counts(summary),
+        *(f"{'Vectors' * (not n):11}{text}" for n, text in enumerate(summary["covered"])),
         *(Text.assemble(("Too long", "yellow"), f"   {text}") for text in summary["too_long"]),
+        *([Text.assemble(("Warning", "yellow"), f"    {misfit}")] if misfit else []),
         *(Text.assemble(("Problem", "red"), f"    {problem}") for problem in summary["problems"]),
         f"Report     {summary['report']}",
     )

@@ -3,13 +3,14 @@
 Vectors are found by name, or trained first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from prefect import get_run_logger
 
 from flows.common.data_files import local_copy
+from flows.common.display_names import names_of_vectors
 from flows.common.parameters import CorpusParameters, DataParameters, VectorParameters
 from flows.common.splits import Splits, ingest_texts
 from infra.artifacts.shared_folder import local_path
@@ -62,6 +63,7 @@ from tasks.stages import (
     training_vectors,
 )
 from tasks.text.build_vocabulary import VocabularyParameters
+from tasks.text.coverage import covered, misfit, no_word_known
 from tasks.tracking.runs import Split
 from tasks.training.train_variant import remove_checkpoints
 
@@ -278,7 +280,8 @@ def encode_dataset(
     compose OOV words from subwords: it keeps the vectors' n-grams.
 
     Raises:
-        UserError: `compose_oov` is true, but the vectors have no n-grams.
+        UserError: `compose_oov` is true, but the vectors have no n-grams; or the vectors have no
+            word of train.
     """
     train, *others = splits.folders.values()
     picked = selecting_vectors(
@@ -294,6 +297,8 @@ def encode_dataset(
     if compose_oov:
         require_subwords(picked.folder, vectors.source)
     built = building_vocabulary(train, others, picked.folder, vocabulary)
+    if vectors.source != NO_VECTORS:
+        report_coverage(vectors, built.facts["coverage_train"], vocabulary.lower_case)
     splits_encoded = {
         name: encoding(folder, built.folder) for name, folder in splits.folders.items()
     }
@@ -302,6 +307,25 @@ def encode_dataset(
     bilm = selecting_bilm(find_bilm(vectors.contextual))
     layers = _layers(splits, splits_encoded, bilm)
     return Encoded(picked, built, splits_encoded, bilm, layers)
+
+
+def report_coverage(
+    vectors: VectorParameters, shares: Mapping[str, float], lower_case: bool
+) -> None:
+    """Log what a set covers of the text, as a warning if it does not fit it.
+
+    Raises:
+        UserError: it has no word of the text.
+    """
+    (name,) = names_of_vectors([vectors])
+    if problem := no_word_known(name, shares):
+        raise UserError(problem)
+    reason = misfit(shares, lower_case)
+    line = covered(name, shares)
+    if reason is None:
+        get_run_logger().info(line)
+    else:
+        get_run_logger().warning(f"{line} {reason}")
 
 
 def _layers(splits: Splits, encoded: dict[Split, Output], bilm: Output) -> dict[Split, Output]:

@@ -1,7 +1,7 @@
 """The HTML report of the data check, which trains nothing, and the statistics that it shows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from tasks.data.answer_errors import ERROR_DESCRIPTIONS, diagnose
 from tasks.data.ingested import batches, questions_with_ledger
 from tasks.data.schema import Answer
 from tasks.evaluation.evaluate import Gold
-from tasks.evaluation.slices import bucket_names, question_word
+from tasks.evaluation.slices import bucket_names, has_oov_word, question_word
 from tasks.reports.examples import Segment, marked_segments
 from tasks.reports.html import View, write_page
 from tasks.text.build_vocabulary import coverage, vector_rows
+from tasks.text.coverage import covered, misfit, no_word_known
 from tasks.text.length_limits import too_long
 from tasks.text.split_texts import form_counts
 from tasks.text.vocabulary import is_known
@@ -47,6 +48,14 @@ class CheckedFiles:
 
     ingested: Mapping[str, Path]  # folder of the stage `ingest` by file name
     problems: Sequence[str]
+
+
+@dataclass(frozen=True)
+class CheckedVectors:
+    """A set of word vectors, of which the files' words were selected."""
+
+    name: str
+    folder: Path
 
 
 @dataclass
@@ -93,14 +102,16 @@ def write_data_report(
     out: Path,
     dataset: str,
     files: CheckedFiles,
-    vectors: Path | None,
+    vectors: CheckedVectors | None,
     training: TrainingConfig,
 ) -> dict[str, Any]:
     """Write report.html about the files of a dataset, and the texts that are too long for a
     training.
 
     Returns the totals of the facts, the number of questions and answers by kind of error
-    ("faults"), and sentences about texts that are too long ("too_long").
+    ("faults"), and sentences about texts that are too long ("too_long"), about what the vectors
+    cover ("covered"), why they cover little ("misfit"), and about what training would refuse
+    ("problems").
     """
     facts = {name: facts_of(folder) for name, folder in files.ingested.items()}
     statistics = DataStatistics()
@@ -109,13 +120,15 @@ def write_data_report(
     totals = _totals(list(facts.values()))
     contexts, questions, answers = (statistics.lengths[kind] for kind in LENGTH_EDGES)
     sentences = too_long(contexts, questions, answers, training)
+    found = None if vectors is None else _coverage(list(files.ingested.values()), vectors)
+    problems = [*files.problems, *filter(None, [found and found["problem"]])]
     write_page(
         out / "report.html",
         "data_report.html.j2",
         dataset=dataset,
         totals=totals,
         files=facts,
-        problems=files.problems,
+        problems=problems,
         too_long=sentences,
         lengths=[
             (kind, max(lengths, default=0), _histogram(lengths, LENGTH_EDGES[kind]))
@@ -123,9 +136,16 @@ def write_data_report(
         ],
         question_words=statistics.question_words.most_common(),
         errors=_error_kinds(statistics),
-        coverage=_coverage(list(files.ingested.values()), vectors),
+        coverage=found,
     )
-    return {"totals": totals, "faults": dict(statistics.errors), "too_long": sentences}
+    return {
+        "totals": totals,
+        "faults": dict(statistics.errors),
+        "too_long": sentences,
+        "covered": found["covered"] if found else [],
+        "misfit": found and found["misfit"],
+        "problems": problems,
+    }
 
 
 def _totals(facts: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -210,14 +230,32 @@ def _marked(answer: Answer, context: str) -> list[Segment]:
     return marked_segments(context, matches, annotated)
 
 
-def _coverage(folders: Sequence[Path], vectors: Path | None) -> View | None:
-    if vectors is None or not folders:
-        return None
-    counts, rows = form_counts(folders), vector_rows(vectors)
+def _coverage(folders: Sequence[Path], vectors: CheckedVectors) -> View:
+    counts, rows = form_counts(folders), vector_rows(vectors.folder)
     oov = [form for form in counts if not is_known(form, rows, lower_case=True)]
+    shares = coverage(counts, rows, lower_case=True)
+    problem = no_word_known(vectors.name, shares)
     return {
-        "source": facts_of(vectors)["source"],
+        "source": vectors.name,
         "forms": len(counts),
-        "shares": coverage(counts, rows, lower_case=True),
+        "shares": shares,
         "oov": [(form, counts[form]) for form in oov[:LISTED_OOV_TOKENS]],
+        "covered": [covered(vectors.name, shares), _questions_without_vectors(folders, rows)],
+        "misfit": None if problem else misfit(shares, lower_case=True),
+        "problem": problem,
     }
+
+
+def _questions_without_vectors(folders: Sequence[Path], rows: Container[str]) -> str:
+    """In how many questions, and in the answers to how many, a word has no vector."""
+    total = in_question = in_answer = 0
+    for folder in folders:
+        for batch in batches(folder / "questions.parquet", ["question", "answers"]):
+            for row in batch.to_pylist():
+                total += 1
+                in_question += has_oov_word(row["question"], rows)
+                in_answer += any(has_oov_word(answer["text"], rows) for answer in row["answers"])
+    return (
+        f"A word has no vector in {in_question:,} of {total:,} questions, and in the answers to "
+        f"{in_answer:,}."
+    )

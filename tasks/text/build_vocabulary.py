@@ -87,19 +87,18 @@ def choose_characters(train: Mapping[str, int], min_count: int) -> list[str]:
 def coverage(
     counts: Mapping[str, int], vectors: Mapping[str, int], lower_case: bool
 ) -> dict[str, float]:
-    """The shares (0 to 1) of tokens and of forms that have a vector.
-
-    Each share is computed for forms as written (`_as_written`), after the case policy (`_cased`),
-    and after the lookup with plain quotes and dashes as well (`_looked_up`).
+    """The shares (0 to 1) of tokens and of forms that have a vector (`_looked_up`), that would have
+    one with the other `lower_case` (`_in_other_case`), or if case were ignored (`_in_any_case`).
     """
-    steps = {
-        "as_written": [form in vectors for form in counts],
-        "cased": [case_key(form, lower_case) in vectors for form in counts],
+    in_lower_case = {word.lower() for word in vectors}
+    lookups = {
         "looked_up": [is_known(form, vectors, lower_case) for form in counts],
+        "in_other_case": [is_known(form, vectors, not lower_case) for form in counts],
+        "in_any_case": [is_known(form, in_lower_case, lower_case=True) for form in counts],
     }
     tokens = np.fromiter(counts.values(), dtype=np.float64)
     shares = {}
-    for name, known in steps.items():
+    for name, known in lookups.items():
         shares[f"forms_{name}"] = float(np.mean(known)) if known else 0.0
         shares[f"tokens_{name}"] = float(np.dot(known, tokens) / max(tokens.sum(), 1.0))
     return shares

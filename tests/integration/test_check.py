@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from flows.check import announce, check
-from flows.common.parameters import DataParameters
+from flows.common.parameters import DataParameters, VectorParameters
 from tasks.datasets.catalog import DATASETS
 from tasks.datasets.tiny import generate
+from tasks.embeddings.formats.source import PACKAGED
 from tests.factories.cli import bidaflow, tests_server
+from tests.factories.vectors import write_lines
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("prefect_server")]
 
 
-def exit_status(**data: Any) -> int:
+def exit_status(source: str = PACKAGED, **data: Any) -> int:
     """The exit status of a check in this process."""
     with pytest.raises(SystemExit) as ended:
-        announce(check(DataParameters(**data)))
+        announce(check(DataParameters(**data), VectorParameters(source=source)))
     return int(ended.value.code or 0)
 
 
@@ -86,3 +88,53 @@ def test_answers_too_long_to_predict_are_named(
     line = " ".join(capsys.readouterr().out.split())
     assert "Too long 100% of the answers have more than 15 tokens" in line
     assert "Set training.max_answer_tokens, for example to 20." in line
+
+
+ARABIC = {"context": "افتتح المكتب تذكرة 7.", "question": "متى؟", "answer": "تذكرة"}
+ENGLISH = {"context": "The office opened ticket 7 .", "question": "What ?", "answer": "ticket"}
+
+
+def write_rows(file: Path, text: dict[str, str]) -> str:
+    """A JSON Lines file of three articles with the same text; returns its path."""
+    answer = {"text": text["answer"], "answer_start": text["context"].index(text["answer"])}
+    rows = [
+        {
+            "id": str(n),
+            "context": f"{text['context']} {n}",
+            "question": text["question"],
+            "answers": [answer],
+        }
+        for n in range(3)
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "vectors", "status", "lines"),
+    [
+        (
+            ENGLISH,
+            ("office 1", "opened 2", "the 3", "what 4", ". 5", "? 6"),
+            0,
+            "Vectors own.vec has vectors for 66.7 % of the text and 55 % of its distinct words. "
+            "A word has no vector in 0 of 3 questions, and in the answers to 3. Report",
+        ),
+        (ARABIC, (". 1", "7 2"), 0, "Warning The vectors are probably of another language"),
+        (ENGLISH, (". 1", "THE 2", "OFFICE 3"), 0, "Warning The vectors have more of the words in"),
+        (ENGLISH, ("0 2",), 1, "Problem own.vec has no vector for any word of the text."),
+    ],
+)
+def test_says_what_the_vectors_cover(
+    text: dict[str, str],
+    vectors: tuple[str, ...],
+    status: int,
+    lines: str,
+    root: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = write_rows(tmp_path / "own.jsonl", text)
+    source = write_lines(tmp_path / "own.vec", *vectors)
+    assert exit_status(source, dataset=data) == status
+    assert lines in " ".join(capsys.readouterr().out.split())

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from flows.common.splits import ingest_dataset
 from flows.compare_variants import compare_variants
 from flows.evaluate_embeddings import evaluate_embeddings
 from flows.retrain import retrain
+from flows.train import train
 from infra.artifacts.shared_folder import shared_folder
 from infra.artifacts.stage import result_of
 from infra.errors import UserError
@@ -30,6 +33,7 @@ from tasks.embeddings.training.config import EmbeddingParameters
 from tasks.text.build_vocabulary import VocabularyParameters
 from tests.factories.cli import write_dataset
 from tests.factories.stages import in_flow
+from tests.factories.vectors import write_lines
 
 
 @pytest.mark.parametrize(
@@ -115,6 +119,90 @@ def test_warns_of_a_joined_set_with_other_casing(
         )
     (warning,) = [text for text in caplog.messages if "were trained with" in text]
     assert warning.startswith("The vectors cased were trained with lower_case=False")
+
+
+ARABIC = str.maketrans(dict(zip(ascii_lowercase, "ابتثجحخدذرزسشصضطظعغفقكلمنه", strict=True)))
+
+
+def in_arabic(text: str) -> str:
+    """The text in Arabic letters, with its digits and punctuation."""
+    return text.lower().translate(ARABIC)
+
+
+def translated(folder: Path) -> Path:
+    """The files of a dataset, written anew in Arabic letters."""
+    for file in write_dataset(folder, 2, 1).iterdir():
+        data = json.loads(file.read_text(encoding="utf-8"))
+        for paragraph in (p for article in data["data"] for p in article["paragraphs"]):
+            paragraph["context"] = in_arabic(paragraph["context"])
+            for question in paragraph["qas"]:
+                question["question"] = in_arabic(question["question"])
+                for answer in question["answers"]:
+                    answer["text"] = in_arabic(answer["text"])
+        file.write_text(json.dumps(data), encoding="utf-8")
+    return folder
+
+
+def coverage_lines(
+    data: Path, source: str, caplog: pytest.LogCaptureFixture
+) -> list[tuple[int, str]]:
+    """Level and text of the lines on coverage when a dataset is encoded for training."""
+    parameters = DataParameters(dataset=str(data)), VectorParameters(source=source)
+    with caplog.at_level(logging.INFO):
+        in_flow(
+            lambda: encode_dataset(
+                ingest_dataset(parameters[0]), parameters[1], VocabularyParameters()
+            ),
+            "coverage",
+        )
+    return [(r.levelno, r.getMessage()) for r in caplog.records if "% of the" in r.getMessage()]
+
+
+def test_training_says_what_its_vectors_cover(
+    root: Path, prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = write_dataset(tmp_path / "own", 2, 1)
+    ((level, line),) = coverage_lines(data, "glove-6b-50d", caplog)
+    assert level == logging.INFO
+    expected = (
+        r"glove-6b-50d has vectors for \d\d\.\d % of the text and \d\d? % of its distinct words\."
+    )
+    assert re.fullmatch(expected, line)
+    caplog.clear()
+    assert coverage_lines(data, "none", caplog) == [], "chosen on purpose"
+
+
+def test_training_warns_of_vectors_of_another_language(
+    root: Path, prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ((level, line),) = coverage_lines(translated(tmp_path / "own"), "glove-6b-50d", caplog)
+    assert level == logging.WARNING
+    assert "another language than the text" in line and "variant char-only" in line
+
+
+def test_training_warns_of_vectors_in_another_case(
+    root: Path, prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = write_lines(tmp_path / "upper.vec", "4 2", "THE 1 2", "WAS 3 4", "IN 5 6", "IS 7 8")
+    ((level, line),) = coverage_lines(write_dataset(tmp_path / "own", 2, 1), source, caplog)
+    assert level == logging.WARNING
+    assert "upper.vec has vectors for 0.0 % of the text" in line and "in another case" in line
+
+
+def test_vectors_without_any_word_are_refused(
+    root: Path, prefect_server: None, tmp_path: Path
+) -> None:
+    empty = VectorParameters(source=write_lines(tmp_path / "empty.vec", "0 50"))
+    data = DataParameters(dataset=str(write_dataset(tmp_path / "own", 2, 1)))
+    message = r"^empty\.vec has no vector for any word of the text\. Choose vectors of"
+    for state in (
+        train(data, vectors=empty, return_state=True),
+        retrain(data, vectors=empty, return_state=True),
+        compare_variants([data], vectors=[empty], return_state=True),
+    ):
+        with pytest.raises(UserError, match=message):
+            result_of(state)
+    assert not {"encode", "train"} & {folder.name for folder in (root / "stages").iterdir()}
 
 
 @pytest.mark.heavy

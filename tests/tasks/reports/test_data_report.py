@@ -5,11 +5,15 @@ import re
 from html import unescape
 from pathlib import Path
 
+import numpy as np
+
 from models.configs.variant import TrainingConfig
 from tasks.data.answer_errors import ERROR_DESCRIPTIONS
 from tasks.data.ingest import ingest_articles
 from tasks.data.schema import Answer, Article, InvalidQuestion, Paragraph, Question
-from tasks.reports.data_report import CheckedFiles, write_data_report
+from tasks.embeddings.formats.store import write_vectors
+from tasks.embeddings.formats.word_vectors import WordSet
+from tasks.reports.data_report import CheckedFiles, CheckedVectors, write_data_report
 from tests.factories.html import Page
 
 ATTACK = "</style><script>alert(1)</script>"
@@ -125,6 +129,20 @@ def test_report_works_with_only_broken_files(tmp_path: Path) -> None:
     files = CheckedFiles({}, ["a.json: it is UTF-16."])
     write_data_report(tmp_path, "own", files, None, TRAINING)
     assert "a.json: it is UTF-16." in page(tmp_path)
+
+
+def test_page_says_what_the_vectors_cover(tmp_path: Path) -> None:
+    split = ingest_questions(tmp_path / "own", QUESTIONS[:1])
+    pages = []
+    for words in (["THE", "bar"], ["hibou"]):
+        write_vectors(tmp_path, WordSet(words, np.ones((len(words), 2), np.float32)), {})
+        vectors = CheckedVectors("own.vec", tmp_path)
+        write_data_report(tmp_path, "own", checked(split), vectors, TRAINING)
+        pages.append(page(tmp_path))
+    assert "A word has no vector in 1 of 1 questions, and in the answers to 1." in pages[0]
+    assert "The vectors have more of the words in another case" in pages[0]
+    assert "own.vec has no vector for any word of the text." in pages[1]
+    assert "not ready for training" in pages[1] and "not ready" not in pages[0]
 
 
 def test_answers_too_long_to_predict_are_named(tmp_path: Path) -> None:

@@ -174,16 +174,19 @@ def test_special_token_text_is_an_unknown_word() -> None:
     assert lexicon.word("<unknown>") == UNKNOWN
 
 
-def test_coverage_is_measured_at_each_lookup_step() -> None:
-    shares = coverage({"owl": 5, "Owl": 2, "–": 1, "emu": 2}, {"owl": 0, "--": 1}, lower_case=True)
+def test_coverage_is_measured_with_and_without_case() -> None:
+    counts = {"owl": 5, "Owl": 2, "–": 1, "emu": 2}
+    shares = coverage(counts, {"owl": 0, "--": 1, "EMU": 2}, lower_case=True)
     assert shares == {
-        "forms_as_written": 0.25,
-        "tokens_as_written": 0.5,
-        "forms_cased": 0.5,
-        "tokens_cased": 0.7,
         "forms_looked_up": 0.75,
         "tokens_looked_up": 0.8,
+        "forms_in_other_case": 0.5,
+        "tokens_in_other_case": 0.6,
+        "forms_in_any_case": 1.0,
+        "tokens_in_any_case": 1.0,
     }
+    as_written = coverage(counts, {"owl": 0}, lower_case=False)
+    assert (as_written["tokens_looked_up"], as_written["tokens_in_other_case"]) == (0.5, 0.7)
 
 
 def test_coverage_of_nothing_is_zero() -> None:
