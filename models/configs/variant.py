@@ -12,9 +12,6 @@ QueryToContext = Literal["starter", "max"]
 UnknownWords = Literal["zero", "random", "trainable", "subword"]
 Precision = Literal["float32", "bfloat16"]
 
-# Fields in the configs of older models that are settings now. They never changed a model.
-FORMER_FIELDS = ("checkpoint_minutes", "checkpoint_steps")
-
 
 @dataclass(frozen=True)
 class CharacterConfig:
@@ -349,11 +346,9 @@ class VariantConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of `to_dict`; raises TypeError for unknown fields."""
-        model, training = dict(values["model"]), dict(values["training"])
+        model = dict(values["model"])
         if model["characters"] is not None:
             model["characters"] = CharacterConfig(**model["characters"])
         if model["contextual"] is not None:
             model["contextual"] = ContextualConfig(**model["contextual"])
-        for name in FORMER_FIELDS:
-            training.pop(name, None)
-        return cls(values["name"], ModelConfig(**model), TrainingConfig(**training))
+        return cls(values["name"], ModelConfig(**model), TrainingConfig(**values["training"]))
