@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from infra.errors import UserError
 from infra.files import archive_of
-from infra.safe_names import is_safe_name
 from infra.settings import CHECKOUT, settings
+from infra.storage.safe_names import is_safe_name
 
 # Dependencies whose version can change a result.
 DEPENDENCIES = ("gensim", "mlflow", "numpy", "prefect", "pyarrow", "ray", "torch")

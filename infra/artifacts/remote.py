@@ -28,8 +28,8 @@ from infra.artifacts.manifest import (
 from infra.artifacts.staging import new_folder
 from infra.errors import UserError
 from infra.run_logger import logger
-from infra.safe_names import safe_name
 from infra.settings import settings
+from infra.storage.safe_names import safe_name
 from infra.storage.store import Store, explained_errors, root_store
 
 # pyarrow.fs is imported locally: a root that is a folder does not need it.

@@ -14,8 +14,8 @@ from infra.artifacts.locks import exclusive_lock
 from infra.artifacts.manifest import MANIFEST, stages_folder
 from infra.artifacts.remote import copy, in_parallel
 from infra.files import is_hidden, user_path
-from infra.safe_names import safe_name
 from infra.settings import settings
+from infra.storage.safe_names import safe_name
 from infra.storage.store import Store, explained_errors, root_store
 
 if TYPE_CHECKING:

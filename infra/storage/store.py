@@ -9,8 +9,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import UserError, first_line
-from infra.safe_names import safe_name
 from infra.settings import settings
+from infra.storage.safe_names import safe_name
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

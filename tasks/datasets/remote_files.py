@@ -17,7 +17,7 @@ from pydantic import BaseModel, field_serializer
 from infra.errors import UserError, first_line
 from infra.files import is_hidden
 from infra.masking import digest_of_keys, mask_secrets
-from infra.safe_names import safe_name
+from infra.storage.safe_names import safe_name
 from tasks.datasets.download import DownloadError, discard, download, validator
 
 

@@ -6,8 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from infra.own_packages import PACKAGES
 from infra.plain_paths import LINKS
-from infra.settings import CHECKOUT, PACKAGES
+from infra.settings import CHECKOUT
 
 NAME = "a b [c] & d's $e ;f"
 FILES = ("Makefile", "constraints.txt", "prefect.yaml", "pyproject.toml")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.errors import UserError
-from infra.safe_names import is_safe_name, safe_name
+from infra.storage.safe_names import is_safe_name, safe_name
 
 UNSAFE = [
     *("", ".", "..", "../x", "../../x", "a/../x", "a/..", "a/./x", "./x"),
