@@ -42,7 +42,7 @@ class Run:
 
     def __enter__(self) -> "Run":
         place = {"BIDAFLOW_ROOT": str(self.folder), "BIDAFLOW_CACHE": str(self.folder)}
-        place["BIDAFLOW_CHECKPOINT_MINUTES"] = "0.01"
+        place["BIDAFLOW_CHECKPOINT_MINUTES"] = "0.001"
         self.process = subprocess.Popen(
             [BIDAFLOW, self.command, "--data.dataset", str(self.data), *flags()],
             env=environment_for(Path(), **place | self.variables) | {"OMP_NUM_THREADS": "1"},
